@@ -1,0 +1,3 @@
+//! Benchmarks against other servers, side by side in one run.
+
+fn main() {}

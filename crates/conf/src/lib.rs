@@ -1,0 +1,1 @@
+//! The nginx.conf language: parser, directive tables, settings, diagnostics, reference printer.

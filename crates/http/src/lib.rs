@@ -1,0 +1,1 @@
+//! The path of a request: listen, connection, head, route, phases, content, filters, write, finish.

@@ -1,0 +1,1 @@
+//! The http modules, one file each, in folders by phase, and the list that registers them.

@@ -1,0 +1,3 @@
+//! Event loops, sockets, thread pools, probing file operations, logs, stall accounting.
+
+pub mod stats;

@@ -1,0 +1,113 @@
+//! Counters and histograms that requests write without a lock and the status handler reads without one.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Number of buckets of a [`Histogram`]: bucket 0 holds durations under 1 µs, bucket `i` those under `2^i` µs, the
+/// last one everything longer (2^26 µs is 67 s).
+pub const BUCKETS: usize = 28;
+
+/// A counter that many threads may add to. Reading it is not synchronised with anything else.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Adds `n`.
+    pub fn add_n(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// Takes one away (for gauges such as open connections).
+    pub fn sub(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Durations in power-of-two buckets of microseconds.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    sum_us: AtomicU64,
+    max_us: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram { buckets: [const { AtomicU64::new(0) }; BUCKETS], sum_us: AtomicU64::new(0), max_us: AtomicU64::new(0) }
+    }
+}
+
+impl Histogram {
+    /// Counts one duration.
+    pub fn record(&self, duration: Duration) {
+        let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.buckets[bucket.min(BUCKETS - 1)].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(us, Relaxed);
+        if us > self.max_us.load(Relaxed) {
+            self.max_us.fetch_max(us, Relaxed);
+        }
+    }
+
+    /// A copy of the figures. Buckets are read one after the other, so a copy made under load may be off by the
+    /// durations recorded meanwhile.
+    pub fn snapshot(&self) -> HistogramSnapshot {
+        let mut buckets = [0; BUCKETS];
+        for (copy, bucket) in buckets.iter_mut().zip(&self.buckets) {
+            *copy = bucket.load(Relaxed);
+        }
+        HistogramSnapshot { buckets, sum_us: self.sum_us.load(Relaxed), max_us: self.max_us.load(Relaxed) }
+    }
+}
+
+/// What a [`Histogram`] held at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistogramSnapshot {
+    /// Count of each bucket, see [`BUCKETS`].
+    pub buckets: [u64; BUCKETS],
+    /// Sum of all durations, in microseconds.
+    pub sum_us: u64,
+    /// The longest duration, in microseconds.
+    pub max_us: u64,
+}
+
+impl HistogramSnapshot {
+    /// How many durations were recorded.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The exclusive upper bound of bucket `index`, in microseconds; `None` for the last one, which has none.
+    pub fn upper_bound_us(index: usize) -> Option<u64> {
+        (index < BUCKETS - 1).then(|| 1 << index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_land_in_the_bucket_whose_bound_is_above_them() {
+        let histogram = Histogram::default();
+        for us in [0, 1, 2, 3, 4, 1000, u64::MAX / 2] {
+            histogram.record(Duration::from_micros(us));
+        }
+        let snapshot = histogram.snapshot();
+        assert_eq!(snapshot.buckets[..4], [1, 1, 2, 1]);
+        assert_eq!(snapshot.buckets[10], 1);
+        assert_eq!(snapshot.buckets[BUCKETS - 1], 1);
+        assert_eq!(snapshot.count(), 7);
+        assert_eq!(snapshot.max_us, u64::MAX / 2);
+    }
+}

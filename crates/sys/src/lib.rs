@@ -1,0 +1,1 @@
+//! The system calls that rustix and std lack; the only crate with unsafe code.

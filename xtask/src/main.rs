@@ -1,0 +1,3 @@
+//! Source checks and chores of the repository.
+
+fn main() {}
