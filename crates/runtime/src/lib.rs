@@ -1,3 +1,7 @@
 //! Event loops, sockets, thread pools, probing file operations, logs, stall accounting.
 
+pub mod buffers;
+pub mod loops;
+pub mod net;
 pub mod stats;
+pub mod timer;

@@ -43,7 +43,11 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Histogram { buckets: [const { AtomicU64::new(0) }; BUCKETS], sum_us: AtomicU64::new(0), max_us: AtomicU64::new(0) }
+        Histogram {
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+            sum_us: AtomicU64::new(0),
+            max_us: AtomicU64::new(0),
+        }
     }
 }
 

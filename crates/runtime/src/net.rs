@@ -1,0 +1,272 @@
+//! Client sockets: non-blocking, and registered with the loop only when they first have to wait.
+//!
+//! A connection whose request is there at once and whose answer fits the socket buffer never costs an `epoll_ctl`.
+
+use std::cell::{Cell, OnceCell};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, SendFlags};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{Interest, Ready};
+
+/// How long a peer that has only shut down its sending side is still taken for interested in the answer, while its
+/// work waits in a queue: a half-closing client gets its response, one that went away frees its place soon.
+pub const GONE_GRACE: Duration = Duration::from_secs(1);
+
+/// A connected stream socket of one event loop.
+///
+/// All methods take `&self`; reading and writing may go on at the same time (a request body and an early response).
+#[derive(Debug)]
+pub struct Socket {
+    fd: Arc<OwnedFd>,
+    registered: OnceCell<AsyncFd<Arc<OwnedFd>>>,
+    /// Set when the readable state of the registration was cleared although bytes may wait: the next read tries first.
+    read_first: Cell<bool>,
+}
+
+impl Socket {
+    /// Takes over a connected, non-blocking socket.
+    pub fn new(fd: OwnedFd) -> Socket {
+        Socket { fd: Arc::new(fd), registered: OnceCell::new(), read_first: Cell::new(true) }
+    }
+
+    /// The descriptor, for handing to a pool thread; it stays open as long as the longest holder keeps it.
+    pub fn shared_fd(&self) -> Arc<OwnedFd> {
+        self.fd.clone()
+    }
+
+    fn registration(&self) -> io::Result<&AsyncFd<Arc<OwnedFd>>> {
+        if let Some(registered) = self.registered.get() {
+            return Ok(registered);
+        }
+        let registered = freerun_sys::registered::register(self.fd.clone(), Interest::READABLE | Interest::WRITABLE)?;
+        Ok(self.registered.get_or_init(|| registered))
+    }
+
+    /// Reads without waiting; `Ok(0)` is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there, else what `recv(2)` answers.
+    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::net::recv(&*self.fd, buffer, RecvFlags::empty())?.0)
+    }
+
+    /// Waits until bytes (or the end) are there and reads them into `buffer`.
+    ///
+    /// # Errors
+    /// What `recv(2)` answers, except `WouldBlock`.
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.read_first.take() {
+            match self.try_read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                answer => {
+                    self.read_first.set(true);
+                    return answer;
+                }
+            }
+        }
+        let registered = self.registration()?;
+        loop {
+            let mut guard = registered.ready(Interest::READABLE).await?;
+            match self.try_read(buffer) {
+                Ok(n) => {
+                    // A short read has emptied the socket: the next event comes with the next bytes (epoll, edge).
+                    // Tokio keeps the closed state through this, so an end of stream is not missed.
+                    if n > 0 && n < buffer.len() {
+                        guard.clear_ready_matching(Ready::READABLE);
+                    }
+                    return Ok(n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    guard.clear_ready_matching(Ready::READABLE);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until a read would not wait, without reading: what an idle connection does, so that it holds no buffer.
+    ///
+    /// # Errors
+    /// Registration with the loop failed, or the loop is going away.
+    pub async fn readable(&self) -> io::Result<()> {
+        if self.read_first.get() {
+            match rustix::net::recv(&*self.fd, &mut [0u8; 1][..], RecvFlags::PEEK) {
+                Err(rustix::io::Errno::AGAIN) => self.read_first.set(false),
+                _ => return Ok(()),
+            }
+        }
+        self.registration()?.ready(Interest::READABLE).await?.retain_ready();
+        Ok(())
+    }
+
+    /// Writes what fits without waiting.
+    ///
+    /// With `more`, the kernel holds a last partial segment back for what follows at once (`MSG_MORE`).
+    ///
+    /// # Errors
+    /// `WouldBlock` when the socket buffer is full, else what `sendmsg(2)` answers.
+    pub fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+        if let [only] = parts {
+            return Ok(rustix::net::send(&*self.fd, only, flags)?);
+        }
+        Ok(rustix::net::sendmsg(&*self.fd, parts, &mut Default::default(), flags)?)
+    }
+
+    /// Waits until a write would not wait. Call it after a write answered `WouldBlock`.
+    ///
+    /// # Errors
+    /// Registration with the loop failed, or the loop is going away.
+    pub async fn writable(&self) -> io::Result<()> {
+        let registered = self.registration()?;
+        loop {
+            let mut guard = registered.ready(Interest::WRITABLE).await?;
+            let full = {
+                let mut poll = [rustix::event::PollFd::new(&*self.fd, rustix::event::PollFlags::OUT)];
+                rustix::event::poll(&mut poll, Some(&Default::default()))? == 0
+            };
+            if !full {
+                guard.retain_ready();
+                return Ok(());
+            }
+            guard.clear_ready_matching(Ready::WRITABLE);
+        }
+    }
+
+    /// Resolves when the peer has gone: at once on a reset or a full close, [`GONE_GRACE`] after a mere end of its
+    /// sending side.
+    pub async fn gone(&self) {
+        let Ok(registered) = self.registration() else { return };
+        loop {
+            let Ok(mut guard) = registered.ready(Interest::READABLE | Interest::ERROR).await else { return };
+            let ready = guard.ready();
+            if ready.is_error() || ready.is_write_closed() {
+                return;
+            }
+            if ready.is_read_closed() {
+                tokio::time::sleep(GONE_GRACE).await;
+                return;
+            }
+            // Unread bytes (pipelined requests) must not hide a reset that comes later.
+            self.read_first.set(true);
+            guard.clear_ready_matching(Ready::READABLE);
+        }
+    }
+
+    /// Ends the sending side (`shutdown(2)`); an error means that the peer is gone already, which is no news.
+    pub fn shutdown_write(&self) {
+        let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Write);
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    fn pair() -> (Socket, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (ours, _) = listener.accept().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        (Socket::new(ours.into()), peer)
+    }
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn reads_bytes_that_come_before_and_after_registration_and_the_end() {
+        run(async {
+            let (socket, mut peer) = pair();
+            let mut buffer = [0; 16];
+            peer.write_all(b"one").unwrap();
+            socket.readable().await.unwrap();
+            assert_eq!(socket.read(&mut buffer).await.unwrap(), 3);
+            let writer = std::thread::spawn(move || {
+                peer.write_all(b"second").unwrap();
+                peer.shutdown(std::net::Shutdown::Write).unwrap();
+                peer
+            });
+            socket.readable().await.unwrap();
+            let mut got = Vec::new();
+            loop {
+                let n = socket.read(&mut buffer[..4]).await.unwrap();
+                if n == 0 {
+                    break;
+                }
+                got.extend_from_slice(&buffer[..n]);
+            }
+            assert_eq!(got, b"second");
+            drop(writer.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_full_socket_is_not_writable_until_the_peer_reads() {
+        run(async {
+            let (socket, mut peer) = pair();
+            let chunk = vec![b'x'; 1 << 20];
+            let mut sent = 0;
+            loop {
+                match socket.try_write(&[IoSlice::new(&chunk)], false) {
+                    Ok(n) => sent += n,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            let reader = std::thread::spawn(move || {
+                let mut total = 0;
+                let mut buffer = vec![0; 1 << 20];
+                while total < sent + 1 {
+                    total += peer.read(&mut buffer).unwrap();
+                }
+                total
+            });
+            socket.writable().await.unwrap();
+            socket.try_write(&[IoSlice::new(b"!")], false).unwrap();
+            assert_eq!(reader.join().unwrap(), sent + 1);
+        });
+    }
+
+    #[test]
+    fn a_reset_peer_is_gone_even_behind_unread_bytes() {
+        run(async {
+            let (socket, mut peer) = pair();
+            peer.write_all(b"pipelined").unwrap();
+            socket.readable().await.unwrap();
+            socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+            let watcher = socket.gone();
+            drop(peer);
+            watcher.await;
+        });
+    }
+
+    #[test]
+    fn bytes_seen_by_the_watcher_are_still_read() {
+        run(async {
+            let (socket, mut peer) = pair();
+            let mut buffer = [0; 16];
+            assert!(socket.try_read(&mut buffer).is_err());
+            peer.write_all(b"early").unwrap();
+            tokio::select! {
+                () = socket.gone() => panic!("the peer is there"),
+                () = tokio::time::sleep(Duration::from_millis(20)) => {}
+            }
+            assert_eq!(socket.read(&mut buffer).await.unwrap(), 5);
+        });
+    }
+}
