@@ -1,6 +1,7 @@
 //! Event loops, sockets, thread pools, probing file operations, logs, stall accounting.
 
 pub mod buffers;
+pub mod log;
 pub mod loops;
 pub mod net;
 pub mod stats;

@@ -1,0 +1,21 @@
+//! Logs that never stop an event loop.
+//!
+//! A [`LogFile`] takes finished lines (or whole buffers of lines) and returns at once. One thread of the process, the
+//! [`Writer`], gathers what waits and writes it with `writev`. What waits for one file is bounded by [`MAX_WAITING`]
+//! bytes: beyond that lines are dropped and counted, and one line in the error log says how many once the file takes
+//! writes again. A full disk, an I/O error or a blocked pipe therefore costs lines, never a request.
+//!
+//! The master and `-t` have no loops to protect and want their lines on disk before they exit: a [`Writer`] made with
+//! [`Writer::direct`] has no thread and writes each line where it is called.
+
+pub mod clock;
+mod error;
+mod file;
+mod writer;
+
+pub use error::{Errno, ErrorLog, Level, MAX_LINE};
+pub use file::{LogFile, MAX_WAITING};
+pub use writer::Writer;
+
+#[cfg(test)]
+mod tests;

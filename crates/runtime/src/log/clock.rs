@@ -1,0 +1,203 @@
+//! The wall clock as logs print it.
+//!
+//! nginx logs in local time. Asking the C library for the zone's offset takes a lock and may read a file, so the
+//! offset is kept in an atomic, refreshed by the log thread at each full minute (zones change on minute boundaries),
+//! and the loops do the arithmetic themselves. Formatted times are cached per thread for the second they belong to.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Seconds between local time and UTC, as of the last [`refresh_offset`].
+static OFFSET: AtomicI32 = AtomicI32::new(0);
+
+/// A moment: seconds since 1970 (UTC) and the milliseconds within that second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Seconds since 1970-01-01 00:00:00 UTC.
+    pub secs: i64,
+    /// 0..=999.
+    pub millis: u16,
+}
+
+/// The time now. One vDSO call, no system call.
+pub fn now() -> Moment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    Moment { secs: since.as_secs() as i64, millis: since.subsec_millis() as u16 }
+}
+
+/// Seconds to add to UTC for local time, from the cache.
+pub fn utc_offset() -> i32 {
+    OFFSET.load(Ordering::Relaxed)
+}
+
+/// Asks the C library for the local offset and caches it. May wait for a disk: call it at start, before loops exist;
+/// the log thread calls it each minute.
+pub fn refresh_offset() {
+    OFFSET.store(freerun_sys::time::local_offset(now().secs), Ordering::Relaxed);
+}
+
+/// Year, month (1..=12), day (1..=31), hour, minute, second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// Year of the Gregorian calendar.
+    pub year: i32,
+    /// 1..=12
+    pub month: u8,
+    /// 1..=31
+    pub day: u8,
+    /// 0..=23
+    pub hour: u8,
+    /// 0..=59
+    pub minute: u8,
+    /// 0..=59
+    pub second: u8,
+}
+
+/// The calendar date and time of `secs` (seconds since 1970 in the zone wanted: add the offset first).
+///
+/// The day arithmetic is Howard Hinnant's public-domain `civil_from_days`.
+pub fn civil(secs: i64) -> Civil {
+    let days = secs.div_euclid(86_400);
+    let rest = secs.rem_euclid(86_400) as u32;
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 } as u8;
+    Civil {
+        year: (yoe + era * 400 + i64::from(month <= 2)) as i32,
+        month,
+        day: (doy - (153 * mp + 2) / 5 + 1) as u8,
+        hour: (rest / 3600) as u8,
+        minute: (rest / 60 % 60) as u8,
+        second: (rest % 60) as u8,
+    }
+}
+
+fn two(out: &mut [u8], value: u8) {
+    out[0] = b'0' + value / 10 % 10;
+    out[1] = b'0' + value % 10;
+}
+
+fn four(out: &mut [u8], value: i32) {
+    let value = value.clamp(0, 9999) as u32;
+    two(&mut out[..2], (value / 100) as u8);
+    two(&mut out[2..4], (value % 100) as u8);
+}
+
+const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+
+/// `2026/11/21 07:05:00`: the time of an error log line, at `secs` (UTC) in a zone `offset` seconds east.
+pub fn format_error_time(secs: i64, offset: i32) -> [u8; 19] {
+    let t = civil(secs + i64::from(offset));
+    let mut out = *b"0000/00/00 00:00:00";
+    four(&mut out[..4], t.year);
+    two(&mut out[5..], t.month);
+    two(&mut out[8..], t.day);
+    two(&mut out[11..], t.hour);
+    two(&mut out[14..], t.minute);
+    two(&mut out[17..], t.second);
+    out
+}
+
+fn sign_hours_minutes(offset: i32) -> (u8, u8, u8) {
+    let minutes = offset.unsigned_abs() / 60;
+    (if offset < 0 { b'-' } else { b'+' }, (minutes / 60) as u8, (minutes % 60) as u8)
+}
+
+/// `21/Nov/2026:07:05:00 +0000`: nginx's `$time_local`.
+pub fn format_time_local(secs: i64, offset: i32) -> [u8; 26] {
+    let t = civil(secs + i64::from(offset));
+    let mut out = *b"00/Jan/0000:00:00:00 +0000";
+    two(&mut out[0..], t.day);
+    let m = usize::from(t.month - 1) * 3;
+    out[3..6].copy_from_slice(&MONTHS[m..m + 3]);
+    four(&mut out[7..11], t.year);
+    two(&mut out[12..], t.hour);
+    two(&mut out[15..], t.minute);
+    two(&mut out[18..], t.second);
+    let (sign, hours, minutes) = sign_hours_minutes(offset);
+    out[21] = sign;
+    two(&mut out[22..], hours);
+    two(&mut out[24..], minutes);
+    out
+}
+
+/// `2026-11-21T07:05:00+00:00`: nginx's `$time_iso8601`.
+pub fn format_iso8601(secs: i64, offset: i32) -> [u8; 25] {
+    let t = civil(secs + i64::from(offset));
+    let mut out = *b"0000-00-00T00:00:00+00:00";
+    four(&mut out[..4], t.year);
+    two(&mut out[5..], t.month);
+    two(&mut out[8..], t.day);
+    two(&mut out[11..], t.hour);
+    two(&mut out[14..], t.minute);
+    two(&mut out[17..], t.second);
+    let (sign, hours, minutes) = sign_hours_minutes(offset);
+    out[19] = sign;
+    two(&mut out[20..], hours);
+    two(&mut out[23..], minutes);
+    out
+}
+
+macro_rules! cached {
+    ($name:ident, $format:ident, $len:literal, $what:literal) => {
+        #[doc = $what]
+        #[doc = "\nFormatted once a second and thread; `secs` is [`Moment::secs`]."]
+        pub fn $name(secs: i64) -> [u8; $len] {
+            thread_local! {
+                static CACHE: Cell<(i64, i32, [u8; $len])> = const { Cell::new((i64::MIN, 0, [0; $len])) };
+            }
+            let offset = utc_offset();
+            CACHE.with(|cache| {
+                let (for_secs, for_offset, text) = cache.get();
+                if for_secs == secs && for_offset == offset {
+                    return text;
+                }
+                let text = $format(secs, offset);
+                cache.set((secs, offset, text));
+                text
+            })
+        }
+    };
+}
+
+cached!(error_time, format_error_time, 19, "Local time as an error log line starts with it.");
+cached!(time_local, format_time_local, 26, "nginx's `$time_local`.");
+cached!(time_iso8601, format_iso8601, 25, "nginx's `$time_iso8601`.");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &[u8]) -> &str {
+        std::str::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn formats_of_one_moment() {
+        // date -u -d @1795244700 : Sat Nov 21 07:05:00 UTC 2026
+        assert_eq!(text(&format_error_time(1_795_244_700, 0)), "2026/11/21 07:05:00");
+        assert_eq!(text(&format_time_local(1_795_244_700, 3600)), "21/Nov/2026:08:05:00 +0100");
+        assert_eq!(text(&format_iso8601(1_795_244_700, -12_600)), "2026-11-21T03:35:00-03:30");
+    }
+
+    #[test]
+    fn leap_days_and_turns_of_years() {
+        assert_eq!(text(&format_error_time(951_782_399, 0)), "2000/02/28 23:59:59");
+        assert_eq!(text(&format_error_time(951_782_400, 0)), "2000/02/29 00:00:00");
+        assert_eq!(text(&format_error_time(0, -1)), "1969/12/31 23:59:59");
+        assert_eq!(text(&format_error_time(4_107_542_399, 0)), "2100/02/28 23:59:59");
+        assert_eq!(text(&format_error_time(4_107_542_400, 0)), "2100/03/01 00:00:00");
+    }
+
+    #[test]
+    fn the_cache_follows_the_second() {
+        let a = time_local(1_000_000_000);
+        assert_eq!(a, time_local(1_000_000_000));
+        assert_ne!(a, time_local(1_000_000_001));
+    }
+}

@@ -1,0 +1,182 @@
+//! The error log: levels, nginx's line format, several targets.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::clock;
+use super::file::LogFile;
+
+/// Longest error line in bytes, its newline included; the rest is cut off, as in nginx.
+pub const MAX_LINE: usize = 2048;
+
+/// Importance of a line; nginx's levels. A smaller number is more important.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Level {
+    /// The process cannot go on.
+    Emerg = 1,
+    /// Something that must not happen happened; an administrator should look.
+    Alert,
+    /// A serious condition.
+    Crit,
+    /// A request failed through our side's or the system's fault. The default threshold of `error_log`.
+    Error,
+    /// Something is suspicious but works.
+    Warn,
+    /// An event of normal operation worth knowing.
+    Notice,
+    /// What clients did wrong, and other small talk.
+    Info,
+    /// Everything.
+    Debug,
+}
+
+impl Level {
+    /// All levels, most important first.
+    pub const ALL: [Level; 8] =
+        [Level::Emerg, Level::Alert, Level::Crit, Level::Error, Level::Warn, Level::Notice, Level::Info, Level::Debug];
+
+    /// The name in the configuration and in the lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Emerg => "emerg",
+            Level::Alert => "alert",
+            Level::Crit => "crit",
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Notice => "notice",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+
+    /// The level with this number (`level as u8`), for hand-over between processes.
+    pub fn from_number(number: u8) -> Option<Level> {
+        Self::ALL.into_iter().find(|level| *level as u8 == number)
+    }
+}
+
+impl FromStr for Level {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Level, ()> {
+        Self::ALL.into_iter().find(|level| level.name() == text).ok_or(())
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An operating-system error as nginx prints it: `2: No such file or directory`. To be put in parentheses.
+pub struct Errno<'a>(pub &'a io::Error);
+
+impl fmt::Display for Errno<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        match self.0.raw_os_error() {
+            Some(number) => {
+                let tail = format!(" (os error {number})");
+                write!(f, "{number}: {}", text.strip_suffix(tail.as_str()).unwrap_or(&text))
+            }
+            None => f.write_str(&text),
+        }
+    }
+}
+
+/// The files of one level's `error_log` directives, each with its threshold. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct ErrorLog {
+    shared: Arc<Targets>,
+}
+
+#[derive(Debug, Default)]
+struct Targets {
+    list: Vec<(LogFile, Level)>,
+    /// The widest threshold among the targets; `None` without targets.
+    widest: Option<Level>,
+    /// Also print lines up to `warn` to stderr as `nginx: [level] …`: what nginx does until it is a daemon.
+    console: bool,
+}
+
+impl ErrorLog {
+    /// A log that writes a line to every target whose threshold admits it.
+    pub fn new(targets: Vec<(LogFile, Level)>) -> ErrorLog {
+        let widest = targets.iter().map(|(_, level)| *level).max();
+        ErrorLog { shared: Arc::new(Targets { list: targets, widest, console: false }) }
+    }
+
+    /// A log that drops everything.
+    pub fn none() -> ErrorLog {
+        ErrorLog::default()
+    }
+
+    /// The same log that also prints lines up to `warn` on stderr as `nginx: [emerg] …` — unless a target is stderr
+    /// already. For start-up and `-t`.
+    pub fn with_console(&self) -> ErrorLog {
+        let console = !self.shared.list.iter().any(|(file, _)| file.is_stderr());
+        ErrorLog { shared: Arc::new(Targets { list: self.shared.list.clone(), widest: self.shared.widest, console }) }
+    }
+
+    /// Whether a line of this level would go anywhere. Ask before costly formatting.
+    #[inline]
+    pub fn enabled(&self, level: Level) -> bool {
+        self.shared.widest.is_some_and(|widest| level <= widest) || (self.shared.console && level <= Level::Warn)
+    }
+
+    /// Writes one line `2026/11/21 07:05:00 [error] PID#TID: *CONNECTION message`; never waits (on a threaded
+    /// writer). Control characters in the message come out as `\xHH`, so that a client cannot forge lines.
+    pub fn write(&self, level: Level, connection: Option<u64>, message: fmt::Arguments<'_>) {
+        if !self.enabled(level) {
+            return;
+        }
+        let mut line = Line { text: String::with_capacity(160) };
+        let time = clock::error_time(clock::now().secs);
+        let pid = rustix::process::getpid().as_raw_nonzero();
+        let tid = rustix::thread::gettid().as_raw_nonzero();
+        // Writing into a String cannot fail, and `Line` swallows what is too long.
+        let _ = write!(line, "{} [{level}] {pid}#{tid}: ", std::str::from_utf8(&time).unwrap_or_default());
+        if let Some(number) = connection {
+            let _ = write!(line, "*{number} ");
+        }
+        let head = line.text.len();
+        let _ = line.write_fmt(message);
+        let message = head..line.text.len();
+        line.text.push('\n');
+        if self.shared.console && level <= Level::Warn {
+            super::file::write_stderr(format!("nginx: [{level}] {}\n", &line.text[message]).as_bytes());
+        }
+        let mut whole = None;
+        for (file, threshold) in &self.shared.list {
+            if level <= *threshold {
+                let bytes = whole.get_or_insert_with(|| bytes::Bytes::from(std::mem::take(&mut line.text)));
+                file.write(bytes.clone());
+            }
+        }
+    }
+}
+
+/// Collects a line, escaping control characters and cutting at [`MAX_LINE`].
+struct Line {
+    text: String,
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        for c in part.chars() {
+            if self.text.len() + 4 >= MAX_LINE {
+                break;
+            }
+            if c.is_ascii_control() && c != '\t' {
+                let _ = write!(self.text, "\\x{:02X}", c as u32);
+            } else {
+                self.text.push(c);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+use std::fs::{self, File, OpenOptions};
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("freerun-log-{}-{name}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+
+    fn open(&self, name: &str) -> OwnedFd {
+        OpenOptions::new().append(true).create(true).open(self.0.join(name)).unwrap().into()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn lines_from_many_threads_arrive_whole() {
+    let dir = Scratch::new("whole");
+    let writer = Writer::start().unwrap();
+    let file = writer.file("a", dir.open("a"));
+    std::thread::scope(|scope| {
+        for t in 0..4 {
+            let file = file.clone();
+            scope.spawn(move || {
+                for i in 0..500 {
+                    assert!(file.write(format!("thread {t} line {i}\n").into_bytes()));
+                }
+            });
+        }
+    });
+    assert!(writer.shutdown(LONG));
+    let text = dir.read("a");
+    assert_eq!(text.lines().count(), 2000);
+    for t in 0..4 {
+        let mine: Vec<_> = text.lines().filter(|l| l.starts_with(&format!("thread {t} "))).collect();
+        let wanted: Vec<_> = (0..500).map(|i| format!("thread {t} line {i}")).collect();
+        assert_eq!(mine, wanted, "the lines of one thread keep their order");
+    }
+}
+
+#[test]
+fn reopening_moves_later_lines_to_the_new_file() {
+    let dir = Scratch::new("reopen");
+    let writer = Writer::start().unwrap();
+    let file = writer.file("log", dir.open("log"));
+    file.write("before\n");
+    assert!(writer.flush(LONG));
+    fs::rename(dir.0.join("log"), dir.0.join("log.1")).unwrap();
+    let same = writer.file("log", dir.open("log"));
+    file.write("after\n");
+    same.write("again\n");
+    assert!(writer.flush(LONG));
+    assert_eq!(dir.read("log.1"), "before\n");
+    assert_eq!(dir.read("log"), "after\nagain\n");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_costs_lines_and_nothing_else() {
+    let dir = Scratch::new("full");
+    let writer = Writer::start().unwrap();
+    let error = writer.file("error", dir.open("error"));
+    writer.report_to(ErrorLog::new(vec![(error, Level::Error)]));
+    let full: OwnedFd = OpenOptions::new().write(true).open("/dev/full").unwrap().into();
+    let file = writer.file("access", full);
+    let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
+    let taken = (0..3000).filter(|_| file.write(line.clone())).count();
+    assert_eq!(taken, MAX_WAITING / 1024, "exactly the bound is kept");
+    assert!(writer.flush(LONG));
+    let said = dir.read("error");
+    assert_eq!(said.matches(r#"write() to "access" failed (28: No space left on device)"#).count(), 1, "{said}");
+
+    file.reopen(dir.open("access"));
+    assert!(writer.flush(LONG));
+    assert_eq!(dir.read("access").lines().count(), taken, "what waited is written once the file works");
+    assert!(writer.flush(LONG));
+    let said = dir.read("error");
+    assert!(said.contains(&format!("{} lines for \"access\" were dropped", 3000 - taken)), "{said}");
+    assert!(file.write("new\n"));
+    assert!(writer.flush(LONG));
+    assert!(dir.read("access").ends_with("\nnew\n"));
+}
+
+#[test]
+fn a_blocked_pipe_does_not_block_the_caller() {
+    let (mut reader, end) = std::io::pipe().unwrap();
+    let writer = Writer::start().unwrap();
+    let file = writer.file("pipe", end.into());
+    let line = [b"y".repeat(65_535), b"\n".to_vec()].concat();
+    // Nobody reads: the pipe takes 64 KiB, the thread blocks in it, and the bound ends the rest.
+    let taken = (0..64).filter(|_| file.write(line.clone())).count();
+    assert!((16..64).contains(&taken), "{taken}");
+    assert!(file.lost() > 0);
+    drop(writer);
+    let mut text = vec![0; 65_536];
+    for _ in 0..taken {
+        reader.read_exact(&mut text).unwrap();
+        assert_eq!(text, line);
+    }
+}
+
+#[test]
+fn a_buffer_beyond_the_bound_is_taken_when_nothing_waits() {
+    let dir = Scratch::new("large");
+    let writer = Writer::start().unwrap();
+    let file = writer.file("a", dir.open("a"));
+    assert!(file.write(vec![b'z'; MAX_WAITING * 2]));
+    assert!(writer.shutdown(LONG));
+    assert_eq!(dir.read("a").len(), MAX_WAITING * 2);
+}
+
+#[test]
+fn error_lines_have_the_form_of_nginx() {
+    let dir = Scratch::new("form");
+    let writer = Writer::direct();
+    let log = ErrorLog::new(vec![
+        (writer.file("a", dir.open("a")), Level::Error),
+        (writer.file("b", dir.open("b")), Level::Debug),
+    ]);
+    log.write(Level::Error, Some(5), format_args!("open() \"{}\" failed", "/x\ny"));
+    log.write(Level::Info, None, format_args!("client closed"));
+    let a = dir.read("a");
+    let (time, rest) = a.split_at(20);
+    assert!(
+        time.bytes().zip(b"0000/00/00 00:00:00 ").all(|(c, p)| if *p == b'0' { c.is_ascii_digit() } else { c == *p }),
+        "{time}"
+    );
+    let (process, message) = rest.strip_prefix("[error] ").unwrap().split_once(": ").unwrap();
+    let (pid, tid) = process.split_once('#').unwrap();
+    assert_eq!(pid, std::process::id().to_string());
+    assert!(tid.parse::<u32>().unwrap() > 0);
+    assert_eq!(message, "*5 open() \"/x\\x0Ay\" failed\n");
+    let b = dir.read("b");
+    assert_eq!(b.lines().count(), 2);
+    assert!(b.ends_with(": client closed\n"), "{b}");
+}
+
+#[test]
+fn levels_gate_and_long_lines_are_cut() {
+    let dir = Scratch::new("cut");
+    let writer = Writer::direct();
+    let log = ErrorLog::new(vec![(writer.file("a", dir.open("a")), Level::Warn)]);
+    assert!(log.enabled(Level::Warn) && log.enabled(Level::Emerg) && !log.enabled(Level::Notice));
+    assert!(!ErrorLog::none().enabled(Level::Emerg));
+    log.write(Level::Warn, None, format_args!("{}", "é".repeat(4000)));
+    let line = dir.read("a");
+    assert!(line.len() <= MAX_LINE && line.len() > MAX_LINE - 16, "{}", line.len());
+    assert!(line.ends_with("é\n"));
+}
+
+#[test]
+fn level_names_and_numbers_round_trip() {
+    for level in Level::ALL {
+        assert_eq!(level.name().parse(), Ok(level));
+        assert_eq!(Level::from_number(level as u8), Some(level));
+    }
+    assert_eq!("loud".parse::<Level>(), Err(()));
+    assert_eq!(Level::from_number(0), None);
+}
+
+#[test]
+fn errors_print_as_nginx_prints_them() {
+    let error = File::open("/nonexistent/file").unwrap_err();
+    assert_eq!(Errno(&error).to_string(), "2: No such file or directory");
+}
