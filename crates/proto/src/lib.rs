@@ -1,1 +1,21 @@
 //! Sans-IO protocol code: HTTP/1 heads and bodies, URIs, dates, ranges.
+//!
+//! Nothing here reads a clock, opens a socket or keeps global state: bytes go in, decisions come out, so that every rule
+//! can be tested and fuzzed by itself. The rules are those of RFC 9110, 9112 and 3986 where nginx follows them, and
+//! nginx's where it does not.
+
+pub mod ascii;
+pub mod error;
+pub mod head;
+pub mod header;
+pub mod host;
+mod span;
+
+pub use error::Error;
+pub use head::{
+    BodyFraming, Field, HeadParser, HeadRules, HeadStage, Method, Progress, RequestHead, Target, TargetForm, Version,
+    parse_request,
+};
+pub use header::HeaderId;
+pub use host::HostSpan;
+pub use span::Span;

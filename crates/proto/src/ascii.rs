@@ -1,0 +1,67 @@
+//! Classes of bytes, one table look-up each.
+
+/// In a field name: letters, digits and `-`, which nginx takes without any directive's leave.
+pub const NAME: u8 = 1;
+/// Allowed in a registered name of RFC 3986: unreserved, sub-delims; `%` and `.` are looked at by the parser.
+pub const HOST: u8 = 2;
+/// A host byte that needs no further look: not upper-case, not `.`, not `%`.
+pub const HOST_PLAIN: u8 = 4;
+/// A control character: below 0x20, or 0x7f.
+pub const CONTROL: u8 = 8;
+/// In a method, as nginx has it: upper-case letters, `_` and `-`.
+pub const METHOD: u8 = 16;
+/// Token byte of RFC 9110 section 5.6.2.
+pub const TOKEN: u8 = 32;
+/// In a scheme after its first letter: RFC 3986 section 3.1.
+pub const SCHEME: u8 = 64;
+
+/// The class bits of a byte.
+#[inline(always)]
+pub const fn class(b: u8) -> u8 {
+    CLASSES[b as usize]
+}
+
+static CLASSES: [u8; 256] = {
+    let mut table = [0u8; 256];
+    let mut i = 0;
+    while i < 256 {
+        let b = i as u8;
+        let mut c = 0;
+        if b.is_ascii_alphanumeric() || b == b'-' {
+            c |= NAME;
+        }
+        let sub_delim = matches!(b, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=');
+        let unreserved = b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
+        if sub_delim || unreserved || b == b'%' {
+            c |= HOST;
+            if !b.is_ascii_uppercase() && b != b'.' && b != b'%' {
+                c |= HOST_PLAIN;
+            }
+        }
+        if b < 0x20 || b == 0x7f {
+            c |= CONTROL;
+        }
+        if b.is_ascii_uppercase() || b == b'_' || b == b'-' {
+            c |= METHOD;
+        }
+        let mark = matches!(
+            b,
+            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
+        );
+        if b.is_ascii_alphanumeric() || mark {
+            c |= TOKEN;
+        }
+        if b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.') {
+            c |= SCHEME;
+        }
+        table[i] = c;
+        i += 1;
+    }
+    table
+};
+
+/// Comma-separated elements of a list field (RFC 9110 section 5.6.1), trimmed, empty ones skipped. Quotes are not looked
+/// at: for lists of plain tokens.
+pub fn tokens(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|t| !t.is_empty())
+}

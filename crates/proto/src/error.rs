@@ -1,0 +1,90 @@
+//! What can be wrong with what a peer sent.
+
+use crate::Span;
+
+/// A violation of the protocol by the peer.
+///
+/// The texts are the words nginx writes to its error log (level `info`), without the request's context that follows
+/// them there. [`Error::status`] gives the status nginx answers with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The method has other bytes than upper-case letters, `-` and `_`.
+    #[error("client sent invalid method while reading client request line")]
+    Method,
+    /// The request line has the wrong shape.
+    #[error("client sent invalid request while reading client request line")]
+    RequestLine,
+    /// The protocol version is not of the form `HTTP/digits.digits`, or has major version 0.
+    #[error("client sent invalid version while reading client request line")]
+    Version,
+    /// The protocol's major version is 2 or more.
+    #[error("client sent unsupported version while reading client request line")]
+    VersionNotSupported,
+    /// An HTTP/0.9 request with another method than GET.
+    #[error("client sent invalid method in HTTP/0.9 request while reading client request line")]
+    SimpleMethod,
+    /// The host of an absolute request target is not a host.
+    #[error("client sent invalid host in request line")]
+    TargetHost,
+    /// The request line does not fit one large buffer.
+    #[error("client sent too long URI while reading client request line")]
+    UriTooLong,
+    /// A header field does not fit one large buffer, or the head does not fit all of them.
+    #[error("client sent too long header line")]
+    HeaderTooLarge(Span),
+    /// There are more fields than `max_headers`.
+    #[error("client sent too many header lines")]
+    TooManyHeaders,
+    /// A header line is not `name: value`, has a control character, or a bad name that may not be ignored.
+    #[error("client sent invalid header line")]
+    HeaderLine(Span),
+    /// A field that may occur once occurs again.
+    #[error("client sent duplicate header line")]
+    DuplicateHeader(Span),
+    /// The `Host` field is not a host.
+    #[error("client sent invalid host header")]
+    HostHeader,
+    /// An HTTP/1.1 request without a host.
+    #[error("client sent HTTP/1.1 request without \"Host\" header")]
+    HostMissing,
+    /// `Content-Length` is not a decimal number, or too large.
+    #[error("client sent invalid \"Content-Length\" header")]
+    ContentLength,
+    /// Both `Content-Length` and `Transfer-Encoding`.
+    #[error("client sent \"Content-Length\" and \"Transfer-Encoding\" headers at the same time")]
+    LengthAndEncoding,
+    /// `Transfer-Encoding` in a request before HTTP/1.1.
+    #[error("client sent HTTP/1.0 request with \"Transfer-Encoding\" header")]
+    EncodingInOldVersion,
+    /// A transfer coding other than `chunked`.
+    #[error("client sent unknown \"Transfer-Encoding\"")]
+    TransferEncoding,
+    /// A chunked body with a bad size, line end, extension or trailer.
+    #[error("client sent invalid chunked body")]
+    Chunked,
+    /// The request target cannot be made a path: bad escapes, a NUL, or above the root.
+    #[error("client sent invalid request while reading client request line")]
+    Uri,
+}
+
+impl Error {
+    /// The status of the answer: 494 is nginx's own code for a head that is too large, sent to the client as 400.
+    pub const fn status(self) -> u16 {
+        match self {
+            Error::VersionNotSupported => 505,
+            Error::UriTooLong => 414,
+            Error::HeaderTooLarge(_) => 494,
+            Error::TransferEncoding => 501,
+            _ => 400,
+        }
+    }
+
+    /// The line of the head the error speaks of, where it speaks of one.
+    pub const fn span(self) -> Option<Span> {
+        match self {
+            Error::HeaderTooLarge(s) | Error::HeaderLine(s) | Error::DuplicateHeader(s) => Some(s),
+            _ => None,
+        }
+    }
+}

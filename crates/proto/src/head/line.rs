@@ -1,0 +1,128 @@
+//! The request line.
+
+use super::types::{Method, Target, TargetForm, Version};
+use crate::ascii::{METHOD, SCHEME, class};
+use crate::{Error, HostSpan, Span, host};
+
+/// A parsed request line.
+pub(super) struct Line {
+    pub method: Method,
+    pub method_text: Span,
+    pub version: Version,
+    pub version_text: Span,
+    pub target: Target,
+    pub host: Option<HostSpan>,
+}
+
+/// Finds what already makes an unfinished line wrong, so that a client which never sends a line end (TLS spoken to a plain
+/// port) is answered at once. A CR at the very end may still belong to the line end.
+pub(super) fn check_prefix(line: &[u8]) -> Result<(), Error> {
+    let method = line.iter().position(|&b| class(b) & METHOD == 0).unwrap_or(line.len());
+    match line.get(method) {
+        None => return Ok(()),
+        Some(b' ') if method > 0 => {}
+        Some(b'\r') if method > 0 && method + 1 == line.len() => return Ok(()),
+        Some(_) => return Err(Error::Method),
+    }
+    let rest = &line[method..];
+    let rest = rest.strip_suffix(b"\r").unwrap_or(rest);
+    if has_control(rest) { Err(Error::RequestLine) } else { Ok(()) }
+}
+
+/// Whether any byte is a control character.
+fn has_control(bytes: &[u8]) -> bool {
+    // No early return: the loop vectorises, and bad bytes are rare.
+    bytes.iter().fold(false, |bad, &b| bad | (b < 0x20) | (b == 0x7f))
+}
+
+/// Parses a request line that starts at `start` of the buffer; `line` is without its line end.
+pub(super) fn parse(line: &[u8], start: u32) -> Result<Line, Error> {
+    let span = |from: usize, to: usize| Span::new(start + from as u32, start + to as u32);
+    let method_end = line.iter().position(|&b| class(b) & METHOD == 0).unwrap_or(line.len());
+    match line.get(method_end) {
+        Some(b' ') if method_end > 0 => {}
+        None => return Err(Error::RequestLine),
+        Some(_) => return Err(Error::Method),
+    }
+    if has_control(&line[method_end..]) {
+        return Err(Error::RequestLine);
+    }
+    let method = Method::of(&line[..method_end]);
+    let spaces = |from: usize| from + line[from..].iter().take_while(|&&b| b == b' ').count();
+    let target_start = spaces(method_end);
+    let target_end = memchr::memchr(b' ', &line[target_start..]).map_or(line.len(), |n| target_start + n);
+    let version_start = spaces(target_end);
+    let mut version_end = line.len();
+    while version_end > version_start && line[version_end - 1] == b' ' {
+        version_end -= 1;
+    }
+    let version = match &line[version_start..version_end] {
+        b"HTTP/1.1" => Version::Http11,
+        b"HTTP/1.0" => Version::Http10,
+        b"" => Version::Http09,
+        other => parse_version(other)?,
+    };
+    let (target, host) = parse_target(&line[target_start..target_end], start + target_start as u32, method)?;
+    if version == Version::Http09 {
+        if method != Method::Get {
+            return Err(Error::SimpleMethod);
+        }
+        if target.uri.is_empty() {
+            return Err(Error::RequestLine);
+        }
+    }
+    Ok(Line {
+        method,
+        method_text: span(0, method_end),
+        version,
+        version_text: span(version_start, version_end),
+        target,
+        host,
+    })
+}
+
+/// `HTTP/major.minor` other than the two usual ones.
+fn parse_version(text: &[u8]) -> Result<Version, Error> {
+    let digits = text.strip_prefix(b"HTTP/").ok_or(Error::RequestLine)?;
+    let dot = memchr::memchr(b'.', digits).ok_or(Error::RequestLine)?;
+    let (major, minor) = (&digits[..dot], &digits[dot + 1..]);
+    let number = |d: &[u8]| !d.is_empty() && d.iter().all(u8::is_ascii_digit);
+    if !number(major) || major[0] == b'0' || !number(minor) {
+        return Err(Error::RequestLine);
+    }
+    if major != b"1" {
+        return Err(Error::VersionNotSupported);
+    }
+    Ok(if minor.iter().all(|&b| b == b'0') { Version::Http10 } else { Version::Http11 })
+}
+
+/// The request target, which starts at `start` of the buffer.
+fn parse_target(text: &[u8], start: u32, method: Method) -> Result<(Target, Option<HostSpan>), Error> {
+    let span = |from: usize, to: usize| Span::new(start + from as u32, start + to as u32);
+    match text.first() {
+        Some(b'/') => {
+            return Ok((Target { form: TargetForm::Origin, uri: span(0, text.len()), scheme: None }, None));
+        }
+        Some(b) if b.is_ascii_alphanumeric() || *b == b'[' => {}
+        _ => return Err(Error::RequestLine),
+    }
+    let scheme_end = text.iter().position(|&b| class(b) & SCHEME == 0).unwrap_or(text.len());
+    if text[0].is_ascii_alphabetic() && text[scheme_end..].starts_with(b"://") {
+        let host_start = scheme_end + 3;
+        let authority = &text[host_start..];
+        let len = memchr::memchr3(b'/', b'?', b'#', authority).unwrap_or(authority.len());
+        let parts = host::parse(&authority[..len]).ok_or(Error::TargetHost)?;
+        let target = Target {
+            form: TargetForm::Absolute,
+            uri: span(host_start + len, text.len()),
+            scheme: Some(span(0, scheme_end)),
+        };
+        return Ok((target, Some(HostSpan::at(start + host_start as u32, parts))));
+    }
+    if method == Method::Connect {
+        let parts = host::parse(text).filter(|parts| parts.port.is_some()).ok_or(Error::RequestLine)?;
+        let target = Target { form: TargetForm::Authority, uri: span(text.len(), text.len()), scheme: None };
+        return Ok((target, Some(HostSpan::at(start, parts))));
+    }
+    Err(Error::RequestLine)
+}

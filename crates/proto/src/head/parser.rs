@@ -1,0 +1,410 @@
+//! The incremental parser.
+
+use smallvec::SmallVec;
+
+use super::line::{self, Line};
+use super::types::{BodyFraming, Field, Method, RequestHead, Target, TargetForm, Version};
+use crate::ascii::{NAME, class, tokens};
+use crate::{Error, HeaderId, HostSpan, Span, host};
+
+/// The directives that rule how a head is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeadRules {
+    /// `client_header_buffer_size`: bytes of the buffer every head starts in.
+    pub first_buffer: usize,
+    /// `large_client_header_buffers`, first parameter: how many more buffers a head may take.
+    pub large_buffers: u32,
+    /// `large_client_header_buffers`, second parameter: bytes of each.
+    pub large_buffer_size: usize,
+    /// `max_headers`: how many header lines a head may have, ignored ones counted; 0 sets no limit.
+    pub max_headers: usize,
+    /// `ignore_invalid_headers`: drop fields whose names have other bytes than letters, digits and `-`. When off, such
+    /// fields are kept as they are.
+    pub ignore_invalid_headers: bool,
+    /// `underscores_in_headers`: whether `_` belongs to the good bytes of a name.
+    pub underscores_in_headers: bool,
+}
+
+impl Default for HeadRules {
+    fn default() -> Self {
+        HeadRules {
+            first_buffer: 1024,
+            large_buffers: 4,
+            large_buffer_size: 8192,
+            max_headers: 1000,
+            ignore_invalid_headers: true,
+            underscores_in_headers: false,
+        }
+    }
+}
+
+impl HeadRules {
+    /// The length that no acceptable head exceeds: a reader need not buffer more than this before the head is complete.
+    pub fn max_len(&self) -> usize {
+        let large = self.large_buffer_size.saturating_mul(self.large_buffers as usize);
+        self.first_buffer.saturating_add(large).min(u32::MAX as usize)
+    }
+}
+
+/// Whether the head is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// More bytes are needed.
+    Partial,
+    /// The head is complete: [`HeadParser::into_head`] gives it.
+    Complete,
+}
+
+/// What the parser waits for, which decides how a silent or vanished client is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeadStage {
+    /// Nothing but empty lines came.
+    Empty,
+    /// A part of the request line came.
+    RequestLine,
+    /// The request line is complete, the fields are not.
+    Fields,
+    /// The head is complete.
+    Done,
+}
+
+/// Fields that nginx refuses to see twice.
+const UNIQUE: u64 = bit(HeaderId::Host)
+    | bit(HeaderId::ContentLength)
+    | bit(HeaderId::TransferEncoding)
+    | bit(HeaderId::IfModifiedSince)
+    | bit(HeaderId::IfUnmodifiedSince)
+    | bit(HeaderId::IfMatch)
+    | bit(HeaderId::IfNoneMatch)
+    | bit(HeaderId::IfRange)
+    | bit(HeaderId::Expect)
+    | bit(HeaderId::Authorization)
+    | bit(HeaderId::ContentRange);
+
+const fn bit(id: HeaderId) -> u64 {
+    1 << id as u8
+}
+
+const _: () = assert!(HeaderId::ALL.len() < 64, "presence of names is kept in 64 bits");
+
+/// Parses one request head out of a buffer that grows.
+///
+/// The buffer's first byte is the head's first, and bytes already there must not change between calls. A line is looked at
+/// once: when its end has come.
+#[derive(Debug)]
+pub struct HeadParser {
+    head: RequestHead,
+    stage: HeadStage,
+    /// Start of the line that is not parsed yet.
+    line_start: usize,
+    /// Up to here there is no further line end.
+    scanned: usize,
+    /// Bytes left in the buffer nginx would be filling now.
+    room: usize,
+    /// Large buffers taken so far.
+    taken: u32,
+    /// Header lines seen.
+    lines: usize,
+}
+
+impl Default for HeadParser {
+    fn default() -> Self {
+        HeadParser::new()
+    }
+}
+
+impl HeadParser {
+    /// A parser before the first byte of a head.
+    pub fn new() -> HeadParser {
+        let none = Span::new(0, 0);
+        HeadParser {
+            head: RequestHead {
+                method: Method::Other,
+                method_text: none,
+                version: Version::Http09,
+                version_text: none,
+                request_line: none,
+                target: Target { form: TargetForm::Origin, uri: none, scheme: None },
+                host: None,
+                body: BodyFraming::None,
+                keep_alive: false,
+                expect_continue: false,
+                len: 0,
+                fields: SmallVec::new(),
+                present: 0,
+            },
+            stage: HeadStage::Empty,
+            line_start: 0,
+            scanned: 0,
+            room: 0,
+            taken: 0,
+            lines: 0,
+        }
+    }
+
+    /// What the parser waits for.
+    pub fn stage(&self) -> HeadStage {
+        self.stage
+    }
+
+    /// The request line as far as it is known, also after an error in it: what `$request` shows.
+    pub fn request_line(&self) -> Option<Span> {
+        (!self.head.request_line.is_empty()).then_some(self.head.request_line)
+    }
+
+    /// The head as far as it was parsed: method, target and fields that came before an error, for the log.
+    pub fn head(&self) -> &RequestHead {
+        &self.head
+    }
+
+    /// The head. Complete only after [`Progress::Complete`].
+    pub fn into_head(self) -> RequestHead {
+        self.head
+    }
+
+    /// Looks at what came since the last call.
+    ///
+    /// # Errors
+    /// The first thing in the head that is wrong or beyond a limit. The parser must not be used further, but still tells
+    /// [`HeadParser::request_line`] and [`HeadParser::head`].
+    pub fn advance(&mut self, buf: &[u8], rules: &HeadRules) -> Result<Progress, Error> {
+        if self.stage == HeadStage::Done {
+            return Ok(Progress::Complete);
+        }
+        // Offsets are 32 bits wide; `max_len` keeps below that.
+        let buf = &buf[..buf.len().min(u32::MAX as usize)];
+        if self.stage == HeadStage::Empty && !self.skip_empty_lines(buf, rules)? {
+            return Ok(Progress::Partial);
+        }
+        loop {
+            let Some(found) = memchr::memchr(b'\n', &buf[self.scanned..]) else {
+                self.scanned = buf.len();
+                self.check_pending(buf, rules)?;
+                return Ok(Progress::Partial);
+            };
+            let newline = self.scanned + found;
+            let start = self.line_start;
+            let line = &buf[start..newline];
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let next = newline + 1;
+            let fits = self.charge(next - start, rules);
+            if self.stage == HeadStage::RequestLine {
+                self.head.request_line = Span::new(start as u32, (start + line.len()) as u32);
+                if !fits {
+                    return Err(self.too_long(&buf[start..newline], rules));
+                }
+                let parsed = line::parse(line, start as u32)?;
+                self.take_line(parsed);
+                self.stage = HeadStage::Fields;
+                if self.head.version == Version::Http09 {
+                    return Ok(self.done(next));
+                }
+            } else if !fits {
+                return Err(Error::HeaderTooLarge(Span::new(start as u32, next as u32)));
+            } else if line.is_empty() {
+                self.finish(buf)?;
+                return Ok(self.done(next));
+            } else {
+                self.field(buf, start, start + line.len(), rules)?;
+            }
+            self.line_start = next;
+            self.scanned = next;
+        }
+    }
+
+    /// Skips empty lines before the request line: RFC 9112 section 2.2. Says whether the request line has begun.
+    fn skip_empty_lines(&mut self, buf: &[u8], rules: &HeadRules) -> Result<bool, Error> {
+        let rest = &buf[self.line_start..];
+        let skipped = rest.iter().position(|&b| b != b'\r' && b != b'\n').unwrap_or(rest.len());
+        self.line_start += skipped;
+        self.scanned = self.line_start;
+        if self.line_start >= rules.first_buffer && self.line_start > 0 {
+            return Err(Error::RequestLine);
+        }
+        if self.line_start == buf.len() {
+            return Ok(false);
+        }
+        self.room = rules.first_buffer - self.line_start.min(rules.first_buffer);
+        self.stage = HeadStage::RequestLine;
+        Ok(true)
+    }
+
+    fn done(&mut self, len: usize) -> Progress {
+        self.head.len = len as u32;
+        self.stage = HeadStage::Done;
+        Progress::Complete
+    }
+
+    /// Places a line in nginx's buffers: a line that does not fit the rest of one moves to the next, whole. Says whether
+    /// there was a buffer for it.
+    fn charge(&mut self, len: usize, rules: &HeadRules) -> bool {
+        if len <= self.room {
+            self.room -= len;
+            return true;
+        }
+        if self.taken >= rules.large_buffers || len > rules.large_buffer_size {
+            return false;
+        }
+        self.taken += 1;
+        self.room = rules.large_buffer_size - len;
+        true
+    }
+
+    /// Checks a line whose end has not come.
+    fn check_pending(&mut self, buf: &[u8], rules: &HeadRules) -> Result<(), Error> {
+        let pending = &buf[self.line_start..];
+        let large = if self.taken < rules.large_buffers { rules.large_buffer_size } else { 0 };
+        let fits = pending.len() < self.room || pending.len() < large;
+        let span = Span::new(self.line_start as u32, buf.len() as u32);
+        if self.stage == HeadStage::RequestLine {
+            if !fits {
+                self.head.request_line = span;
+                return Err(self.too_long(pending, rules));
+            }
+            return line::check_prefix(pending).inspect_err(|_| self.head.request_line = span);
+        }
+        if fits { Ok(()) } else { Err(Error::HeaderTooLarge(span)) }
+    }
+
+    /// The error of a request line that does not fit: what is wrong within the limit counts first.
+    fn too_long(&self, line: &[u8], rules: &HeadRules) -> Error {
+        let limit = self.room.max(rules.large_buffer_size).min(line.len());
+        line::check_prefix(&line[..limit]).err().unwrap_or(Error::UriTooLong)
+    }
+
+    fn take_line(&mut self, line: Line) {
+        let head = &mut self.head;
+        head.method = line.method;
+        head.method_text = line.method_text;
+        head.version = line.version;
+        head.version_text = line.version_text;
+        head.target = line.target;
+        head.host = line.host;
+    }
+
+    /// One header line, `start..end` of the buffer.
+    fn field(&mut self, buf: &[u8], start: usize, end: usize, rules: &HeadRules) -> Result<(), Error> {
+        self.lines += 1;
+        if rules.max_headers != 0 && self.lines > rules.max_headers {
+            return Err(Error::TooManyHeaders);
+        }
+        let line = &buf[start..end];
+        let bad = |at: usize| Error::HeaderLine(Span::new(start as u32, (start + at + 1).min(buf.len()) as u32));
+        let mut invalid = false;
+        let mut name_len = line.len();
+        for (i, &b) in line.iter().enumerate() {
+            if class(b) & NAME != 0 {
+                continue;
+            }
+            match b {
+                b':' => {
+                    name_len = i;
+                    break;
+                }
+                b'_' => invalid |= !rules.underscores_in_headers,
+                // A space or tab before the colon, a folded line, and every control character.
+                0..=b' ' | 0x7f => return Err(bad(i)),
+                _ => invalid = true,
+            }
+        }
+        if name_len == 0 {
+            return Err(bad(0));
+        }
+        let mut from = (name_len + 1).min(line.len());
+        if let Some(at) = memchr::memchr2(0, b'\r', &line[from..]) {
+            return Err(bad(from + at));
+        }
+        let mut to = line.len();
+        while from < to && line[from] == b' ' {
+            from += 1;
+        }
+        while to > from && line[to - 1] == b' ' {
+            to -= 1;
+        }
+        if invalid && rules.ignore_invalid_headers {
+            return Ok(());
+        }
+        // A longer name than 16 bits can count is no name anyone means.
+        let short = u16::try_from(name_len).map_err(|_| bad(name_len))?;
+        let id = if invalid { HeaderId::Other } else { HeaderId::of(&line[..name_len]) };
+        let (value_start, value_end) = ((start + from) as u32, (start + to) as u32);
+        if id != HeaderId::Other {
+            if self.head.present & bit(id) & UNIQUE != 0 {
+                return Err(Error::DuplicateHeader(Span::new(start as u32, end as u32)));
+            }
+            if id == HeaderId::Host {
+                let parts = host::parse(&line[from..to]).ok_or(Error::HostHeader)?;
+                // The host of an absolute target wins: RFC 9112 section 3.2.2.
+                self.head.host.get_or_insert(HostSpan::at(value_start, parts));
+            }
+        }
+        self.head.present |= bit(id);
+        self.head.fields.push(Field { name_start: start as u32, value_start, value_end, name_len: short, id });
+        Ok(())
+    }
+
+    /// The rules that speak of the head as a whole.
+    fn finish(&mut self, buf: &[u8]) -> Result<(), Error> {
+        let head = &mut self.head;
+        if head.version == Version::Http11 && !head.has(HeaderId::Host) {
+            return Err(Error::HostMissing);
+        }
+        let length = match head.value(buf, HeaderId::ContentLength) {
+            Some(text) => Some(parse_length(text).ok_or(Error::ContentLength)?),
+            None => None,
+        };
+        head.body = match (head.value(buf, HeaderId::TransferEncoding), length) {
+            (None, None) => BodyFraming::None,
+            (None, Some(length)) => BodyFraming::Length(length),
+            (Some(_), _) if head.version < Version::Http11 => return Err(Error::EncodingInOldVersion),
+            (Some(coding), _) if !coding.eq_ignore_ascii_case(b"chunked") => return Err(Error::TransferEncoding),
+            (Some(_), Some(_)) => return Err(Error::LengthAndEncoding),
+            (Some(_), None) => BodyFraming::Chunked,
+        };
+        let (mut close, mut keep) = (false, head.version == Version::Http11);
+        for field in head.all(HeaderId::Connection) {
+            for token in tokens(field.value().of(buf)) {
+                close |= token.eq_ignore_ascii_case(b"close");
+                keep |= token.eq_ignore_ascii_case(b"keep-alive");
+            }
+        }
+        head.keep_alive = keep && !close;
+        let expect = head.value(buf, HeaderId::Expect);
+        head.expect_continue =
+            head.version == Version::Http11 && expect.is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
+        Ok(())
+    }
+}
+
+/// The largest body length: nginx counts in signed 64 bits, and so does every `off_t`.
+const MAX_LENGTH: u64 = i64::MAX as u64;
+
+/// A decimal number without sign, up to [`MAX_LENGTH`].
+pub(crate) fn parse_length(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    let mut n: u64 = 0;
+    for &b in text {
+        if !b.is_ascii_digit() {
+            return None;
+        }
+        n = n.checked_mul(10)?.checked_add(u64::from(b - b'0'))?;
+        if n > MAX_LENGTH {
+            return None;
+        }
+    }
+    Some(n)
+}
+
+/// Parses a head that is in `buf` from its first byte on; `None` when it is not complete.
+///
+/// # Errors
+/// As [`HeadParser::advance`].
+pub fn parse_request(buf: &[u8], rules: &HeadRules) -> Result<Option<RequestHead>, Error> {
+    let mut parser = HeadParser::new();
+    Ok(match parser.advance(buf, rules)? {
+        Progress::Complete => Some(parser.into_head()),
+        Progress::Partial => None,
+    })
+}

@@ -1,0 +1,219 @@
+//! The parsed form of a request head.
+
+use smallvec::SmallVec;
+
+use crate::{HeaderId, HostSpan, Span};
+
+/// Fields that a head holds without an allocation.
+pub(super) const INLINE_FIELDS: usize = 16;
+
+macro_rules! methods {
+    ($($id:ident $text:literal,)*) => {
+        /// A request method.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        pub enum Method {
+            $(
+                #[doc = concat!("`", $text, "`")]
+                $id,
+            )*
+            /// Another one; its text is in [`RequestHead::method_text`].
+            Other,
+        }
+
+        impl Method {
+            /// The method of a text; methods are case-sensitive.
+            pub fn of(text: &[u8]) -> Method {
+                $(if text == $text.as_bytes() {
+                    return Method::$id;
+                })*
+                Method::Other
+            }
+
+            /// The method's text; `None` for [`Method::Other`].
+            pub const fn as_str(self) -> Option<&'static str> {
+                match self {
+                    $(Method::$id => Some($text),)*
+                    Method::Other => None,
+                }
+            }
+        }
+    };
+}
+
+methods! {
+    Get "GET",
+    Head "HEAD",
+    Post "POST",
+    Put "PUT",
+    Delete "DELETE",
+    Options "OPTIONS",
+    Patch "PATCH",
+    Trace "TRACE",
+    Connect "CONNECT",
+    Mkcol "MKCOL",
+    Copy "COPY",
+    Move "MOVE",
+    Propfind "PROPFIND",
+    Proppatch "PROPPATCH",
+    Lock "LOCK",
+    Unlock "UNLOCK",
+}
+
+/// The protocol version of a request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Version {
+    /// The simple request `GET /path`, answered by the body alone.
+    Http09,
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1, and every later minor version of 1.
+    Http11,
+}
+
+impl Version {
+    /// `HTTP/1.1` and the like.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Version::Http09 => "HTTP/0.9",
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// Which of RFC 9112's forms the request target has. The asterisk form is refused, as nginx does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TargetForm {
+    /// `/path?args`.
+    Origin,
+    /// `scheme://host/path?args`.
+    Absolute,
+    /// `host:port` of a CONNECT request; there is no path.
+    Authority,
+}
+
+/// The request target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// Its form.
+    pub form: TargetForm,
+    /// Path and arguments, as sent. Empty in `http://host`, and without a leading `/` in `http://host?args`.
+    pub uri: Span,
+    /// The scheme of the absolute form, as sent.
+    pub scheme: Option<Span>,
+}
+
+impl Target {
+    /// Path and arguments as sent, `$request_uri`: `/` where the absolute form has none.
+    pub fn uri(self, buf: &[u8]) -> &[u8] {
+        if self.uri.is_empty() { b"/" } else { self.uri.of(buf) }
+    }
+}
+
+/// How the body of a request is delimited: RFC 9112 section 6.3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BodyFraming {
+    /// There is no body.
+    None,
+    /// This many bytes; 0 when the client said so.
+    Length(u64),
+    /// The chunked coding.
+    Chunked,
+}
+
+/// One header field, as offsets into the head's buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Field {
+    pub(super) name_start: u32,
+    pub(super) value_start: u32,
+    pub(super) value_end: u32,
+    pub(super) name_len: u16,
+    /// The interned name.
+    pub id: HeaderId,
+}
+
+impl Field {
+    /// The name as sent.
+    pub const fn name(&self) -> Span {
+        Span::new(self.name_start, self.name_start + self.name_len as u32)
+    }
+
+    /// The value, without the spaces around it.
+    pub const fn value(&self) -> Span {
+        Span::new(self.value_start, self.value_end)
+    }
+}
+
+/// A complete request head. All spans are offsets into the buffer it was parsed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestHead {
+    /// The method.
+    pub method: Method,
+    /// The method's text.
+    pub method_text: Span,
+    /// The version.
+    pub version: Version,
+    /// The version as sent (`HTTP/1.7`), `$server_protocol`; empty for HTTP/0.9.
+    pub version_text: Span,
+    /// The request line without its line end, `$request`.
+    pub request_line: Span,
+    /// The request target.
+    pub target: Target,
+    /// The host: of the absolute target, else of the `Host` field.
+    pub host: Option<HostSpan>,
+    /// How the body is delimited.
+    pub body: BodyFraming,
+    /// Whether the client wants the connection kept, by version and `Connection`.
+    pub keep_alive: bool,
+    /// Whether the client waits for `100 Continue` (never in HTTP/1.0).
+    pub expect_continue: bool,
+    /// Bytes the head took, leading empty lines included: what follows is the body, or the next request.
+    pub len: u32,
+    pub(super) fields: SmallVec<[Field; INLINE_FIELDS]>,
+    pub(super) present: u64,
+}
+
+impl RequestHead {
+    /// The fields in the order they came, ignored ones left out.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Whether a field of this name came.
+    #[inline]
+    pub const fn has(&self, id: HeaderId) -> bool {
+        self.present & (1 << id as u8) != 0
+    }
+
+    /// The first field of this name.
+    #[inline]
+    pub fn find(&self, id: HeaderId) -> Option<&Field> {
+        if self.has(id) { self.fields.iter().find(|f| f.id == id) } else { None }
+    }
+
+    /// The value of the first field of this name.
+    #[inline]
+    pub fn value<'b>(&self, buf: &'b [u8], id: HeaderId) -> Option<&'b [u8]> {
+        self.find(id).map(|f| f.value().of(buf))
+    }
+
+    /// All fields of this name.
+    pub fn all(&self, id: HeaderId) -> impl Iterator<Item = &Field> {
+        let fields = if self.has(id) { &self.fields[..] } else { &[] };
+        fields.iter().filter(move |f| f.id == id)
+    }
+
+    /// All fields of this name, in any case.
+    pub fn named<'a>(&'a self, buf: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a Field> {
+        self.fields.iter().filter(move |f| f.name().of(buf).eq_ignore_ascii_case(name))
+    }
+
+    /// All fields that the variable `$http_NAME` stands for: `name` in lower case, with `_` for `-`.
+    pub fn variable<'a>(&'a self, buf: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a Field> {
+        self.fields.iter().filter(move |f| {
+            let field = f.name().of(buf);
+            field.len() == name.len()
+                && field.iter().zip(name).all(|(&f, &n)| n == if f == b'-' { b'_' } else { f.to_ascii_lowercase() })
+        })
+    }
+}
