@@ -1,3 +1,56 @@
-//! Source checks and chores of the repository.
+//! Source checks and chores of the repository: `cargo xtask tidy`.
+//!
+//! The same checks run as a test of this package, so `cargo test --workspace` cannot pass on a tree that `cargo xtask tidy`
+//! refuses.
 
-fn main() {}
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What `cargo xtask` prints when it does not understand its arguments.
+const USAGE: &str =
+    "usage: cargo xtask tidy\n\n  tidy   check the rules that the compiler cannot: see CONTRIBUTING.md\n";
+
+/// The root of the repository: the folder above this package.
+fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["tidy"] => tidy_command(),
+        ["-h" | "--help" | "help"] => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs every check on the repository and prints what it found.
+fn tidy_command() -> ExitCode {
+    match tidy::check_folder(&repository()) {
+        Ok(report) => {
+            for problem in &report.problems {
+                eprintln!("{problem}");
+            }
+            if report.problems.is_empty() {
+                println!("tidy: {} files, nothing to say", report.files);
+                ExitCode::SUCCESS
+            } else {
+                eprintln!("tidy: {} files, {} problems", report.files, report.problems.len());
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            eprintln!("tidy: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The exceptions: `xtask/tidy.toml`.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::rules::Sort;
+use super::{Problem, Tree};
+
+/// Where the exceptions are written.
+pub(crate) const FILE: &str = "xtask/tidy.toml";
+
+/// A reason shorter than this explains nothing. Characters.
+const MIN_REASON: usize = 15;
+
+/// The word that stands for every sort of waiting.
+const ANY: &str = "any";
+
+/// The file, as written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    blocking: Vec<WrittenBlocking>,
+    #[serde(default)]
+    long: Vec<WrittenLong>,
+}
+
+/// A place that may wait.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenBlocking {
+    path: Spanned<String>,
+    sorts: Vec<String>,
+    reason: String,
+}
+
+/// A file that may be long.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenLong {
+    path: Spanned<String>,
+    reason: String,
+}
+
+/// An exception, and whether it was needed.
+#[derive(Debug)]
+struct Entry<T> {
+    /// A file, or a folder with `/` at its end.
+    path: String,
+    /// The line of the path in [`FILE`].
+    line: usize,
+    /// What is excused.
+    what: T,
+    used: bool,
+}
+
+impl<T> Entry<T> {
+    fn covers(&self, path: &str) -> bool {
+        if self.path.ends_with('/') { path.starts_with(&self.path) } else { path == self.path }
+    }
+}
+
+/// All exceptions.
+#[derive(Debug, Default)]
+pub(crate) struct Exceptions {
+    /// `None` stands for every sort.
+    blocking: Vec<Entry<Option<Sort>>>,
+    long: Vec<Entry<()>>,
+}
+
+impl Exceptions {
+    /// Reads [`FILE`]; mistakes in it become problems.
+    pub(crate) fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Self {
+        let text = tree.get(FILE).unwrap_or_default();
+        let written: Written = match toml::from_str(text) {
+            Ok(written) => written,
+            Err(error) => {
+                let line = error.span().map_or(1, |span| line_of(text, span.start));
+                problems.push(Problem::new(FILE, line, error.message(), "see the entries above it for the form"));
+                return Self::default();
+            }
+        };
+        let mut all = Self::default();
+        for entry in &written.blocking {
+            let line = line_of(text, entry.path.span().start);
+            let path = entry.path.get_ref();
+            check_entry(tree, path, &entry.reason, line, problems);
+            if entry.sorts.is_empty() {
+                problems.push(Problem::new(FILE, line, format!("{path}: no sorts"), "name what the place may do"));
+            }
+            for word in &entry.sorts {
+                let sort = Sort::ALL.into_iter().find(|sort| sort.word() == word);
+                if sort.is_none() && word != ANY {
+                    let known = Sort::ALL.map(Sort::word).join(", ");
+                    let fix = format!("use one of: {known}, {ANY}");
+                    problems.push(Problem::new(FILE, line, format!("unknown sort \"{word}\""), fix));
+                    continue;
+                }
+                all.blocking.push(Entry { path: path.clone(), line, what: sort, used: false });
+            }
+        }
+        for entry in &written.long {
+            let line = line_of(text, entry.path.span().start);
+            check_entry(tree, entry.path.get_ref(), &entry.reason, line, problems);
+            all.long.push(Entry { path: entry.path.get_ref().clone(), line, what: (), used: false });
+        }
+        all
+    }
+
+    /// Whether a file may wait in this way.
+    pub(crate) fn blocking(&mut self, path: &str, sort: Sort) -> bool {
+        let covers = |entry: &&mut Entry<Option<Sort>>| entry.covers(path) && entry.what.is_none_or(|own| own == sort);
+        self.blocking.iter_mut().filter(covers).map(|entry| entry.used = true).count() > 0
+    }
+
+    /// Whether a file may be long.
+    pub(crate) fn long(&mut self, path: &str) -> bool {
+        self.long.iter_mut().filter(|entry| entry.covers(path)).map(|entry| entry.used = true).count() > 0
+    }
+
+    /// Reports the exceptions that excused nothing.
+    pub(crate) fn unused(&self, problems: &mut Vec<Problem>) {
+        let blocking =
+            self.blocking.iter().map(|entry| (entry.used, entry.line, &entry.path, entry.what.map_or(ANY, Sort::word)));
+        let long = self.long.iter().map(|entry| (entry.used, entry.line, &entry.path, "long"));
+        for (_, line, path, what) in blocking.chain(long).filter(|(used, ..)| !used) {
+            let message = format!("the exception \"{what}\" for {path} excuses nothing");
+            problems.push(Problem::new(FILE, line, message, "remove it"));
+        }
+    }
+}
+
+/// The mistakes an entry of any sort can have.
+fn check_entry(tree: &Tree, path: &str, reason: &str, line: usize, problems: &mut Vec<Problem>) {
+    if !tree.exists(path) {
+        problems.push(Problem::new(FILE, line, format!("{path} does not exist"), "remove the exception"));
+    }
+    if reason.trim().chars().count() < MIN_REASON {
+        problems.push(Problem::new(FILE, line, format!("{path}: no reason"), "say why this place may do it"));
+    }
+}
+
+/// The line of a byte of a text, from 1.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(text: &str) -> Vec<String> {
+        let mut problems = Vec::new();
+        Exceptions::read(&Tree::of(&[(FILE, text), ("a.rs", "")]), &mut problems);
+        problems.iter().map(|problem| format!("{}: {}", problem.line, problem.message)).collect()
+    }
+
+    #[test]
+    fn entries_are_checked() {
+        let entry = |path: &str, sort: &str, reason: &str| {
+            messages(&format!("\n[[blocking]]\npath = \"{path}\"\nsorts = [\"{sort}\"]\nreason = \"{reason}\"\n"))
+        };
+        let reason = "Runs before the loops.";
+        assert!(entry("a.rs", "files", reason).is_empty());
+        assert!(entry("a.rs", "any", reason).is_empty());
+        assert_eq!(entry("b.rs", "files", reason), ["3: b.rs does not exist"]);
+        assert_eq!(entry("a.rs", "disks", reason), ["3: unknown sort \"disks\""]);
+        assert_eq!(entry("a.rs", "files", "because"), ["3: a.rs: no reason"]);
+    }
+
+    #[test]
+    fn a_broken_file_is_reported_with_its_line() {
+        let found = messages("[[long]]\npath = \"a.rs\"\nreson = \"typing\"\n");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("3: unknown field `reson`"), "{found:?}");
+    }
+
+    #[test]
+    fn folders_need_a_slash() {
+        let text = "[[long]]\npath = \"crates/a\"\nreason = \"One table, no logic.\"\n";
+        let mut problems = Vec::new();
+        let tree = Tree::of(&[(FILE, text), ("crates/a/b.rs", ""), ("crates/ab.rs", "")]);
+        let mut exceptions = Exceptions::read(&tree, &mut problems);
+        assert!(!exceptions.long("crates/a/b.rs") && !exceptions.long("crates/ab.rs"));
+    }
+}

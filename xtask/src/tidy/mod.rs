@@ -1,0 +1,121 @@
+//! The rules of the repository that the compiler and clippy cannot check.
+//!
+//! Every check is a function from a [`Tree`] (texts by path, held in memory) to a list of [`Problem`]s, so that the tests of
+//! a check are small trees written in the test itself. Exceptions are in one place, `xtask/tidy.toml`, each with its reason;
+//! an exception that no longer excuses anything is itself a problem, so the list can only shrink to what is true.
+
+mod allow;
+mod blocking;
+mod layers;
+mod links;
+mod manifests;
+mod rules;
+mod size;
+mod source;
+mod tree;
+mod unsafe_code;
+mod words;
+
+use std::fmt;
+use std::path::Path;
+
+pub(crate) use tree::Tree;
+
+/// Why the checks could not run at all (as against: ran and found something).
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A file or folder of the repository cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// What was being read.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// One broken rule: where, what, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Problem {
+    /// Path from the repository's root, with `/`.
+    pub(crate) path: String,
+    /// Line, from 1.
+    pub(crate) line: usize,
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) fix: String,
+}
+
+impl Problem {
+    /// A problem at a line of a file.
+    pub(crate) fn new(path: &str, line: usize, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, message: message.into(), fix: fix.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}\n    do: {}", self.path, self.line, self.message, self.fix)
+    }
+}
+
+/// What a run found.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// How many text files were looked at.
+    pub(crate) files: usize,
+    /// What is wrong, in the order of paths and lines.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Checks the repository in a folder.
+pub(crate) fn check_folder(root: &Path) -> Result<Report, Error> {
+    Ok(check(&Tree::read(root)?))
+}
+
+/// Checks a tree that is already in memory.
+pub(crate) fn check(tree: &Tree) -> Report {
+    let mut problems = Vec::new();
+    let mut exceptions = allow::Exceptions::read(tree, &mut problems);
+    let sources = source::read_all(tree, &mut problems);
+    layers::check(tree, &mut problems);
+    manifests::check(tree, &mut problems);
+    unsafe_code::check(&sources, &mut problems);
+    blocking::check(&sources, &mut exceptions, &mut problems);
+    size::check(tree, &mut exceptions, &mut problems);
+    words::check(tree, &mut problems);
+    links::check(tree, &mut problems);
+    exceptions.unused(&mut problems);
+    problems.sort();
+    problems.dedup();
+    Report { files: tree.len(), problems }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The gate itself: this repository keeps its own rules.
+    #[test]
+    fn the_repository_is_tidy() {
+        let report = check_folder(&crate::repository()).unwrap();
+        let found: Vec<String> = report.problems.iter().map(Problem::to_string).collect();
+        assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+        assert!(report.files > 10, "the walk over the repository found only {} files", report.files);
+    }
+
+    #[test]
+    fn a_problem_names_file_line_and_remedy() {
+        let problem = Problem::new("crates/http/src/a.rs", 7, "std::fs::read waits", "use the pool");
+        assert_eq!(problem.to_string(), "crates/http/src/a.rs:7: std::fs::read waits\n    do: use the pool");
+    }
+
+    #[test]
+    fn a_problem_is_reported_once_and_in_order() {
+        let tree = Tree::of(&[("crates/http/src/b.rs", "unsafe fn a() { unsafe {} }"), ("a.md", "[a](b.md)")]);
+        let found = check(&tree).problems;
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0].path, "a.md");
+    }
+}

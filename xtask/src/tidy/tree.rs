@@ -1,0 +1,117 @@
+//! The text files of the repository, in memory.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Error;
+
+/// Folders that hold no source, wherever they are.
+const SKIPPED_FOLDERS: &[&str] = &[".git", "target", "node_modules"];
+
+/// Folders that hold no source, as paths from the root.
+const SKIPPED_PATHS: &[&str] = &["fuzz/corpus", "fuzz/artifacts"];
+
+/// A file larger than this is data, not text that somebody maintains; the checks do not read it. Bytes.
+const MAX_FILE: u64 = 4 << 20;
+
+/// Text files by their path from the root, with `/` as separator.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    files: BTreeMap<String, String>,
+}
+
+impl Tree {
+    /// Reads a repository. Files that are not UTF-8, symbolic links and build results are left out.
+    pub(crate) fn read(root: &Path) -> Result<Self, Error> {
+        let mut tree = Self::default();
+        tree.walk(root, "")?;
+        Ok(tree)
+    }
+
+    /// A tree from texts, for the tests of the checks.
+    #[cfg(test)]
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
+        Self { files: files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect() }
+    }
+
+    /// Every file, in the order of paths.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    /// The text of one file.
+    pub(crate) fn get(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
+    /// Whether a file or a folder of that path exists (a folder: if a text file is in it).
+    pub(crate) fn exists(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        if path.is_empty() || self.files.contains_key(path) {
+            return true;
+        }
+        let folder = format!("{path}/");
+        self.files.range(folder.clone()..).next().is_some_and(|(next, _)| next.starts_with(&folder))
+    }
+
+    /// How many files there are.
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    fn walk(&mut self, folder: &Path, prefix: &str) -> Result<(), Error> {
+        let failed = |source| Error::Read { path: folder.display().to_string(), source };
+        for entry in std::fs::read_dir(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
+            let kind = entry.file_type().map_err(failed)?;
+            if kind.is_dir() {
+                if !SKIPPED_FOLDERS.contains(&name.as_str()) && !SKIPPED_PATHS.contains(&path.as_str()) {
+                    self.walk(&entry.path(), &path)?;
+                }
+            } else if kind.is_file() {
+                self.take(&entry.path(), path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, file: &Path, path: String) -> Result<(), Error> {
+        let read = || if std::fs::metadata(file)?.len() > MAX_FILE { Ok(Vec::new()) } else { std::fs::read(file) };
+        match read() {
+            Ok(bytes) => {
+                if let Ok(text) = String::from_utf8(bytes) {
+                    self.files.insert(path, text);
+                }
+                Ok(())
+            }
+            // Editors and builds may remove a file between the listing and the reading.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(Error::Read { path: file.display().to_string(), source }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_exist_when_a_file_is_in_them() {
+        let tree = Tree::of(&[("docs/design/README.md", ""), ("docs.md", "")]);
+        for path in ["docs", "docs/", "docs/design", "docs/design/README.md", "docs.md"] {
+            assert!(tree.exists(path), "{path}");
+        }
+        for path in ["doc", "docs/des", "docs/README.md"] {
+            assert!(!tree.exists(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_walk_leaves_out_build_results() {
+        let tree = Tree::read(&crate::repository()).unwrap();
+        assert!(tree.get("xtask/src/tidy/tree.rs").is_some());
+        assert!(tree.iter().all(|(path, _)| !path.starts_with("target/") && !path.starts_with(".git/")));
+    }
+}
