@@ -1,0 +1,46 @@
+//! Finds the freerun to test, building it when needed.
+
+use crate::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The path of freerun's binary: `FREERUN_BIN`, else what `cargo build -p freerun` makes, in the profile and target folder of the
+/// running test. Cargo is asked once a process; it does nothing when the binary is current.
+///
+/// # Errors
+/// No cargo, or the build failed.
+pub fn freerun() -> Result<PathBuf, Error> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    BUILT
+        .get_or_init(|| match std::env::var_os("FREERUN_BIN") {
+            Some(given) => Ok(PathBuf::from(given)),
+            None => build(),
+        })
+        .clone()
+        .map_err(Error::Binary)
+}
+
+fn build() -> Result<PathBuf, String> {
+    let test = std::env::current_exe().map_err(|error| error.to_string())?;
+    // TARGET/PROFILE/deps/suite-0123456789abcdef
+    let profile_dir = test.parent().and_then(Path::parent).ok_or("the test is not in a target folder")?;
+    let target = profile_dir.parent().ok_or("the test is not in a target folder")?;
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(other) => other,
+    };
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "freerun", "--profile", profile, "--manifest-path"])
+        .arg(manifest)
+        .arg("--target-dir")
+        .arg(target)
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !built.success() {
+        return Err(format!("cargo build -p freerun: {built}"));
+    }
+    Ok(profile_dir.join("freerun"))
+}

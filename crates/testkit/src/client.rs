@@ -1,0 +1,268 @@
+//! A client that sends exactly the bytes a test gives it.
+
+use crate::response::{Parsed, Response};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How a connection ended, as far as the client can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The server closed it.
+    Closed,
+    /// The server reset it.
+    Reset,
+    /// Nothing came for the whole timeout.
+    Silent,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Client {
+    socket: Socket,
+    received: Vec<u8>,
+    timeout: Duration,
+}
+
+/// How long a client waits for the next byte unless told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+impl Client {
+    /// Connects over TCP.
+    ///
+    /// # Errors
+    /// What `connect(2)` says.
+    pub fn try_connect(address: SocketAddr) -> io::Result<Client> {
+        Client::open(Domain::for_address(address), &address.into(), None)
+    }
+
+    /// Connects with a receive buffer of about this many bytes, so that a server soon has to wait for a slow reader.
+    ///
+    /// # Errors
+    /// What `connect(2)` says.
+    pub fn try_connect_narrow(address: SocketAddr, receive_buffer: usize) -> io::Result<Client> {
+        Client::open(Domain::for_address(address), &address.into(), Some(receive_buffer))
+    }
+
+    /// Connects to a Unix socket.
+    ///
+    /// # Errors
+    /// What `connect(2)` says.
+    pub fn try_connect_unix(path: &Path) -> io::Result<Client> {
+        Client::open(Domain::UNIX, &SockAddr::unix(path)?, None)
+    }
+
+    fn open(domain: Domain, address: &SockAddr, receive_buffer: Option<usize>) -> io::Result<Client> {
+        let socket = Socket::new(domain, Type::STREAM, None)?;
+        if let Some(size) = receive_buffer {
+            socket.set_recv_buffer_size(size)?;
+        }
+        socket.connect_timeout(address, TIMEOUT).or_else(|error| match domain {
+            // A Unix socket has no connection in progress to wait for.
+            Domain::UNIX => socket.connect(address),
+            _ => Err(error),
+        })?;
+        socket.set_nonblocking(false)?;
+        if domain != Domain::UNIX {
+            socket.set_tcp_nodelay(true)?;
+        }
+        socket.set_write_timeout(Some(TIMEOUT))?;
+        Ok(Client { socket, received: Vec::new(), timeout: TIMEOUT })
+    }
+
+    /// Connects over TCP.
+    ///
+    /// # Panics
+    /// When it fails.
+    #[track_caller]
+    pub fn connect(address: SocketAddr) -> Client {
+        match Client::try_connect(address) {
+            Ok(client) => client,
+            Err(error) => panic!("connecting to {address}: {error}"),
+        }
+    }
+
+    /// How long to wait for the next byte from now on.
+    pub fn set_timeout(&mut self, timeout: Duration) -> &mut Client {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The socket, for options.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Sends all of these bytes.
+    ///
+    /// # Errors
+    /// What `send(2)` says; a server may close before it has read everything.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.socket.write_all(bytes.as_ref())
+    }
+
+    /// Sends all of these bytes.
+    ///
+    /// # Panics
+    /// When it fails.
+    #[track_caller]
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
+        if let Err(error) = self.try_send(bytes) {
+            panic!("sending: {error}");
+        }
+        self
+    }
+
+    /// Ends the sending side, as a client does that has said everything.
+    pub fn half_close(&mut self) -> &mut Client {
+        // A server that has reset the connection has ended it already.
+        let _ = self.socket.shutdown(Shutdown::Write);
+        self
+    }
+
+    /// Drops the connection with a reset.
+    pub fn reset(self) {
+        // Without it the connection merely closes.
+        let _ = self.socket.set_linger(Some(Duration::ZERO));
+    }
+
+    /// Reads once; `Err` says how the connection ended.
+    fn read(&mut self, until: Instant) -> Result<(), Ending> {
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let mut buffer = [0; 64 * 1024];
+        if self.socket.set_read_timeout(Some(left)).is_err() {
+            return Err(Ending::Reset);
+        }
+        loop {
+            return match (&self.socket).read(&mut buffer) {
+                Ok(0) => Err(Ending::Closed),
+                Ok(count) => {
+                    self.received.extend_from_slice(&buffer[..count]);
+                    Ok(())
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => continue,
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(Ending::Silent),
+                    _ => Err(Ending::Reset),
+                },
+            };
+        }
+    }
+
+    /// The next response, to a request of this method.
+    ///
+    /// # Errors
+    /// How the connection ended instead, or what is wrong with the response.
+    pub fn try_response(&mut self, method: &str) -> Result<Response, String> {
+        loop {
+            match Response::parse(&self.received, method) {
+                Parsed::Whole(response, used) => {
+                    self.received.drain(..used);
+                    return Ok(response);
+                }
+                Parsed::Bad(why) => return Err(format!("{why} in {}", shown(&self.received))),
+                Parsed::UntilClose(_) => {
+                    let ending = self.read_to_end();
+                    let Parsed::UntilClose(response) = Response::parse(&self.received, method) else {
+                        return Err(format!("{ending:?} within {}", shown(&self.received)));
+                    };
+                    self.received.clear();
+                    return match ending {
+                        Ending::Closed => Ok(response),
+                        other => Err(format!("{other:?} within the body of {}", response.line)),
+                    };
+                }
+                Parsed::Partial => {}
+            }
+            if let Err(ending) = self.read(Instant::now() + self.timeout) {
+                return Err(match (self.received.is_empty(), ending) {
+                    (true, ending) => format!("{ending:?}"),
+                    (false, ending) => format!("{ending:?} within {}", shown(&self.received)),
+                });
+            }
+        }
+    }
+
+    /// The next response to a GET or a method with the same framing.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    pub fn response(&mut self) -> Response {
+        self.response_to("GET")
+    }
+
+    /// The next response to a request of this method.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    pub fn response_to(&mut self, method: &str) -> Response {
+        match self.try_response(method) {
+            Ok(response) => response,
+            Err(why) => panic!("instead of a response: {why}"),
+        }
+    }
+
+    /// Sends a GET that keeps the connection, and reads its response.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[track_caller]
+    pub fn get(&mut self, target: &str) -> Response {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        self.response()
+    }
+
+    fn read_to_end(&mut self) -> Ending {
+        loop {
+            if let Err(ending) = self.read(Instant::now() + self.timeout) {
+                return ending;
+            }
+        }
+    }
+
+    /// Everything up to the connection's end.
+    pub fn rest(&mut self) -> (Vec<u8>, Ending) {
+        let ending = self.read_to_end();
+        (std::mem::take(&mut self.received), ending)
+    }
+
+    /// How the connection ends, when it does so within the timeout; what comes before is dropped.
+    pub fn ending(&mut self) -> Ending {
+        self.rest().1
+    }
+
+    /// Whether the server ended the connection within the timeout, sending nothing more.
+    pub fn is_closed(&mut self) -> bool {
+        let (bytes, ending) = self.rest();
+        bytes.is_empty() && ending != Ending::Silent
+    }
+
+    /// Reads until at least this many bytes wait to be parsed.
+    ///
+    /// # Panics
+    /// When the connection ends before.
+    #[track_caller]
+    pub fn at_least(&mut self, count: usize) -> &[u8] {
+        while self.received.len() < count {
+            if let Err(ending) = self.read(Instant::now() + self.timeout) {
+                panic!("{ending:?} after {} of {count} bytes", self.received.len());
+            }
+        }
+        &self.received
+    }
+
+    /// Takes what has been received and not parsed.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.received)
+    }
+}
+
+/// Bytes for a message: their start, escaped.
+fn shown(bytes: &[u8]) -> String {
+    let start = &bytes[..bytes.len().min(300)];
+    format!("{} bytes \"{}\"", bytes.len(), start.escape_ascii())
+}

@@ -1,0 +1,55 @@
+//! What a test needs from the machine. Each function says on standard error why a test is skipped.
+
+use crate::TempDir;
+use crate::fuse::Fixture;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+fn answer(there: bool, why: &str) -> bool {
+    if !there {
+        eprintln!("skipped: {why}");
+    }
+    there
+}
+
+/// The right to do everything (giving up rights, mounts, permission tests that need two users).
+pub fn root() -> bool {
+    answer(rustix::process::geteuid().is_root(), "not root")
+}
+
+/// nginx, to compare with: `FREERUN_TEST_NGINX`, or `nginx` in PATH or the usual folders.
+pub fn nginx() -> bool {
+    answer(nginx_path().is_some(), "no nginx")
+}
+
+/// The right and the device to mount a FUSE file system.
+pub fn fuse() -> bool {
+    static MOUNTABLE: OnceLock<Result<(), String>> = OnceLock::new();
+    let tried = MOUNTABLE.get_or_init(|| {
+        let dir = TempDir::new("fuse-probe");
+        Fixture::mount(dir.path(), false).map(drop).map_err(|error| error.to_string())
+    });
+    match tried {
+        Ok(()) => true,
+        Err(why) => answer(false, why),
+    }
+}
+
+/// IPv6 on the loopback interface.
+pub fn ipv6() -> bool {
+    answer(std::net::TcpListener::bind("[::1]:0").is_ok(), "no IPv6 loopback")
+}
+
+/// Where nginx is.
+pub fn nginx_path() -> Option<PathBuf> {
+    static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PATH.get_or_init(|| {
+        if let Some(given) = std::env::var_os("FREERUN_TEST_NGINX") {
+            return Some(PathBuf::from(given));
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let usual = ["/usr/sbin", "/usr/local/sbin", "/usr/local/nginx/sbin"].map(PathBuf::from);
+        std::env::split_paths(&path).chain(usual).map(|dir| dir.join("nginx")).find(|file| file.is_file())
+    })
+    .clone()
+}

@@ -1,0 +1,350 @@
+//! Runs freerun or nginx in a folder of its own.
+
+use crate::setup::{Kind, Setup, fill_in};
+use crate::{Client, Error, PATIENCE, Response, TempDir, eventually, within};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// A running server; dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    kind: Kind,
+    child: Child,
+    dir: TempDir,
+    setup: Setup,
+    ports: Vec<u16>,
+    status: Option<ExitStatus>,
+}
+
+impl Server {
+    pub(crate) fn start(kind: Kind, setup: Setup) -> Result<Server, Error> {
+        let dir = TempDir::new("server");
+        let mut ports = Vec::new();
+        let text = fill_in(&setup.text(kind), dir.path(), setup.document_root(), &mut ports);
+        let failed = |what: String| Error::Start(format!("{kind:?}: {what}"));
+        fs::write(dir.path().join("nginx.conf"), &text).map_err(|error| failed(error.to_string()))?;
+        fs::create_dir_all(dir.path().join("logs")).map_err(|error| failed(error.to_string()))?;
+        let stderr = fs::File::create(dir.path().join("stderr")).map_err(|error| failed(error.to_string()))?;
+        let child = Command::new(kind.program()?)
+            .arg("-c")
+            .arg(dir.path().join("nginx.conf"))
+            .arg("-p")
+            .arg(dir.path())
+            .arg("-e")
+            .arg(dir.path().join("error.log"))
+            .args(setup.arguments())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let mut server = Server { kind, child, dir, setup, ports, status: None };
+        let up = within(PATIENCE, || server.ended() || server.answers());
+        if server.ended() || !up {
+            let text = fs::read_to_string(server.path("nginx.conf")).unwrap_or_default();
+            let said = server.stderr() + &server.error_log();
+            return Err(failed(format!("did not start ({:?})\n{said}\n{text}", server.status)));
+        }
+        Ok(server)
+    }
+
+    /// Whether it takes connections, on its first port; without one in the configuration, whether the pid file is there.
+    fn answers(&self) -> bool {
+        let text = fs::read_to_string(self.path("nginx.conf")).unwrap_or_default();
+        if !text.contains(&self.ports[0].to_string()) {
+            return fs::read_to_string(self.path("server.pid")).is_ok_and(|pid| pid.ends_with('\n'));
+        }
+        TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_ok()
+    }
+
+    fn ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status.is_some()
+    }
+
+    /// Which server it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// A path in the server's own folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `@PORT@`.
+    pub fn port(&self) -> u16 {
+        self.ports[0]
+    }
+
+    /// `@PORTn@`.
+    pub fn port_number(&self, number: usize) -> u16 {
+        self.ports[number - 1]
+    }
+
+    /// `127.0.0.1:@PORT@`.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[0]))
+    }
+
+    /// `127.0.0.1:@PORTn@`.
+    pub fn address_number(&self, number: usize) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[number - 1]))
+    }
+
+    /// A new connection.
+    ///
+    /// # Panics
+    /// When it cannot be made, as in all that follow.
+    #[track_caller]
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address())
+    }
+
+    /// GETs a target on a new connection.
+    #[track_caller]
+    pub fn get(&self, target: &str) -> Response {
+        self.connect().get(target)
+    }
+
+    /// GETs a target with further header lines, each ended by CR LF.
+    #[track_caller]
+    pub fn get_with(&self, target: &str, fields: &str) -> Response {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
+    }
+
+    /// Sends these bytes on a new connection and reads one response.
+    #[track_caller]
+    pub fn send(&self, bytes: impl AsRef<[u8]>) -> Response {
+        let method = crate::methods(bytes.as_ref()).into_iter().next().unwrap_or_else(|| "GET".into());
+        self.connect().send(bytes).response_to(&method)
+    }
+
+    /// What the server wrote to standard error.
+    pub fn stderr(&self) -> String {
+        read(&self.path("stderr"))
+    }
+
+    /// `@DIR@/error.log`.
+    pub fn error_log(&self) -> String {
+        read(&self.path("error.log"))
+    }
+
+    /// `@DIR@/access.log`.
+    pub fn access_log(&self) -> String {
+        read(&self.path("access.log"))
+    }
+
+    /// Waits until the error log has this text.
+    #[track_caller]
+    pub fn logs(&self, text: &str) {
+        if !within(PATIENCE, || self.error_log().contains(text)) {
+            panic!("no {text:?} in the error log:\n{}", self.error_log());
+        }
+    }
+
+    /// Waits until the access log has at least `count` lines, and gives them.
+    #[track_caller]
+    pub fn access_lines(&self, count: usize) -> Vec<String> {
+        let lines = || self.access_log().lines().map(str::to_owned).collect::<Vec<_>>();
+        eventually(&format!("{count} lines in the access log"), || lines().len() >= count);
+        lines()
+    }
+
+    /// The process that was started.
+    pub fn master(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its children that serve (nginx's cache processes are none).
+    pub fn workers(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = children(self.master());
+        if self.kind == Kind::Nginx {
+            let serves = |pid: &u32| read(Path::new(&format!("/proc/{pid}/cmdline"))).contains("worker");
+            pids.retain(serves);
+        }
+        pids
+    }
+
+    /// The only worker.
+    #[track_caller]
+    pub fn worker(&self) -> u32 {
+        eventually("one worker", || self.workers().len() == 1);
+        self.workers()[0]
+    }
+
+    /// Sends the master a signal.
+    pub fn signal(&self, signal: Signal) {
+        signal_process(self.master(), signal);
+    }
+
+    /// The configuration as it stands.
+    pub fn config(&self) -> String {
+        read(&self.path("nginx.conf"))
+    }
+
+    /// Replaces text in the configuration file; [`reload`](Self::reload) makes it count.
+    #[track_caller]
+    pub fn edit(&self, from: &str, to: &str) {
+        let text = self.config();
+        assert!(text.contains(from), "no {from:?} in the configuration");
+        let to = fill_in(to, self.dir.path(), self.setup.document_root(), &mut self.ports.clone());
+        if let Err(error) = fs::write(self.path("nginx.conf"), text.replace(from, &to)) {
+            panic!("writing the configuration: {error}");
+        }
+    }
+
+    /// SIGHUP.
+    pub fn reload(&self) {
+        self.signal(Signal::HUP);
+    }
+
+    /// Waits for the end that a signal brought about.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        eventually("the server ends", || self.ended());
+        match self.status {
+            Some(status) => status,
+            None => panic!("no status"),
+        }
+    }
+
+    /// Whether the master still runs.
+    pub fn runs(&mut self) -> bool {
+        !self.ended()
+    }
+
+    /// SIGTERM, and the end.
+    #[track_caller]
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let workers = children(self.master());
+        if !self.ended() {
+            self.signal(Signal::TERM);
+            if !within(Duration::from_secs(5), || self.ended()) {
+                eprintln!("{:?} did not end on TERM", self.kind);
+                self.signal(Signal::KILL);
+                for worker in workers {
+                    signal_process(worker, Signal::KILL);
+                }
+                // A process in a hanging disk does not even die; it is left to its fate.
+                within(Duration::from_secs(5), || self.ended());
+            }
+        }
+        let log = self.error_log() + &self.stderr();
+        if std::thread::panicking() {
+            eprintln!("--- {:?}'s log, last lines\n{}", self.kind, tail(&log, 40));
+        } else if self.kind == Kind::Freerun && log.contains("panicked at") {
+            panic!("the server panicked:\n{}", tail(&log, 60));
+        }
+    }
+}
+
+/// Sends a process a signal; one that is gone has no use for it.
+pub(crate) fn signal_process(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+impl Server {
+    /// Sends any process of this server a signal.
+    pub fn signal_pid(&self, pid: u32, signal: Signal) {
+        signal_process(pid, signal);
+    }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    // One list for each thread of the parent.
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let lists = threads.flatten().map(|thread| read(&thread.path().join("children")));
+    lists
+        .flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+/// What a run of the program that ends by itself left.
+#[derive(Debug)]
+pub struct Checked {
+    /// The exit code; `None` when a signal ended it, or the time ran out.
+    pub code: Option<i32>,
+    /// Standard error.
+    pub stderr: String,
+    /// Standard output.
+    pub stdout: String,
+    /// Whether it had to be killed because it did not end in time.
+    pub timed_out: bool,
+}
+
+/// Runs `-t` on this text as the whole configuration.
+///
+/// # Errors
+/// The program could not be started.
+pub fn check(kind: Kind, text: &str) -> Result<Checked, Error> {
+    let dir = TempDir::new("check");
+    let text = fill_in(text, dir.path(), None, &mut vec![1]);
+    let conf = dir.path().join("nginx.conf");
+    fs::write(&conf, text).map_err(|error| Error::Start(error.to_string()))?;
+    let (conf, prefix) = (conf.display().to_string(), dir.path().display().to_string());
+    let log = dir.path().join("error.log").display().to_string();
+    let mut checked = run(kind, &["-t", "-c", &conf, "-p", &prefix, "-e", &log], PATIENCE)?;
+    checked.stderr = checked.stderr.replace(&prefix, "@DIR@");
+    Ok(checked)
+}
+
+/// Runs the program with these arguments until it ends.
+///
+/// # Errors
+/// It could not be started.
+pub fn run(kind: Kind, arguments: &[&str], time: Duration) -> Result<Checked, Error> {
+    let dir = TempDir::new("run");
+    let failed = |error: std::io::Error| Error::Start(error.to_string());
+    let (out, err) = (dir.path().join("out"), dir.path().join("err"));
+    // Files, not pipes: a daemon that outlives the command would hold a pipe open.
+    let mut child = Command::new(kind.program()?)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&out).map_err(failed)?)
+        .stderr(fs::File::create(&err).map_err(failed)?)
+        .spawn()
+        .map_err(failed)?;
+    let mut status = None;
+    let in_time = within(time, || {
+        status = child.try_wait().ok().flatten();
+        status.is_some()
+    });
+    if !in_time {
+        // It may have ended just now.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    Ok(Checked {
+        code: status.and_then(|status| status.code()),
+        stderr: read(&err),
+        stdout: read(&out),
+        timed_out: !in_time,
+    })
+}

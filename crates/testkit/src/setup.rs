@@ -1,0 +1,199 @@
+//! A server's configuration, written so that freerun and nginx both take it.
+
+use crate::dir::Site;
+use crate::{Error, Server, ports, require};
+use std::path::PathBuf;
+
+/// Which server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The one under test.
+    Freerun,
+    /// The one to compare with.
+    Nginx,
+}
+
+/// A configuration in the making.
+///
+/// In all texts `@DIR@` stands for the server's own folder (logs, pid, temporary files), `@ROOT@` for the document root, `@PORT@` for
+/// its port and `@PORT2@` to `@PORT9@` for further free ports.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    main: String,
+    events: String,
+    http: String,
+    whole: Option<String>,
+    root: Option<PathBuf>,
+    arguments: Vec<String>,
+}
+
+impl Setup {
+    /// Nothing but the harness's own lines.
+    pub fn new() -> Setup {
+        Setup::default()
+    }
+
+    /// One server on `@PORT@` with the given document root and these lines in its `server` block.
+    pub fn server(site: &Site, lines: &str) -> Setup {
+        Setup::new()
+            .root(site)
+            .http(&format!("server {{ listen 127.0.0.1:@PORT@; server_name localhost; root @ROOT@; {lines} }}\n"))
+    }
+
+    /// A configuration of which the harness writes nothing; `daemon off;` and a `pid` in `@DIR@` have to be in it.
+    pub fn whole(text: &str) -> Setup {
+        Setup { whole: Some(text.to_owned()), ..Setup::default() }
+    }
+
+    /// What `@ROOT@` is.
+    pub fn root(mut self, site: &Site) -> Setup {
+        self.root = Some(site.path().to_owned());
+        self
+    }
+
+    /// What `@ROOT@` is, when it is not a [`Site`].
+    pub fn root_path(mut self, path: &std::path::Path) -> Setup {
+        self.root = Some(path.to_owned());
+        self
+    }
+
+    /// Lines for the main context; `worker_processes` and `error_log` replace the harness's own.
+    pub fn main(mut self, lines: &str) -> Setup {
+        self.main.push_str(lines);
+        self.main.push('\n');
+        self
+    }
+
+    /// Lines for `events`; `worker_connections` replaces the harness's own.
+    pub fn events(mut self, lines: &str) -> Setup {
+        self.events.push_str(lines);
+        self
+    }
+
+    /// Lines for `http`; `access_log` and `default_type` replace the harness's own.
+    pub fn http(mut self, lines: &str) -> Setup {
+        self.http.push_str(lines);
+        self.http.push('\n');
+        self
+    }
+
+    /// Further command-line arguments.
+    pub fn argument(mut self, argument: &str) -> Setup {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    pub(crate) fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    pub(crate) fn document_root(&self) -> Option<&PathBuf> {
+        self.root.as_ref()
+    }
+
+    /// The configuration's text before its `@…@` are replaced.
+    pub(crate) fn text(&self, kind: Kind) -> String {
+        if let Some(whole) = &self.whole {
+            return whole.clone();
+        }
+        let own = |lines: &str, name: &str, line: &str| {
+            if lines.contains(name) { String::new() } else { format!("{line}\n") }
+        };
+        let mut text = "daemon off;\npid @DIR@/server.pid;\n".to_owned();
+        text += &own(&self.main, "worker_processes", "worker_processes 1;");
+        text += &own(&self.main, "error_log", "error_log @DIR@/error.log info;");
+        text += &self.main;
+        text += &format!("events {{\n{}", own(&self.events, "worker_connections", "worker_connections 512;"));
+        text += &format!("{}\n}}\nhttp {{\n", self.events);
+        text += &own(&self.http, "access_log", "access_log @DIR@/access.log;");
+        text += &own(&self.http, "default_type", "default_type application/octet-stream;");
+        text += "client_body_temp_path @DIR@/body;\n";
+        if kind == Kind::Nginx {
+            // nginx makes all its temporary folders at start; the compiled-in ones need not exist here.
+            for module in ["proxy", "fastcgi", "uwsgi", "scgi"] {
+                text += &format!("{module}_temp_path @DIR@/{module};\n");
+            }
+        }
+        text += &self.http;
+        text += "}\n";
+        text
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[track_caller]
+    pub fn start(&self, kind: Kind) -> Server {
+        match self.try_start(kind) {
+            Ok(server) => server,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Starts freerun with it.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[track_caller]
+    pub fn freerun(&self) -> Server {
+        self.start(Kind::Freerun)
+    }
+
+    /// Starts the server that `FREERUN_TEST_AGAINST` names (`nginx`), freerun when it is not set: so a test's expectations can be
+    /// checked against nginx itself.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[track_caller]
+    pub fn run(&self) -> Server {
+        self.start(Kind::under_test())
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// It ended, or did not listen in time; with what it wrote.
+    pub fn try_start(&self, kind: Kind) -> Result<Server, Error> {
+        Server::start(kind, self.clone())
+    }
+}
+
+impl Kind {
+    /// What [`Setup::run`] runs.
+    pub fn under_test() -> Kind {
+        match std::env::var("FREERUN_TEST_AGAINST").as_deref() {
+            Ok("nginx") => Kind::Nginx,
+            _ => Kind::Freerun,
+        }
+    }
+
+    /// The program's path.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn program(self) -> Result<PathBuf, Error> {
+        match self {
+            Kind::Freerun => crate::binary::freerun(),
+            Kind::Nginx => require::nginx_path().ok_or_else(|| Error::Start("no nginx".to_owned())),
+        }
+    }
+}
+
+/// Replaces the `@…@` of a configuration; ports are taken as they are met.
+pub(crate) fn fill_in(text: &str, dir: &std::path::Path, root: Option<&PathBuf>, taken: &mut Vec<u16>) -> String {
+    let mut text = text.replace("@DIR@", &dir.display().to_string());
+    if let Some(root) = root {
+        text = text.replace("@ROOT@", &root.display().to_string());
+    }
+    for number in 1..=9 {
+        let name = if number == 1 { "@PORT@".to_owned() } else { format!("@PORT{number}@") };
+        if text.contains(&name) || number == 1 {
+            while taken.len() < number {
+                taken.push(ports::free());
+            }
+            text = text.replace(&name, &taken[number - 1].to_string());
+        }
+    }
+    text
+}

@@ -1,0 +1,1 @@
+//! Disks that hang or fail, clients that stall or vanish, resources that run out.

@@ -1,0 +1,1 @@
+//! End-to-end tests of the built binary: a configuration, exact bytes in, what comes out. From simple to complex.
