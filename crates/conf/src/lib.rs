@@ -1,1 +1,89 @@
 //! The nginx.conf language: parser, directive tables, settings, diagnostics, reference printer.
+//!
+//! Three stages, kept apart:
+//!
+//! 1. [`parse`]: text to [`Tree`], with the place of every word. No side effects; files come through a [`Loader`].
+//! 2. [`apply_block`]: the directives of one block, checked against the [`Registry`] and folded into a
+//!    [`SettingsSet`] over the enclosing block's. The groups come from [`settings!`] tables; no directive is parsed by
+//!    hand elsewhere.
+//! 3. Builders (in other crates) walk the structural directives that `apply_block` hands back.
+//!
+//! ```
+//! use freerun_conf::*;
+//!
+//! settings! {
+//!     /// How files are sent.
+//!     pub struct FileSettings {
+//!         /// Sends files with `sendfile()`.
+//!         sendfile: bool = "off", in HTTP | SERVER;
+//!         /// The pages tried for a folder.
+//!         index: Many<Vec<String>> = "index.html", in HTTP | SERVER;
+//!     }
+//! }
+//!
+//! static STRUCTURE: &[Directive] = &[
+//!     Directive::structural("http", Contexts::MAIN, Shape::exactly(0, "").with_block(Contexts::HTTP), "HTTP."),
+//!     Directive::structural("server", Contexts::HTTP, Shape::exactly(0, "").with_block(Contexts::SERVER), "A server."),
+//! ];
+//!
+//! struct Memory(&'static str);
+//! impl Loader for Memory {
+//!     fn load(&mut self, _path: &str) -> std::io::Result<Vec<u8>> { Ok(self.0.into()) }
+//!     fn glob(&mut self, _pattern: &str) -> std::io::Result<Vec<String>> { Ok(Vec::new()) }
+//! }
+//!
+//! fn build(registry: &Registry, tree: &Tree, cx: &mut Cx) -> Result<Vec<SettingsSet>, Problem> {
+//!     let defaults = registry.defaults(cx)?;
+//!     let (main, blocks) = apply_block(registry, Contexts::MAIN, &tree.nodes, &defaults, cx)?;
+//!     let mut servers = Vec::new();
+//!     for http in blocks {
+//!         let (settings, blocks) = apply_block(registry, Contexts::HTTP, http.children(), &main, cx)?;
+//!         for server in blocks {
+//!             servers.push(apply_block(registry, Contexts::SERVER, server.children(), &settings, cx)?.0);
+//!         }
+//!     }
+//!     Ok(servers)
+//! }
+//!
+//! let registry = Registry::new(&[group::<FileSettings>()], STRUCTURE).unwrap();
+//! let tree = parse("/etc/nginx.conf", None, "/etc", &mut Memory("http { sendfile on; server { index a b; } server {} }"));
+//! let mut cx = Cx::new(tree.sources.clone());
+//! let built = build(&registry, &tree, &mut cx);
+//! let servers = cx.conclude(built, tree.error).unwrap();
+//! assert!(servers[0].get::<FileSettings>().sendfile);
+//! assert_eq!(servers[0].get::<FileSettings>().index.as_slice(), [["a", "b"]]);
+//! assert_eq!(servers[1].get::<FileSettings>().index.as_slice(), [["index.html"]]);
+//! ```
+
+mod apply;
+mod contexts;
+mod cx;
+mod directive;
+pub mod known;
+mod lexer;
+mod macros;
+mod near;
+mod parse;
+mod place;
+mod problem;
+mod registry;
+mod settings;
+mod tree;
+mod units;
+mod value;
+
+pub use apply::apply_block;
+pub use contexts::Contexts;
+pub use cx::{Cx, MAX_PROBLEMS, TypeMap};
+pub use directive::{Block, Directive, Fidelity, Shape};
+pub use near::near;
+pub use parse::{parse, reason};
+pub use place::{Place, Source, Sources};
+pub use problem::{Level, Problem};
+pub use registry::Registry;
+pub use settings::{Erased, Group, Settings, SettingsSet, Slot, group, parse_default};
+pub use tree::{
+    Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, MAX_WORD, Node, Tree, Word,
+};
+pub use units::{Buffers, Offset, Size, parse_offset, parse_size, parse_time};
+pub use value::{Many, RawBlock, Setting, Value, unknown_keyword};

@@ -1,0 +1,103 @@
+//! One block's directives onto the settings of the enclosing block.
+
+use std::any::Any;
+
+use crate::contexts::Contexts;
+use crate::cx::Cx;
+use crate::near;
+use crate::problem::Problem;
+use crate::registry::{Owner, Registry};
+use crate::settings::{Entry, SettingsSet};
+use crate::tree::Node;
+
+/// Applies the directives of one block: unknown names, contexts, terminators and counts are checked with nginx's
+/// wording, settings are folded over `parent`, and the structural directives (child blocks, mostly) are handed back in
+/// the order written, for a builder to walk.
+///
+/// Problems of directives are noted in `cx` and applying goes on, so that [`Cx::conclude`] can tell the one that comes
+/// first in reading order; a faulty structural directive is not handed back.
+///
+/// # Errors
+/// Only when [`crate::MAX_PROBLEMS`] were noted.
+pub fn apply_block<'n>(
+    registry: &Registry,
+    context: Contexts,
+    nodes: &'n [Node],
+    parent: &SettingsSet,
+    cx: &mut Cx,
+) -> Result<(SettingsSet, Vec<&'n Node>), Problem> {
+    let outer = std::mem::replace(&mut cx.context, context);
+    let mut levels: Vec<Level> = registry.groups().iter().map(|_| Level::default()).collect();
+    let mut structure = Vec::new();
+    let result = nodes.iter().try_for_each(|node| {
+        match place(registry, context, node) {
+            Err(problem) => cx.report(problem)?,
+            Ok(Owner::Structure) => structure.push(node),
+            Ok(Owner::Group(index, row)) => {
+                let group = registry.groups()[index];
+                let level = &mut levels[index];
+                let state = level.state.get_or_insert_with(|| group.level());
+                level.locals |= !group.directives()[row].inherit;
+                if let Err(problem) = group.set(state.as_mut(), row, node, cx) {
+                    cx.report(problem.within(node))?;
+                }
+            }
+        }
+        Ok(())
+    });
+    cx.context = outer;
+    result?;
+    Ok((merged(registry, levels, parent), structure))
+}
+
+#[derive(Default)]
+struct Level {
+    state: Option<Box<dyn Any>>,
+    locals: bool,
+}
+
+/// The new set; the parent's own where the block changes nothing.
+fn merged(registry: &Registry, levels: Vec<Level>, parent: &SettingsSet) -> SettingsSet {
+    let mut entries: Option<Vec<Option<Entry>>> = None;
+    for (group, level) in registry.groups().iter().zip(levels) {
+        let Some(Some(old)) = parent.0.get(group.slot()) else { continue };
+        if level.state.is_none() && !old.locals {
+            continue;
+        }
+        let value = group.merge(level.state, &old.value, &old.default);
+        let entry = Entry { value, default: old.default.clone(), locals: level.locals };
+        entries.get_or_insert_with(|| parent.0.to_vec())[group.slot()] = Some(entry);
+    }
+    entries.map_or_else(|| parent.clone(), |entries| SettingsSet(entries.into()))
+}
+
+/// Who handles a directive, after nginx's checks in nginx's order: name, context, terminator, number of arguments.
+fn place(registry: &Registry, context: Contexts, node: &Node) -> Result<Owner, Problem> {
+    let name = &node.name.text;
+    let Some((directive, owner)) = registry.find(name, context) else {
+        return Err(near::missing(registry, context, node));
+    };
+    let shape = directive.shape;
+    match (&node.block, shape.is_block()) {
+        (None, true) => {
+            let message = format!("directive \"{name}\" has no opening \"{{\"");
+            return Err(Problem::new(message).at_node(node).at(node.end));
+        }
+        (Some(_), false) => {
+            let message = format!("directive \"{name}\" is not terminated by \";\"");
+            return Err(Problem::new(message).at_node(node).at(node.end));
+        }
+        _ => {}
+    }
+    if !shape.takes(node.args.len()) {
+        let problem = Problem::wrong_count(node);
+        let problem = match node.args.get(shape.max as usize) {
+            Some(extra) => problem.at(extra.place),
+            None => problem,
+        };
+        let tail = if shape.is_block() { " { … }" } else { ";" };
+        let space = if shape.syntax.is_empty() { "" } else { " " };
+        return Err(problem.hint(format!("the syntax is: {name}{space}{}{tail}", shape.syntax)));
+    }
+    Ok(owner)
+}

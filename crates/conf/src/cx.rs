@@ -1,0 +1,118 @@
+//! What is shared while a configuration is applied.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+
+use crate::contexts::Contexts;
+use crate::place::Sources;
+use crate::problem::{Level, Problem};
+use crate::tree::MAX_WARNINGS;
+
+/// Most problems that are collected before applying gives up.
+pub const MAX_PROBLEMS: usize = 100;
+
+/// One value a type: how modules share state (pool names, variables, paths) while a configuration is applied.
+#[derive(Default)]
+pub struct TypeMap(HashMap<TypeId, Box<dyn Any>>);
+
+impl TypeMap {
+    /// Puts a value, giving back the one that was there.
+    pub fn insert<T: 'static>(&mut self, value: T) -> Option<T> {
+        let old = self.0.insert(TypeId::of::<T>(), Box::new(value))?;
+        old.downcast().ok().map(|value| *value)
+    }
+
+    /// The value of this type.
+    pub fn get<T: 'static>(&self) -> Option<&T> {
+        self.0.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// The value of this type, to change.
+    pub fn get_mut<T: 'static>(&mut self) -> Option<&mut T> {
+        self.0.get_mut(&TypeId::of::<T>())?.downcast_mut()
+    }
+
+    /// The value of this type, made if there is none.
+    pub fn get_or_default<T: Default + 'static>(&mut self) -> &mut T {
+        let slot = self.0.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        match slot.downcast_mut() {
+            Some(value) => value,
+            None => unreachable!("the key is the value's type"),
+        }
+    }
+
+    /// Takes the value of this type out.
+    pub fn remove<T: 'static>(&mut self) -> Option<T> {
+        self.0.remove(&TypeId::of::<T>())?.downcast().ok().map(|value| *value)
+    }
+}
+
+/// Shared state of one application of a configuration: handed to every [`crate::Value`] and [`crate::Setting`].
+pub struct Cx {
+    /// State that modules share, by type.
+    pub extensions: TypeMap,
+    /// The texts, for messages.
+    pub sources: Sources,
+    /// The context of the block being applied; exactly one (`MAIN` before the first block).
+    pub context: Contexts,
+    /// Warnings so far, in the order found; bounded.
+    pub warnings: Vec<Problem>,
+    problems: Vec<Problem>,
+}
+
+impl Cx {
+    /// A fresh one for these texts.
+    pub fn new(sources: Sources) -> Self {
+        Cx {
+            extensions: TypeMap::default(),
+            sources,
+            context: Contexts::MAIN,
+            warnings: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Notes a warning; after [`MAX_WARNINGS`] they are dropped.
+    pub fn warn(&mut self, problem: Problem) {
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push(Problem { level: problem.level.min(Level::Warn), ..problem });
+        }
+    }
+
+    /// Notes an error and goes on, so that the one that comes first in the text can be told later.
+    ///
+    /// # Errors
+    /// The problem itself when [`MAX_PROBLEMS`] are there already: going on makes no sense.
+    pub fn report(&mut self, problem: Problem) -> Result<(), Problem> {
+        if self.problems.len() >= MAX_PROBLEMS {
+            return Err(problem);
+        }
+        self.problems.push(problem);
+        Ok(())
+    }
+
+    /// Whether an error was noted.
+    pub fn has_problems(&self) -> bool {
+        !self.problems.is_empty()
+    }
+
+    /// Ends the application: the result, unless a problem was noted or the text itself has an error.
+    ///
+    /// nginx checks directives while it reads and stops at the first problem. Here a block's simple directives are
+    /// applied before its child blocks, so problems are collected and sorted: those of directives in reading order,
+    /// then the syntax error, then `result`'s own error if it belongs to no directive.
+    ///
+    /// # Errors
+    /// All problems, the one nginx would tell first.
+    pub fn conclude<T>(&mut self, result: Result<T, Problem>, syntax: Option<Problem>) -> Result<T, Vec<Problem>> {
+        let mut problems = std::mem::take(&mut self.problems);
+        problems.extend(syntax.map(|problem| Problem { order: Some(u32::MAX), ..problem }));
+        match result {
+            Ok(value) if problems.is_empty() => return Ok(value),
+            Ok(_) => {}
+            Err(problem) => problems.push(problem),
+        }
+        problems.sort_by_key(|problem| problem.order.map_or(u64::from(u32::MAX) + 1, u64::from));
+        Err(problems)
+    }
+}

@@ -1,0 +1,223 @@
+//! The tokens of nginx.conf: words, `;`, `{`, `}`.
+//!
+//! The rules are those of the nginx binary, found by trying: a word ends at white space, `;` or `{`, but `}` and quotes
+//! inside a word are ordinary; `#` begins a comment only where a word could begin; `${` does not open a block; a
+//! backslash keeps the next byte from ending the word; `\"`, `\'` and `\\` lose their backslash and `\t`, `\r`,
+//! `\n` become the control character, quoted or not, while other escapes stay as they are.
+
+use memchr::memchr;
+
+use crate::place::Place;
+use crate::problem::Problem;
+use crate::tree::{MAX_WORD, Word};
+
+/// One token.
+#[derive(Debug)]
+pub(crate) enum Token {
+    Word(Word),
+    /// `;`
+    End(Place),
+    /// `{`
+    Open(Place),
+    /// `}`
+    Close(Place),
+    /// The end of the text.
+    Eof(Place),
+}
+
+pub(crate) struct Lexer<'a> {
+    text: &'a [u8],
+    file: u32,
+    at: usize,
+    line: u32,
+    line_start: usize,
+    /// A quoted word has just ended: white space, `;`, `{` or `)` must follow.
+    after_quote: bool,
+    /// Where a word begins that the end of the text cuts off.
+    cut_off: Option<Place>,
+    /// The first word that was not UTF-8.
+    pub(crate) not_utf8: Option<Place>,
+}
+
+impl<'a> Lexer<'a> {
+    pub(crate) fn new(text: &'a [u8], file: u32) -> Self {
+        Lexer { text, file, at: 0, line: 1, line_start: 0, after_quote: false, cut_off: None, not_utf8: None }
+    }
+
+    fn place(&self, start: usize, width: usize) -> Place {
+        let column = u32::try_from(start - self.line_start).unwrap_or(u32::MAX - 1) + 1;
+        Place { file: self.file, line: self.line, column, width: u32::try_from(width).unwrap_or(u32::MAX) }
+    }
+
+    /// Whether the text ended inside a word.
+    pub(crate) fn cut_off(&self) -> bool {
+        self.cut_off.is_some()
+    }
+
+    /// Where the word begins that the end of the text cuts off.
+    pub(crate) fn cut_off_at(&self) -> Option<Place> {
+        self.cut_off
+    }
+
+    fn end_in_word(&mut self, start: Place) -> Token {
+        self.cut_off = Some(start);
+        Token::Eof(self.place(self.at, 0))
+    }
+
+    fn newline(&mut self, at: usize) {
+        self.line += 1;
+        self.line_start = at + 1;
+    }
+
+    /// The next token.
+    pub(crate) fn next(&mut self) -> Result<Token, Problem> {
+        loop {
+            let Some(&byte) = self.text.get(self.at) else { return Ok(Token::Eof(self.place(self.at, 0))) };
+            let after_quote = std::mem::take(&mut self.after_quote);
+            match byte {
+                b'\n' => self.newline(self.at),
+                b' ' | b'\t' | b'\r' => {}
+                b';' | b'{' => {
+                    let place = self.place(self.at, 1);
+                    self.at += 1;
+                    return Ok(if byte == b';' { Token::End(place) } else { Token::Open(place) });
+                }
+                _ if after_quote && byte != b')' => return Err(self.unexpected_byte()),
+                b'}' => {
+                    let place = self.place(self.at, 1);
+                    self.at += 1;
+                    return Ok(Token::Close(place));
+                }
+                b'#' => {
+                    // The line end is left for the next round, which counts it.
+                    self.at = memchr(b'\n', &self.text[self.at..]).map_or(self.text.len(), |skip| self.at + skip);
+                    continue;
+                }
+                b'"' | b'\'' => return self.quoted(byte),
+                _ => return self.bare(),
+            }
+            self.at += 1;
+        }
+    }
+
+    /// `unexpected "x"` for what follows a quoted word; the whole character where it is UTF-8.
+    fn unexpected_byte(&self) -> Problem {
+        let rest = &self.text[self.at..self.text.len().min(self.at + 4)];
+        let shown = String::from_utf8_lossy(rest).chars().next().unwrap_or('\u{fffd}');
+        let help = "white space or \";\" must follow the closing quote; a quote inside a quoted word is written \\\"";
+        Problem::new(format!("unexpected \"{shown}\"")).at(self.place(self.at, shown.len_utf8())).hint(help)
+    }
+
+    fn too_long(&self, start: usize, place: Place, quote: Option<u8>) -> Problem {
+        match quote {
+            Some(quote) => Problem::new(format!(
+                "too long parameter, probably missing terminating \"{}\" character",
+                char::from(quote)
+            )),
+            None => {
+                let shown = String::from_utf8_lossy(&self.text[start..start + 10]);
+                Problem::new(format!("too long parameter \"{shown}...\" started"))
+            }
+        }
+        .at(place)
+    }
+
+    fn quoted(&mut self, quote: u8) -> Result<Token, Problem> {
+        let start = self.at;
+        let mut place = self.place(start, 1);
+        let mut first_line = None;
+        self.at += 1;
+        let body = self.at;
+        loop {
+            let Some(&byte) = self.text.get(self.at) else { return Ok(self.end_in_word(place)) };
+            if self.at - start >= MAX_WORD {
+                return Err(self.too_long(start, place, Some(quote)));
+            }
+            if byte == quote {
+                break;
+            }
+            if byte == b'\\' {
+                self.at += 1;
+                if self.text.get(self.at).is_none() {
+                    continue;
+                }
+            }
+            if self.text[self.at] == b'\n' {
+                first_line.get_or_insert(self.at);
+                self.newline(self.at);
+            }
+            self.at += 1;
+        }
+        let end = self.at;
+        self.at += 1;
+        place.width = u32::try_from(first_line.unwrap_or(self.at) - start).unwrap_or(u32::MAX);
+        self.after_quote = true;
+        Ok(Token::Word(self.word(&self.text[body..end], place, true)))
+    }
+
+    fn bare(&mut self) -> Result<Token, Problem> {
+        let start = self.at;
+        let mut place = self.place(start, 1);
+        let mut dollar = false;
+        let mut first_line = None;
+        loop {
+            // A word that the end of the text cuts off is no word: something must end it.
+            let Some(&byte) = self.text.get(self.at) else { return Ok(self.end_in_word(place)) };
+            if self.at - start >= MAX_WORD {
+                return Err(self.too_long(start, place, None));
+            }
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' | b';' => break,
+                b'{' if !dollar => break,
+                b'\\' => {
+                    self.at += 1;
+                    if self.text.get(self.at) == Some(&b'\n') {
+                        first_line.get_or_insert(self.at);
+                        self.newline(self.at);
+                    }
+                    if self.at == self.text.len() {
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            dollar = byte == b'$';
+            self.at += 1;
+        }
+        place.width = u32::try_from(first_line.unwrap_or(self.at) - start).unwrap_or(u32::MAX);
+        Ok(Token::Word(self.word(&self.text[start..self.at], place, false)))
+    }
+
+    fn word(&mut self, raw: &[u8], place: Place, quoted: bool) -> Word {
+        let unescaped = if memchr(b'\\', raw).is_some() { Some(unescape(raw)) } else { None };
+        let bytes = unescaped.as_deref().unwrap_or(raw);
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => {
+                self.not_utf8.get_or_insert(place);
+                String::from_utf8_lossy(bytes).into_owned()
+            }
+        };
+        Word { text, place, quoted }
+    }
+}
+
+fn unescape(raw: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(raw.len());
+    let mut rest = raw.iter();
+    while let Some(&byte) = rest.next() {
+        let ahead = rest.as_slice().first().copied();
+        let replaced = match (byte, ahead) {
+            (b'\\', Some(next @ (b'"' | b'\'' | b'\\'))) => Some(next),
+            (b'\\', Some(b't')) => Some(b'\t'),
+            (b'\\', Some(b'r')) => Some(b'\r'),
+            (b'\\', Some(b'n')) => Some(b'\n'),
+            _ => None,
+        };
+        if replaced.is_some() {
+            rest.next();
+        }
+        bytes.push(replaced.unwrap_or(byte));
+    }
+    bytes
+}

@@ -1,0 +1,65 @@
+//! What to tell about a name that is not there.
+
+use crate::contexts::Contexts;
+use crate::known;
+use crate::problem::Problem;
+use crate::registry::Registry;
+use crate::tree::Node;
+
+/// The problem of a directive whose name is not known in this context.
+pub(crate) fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
+    let name = &node.name.text;
+    if registry.knows(name) {
+        let mut places: Vec<&str> = Vec::new();
+        for directive in registry.named(name) {
+            places.extend(directive.contexts.names());
+        }
+        let problem = Problem::new(format!("\"{name}\" directive is not allowed here")).at_node(node);
+        return problem.hint(format!("\"{name}\" may stand in: {}", places.join(", ")));
+    }
+    let problem = Problem::new(format!("unknown directive \"{name}\"")).at_node(node);
+    if name.starts_with('\u{feff}') {
+        return problem.hint("the file begins with a byte order mark; save it without one");
+    }
+    if let Some(module) = known::module(name) {
+        return problem.hint(format!("nginx has this directive (in {module}), freerun does not have it yet"));
+    }
+    match near(name, registry.names(context)).or_else(|| near(name, registry.names(Contexts::ANY))) {
+        Some(near) => problem.hint(format!("did you mean \"{near}\"?")),
+        None => problem,
+    }
+}
+
+/// The nearest of some names, if it is near enough to be meant: a third of the letters wrong at most.
+pub fn near<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (wrong.chars().count() / 3).clamp(1, 4);
+    if wrong.len() > 64 {
+        return None;
+    }
+    names
+        .filter(|name| name.len().abs_diff(wrong.len()) <= limit * 4)
+        .filter_map(|name| Some((distance(wrong, name)?, name)))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// Edits (insert, delete, replace, swap of neighbours) that make one of the other; case does not count.
+fn distance(left: &str, right: &str) -> Option<usize> {
+    let left: Vec<char> = left.chars().map(|letter| letter.to_ascii_lowercase()).collect();
+    let right: Vec<char> = right.chars().map(|letter| letter.to_ascii_lowercase()).collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=right.len()).collect();
+    for (row, a) in left.iter().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, b) in right.iter().enumerate() {
+            let mut best = (above[column] + usize::from(a != b)).min(above[column + 1] + 1).min(current[column] + 1);
+            if row > 0 && column > 0 && *a == right[column - 1] && left[row - 1] == *b {
+                best = best.min(before[column - 1] + 1);
+            }
+            current.push(best);
+        }
+        before = std::mem::replace(&mut above, current);
+    }
+    above.last().copied()
+}

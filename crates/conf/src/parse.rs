@@ -1,0 +1,254 @@
+//! Text to tree: directives, blocks, `include`.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use crate::lexer::{Lexer, Token};
+use crate::place::{Place, Source, Sources};
+use crate::problem::{Level, Problem};
+use crate::tree::{Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, Node, Tree, Word};
+
+/// Reads a configuration: first the `-g` text, if any, then the main file, with `include` followed through `loader`.
+///
+/// Relative paths of `include` are taken from `conf_prefix` (nginx: the folder of the main file), whatever file they
+/// stand in. Nothing here fails: the first syntax error is in [`Tree::error`], with the directives before it in
+/// [`Tree::nodes`].
+pub fn parse(main_path: &str, globals: Option<&str>, conf_prefix: &str, loader: &mut dyn Loader) -> Tree {
+    let mut parser = Parser {
+        loader,
+        prefix: conf_prefix,
+        sources: Vec::new(),
+        indexes: HashMap::new(),
+        warnings: Vec::new(),
+        order: 0,
+        bytes: 0,
+        includes: 0,
+        blocks: 0,
+    };
+    let mut nodes = Vec::new();
+    let mut error = None;
+    if let Some(text) = globals {
+        error = parser.parameter(text, &mut nodes).err();
+    }
+    if error.is_none() {
+        error = parser.file(main_path, None, &mut nodes).err();
+    }
+    Tree { sources: Sources::new(parser.sources), nodes, error, warnings: parser.warnings }
+}
+
+/// The directive that a default's text stands for.
+pub(crate) fn default_node(name: &str, text: &str) -> Result<Node, Problem> {
+    let ended = format!("{text};");
+    let mut lexer = Lexer::new(ended.as_bytes(), Place::NONE.file);
+    let mut args = Vec::new();
+    loop {
+        match lexer.next()? {
+            Token::Word(word) => args.push(Word { place: Place::NONE, ..word }),
+            Token::End(_) => break,
+            _ => return Err(Problem::new(format!("the default of \"{name}\" is not made of words"))),
+        }
+    }
+    let name = Word::synthetic(name);
+    Ok(Node { name, args, block: None, end: Place::NONE, close: Place::NONE, order: 0 })
+}
+
+struct Parser<'a> {
+    loader: &'a mut dyn Loader,
+    prefix: &'a str,
+    sources: Vec<Source>,
+    /// Path to index in `sources`: a file that is included often is read once.
+    indexes: HashMap<String, u32>,
+    warnings: Vec<Problem>,
+    order: u32,
+    bytes: usize,
+    includes: u32,
+    blocks: u32,
+}
+
+/// What a run of directives is inside of.
+#[derive(Clone, Copy, PartialEq)]
+enum Within {
+    File,
+    Parameter,
+    Block,
+}
+
+impl Parser<'_> {
+    fn parameter(&mut self, text: &str, out: &mut Vec<Node>) -> Result<(), Problem> {
+        let text = Arc::new(text.as_bytes().to_vec());
+        let index = self.sources.len() as u32;
+        self.sources.push(Source { path: "command line".to_owned(), text: Arc::clone(&text), command_line: true });
+        self.items(&mut Lexer::new(&text, index), Within::Parameter, out).map(drop)
+    }
+
+    /// Reads a file in; `include` is the directive that names it.
+    fn file(&mut self, path: &str, include: Option<&Node>, out: &mut Vec<Node>) -> Result<(), Problem> {
+        let located = |problem: Problem| match include {
+            Some(node) => problem.at_node(node).at(node.args.first().map_or(node.name.place, |word| word.place)),
+            None => problem,
+        };
+        let index = match self.indexes.get(path) {
+            Some(index) => *index,
+            None => {
+                let text = self.loader.load(path).map_err(|error| located(unreadable(path, &error)))?;
+                if text.len() > MAX_FILE {
+                    return Err(located(Problem::new(format!("\"{path}\" is larger than {MAX_FILE} bytes"))));
+                }
+                let index = self.sources.len() as u32;
+                self.sources.push(Source { path: path.to_owned(), text: Arc::new(text), command_line: false });
+                self.indexes.insert(path.to_owned(), index);
+                index
+            }
+        };
+        let text = Arc::clone(&self.sources[index as usize].text);
+        self.bytes = self.bytes.saturating_add(text.len());
+        if self.bytes > MAX_TOTAL {
+            return Err(located(Problem::new(format!("the configuration is larger than {MAX_TOTAL} bytes"))));
+        }
+        let mut lexer = Lexer::new(&text, index);
+        let result = self.items(&mut lexer, Within::File, out);
+        if let Some(place) = lexer.not_utf8
+            && self.warnings.len() < MAX_WARNINGS
+        {
+            self.warnings.push(Problem::warning("the text is not UTF-8; such bytes become U+FFFD").at(place));
+        }
+        result.map(drop)
+    }
+
+    /// Reads directives up to the end of what they are within, and gives the place of that end.
+    fn items(&mut self, lexer: &mut Lexer<'_>, within: Within, out: &mut Vec<Node>) -> Result<Place, Problem> {
+        let mut words: Vec<Word> = Vec::new();
+        loop {
+            let (end, open) = match lexer.next()? {
+                Token::Word(word) => {
+                    words.push(word);
+                    continue;
+                }
+                Token::End(place) => (place, false),
+                Token::Open(place) => (place, true),
+                Token::Close(place) if words.is_empty() && within == Within::Block => return Ok(place),
+                Token::Close(place) => return Err(unexpected("}", place, &words)),
+                Token::Eof(place) if words.is_empty() && !lexer.cut_off() && within != Within::Block => {
+                    return Ok(place);
+                }
+                Token::Eof(place) => return Err(self.ended(lexer, &words, place)),
+            };
+            if words.is_empty() {
+                return Err(unexpected(if open { "{" } else { ";" }, end, &words));
+            }
+            let name = words.remove(0);
+            self.order += 1;
+            let mut node =
+                Node { name, args: std::mem::take(&mut words), block: None, end, close: end, order: self.order };
+            if self.order > MAX_NODES {
+                return Err(Problem::new(format!("more than {MAX_NODES} directives")).at_node(&node));
+            }
+            if node.name.text == "include" {
+                self.include(&node, open, out)?;
+                continue;
+            }
+            if open {
+                if self.blocks >= MAX_BLOCKS {
+                    return Err(Problem::new(format!("more than {MAX_BLOCKS} blocks inside each other")).at_node(&node));
+                }
+                self.blocks += 1;
+                let mut children = Vec::new();
+                let result = self.items(lexer, Within::Block, &mut children);
+                self.blocks -= 1;
+                node.block = Some(children);
+                // The node is kept even when its inside is broken: it comes before the error.
+                if let Ok(place) = result {
+                    node.close = place;
+                }
+                out.push(node);
+                result?;
+            } else {
+                out.push(node);
+            }
+        }
+    }
+
+    fn include(&mut self, node: &Node, open: bool, out: &mut Vec<Node>) -> Result<(), Problem> {
+        if open {
+            return Err(Problem::new("directive \"include\" is not terminated by \";\"").at_node(node).at(node.end));
+        }
+        let [word] = node.args.as_slice() else { return Err(Problem::wrong_count(node)) };
+        if self.includes >= MAX_INCLUDES {
+            let message = format!("more than {MAX_INCLUDES} files including each other");
+            return Err(Problem::new(message).at_node(node).at(word.place));
+        }
+        let path = absolute(self.prefix, &word.text);
+        let paths = if path.contains(['*', '?', '[']) {
+            let mut paths = self.loader.glob(&path).map_err(|error| {
+                Problem::new(format!("glob() \"{path}\" failed ({})", reason(&error))).at_node(node).at(word.place)
+            })?;
+            paths.sort_unstable();
+            paths
+        } else {
+            vec![path]
+        };
+        self.includes += 1;
+        let result = paths.iter().try_for_each(|path| self.file(path, Some(node), out));
+        self.includes -= 1;
+        result
+    }
+
+    /// The text ended where it must not.
+    fn ended(&self, lexer: &Lexer<'_>, words: &[Word], place: Place) -> Problem {
+        let parameter = self.sources.get(place.file as usize).is_some_and(|source| source.command_line);
+        let of = if parameter { "parameter" } else { "file" };
+        let open = words.is_empty() && !lexer.cut_off();
+        let expecting = match (open, parameter) {
+            (true, _) => "\"}\"",
+            (false, true) => "\";\"",
+            (false, false) => "\";\" or \"}\"",
+        };
+        let problem = Problem::new(format!("unexpected end of {of}, expecting {expecting}")).reported_at(place);
+        match (words.last(), lexer.cut_off_at()) {
+            (_, Some(start)) => problem.at(start),
+            (Some(word), None) => problem.at(word.place),
+            (None, None) => problem.at(place),
+        }
+    }
+}
+
+/// `path` below `prefix` where it is relative.
+pub(crate) fn absolute(prefix: &str, path: &str) -> String {
+    if path.starts_with('/') || prefix.is_empty() {
+        path.to_owned()
+    } else if prefix.ends_with('/') {
+        format!("{prefix}{path}")
+    } else {
+        format!("{prefix}/{path}")
+    }
+}
+
+fn unexpected(sign: &str, place: Place, words: &[Word]) -> Problem {
+    let problem = Problem::new(format!("unexpected \"{sign}\"")).at(place);
+    match words.last() {
+        Some(word) if sign == "}" => problem.hint(format!("a \";\" may be missing after \"{}\"", word.text)),
+        _ => problem,
+    }
+}
+
+/// nginx opens a folder like a file and fails when it reads it.
+fn unreadable(path: &str, error: &io::Error) -> Problem {
+    if error.kind() == io::ErrorKind::IsADirectory {
+        let problem = Problem::new(format!("pread() \"{path}\" failed ({})", reason(error)));
+        return Problem { level: Level::Crit, ..problem };
+    }
+    Problem::new(format!("open() \"{path}\" failed ({})", reason(error)))
+}
+
+/// `2: No such file or directory`, as nginx writes system errors.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(code) => {
+            let suffix = format!(" (os error {code})");
+            format!("{code}: {}", text.strip_suffix(&suffix).unwrap_or(&text))
+        }
+        None => text,
+    }
+}

@@ -1,0 +1,132 @@
+//! Problems found in a configuration.
+
+use std::fmt;
+
+use crate::place::Place;
+use crate::tree::{Node, Word};
+
+/// How bad a problem is; nginx's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The configuration works; something is worth knowing.
+    Notice,
+    /// The configuration works, but probably not as meant.
+    Warn,
+    /// The configuration is refused; nginx's level for a failed system call.
+    Crit,
+    /// The configuration is refused.
+    Emerg,
+}
+
+impl Level {
+    /// nginx's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Notice => "notice",
+            Level::Warn => "warn",
+            Level::Crit => "crit",
+            Level::Emerg => "emerg",
+        }
+    }
+}
+
+/// One problem: nginx's words, the place, and what may help. The crate's one error type.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub struct Problem {
+    /// How bad it is.
+    pub level: Level,
+    /// nginx's wording, without ` in FILE:LINE`.
+    pub message: String,
+    /// What the caret points at.
+    pub place: Option<Place>,
+    /// The line the message names. nginx names the line of a directive's `;` or `{`, not that of the word
+    /// that is wrong. Where it is absent, `place` is used; [`crate::apply_block`] fills it in.
+    pub reported: Option<Place>,
+    /// Printed after `help: `.
+    pub hint: Option<String>,
+    /// The [`Node::order`] of the directive it is about; filled in by [`crate::apply_block`].
+    pub order: Option<u32>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "[{}] {}", self.level.name(), self.message)
+    }
+}
+
+impl Problem {
+    /// An error that refuses the configuration, without a place so far.
+    pub fn new(message: impl Into<String>) -> Self {
+        Problem { level: Level::Emerg, message: message.into(), place: None, reported: None, hint: None, order: None }
+    }
+
+    /// A warning, without a place so far.
+    pub fn warning(message: impl Into<String>) -> Self {
+        Problem { level: Level::Warn, ..Problem::new(message) }
+    }
+
+    /// `"name" directive WHAT`, pointing at the directive's name: `Problem::directive(node, "is duplicate")`.
+    pub fn directive(node: &Node, what: &str) -> Self {
+        Problem::new(format!("\"{}\" directive {what}", node.name.text)).at_node(node)
+    }
+
+    /// `"name" directive invalid value`, pointing at the word: what nginx says of sizes, times and offsets.
+    pub fn invalid_value(node: &Node, word: &Word) -> Self {
+        Problem::directive(node, "invalid value").at(word.place)
+    }
+
+    /// `invalid parameter "word"`, pointing at it.
+    pub fn invalid_parameter(node: &Node, word: &Word) -> Self {
+        Problem::new(format!("invalid parameter \"{}\"", word.text)).at_node(node).at(word.place)
+    }
+
+    /// `invalid number of arguments in "name" directive`.
+    pub fn wrong_count(node: &Node) -> Self {
+        Problem::new(format!("invalid number of arguments in \"{}\" directive", node.name.text)).at_node(node)
+    }
+
+    /// `"name" directive is duplicate`.
+    pub fn duplicate(node: &Node) -> Self {
+        Problem::directive(node, "is duplicate")
+    }
+
+    /// Points the caret at a place.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// Points the caret at the directive's name and names the line nginx names for it.
+    #[must_use]
+    pub fn at_node(mut self, node: &Node) -> Self {
+        self.place = Some(node.name.place);
+        self.reported = Some(node.end);
+        self.order = Some(node.order);
+        self
+    }
+
+    /// Names this place's line in the message, whatever the caret points at.
+    #[must_use]
+    pub fn reported_at(mut self, place: Place) -> Self {
+        self.reported = Some(place);
+        self
+    }
+
+    /// Adds a `help:` line.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Fills in what is missing from the directive that was being applied.
+    #[must_use]
+    pub fn within(mut self, node: &Node) -> Self {
+        self.place.get_or_insert(node.name.place);
+        self.reported.get_or_insert(node.end);
+        self.order.get_or_insert(node.order);
+        self
+    }
+}

@@ -1,0 +1,208 @@
+//! Groups of settings: one struct for each subject, merged level by level.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::cx::Cx;
+use crate::directive::Directive;
+use crate::problem::Problem;
+use crate::tree::Node;
+
+/// The process-wide index of a settings type in every [`SettingsSet`], given at first use.
+#[derive(Debug, Default)]
+pub struct Slot(OnceLock<usize>);
+
+impl Slot {
+    /// One that has no index yet; a `static` in [`Settings::slot`].
+    pub const fn new() -> Self {
+        Slot(OnceLock::new())
+    }
+
+    /// The index.
+    pub fn index(&self) -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        *self.0.get_or_init(|| NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A struct of settings with its directive table. Made by [`crate::settings!`], or by hand.
+pub trait Settings: Clone + Send + Sync + 'static {
+    /// What the directives of one level add up to; starts out empty.
+    type Level: Default + 'static;
+
+    /// The group's name in the reference: the struct's name or what `#[module = "…"]` says.
+    const NAME: &'static str;
+    /// What the group is, in Markdown.
+    const DOCS: &'static str;
+    /// Whether some field is `local`: not inherited.
+    const HAS_LOCAL: bool;
+
+    /// The static slot of this type.
+    fn slot() -> &'static Slot;
+
+    /// The directive table.
+    fn directives() -> &'static [Directive];
+
+    /// The values where nothing is written.
+    ///
+    /// # Errors
+    /// A default's text that does not parse; `Registry::check` finds it in a test.
+    fn defaults(cx: &mut Cx) -> Result<Self, Problem>;
+
+    /// Folds one directive, row `index` of the table, into the level.
+    ///
+    /// # Errors
+    /// The directive's fault.
+    fn set(level: &mut Self::Level, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem>;
+
+    /// The level's values over those of the enclosing level; `local` fields over the defaults.
+    fn merge(level: Self::Level, parent: &Self, defaults: &Self) -> Self;
+}
+
+/// A value of a settings type, the type forgotten.
+pub type Erased = Arc<dyn Any + Send + Sync>;
+
+/// [`Settings`] with the type forgotten, for lists of groups. Get one with [`group`].
+pub trait Group: Sync {
+    /// [`Settings::NAME`].
+    fn name(&self) -> &'static str;
+    /// [`Settings::DOCS`].
+    fn docs(&self) -> &'static str;
+    /// [`Settings::HAS_LOCAL`].
+    fn has_local(&self) -> bool;
+    /// The index of [`Settings::slot`].
+    fn slot(&self) -> usize;
+    /// [`Settings::directives`].
+    fn directives(&self) -> &'static [Directive];
+    /// [`Settings::defaults`].
+    ///
+    /// # Errors
+    /// As there.
+    fn defaults(&self, cx: &mut Cx) -> Result<Erased, Problem>;
+    /// An empty level.
+    fn level(&self) -> Box<dyn Any>;
+    /// [`Settings::set`].
+    ///
+    /// # Errors
+    /// As there.
+    fn set(&self, level: &mut dyn Any, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem>;
+    /// [`Settings::merge`].
+    fn merge(&self, level: Option<Box<dyn Any>>, parent: &Erased, defaults: &Erased) -> Erased;
+}
+
+struct Of<T>(PhantomData<fn() -> T>);
+
+/// The [`Group`] of a settings type: `Registry::new(&[group::<FileSettings>()], …)`.
+pub const fn group<T: Settings>() -> &'static dyn Group {
+    &Of::<T>(PhantomData)
+}
+
+impl<T: Settings> Group for Of<T> {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn docs(&self) -> &'static str {
+        T::DOCS
+    }
+
+    fn has_local(&self) -> bool {
+        T::HAS_LOCAL
+    }
+
+    fn slot(&self) -> usize {
+        T::slot().index()
+    }
+
+    fn directives(&self) -> &'static [Directive] {
+        T::directives()
+    }
+
+    fn defaults(&self, cx: &mut Cx) -> Result<Erased, Problem> {
+        Ok(Arc::new(T::defaults(cx)?))
+    }
+
+    fn level(&self) -> Box<dyn Any> {
+        Box::new(T::Level::default())
+    }
+
+    fn set(&self, level: &mut dyn Any, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem> {
+        match level.downcast_mut::<T::Level>() {
+            Some(level) => T::set(level, index, node, cx),
+            None => unreachable!("a level is made by its own group"),
+        }
+    }
+
+    fn merge(&self, level: Option<Box<dyn Any>>, parent: &Erased, defaults: &Erased) -> Erased {
+        let level = level.and_then(|level| level.downcast::<T::Level>().ok()).map(|level| *level).unwrap_or_default();
+        match (parent.downcast_ref::<T>(), defaults.downcast_ref::<T>()) {
+            (Some(parent), Some(defaults)) => Arc::new(T::merge(level, parent, defaults)),
+            _ => unreachable!("a slot holds its own type"),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) value: Erased,
+    /// The defaults, for `local` fields.
+    pub(crate) default: Erased,
+    /// Whether a `local` field was written at this level, so that the next level cannot share the value.
+    pub(crate) locals: bool,
+}
+
+/// The settings of one level: one shared value a group. Cloning is cheap; a level that writes none of a group's
+/// directives shares the value of the enclosing level.
+#[derive(Clone)]
+pub struct SettingsSet(pub(crate) Arc<[Option<Entry>]>);
+
+impl SettingsSet {
+    /// The group's settings at this level.
+    ///
+    /// # Panics
+    /// When the group is not in the registry the set was made with; a fault of the program, not of its input.
+    pub fn get<T: Settings>(&self) -> &T {
+        match self.entry::<T>().and_then(|entry| entry.value.downcast_ref()) {
+            Some(value) => value,
+            None => panic!("settings group \"{}\" is not in this registry", T::NAME),
+        }
+    }
+
+    /// The same, shared.
+    ///
+    /// # Panics
+    /// As [`SettingsSet::get`].
+    pub fn share<T: Settings>(&self) -> Arc<T> {
+        match self.entry::<T>().and_then(|entry| entry.value.clone().downcast().ok()) {
+            Some(value) => value,
+            None => panic!("settings group \"{}\" is not in this registry", T::NAME),
+        }
+    }
+
+    /// Whether the group is in the registry the set was made with.
+    pub fn has<T: Settings>(&self) -> bool {
+        self.entry::<T>().is_some()
+    }
+
+    fn entry<T: Settings>(&self) -> Option<&Entry> {
+        self.0.get(T::slot().index())?.as_ref()
+    }
+}
+
+impl std::fmt::Debug for SettingsSet {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "SettingsSet({} groups)", self.0.iter().flatten().count())
+    }
+}
+
+/// Reads a default's text as the arguments of a directive. Used by [`crate::settings!`].
+///
+/// # Errors
+/// The value's own error for the text, or a syntax error in it.
+pub fn parse_default<T: crate::Setting>(name: &str, text: &str, cx: &mut Cx) -> Result<T, Problem> {
+    let node = crate::parse::default_node(name, text)?;
+    T::set(None, &node, cx)
+}

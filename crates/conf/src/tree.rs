@@ -1,0 +1,98 @@
+//! The tree a configuration text becomes: words, directives, blocks, each with its place.
+
+use std::io;
+
+use crate::place::{Place, Sources};
+use crate::problem::Problem;
+
+/// One word of a directive, with quotes and escapes already taken away.
+#[derive(Clone, Debug)]
+pub struct Word {
+    /// The word. Bytes that are not UTF-8 have become U+FFFD (with a warning in [`Tree::warnings`]).
+    pub text: String,
+    /// Where it stands, quotes included.
+    pub place: Place,
+    /// Whether it was written in `"` or `'`.
+    pub quoted: bool,
+}
+
+impl Word {
+    /// A word that was not written in a file.
+    pub fn synthetic(text: impl Into<String>) -> Self {
+        Word { text: text.into(), place: Place::NONE, quoted: false }
+    }
+
+    /// The word as text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// One directive: `name args… ;` or `name args… { block }`.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The directive's name.
+    pub name: Word,
+    /// The words after the name.
+    pub args: Vec<Word>,
+    /// The directives inside `{}`, with `include` already replaced by what it brought.
+    pub block: Option<Vec<Node>>,
+    /// Where `;` or `{` stood: nginx reports this line.
+    pub end: Place,
+    /// Where `}` stood: nginx reports this line for what it finds when a block is complete.
+    /// The same as `end` for a directive without block, or when the text ended too early.
+    pub close: Place,
+    /// Position in reading order over all files (an included file's directives come where the
+    /// `include` stood). Problems are sorted by it, so that the first one in reading order is reported.
+    pub order: u32,
+}
+
+impl Node {
+    /// The argument at `index`, if it was written.
+    pub fn arg(&self, index: usize) -> Option<&str> {
+        self.args.get(index).map(|word| word.text.as_str())
+    }
+
+    /// The block's directives; none for a directive without block.
+    pub fn children(&self) -> &[Node] {
+        self.block.as_deref().unwrap_or_default()
+    }
+}
+
+/// Gives the parser the files; the crate itself does no I/O.
+pub trait Loader {
+    /// The bytes of a file. The error's OS code gives nginx's wording (`2: No such file or directory`).
+    fn load(&mut self, path: &str) -> io::Result<Vec<u8>>;
+
+    /// The paths a pattern with `*`, `?` or `[` matches; none is fine. The parser sorts them by bytes.
+    fn glob(&mut self, pattern: &str) -> io::Result<Vec<String>>;
+}
+
+/// What [`crate::parse`] made of a configuration.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// Every text read, in the order of first use.
+    pub sources: Sources,
+    /// The directives of the main level, up to the first syntax error.
+    pub nodes: Vec<Node>,
+    /// The first syntax error. nginx checks directives while it reads, so a problem of a directive
+    /// before the error comes first: hand this to [`crate::Cx::conclude`].
+    pub error: Option<Problem>,
+    /// What is odd but no error, such as bytes that are not UTF-8.
+    pub warnings: Vec<Problem>,
+}
+
+/// Longest file that is read, in bytes.
+pub const MAX_FILE: usize = 64 << 20;
+/// Most bytes that are read in total, a file counting each time it is included.
+pub const MAX_TOTAL: usize = 256 << 20;
+/// Most directives in total, after includes.
+pub const MAX_NODES: u32 = 2_000_000;
+/// Deepest chain of files including each other.
+pub const MAX_INCLUDES: u32 = 32;
+/// Deepest nesting of blocks.
+pub const MAX_BLOCKS: u32 = 100;
+/// Longest word in bytes as it is written, with its quote: nginx's read buffer.
+pub const MAX_WORD: usize = 4096;
+/// Most warnings that are kept.
+pub const MAX_WARNINGS: usize = 100;
