@@ -1,0 +1,269 @@
+//! The command line: nginx's options, and `freerun serve`.
+//!
+//! nginx reads its options in its own way (`-tc FILE`, `-cFILE`, no `--long` ones, help that goes on reading), and
+//! scripts rely on it, so they are read by hand; `serve` is ours and uses lexopt.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use thiserror::Error;
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Run, test or signal a server with a configuration file.
+    Server(Options),
+    /// Serve a folder without a configuration file.
+    Serve(Serve),
+}
+
+/// nginx's options.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `-?`, `-h`
+    pub help: bool,
+    /// `-v`, `-V`, `-h`
+    pub version: bool,
+    /// `-V`
+    pub build: bool,
+    /// `-t`, `-T`
+    pub test: bool,
+    /// `-T`
+    pub dump: bool,
+    /// `-q`
+    pub quiet: bool,
+    /// `-s`
+    pub signal: Option<Order>,
+    /// `-p`
+    pub prefix: Option<String>,
+    /// `-e`
+    pub error_log: Option<String>,
+    /// `-c`
+    pub conf: Option<String>,
+    /// `-g`
+    pub globals: Option<String>,
+}
+
+/// What `-s` tells the master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// End at once.
+    Stop,
+    /// End when the requests under way are done.
+    Quit,
+    /// Open the logs again.
+    Reopen,
+    /// Read the configuration again.
+    Reload,
+}
+
+impl Order {
+    fn from_name(name: &str) -> Option<Order> {
+        Some(match name {
+            "stop" => Order::Stop,
+            "quit" => Order::Quit,
+            "reopen" => Order::Reopen,
+            "reload" => Order::Reload,
+            _ => return None,
+        })
+    }
+}
+
+/// `freerun serve [DIR] [--listen ADDR]`
+#[derive(Debug, PartialEq, Eq)]
+pub struct Serve {
+    /// The folder; `.` if not given.
+    pub dir: OsString,
+    /// Where to listen; [`SERVE_ADDRESS`] if not given.
+    pub listen: SocketAddr,
+    /// `--help`
+    pub help: bool,
+}
+
+/// Where `freerun serve` listens without `--listen`.
+pub const SERVE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// A command line that makes no sense. The messages are nginx's; they are printed after `nginx: `.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum UsageError {
+    /// An unknown option, or an argument that is none.
+    #[error("invalid option: \"{0}\"")]
+    InvalidOption(String),
+    /// An option at the end of the line that wants something after it.
+    #[error("option \"-{0}\" requires {1}")]
+    Requires(char, &'static str),
+    /// An option of `freerun serve`.
+    #[error("freerun serve: {0}")]
+    Serve(String),
+}
+
+/// Reads the arguments after the program's name.
+pub fn parse(args: Vec<OsString>) -> Result<Command, UsageError> {
+    if args.first().is_some_and(|first| first == "serve") {
+        return parse_serve(&args[1..]).map(Command::Serve);
+    }
+    parse_options(args).map(Command::Server)
+}
+
+fn parse_options(args: Vec<OsString>) -> Result<Options, UsageError> {
+    let mut options = Options::default();
+    // A configuration is UTF-8 text, and so are the paths in it; an argument that is not cannot name anything there.
+    let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
+    while let Some(arg) = args.next() {
+        let Some(letters) = arg.strip_prefix('-') else {
+            return Err(UsageError::InvalidOption(arg));
+        };
+        let mut rest = letters.chars();
+        while let Some(letter) = rest.next() {
+            let mut value = |what| {
+                let attached = std::mem::replace(&mut rest, "".chars());
+                match attached.as_str() {
+                    "" => args.next().filter(|next| !next.is_empty()).ok_or(UsageError::Requires(letter, what)),
+                    attached => Ok(attached.to_owned()),
+                }
+            };
+            match letter {
+                '?' | 'h' => {
+                    options.help = true;
+                    options.version = true;
+                }
+                'v' => options.version = true,
+                'V' => {
+                    options.version = true;
+                    options.build = true;
+                }
+                't' => options.test = true,
+                'T' => {
+                    options.test = true;
+                    options.dump = true;
+                }
+                'q' => options.quiet = true,
+                's' => {
+                    let name = value("parameter")?;
+                    let order = Order::from_name(&name);
+                    options.signal = Some(order.ok_or(UsageError::InvalidOption(format!("-s {name}")))?);
+                }
+                'p' => options.prefix = Some(value("directory name")?),
+                'e' => options.error_log = Some(value("file name")?),
+                'c' => options.conf = Some(value("file name")?),
+                'g' => options.globals = Some(value("parameter")?),
+                other => return Err(UsageError::InvalidOption(other.to_string())),
+            }
+        }
+    }
+    Ok(options)
+}
+
+fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
+    use lexopt::Arg::{Long, Short, Value};
+    let wrong = |error: lexopt::Error| UsageError::Serve(error.to_string());
+    let mut serve = Serve { dir: ".".into(), listen: SERVE_ADDRESS, help: false };
+    let mut dir = None;
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next().map_err(wrong)? {
+        match arg {
+            Short('h') | Long("help") => serve.help = true,
+            Short('l') | Long("listen") => {
+                let text = parser.value().map_err(wrong)?;
+                serve.listen = text.to_str().and_then(parse_address).ok_or_else(|| {
+                    UsageError::Serve(format!("\"{}\" is not ADDRESS:PORT, ADDRESS or PORT", text.to_string_lossy()))
+                })?;
+            }
+            Value(value) if dir.is_none() => dir = Some(value),
+            other => return Err(wrong(other.unexpected())),
+        }
+    }
+    if let Some(dir) = dir {
+        serve.dir = dir;
+    }
+    Ok(serve)
+}
+
+/// `ADDR:PORT`, `ADDR` or `PORT`.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    text.parse()
+        .ok()
+        .or_else(|| bare.parse().ok().map(|ip| SocketAddr::new(ip, SERVE_ADDRESS.port())))
+        .or_else(|| text.parse().ok().map(|port| SocketAddr::new(SERVE_ADDRESS.ip(), port)))
+        .or_else(|| text.strip_prefix("localhost:")?.parse().ok().map(|port| SocketAddr::new(SERVE_ADDRESS.ip(), port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(line: &[&str]) -> Result<Options, String> {
+        match parse(line.iter().map(OsString::from).collect()) {
+            Ok(Command::Server(options)) => Ok(options),
+            Ok(Command::Serve(_)) => panic!("not serve"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn serve(line: &[&str]) -> Result<Serve, String> {
+        match parse(["serve"].iter().chain(line).map(OsString::from).collect()) {
+            Ok(Command::Serve(serve)) => Ok(serve),
+            Ok(Command::Server(_)) => panic!("serve"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn letters_cluster_and_values_attach() {
+        let a = options(&["-tqc", "x.conf", "-p/srv", "-g", "daemon off;", "-eerr"]).unwrap();
+        let wanted = Options {
+            test: true,
+            quiet: true,
+            conf: Some("x.conf".into()),
+            prefix: Some("/srv".into()),
+            globals: Some("daemon off;".into()),
+            error_log: Some("err".into()),
+            ..Options::default()
+        };
+        assert_eq!(a, wanted);
+        let a = options(&["-T", "-"]).unwrap();
+        assert!(a.test && a.dump, "a lone dash is nothing");
+        assert!(options(&["-V"]).unwrap().build);
+        assert_eq!(options(&["-s", "reload"]).unwrap().signal, Some(Order::Reload));
+        assert_eq!(options(&["-squit"]).unwrap().signal, Some(Order::Quit));
+    }
+
+    #[test]
+    fn mistakes_are_told_as_nginx_tells_them() {
+        for (line, message) in [
+            (&["-x"][..], r#"invalid option: "x""#),
+            (&["--help"], r#"invalid option: "-""#),
+            (&["foo"], r#"invalid option: "foo""#),
+            (&["-s", "foo"], r#"invalid option: "-s foo""#),
+            (&["-c"], r#"option "-c" requires file name"#),
+            (&["-e"], r#"option "-e" requires file name"#),
+            (&["-p"], r#"option "-p" requires directory name"#),
+            (&["-g"], r#"option "-g" requires parameter"#),
+            (&["-ts"], r#"option "-s" requires parameter"#),
+        ] {
+            assert_eq!(options(line).unwrap_err(), message);
+        }
+    }
+
+    #[test]
+    fn serve_has_defaults_and_takes_addresses() {
+        let plain = serve(&[]).unwrap();
+        assert_eq!(plain, Serve { dir: ".".into(), listen: "127.0.0.1:8080".parse().unwrap(), help: false });
+        for (text, wanted) in [
+            ("0.0.0.0:81", "0.0.0.0:81"),
+            ("9000", "127.0.0.1:9000"),
+            ("[::1]:82", "[::1]:82"),
+            ("::1", "[::1]:8080"),
+            ("[::]", "[::]:8080"),
+            ("10.0.0.1", "10.0.0.1:8080"),
+            ("localhost:0", "127.0.0.1:0"),
+        ] {
+            let got = serve(&["/srv", "--listen", text]).unwrap();
+            assert_eq!((got.dir, got.listen), ("/srv".into(), wanted.parse().unwrap()));
+        }
+        assert!(serve(&["a", "b"]).unwrap_err().starts_with("freerun serve: "));
+        assert!(serve(&["--listen", "host:x"]).unwrap_err().contains("ADDRESS:PORT"));
+        assert!(serve(&["--nope"]).unwrap_err().contains("--nope"));
+    }
+}

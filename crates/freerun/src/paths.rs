@@ -1,0 +1,105 @@
+//! Where things are: compiled-in defaults, and how the command line changes them.
+
+use crate::cli::Options;
+
+macro_rules! compiled {
+    ($($(#[$doc:meta])* $name:ident = $variable:literal or $default:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        #[doc = concat!("Set `", $variable, "` when building to change it (`", $default, "`).")]
+        pub const $name: &str = match option_env!($variable) {
+            Some(path) => path,
+            None => $default,
+        };
+    )*};
+}
+
+// The defaults are those of Debian's nginx, so that freerun takes over an installed configuration as it stands.
+compiled! {
+    /// What relative paths of the configuration are relative to.
+    PREFIX = "FREERUN_PREFIX" or "/usr/share/nginx";
+    /// The program itself; only `-V` tells it.
+    SBIN_PATH = "FREERUN_SBIN_PATH" or "/usr/sbin/freerun";
+    /// The configuration file without `-c`.
+    CONF_PATH = "FREERUN_CONF_PATH" or "/etc/nginx/nginx.conf";
+    /// The error log until (and unless) the configuration names one; `stderr` is not a file.
+    ERROR_LOG_PATH = "FREERUN_ERROR_LOG_PATH" or "stderr";
+    /// The access log unless the configuration names one.
+    HTTP_LOG_PATH = "FREERUN_HTTP_LOG_PATH" or "/var/log/nginx/access.log";
+    /// The pid file unless the configuration names one.
+    PID_PATH = "FREERUN_PID_PATH" or "/run/nginx.pid";
+    /// The lock file unless the configuration names one. freerun never makes one.
+    LOCK_PATH = "FREERUN_LOCK_PATH" or "/var/lock/nginx.lock";
+    /// Where request bodies that do not fit into memory go, unless the configuration names another place.
+    CLIENT_BODY_TEMP_PATH = "FREERUN_HTTP_CLIENT_BODY_TEMP_PATH" or "/var/lib/nginx/body";
+    /// The user the worker runs as, unless the configuration names one.
+    USER = "FREERUN_USER" or "nobody";
+}
+
+/// The paths of one invocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// Ends with `/`, as all prefixes here.
+    pub prefix: String,
+    /// The configuration file.
+    pub conf: String,
+    /// The folder of the configuration file: what `include` is relative to.
+    pub conf_prefix: String,
+    /// The error log that is open before the configuration is read.
+    pub error_log: String,
+    /// Whether `-c` named the configuration file.
+    pub conf_given: bool,
+}
+
+impl Paths {
+    /// By nginx's rules: `-p` may be relative to the current folder; `-c` and `-e` are relative to the prefix.
+    pub fn new(options: &Options) -> Paths {
+        let mut prefix = options.prefix.clone().unwrap_or_else(|| PREFIX.to_owned());
+        if !prefix.ends_with('/') {
+            prefix.push('/');
+        }
+        let conf = join(&prefix, options.conf.as_deref().unwrap_or(CONF_PATH));
+        let conf_prefix = conf[..conf.rfind('/').map_or(0, |slash| slash + 1)].to_owned();
+        let error_log = options.error_log.as_deref().unwrap_or(ERROR_LOG_PATH);
+        Paths {
+            error_log: if error_log == "stderr" { error_log.to_owned() } else { join(&prefix, error_log) },
+            conf_given: options.conf.is_some(),
+            prefix,
+            conf,
+            conf_prefix,
+        }
+    }
+}
+
+/// `path`, below `prefix` unless it is absolute.
+pub fn join(prefix: &str, path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { format!("{prefix}{path}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_paths_are_below_the_prefix() {
+        let options = Options {
+            prefix: Some("./base".into()),
+            conf: Some("etc/x.conf".into()),
+            error_log: Some("e.log".into()),
+            ..Options::default()
+        };
+        let paths = Paths::new(&options);
+        assert_eq!(paths.prefix, "./base/");
+        assert_eq!(paths.conf, "./base/etc/x.conf");
+        assert_eq!(paths.conf_prefix, "./base/etc/");
+        assert_eq!(paths.error_log, "./base/e.log");
+    }
+
+    #[test]
+    fn absolute_paths_stay() {
+        let options = Options { conf: Some("/a/b.conf".into()), ..Options::default() };
+        let paths = Paths::new(&options);
+        assert_eq!((paths.conf.as_str(), paths.conf_prefix.as_str()), ("/a/b.conf", "/a/"));
+        assert_eq!(paths.prefix, format!("{PREFIX}/"));
+    }
+}

@@ -1,0 +1,100 @@
+//! What `-v`, `-V` and `-h` print.
+
+use crate::paths;
+
+/// The version of freerun.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The nginx whose documented behaviour freerun follows.
+pub const NGINX_VERSION: &str = "1.31.5";
+
+/// `-v`: ours first, then the line that tools look for.
+pub fn versions() -> String {
+    format!("freerun version: freerun/{VERSION}\nnginx version: nginx/{NGINX_VERSION}\n")
+}
+
+/// What follows the versions for `-V`. `modules` are the names, nginx's where it has one, of what is compiled in
+/// beyond the core.
+pub fn build(modules: &[&str]) -> String {
+    let mut line = String::from("configure arguments:");
+    for (option, value) in [
+        ("--prefix", paths::PREFIX),
+        ("--sbin-path", paths::SBIN_PATH),
+        ("--conf-path", paths::CONF_PATH),
+        ("--http-log-path", paths::HTTP_LOG_PATH),
+        ("--error-log-path", paths::ERROR_LOG_PATH),
+        ("--lock-path", paths::LOCK_PATH),
+        ("--pid-path", paths::PID_PATH),
+        ("--http-client-body-temp-path", paths::CLIENT_BODY_TEMP_PATH),
+        ("--user", paths::USER),
+    ] {
+        line += &format!(" {option}={value}");
+    }
+    line += " --with-threads --with-file-aio --with-pcre --with-pcre-jit --with-debug";
+    for module in modules {
+        line += &format!(" --with-{module}");
+    }
+    format!(
+        "built with Rust, {} build for {}-{}\n{line}\n",
+        if cfg!(debug_assertions) { "debug" } else { "release" },
+        std::env::consts::ARCH,
+        std::env::consts::OS,
+    )
+}
+
+/// `-h`
+pub fn help() -> String {
+    format!(
+        "\
+Usage: freerun [-?hvVtTq] [-s signal] [-p prefix]
+               [-e filename] [-c filename] [-g directives]
+       freerun serve [DIR] [--listen ADDR]
+
+Options:
+  -?,-h         : this help
+  -v            : show version and exit
+  -V            : show version and configure options then exit
+  -t            : test configuration and exit
+  -T            : test configuration, dump it and exit
+  -q            : suppress non-error messages during configuration testing
+  -s signal     : send signal to a master process: stop, quit, reopen, reload
+  -p prefix     : set prefix path (default: {}/)
+  -e filename   : set error log file (default: {})
+  -c filename   : set configuration file (default: {})
+  -g directives : set global directives out of configuration file
+
+{}
+",
+        paths::PREFIX,
+        paths::ERROR_LOG_PATH,
+        paths::CONF_PATH,
+        serve_help()
+    )
+}
+
+/// `freerun serve --help`
+pub fn serve_help() -> String {
+    format!(
+        "\
+freerun serve [DIR] [--listen ADDR]
+  serves the files of DIR (default: the current folder) without a configuration file
+  --listen ADDR : ADDRESS:PORT, ADDRESS or PORT (default: {})
+",
+        crate::cli::SERVE_ADDRESS
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_find_the_nginx_line_and_the_arguments() {
+        assert!(versions().starts_with("freerun version: freerun/"));
+        assert!(versions().contains("\nnginx version: nginx/1.31.5\n"));
+        let build = build(&["http_example_module"]);
+        let line = build.lines().find(|line| line.starts_with("configure arguments: ")).unwrap();
+        assert!(line.contains(" --conf-path=/") && line.contains(" --with-threads"));
+        assert!(line.ends_with(" --with-http_example_module"));
+    }
+}
