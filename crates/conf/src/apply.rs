@@ -4,11 +4,13 @@ use std::any::Any;
 
 use crate::contexts::Contexts;
 use crate::cx::Cx;
+use crate::directive::Block;
 use crate::near;
 use crate::problem::Problem;
 use crate::registry::{Owner, Registry};
 use crate::settings::{Entry, SettingsSet};
 use crate::tree::Node;
+use crate::value::raw_entries;
 
 /// Applies the directives of one block: unknown names, contexts, terminators and counts are checked with nginx's
 /// wording, settings are folded over `parent`, and the structural directives (child blocks, mostly) are handed back in
@@ -38,7 +40,9 @@ pub fn apply_block<'n>(
                 let level = &mut levels[index];
                 let state = level.state.get_or_insert_with(|| group.level());
                 level.locals |= !group.directives()[row].inherit;
-                if let Err(problem) = group.set(state.as_mut(), row, node, cx) {
+                let raw = group.directives()[row].shape.block == Block::Raw;
+                let checked = if raw { raw_entries(node).map(drop) } else { Ok(()) };
+                if let Err(problem) = checked.and_then(|()| group.set(state.as_mut(), row, node, cx)) {
                     cx.report(problem.within(node))?;
                 }
             }

@@ -4,6 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 
 use crate::contexts::Contexts;
+use crate::diagnostics::Diagnostics;
 use crate::place::Sources;
 use crate::problem::{Level, Problem};
 use crate::tree::MAX_WARNINGS;
@@ -104,7 +105,7 @@ impl Cx {
     ///
     /// # Errors
     /// All problems, the one nginx would tell first.
-    pub fn conclude<T>(&mut self, result: Result<T, Problem>, syntax: Option<Problem>) -> Result<T, Vec<Problem>> {
+    pub fn conclude<T>(&mut self, result: Result<T, Problem>, syntax: Option<Problem>) -> Result<T, Diagnostics> {
         let mut problems = std::mem::take(&mut self.problems);
         problems.extend(syntax.map(|problem| Problem { order: Some(u32::MAX), ..problem }));
         match result {
@@ -113,6 +114,6 @@ impl Cx {
             Err(problem) => problems.push(problem),
         }
         problems.sort_by_key(|problem| problem.order.map_or(u64::from(u32::MAX) + 1, u64::from));
-        Err(problems)
+        Err(Diagnostics(problems))
     }
 }

@@ -4,6 +4,8 @@
 //! inside a word are ordinary; `#` begins a comment only where a word could begin; `${` does not open a block; a
 //! backslash keeps the next byte from ending the word; `\"`, `\'` and `\\` lose their backslash and `\t`, `\r`,
 //! `\n` become the control character, quoted or not, while other escapes stay as they are.
+//!
+//! nginx refuses a comment of more than 4096 bytes on one line as a too long parameter; here it is a comment.
 
 use memchr::memchr;
 
@@ -130,8 +132,8 @@ impl<'a> Lexer<'a> {
         let body = self.at;
         loop {
             let Some(&byte) = self.text.get(self.at) else { return Ok(self.end_in_word(place)) };
-            if self.at - start >= MAX_WORD {
-                return Err(self.too_long(start, place, Some(quote)));
+            if self.at - body >= MAX_WORD {
+                return Err(self.too_long(body, place, Some(quote)));
             }
             if byte == quote {
                 break;
@@ -150,6 +152,9 @@ impl<'a> Lexer<'a> {
         }
         let end = self.at;
         self.at += 1;
+        if self.at - body >= MAX_WORD && self.at < self.text.len() {
+            return Err(self.too_long(body, place, None));
+        }
         place.width = u32::try_from(first_line.unwrap_or(self.at) - start).unwrap_or(u32::MAX);
         self.after_quote = true;
         Ok(Token::Word(self.word(&self.text[body..end], place, true)))

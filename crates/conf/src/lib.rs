@@ -49,7 +49,10 @@
 //! let tree = parse("/etc/nginx.conf", None, "/etc", &mut Memory("http { sendfile on; server { index a b; } server {} }"));
 //! let mut cx = Cx::new(tree.sources.clone());
 //! let built = build(&registry, &tree, &mut cx);
-//! let servers = cx.conclude(built, tree.error).unwrap();
+//! let servers = match cx.conclude(built, tree.error) {
+//!     Ok(servers) => servers,
+//!     Err(problems) => panic!("{}", problems.render(&tree.sources, "freerun: ")),
+//! };
 //! assert!(servers[0].get::<FileSettings>().sendfile);
 //! assert_eq!(servers[0].get::<FileSettings>().index.as_slice(), [["a", "b"]]);
 //! assert_eq!(servers[1].get::<FileSettings>().index.as_slice(), [["index.html"]]);
@@ -58,7 +61,10 @@
 mod apply;
 mod contexts;
 mod cx;
+mod diagnostics;
 mod directive;
+mod dump;
+mod keywords;
 pub mod known;
 mod lexer;
 mod macros;
@@ -66,6 +72,7 @@ mod near;
 mod parse;
 mod place;
 mod problem;
+mod reference;
 mod registry;
 mod settings;
 mod tree;
@@ -75,15 +82,19 @@ mod value;
 pub use apply::apply_block;
 pub use contexts::Contexts;
 pub use cx::{Cx, MAX_PROBLEMS, TypeMap};
+pub use diagnostics::Diagnostics;
 pub use directive::{Block, Directive, Fidelity, Shape};
+pub use dump::dump;
+pub use keywords::{Flags, Keyword, unknown_keyword};
 pub use near::near;
 pub use parse::{parse, reason};
 pub use place::{Place, Source, Sources};
 pub use problem::{Level, Problem};
+pub use reference::reference;
 pub use registry::Registry;
 pub use settings::{Erased, Group, Settings, SettingsSet, Slot, group, parse_default};
 pub use tree::{
     Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, MAX_WARNINGS, MAX_WORD, Node, Tree, Word,
 };
-pub use units::{Buffers, Offset, Size, parse_offset, parse_size, parse_time};
-pub use value::{Many, RawBlock, Setting, Value, unknown_keyword};
+pub use units::{Buffers, Offset, Seconds, Size, parse_offset, parse_seconds, parse_size, parse_time};
+pub use value::{Many, RawBlock, Setting, Value, raw_entries};

@@ -213,7 +213,8 @@ macro_rules! settings {
 
 /// An enum of keywords that is a [`Value`](crate::Value): one argument, one of the words.
 ///
-/// The words compare without regard to case, and the error is nginx's `invalid value "x"`. See [`settings!`] for an example.
+/// The words compare without regard to case, and the error is nginx's `invalid value "x"`. A set of the words (one or
+/// more arguments) is [`Flags`](crate::Flags) of it. See [`settings!`](crate::settings!) for an example.
 #[macro_export]
 macro_rules! keyword_enum {
     (
@@ -230,7 +231,7 @@ macro_rules! keyword_enum {
             /// The words of the configuration, in the order of the variants.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// The variant of a word.
+            /// The variant of a word; case does not count.
             pub fn from_word(word: &str) -> ::core::option::Option<Self> {
                 $(if word.eq_ignore_ascii_case($word) {
                     return ::core::option::Option::Some(Self::$variant);
@@ -244,8 +245,21 @@ macro_rules! keyword_enum {
             }
         }
 
+        impl $crate::Keyword for $name {
+            const WORDS: &'static [&'static str] = Self::WORDS;
+            const SYNTAX: &'static str = $crate::__alternatives!($($word),+);
+
+            fn index(self) -> usize {
+                self as usize
+            }
+
+            fn from_word(word: &str) -> ::core::option::Option<Self> {
+                Self::from_word(word)
+            }
+        }
+
         impl $crate::Value for $name {
-            const SHAPE: $crate::Shape = $crate::Shape::exactly(1, $crate::__alternatives!($($word),+));
+            const SHAPE: $crate::Shape = $crate::Shape::exactly(1, <Self as $crate::Keyword>::SYNTAX);
 
             fn parse(
                 directive: &$crate::Node,

@@ -137,6 +137,9 @@ impl Parser<'_> {
             if words.is_empty() {
                 return Err(unexpected(if open { "{" } else { ";" }, end, &words));
             }
+            if open && within == Within::Parameter {
+                return Err(Problem::new("block directives are not supported in -g option").at(end));
+            }
             let name = words.remove(0);
             self.order += 1;
             let mut node =

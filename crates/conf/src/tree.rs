@@ -92,7 +92,7 @@ pub const MAX_NODES: u32 = 2_000_000;
 pub const MAX_INCLUDES: u32 = 32;
 /// Deepest nesting of blocks.
 pub const MAX_BLOCKS: u32 = 100;
-/// Longest word in bytes as it is written, with its quote: nginx's read buffer.
+/// Longest word in bytes as it is written, with the sign that ends it: nginx's read buffer.
 pub const MAX_WORD: usize = 4096;
 /// Most warnings that are kept.
 pub const MAX_WARNINGS: usize = 100;

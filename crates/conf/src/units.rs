@@ -16,6 +16,11 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Offset(pub u64);
 
+/// Seconds, with nginx's units `y`, `M`, `w`, `d`, `h`, `m`, `s`; what nginx calls a time in seconds. Times to the
+/// millisecond are [`Duration`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seconds(pub u64);
+
 /// A number of buffers and the size of each, in bytes: `buffers 4 8k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
@@ -56,14 +61,25 @@ pub fn parse_offset(text: &str) -> Option<u64> {
     scaled(text, true)
 }
 
-/// A time: units `y`, `M` (30 days), `w`, `d`, `h`, `m`, `s`, `ms` from large to small, each once, spaces between
-/// allowed, a number without unit is seconds. `None` for anything else, and for more than `i64::MAX` milliseconds.
+/// A time to the millisecond: units `w`, `d`, `h`, `m`, `s`, `ms` from large to small, each once, spaces between
+/// allowed, a number without unit is seconds and comes last. `None` for anything else, and for more than `i64::MAX` ms.
 pub fn parse_time(text: &str) -> Option<Duration> {
+    time(text, true).map(Duration::from_millis)
+}
+
+/// A time to the second: like [`parse_time`] with `y` (365 days) and `M` (30 days), without `ms`.
+pub fn parse_seconds(text: &str) -> Option<u64> {
+    time(text, false)
+}
+
+/// The sum in milliseconds (`fine`) or seconds.
+fn time(text: &str, fine: bool) -> Option<u64> {
+    const UNITLESS: u8 = 9;
+    let second = if fine { 1000 } else { 1 };
     let bytes = text.as_bytes();
-    let (mut total, mut at, mut last_step) = (0u64, 0, 0u8);
-    let mut complete = false;
+    let (mut total, mut at, mut last) = (0u64, 0, 0);
     while at < bytes.len() {
-        if bytes[at] == b' ' && complete {
+        if bytes[at] == b' ' && last > 0 {
             at += 1;
             continue;
         }
@@ -73,26 +89,26 @@ pub fn parse_time(text: &str) -> Option<Duration> {
         }
         let number = digits(&text[start..at])?;
         let (step, scale, width) = match (bytes.get(at), bytes.get(at + 1)) {
-            (Some(b'y'), _) => (1, 365 * 86_400_000, 1),
-            (Some(b'M'), _) => (2, 30 * 86_400_000, 1),
-            (Some(b'w'), _) => (3, 7 * 86_400_000, 1),
-            (Some(b'd'), _) => (4, 86_400_000, 1),
-            (Some(b'h'), _) => (5, 3_600_000, 1),
-            (Some(b'm'), Some(b's')) => (8, 1, 2),
-            (Some(b'm'), _) => (6, 60_000, 1),
-            (Some(b's'), _) => (7, 1000, 1),
-            (Some(b' ') | None, _) => (7, 1000, 0),
+            (Some(b'y'), _) if !fine => (1, 365 * 86_400, 1),
+            (Some(b'M'), _) if !fine => (2, 30 * 86_400, 1),
+            (Some(b'w'), _) => (3, 7 * 86_400 * second, 1),
+            (Some(b'd'), _) => (4, 86_400 * second, 1),
+            (Some(b'h'), _) => (5, 3_600 * second, 1),
+            (Some(b'm'), Some(b's')) if fine => (8, 1, 2),
+            (Some(b'm'), Some(b's')) => return None,
+            (Some(b'm'), _) => (6, 60 * second, 1),
+            (Some(b's'), _) => (7, second, 1),
+            (Some(b' ') | None, _) => (UNITLESS, second, 0),
             _ => return None,
         };
-        if step <= last_step {
+        if step < last || step == last && step != UNITLESS {
             return None;
         }
-        last_step = step;
+        last = step;
         at += width;
-        complete = true;
         total = number.checked_mul(scale).and_then(|part| total.checked_add(part)).filter(|sum| *sum <= MAX)?;
     }
-    complete.then(|| Duration::from_millis(total))
+    (last > 0).then_some(total)
 }
 
 fn first(node: &Node) -> Result<&Word, Problem> {
@@ -136,7 +152,16 @@ impl Value for Offset {
     }
 }
 
-/// A time, to the millisecond.
+impl Value for Seconds {
+    const SHAPE: Shape = Shape::exactly(1, "time");
+
+    fn parse(node: &Node, _cx: &mut Cx) -> Result<Self, Problem> {
+        let word = first(node)?;
+        parse_seconds(&word.text).map(Seconds).ok_or_else(|| Problem::invalid_value(node, word))
+    }
+}
+
+/// A time to the millisecond, units `w` to `ms`.
 impl Value for Duration {
     const SHAPE: Shape = Shape::exactly(1, "time");
 

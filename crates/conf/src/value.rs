@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cx::Cx;
 use crate::directive::Shape;
 use crate::problem::Problem;
-use crate::tree::{Node, Word};
+use crate::tree::Node;
 
 /// A type made from one directive. A field of such a type is single-valued: twice at one level is
 /// `"x" directive is duplicate`.
@@ -118,11 +118,13 @@ impl Value for RawBlock {
     }
 }
 
-/// nginx's error for a word that is none of the keywords, with a near-name hint. Used by [`crate::keyword_enum!`].
-pub fn unknown_keyword(node: &Node, word: &Word, keywords: &[&str]) -> Problem {
-    let problem = Problem::new(format!("invalid value \"{}\"", word.text)).at_node(node).at(word.place);
-    match crate::near(&word.text, keywords.iter().copied()) {
-        Some(near) => problem.hint(format!("did you mean \"{near}\"?")),
-        None => problem.hint(format!("it must be one of: {}", keywords.join(", "))),
+/// The entries of a raw block.
+///
+/// # Errors
+/// nginx's `unexpected "{"` for an entry with a block of its own, in its place.
+pub fn raw_entries(directive: &Node) -> Result<&[Node], Problem> {
+    match directive.children().iter().find(|entry| entry.block.is_some()) {
+        Some(entry) => Err(Problem::new("unexpected \"{\"").at_node(entry).at(entry.end)),
+        None => Ok(directive.children()),
     }
 }

@@ -1,0 +1,15 @@
+//! The `-T` dump.
+
+use crate::place::Sources;
+
+/// The texts of a configuration as `nginx -T` prints them: each file once, in the order of first use, under a line
+/// with its path and followed by an empty line. The `-g` text is left out.
+pub fn dump(sources: &Sources) -> Vec<u8> {
+    let mut out = Vec::new();
+    for source in sources.iter().filter(|source| !source.command_line) {
+        out.extend_from_slice(format!("# configuration file {}:\n", source.path).as_bytes());
+        out.extend_from_slice(&source.text);
+        out.push(b'\n');
+    }
+    out
+}

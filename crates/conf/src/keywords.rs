@@ -1,0 +1,88 @@
+//! Directives whose arguments are keywords.
+
+use std::marker::PhantomData;
+
+use crate::cx::Cx;
+use crate::directive::Shape;
+use crate::problem::Problem;
+use crate::tree::{Node, Word};
+use crate::value::Value;
+
+/// A closed list of words; made by [`crate::keyword_enum!`].
+pub trait Keyword: Copy + Send + Sync + 'static {
+    /// The words, in the order of the variants.
+    const WORDS: &'static [&'static str];
+    /// The words with ` | ` between them.
+    const SYNTAX: &'static str;
+
+    /// The variant's position in [`Keyword::WORDS`].
+    fn index(self) -> usize;
+
+    /// The variant of a word; case does not count.
+    fn from_word(word: &str) -> Option<Self>;
+}
+
+/// A set of keywords, one or more arguments: nginx's bit masks such as `proxy_next_upstream`.
+/// A word given twice is a warning, as in nginx.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Flags<K> {
+    bits: u64,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Keyword> Flags<K> {
+    /// Whether the keyword is in the set.
+    pub fn contains(&self, keyword: K) -> bool {
+        self.bits & bit(keyword) != 0
+    }
+
+    /// Whether the set has nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bits == 0
+    }
+}
+
+fn bit<K: Keyword>(keyword: K) -> u64 {
+    const { assert!(K::WORDS.len() <= 64, "a set of keywords has 64 at most") };
+    1 << keyword.index()
+}
+
+impl<K> Default for Flags<K> {
+    fn default() -> Self {
+        Flags { bits: 0, kind: PhantomData }
+    }
+}
+
+impl<K: Keyword> std::fmt::Debug for Flags<K> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words = K::WORDS.iter().enumerate().filter(|(index, _)| self.bits & (1 << index) != 0);
+        formatter.debug_set().entries(words.map(|(_, word)| word)).finish()
+    }
+}
+
+impl<K: Keyword> Value for Flags<K> {
+    const SHAPE: Shape = Shape::at_least(1, K::SYNTAX);
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        let mut flags = Flags::default();
+        for word in &directive.args {
+            let keyword = K::from_word(&word.text).ok_or_else(|| unknown_keyword(directive, word, K::WORDS))?;
+            if flags.contains(keyword) {
+                cx.warn(
+                    Problem::warning(format!("duplicate value \"{}\"", word.text)).at_node(directive).at(word.place),
+                );
+            }
+            flags.bits |= bit(keyword);
+        }
+        Ok(flags)
+    }
+}
+
+/// nginx's error for a word that is none of the keywords, with a near-name hint. Used by [`crate::keyword_enum!`].
+pub fn unknown_keyword(node: &Node, word: &Word, keywords: &[&str]) -> Problem {
+    let problem = Problem::new(format!("invalid value \"{}\"", word.text)).at_node(node).at(word.place);
+    match crate::near(&word.text, keywords.iter().copied()) {
+        Some(near) => problem.hint(format!("did you mean \"{near}\"?")),
+        None => problem.hint(format!("it must be one of: {}", keywords.join(", "))),
+    }
+}
