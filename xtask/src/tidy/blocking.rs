@@ -76,6 +76,7 @@ fn find(source: &Source) -> Vec<Found> {
         let called = matches!(tokens.get(after).map(|next| &next.kind), Some(Kind::Open('(')))
             || (tokens.get(after).is_some_and(|next| next.is_mark(':')) && method);
         let bare = called && matches!(tokens.get(after + 1).map(|next| &next.kind), Some(Kind::Close(')')));
+        let method = method && !is_awaited(&tokens, after);
         let bang = tokens.get(after).is_some_and(|next| next.is_mark('!'));
         if !token.test {
             let path = resolve(&segments, &names);
@@ -98,6 +99,24 @@ fn find(source: &Source) -> Vec<Found> {
         index = after.max(index + 1);
     }
     found
+}
+
+/// Whether the call whose arguments begin at `open` is followed by `.await`: an asynchronous method of the same name.
+fn is_awaited(tokens: &[&Token], open: usize) -> bool {
+    let mut depth = 0_usize;
+    for (index, token) in tokens.iter().enumerate().skip(open) {
+        match token.kind {
+            Kind::Open(_) => depth += 1,
+            Kind::Close(_) if depth == 1 => {
+                return tokens.get(index + 1).is_some_and(|next| next.is_mark('.'))
+                    && tokens.get(index + 2).is_some_and(|next| next.is_word("await"));
+            }
+            Kind::Close(_) => depth = depth.saturating_sub(1),
+            _ if depth == 0 => return false,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Whether a rule speaks of this full path. An import of a module or type alone is not yet a call.

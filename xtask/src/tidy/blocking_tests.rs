@@ -64,6 +64,12 @@ fn methods_that_can_only_mean_one_thing() {
 }
 
 #[test]
+fn asynchronous_methods_of_the_same_name_are_fine() {
+    assert!(found("async fn a() { files.read_dir(f(x), [1]).await?; tasks.join().await; }").is_empty());
+    assert_eq!(found("async fn a() { p.read_dir(x)?; b.await }"), [".read_dir()@1"]);
+}
+
+#[test]
 fn path_methods_count_where_paths_are_in_use() {
     assert_eq!(
         found("use std::path::Path;\nfn a(p: &Path) { p.exists(); p.is_dir(); }"),

@@ -29,6 +29,9 @@ const PLACES: &[(&str, Place)] = &[
     ("xtask", Place::Tool),
 ];
 
+/// The page that shows every crate.
+const PICTURE: &str = "ARCHITECTURE.md";
+
 /// Crates that are pure, and the packages with which they would not be.
 const PURE: &[(&str, &[&str])] = &[("freerun-conf", IO_PACKAGES), ("freerun-proto", IO_PACKAGES)];
 
@@ -51,6 +54,11 @@ pub(crate) fn check(tree: &Tree, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(manifest.path, 1, format!("{name} is in no layer"), fix));
             continue;
         };
+        let folder = manifest.path.trim_end_matches("/Cargo.toml");
+        if tree.get(PICTURE).is_some_and(|text| !text.contains(&format!("]({folder}/)"))) {
+            let fix = "add it to the table of crates and layers";
+            problems.push(Problem::new(PICTURE, 1, format!("{folder} is not in the table"), fix));
+        }
         for dependency in manifest.dependencies() {
             if let Some((message, fix)) = wrong(name, own, &dependency) {
                 problems.push(Problem::new(manifest.path, dependency.line, message, fix));
@@ -127,6 +135,16 @@ mod tests {
         );
         assert!(found("freerun-proto", "[dev-dependencies]\ntokio.workspace = true\n").is_empty());
         assert!(found("freerun-runtime", "[dependencies]\ntokio.workspace = true\n").is_empty());
+    }
+
+    #[test]
+    fn the_picture_shows_every_crate() {
+        let manifest = ("crates/http/Cargo.toml", "[package]\nname = \"freerun-http\"\n");
+        for (text, expected) in [("| 4 | [crates/http](crates/http/) |", 0), ("| 4 | [crates/htt](crates/htt/) |", 1)] {
+            let mut problems = Vec::new();
+            check(&Tree::of(&[manifest, (PICTURE, text)]), &mut problems);
+            assert_eq!(problems.len(), expected, "{problems:?}");
+        }
     }
 
     #[test]

@@ -147,6 +147,7 @@ pub(crate) const RULES: &[(Sort, Name)] = &[
     (Sort::Sleep, Name::Some("std::thread", &["sleep", "sleep_ms", "sleep_until", "park", "park_timeout"])),
     (Sort::Sleep, Name::Below("rustix::thread::nanosleep")),
     (Sort::Sleep, Name::Below("rustix::thread::clock_nanosleep")),
+    (Sort::Sleep, Name::Below("rustix::thread::futex::wait")),
     (Sort::Sleep, Name::Below("rustix::event::pause")),
     (Sort::Sleep, Name::BareMethod("join")),
     (Sort::Connect, Name::Some("std::net::TcpStream", &["connect", "connect_timeout"])),
