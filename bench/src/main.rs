@@ -1,3 +1,92 @@
-//! Benchmarks against other servers, side by side in one run.
+//! Benchmarks against other servers, side by side in one run. See `bench/README.md`.
 
-fn main() {}
+mod bench;
+mod cgroup;
+mod client;
+mod configs;
+mod connections;
+mod error;
+mod fixture;
+mod grid;
+mod interrupt;
+mod machine;
+mod metadata;
+mod mixed;
+mod options;
+mod probe;
+mod process;
+mod reload;
+mod report;
+mod scratch;
+mod servers;
+mod sharding;
+mod stats;
+mod status;
+mod warm;
+mod wrk;
+
+use std::process::ExitCode;
+
+use bench::Bench;
+use error::{Error, Result};
+use options::Options;
+use report::Report;
+
+fn main() -> ExitCode {
+    match Options::parse(std::env::args_os().skip(1)) {
+        Ok(Some(options)) => run(options),
+        Ok(None) => {
+            print!("{}", options::USAGE);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(options: Options) -> ExitCode {
+    let command: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--record").collect();
+    let command = format!("cargo run --release -p freerun-bench -- {}", command.join(" "));
+    let bench = match interrupt::install().and_then(|()| Bench::prepare(options)) {
+        Ok(bench) => bench,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut failed = false;
+    for name in &bench.options.benchmarks {
+        bench.say(&format!("== {name}"));
+        let facts = bench.machine.facts(bench.freerun());
+        let recorded = benchmark(&bench, name).and_then(|report| {
+            let section = report.markdown(&command, &facts);
+            println!("{section}");
+            match bench.options.record {
+                true => report::record(&bench::repository().join("bench/RESULTS.md"), report.name, &section),
+                false => Ok(()),
+            }
+        });
+        if let Err(error) = recorded {
+            eprintln!("{name}: {error}");
+            failed = true;
+            if matches!(error, Error::Interrupted) {
+                break;
+            }
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
+    match name {
+        "mixed" => mixed::run(bench),
+        "metadata" => metadata::run(bench),
+        "warm" => warm::run(bench),
+        "connections" => connections::run(bench),
+        "sharding" => sharding::run(bench),
+        "reload" => reload::run(bench),
+        _ => Err(Error::Setup(format!("no benchmark is called {name}"))),
+    }
+}

@@ -1,0 +1,110 @@
+//! The configuration each server is started with.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::bench::User;
+use crate::error::{Doing, Result};
+use crate::servers::{Kind, Spec};
+
+/// Writes the configuration of `spec` into `folder`; answers the program's arguments.
+pub fn write(spec: &Spec, folder: &Path, address: SocketAddr, user: Option<&User>) -> Result<Vec<String>> {
+    let put = |name: &str, text: String| {
+        let path = folder.join(name);
+        fs::write(&path, text).doing(path.display())?;
+        Ok(path.display().to_string())
+    };
+    let place = folder.display().to_string();
+    match spec.kind {
+        Kind::Nginx | Kind::Freerun => {
+            put("mime.types", MIME_TYPES.to_owned())?;
+            let file = put("nginx.conf", nginx(spec, &place, address, user))?;
+            let log = format!("{place}/error.log");
+            Ok(["-c", &file, "-p", &place, "-e", &log].map(ToOwned::to_owned).to_vec())
+        }
+        Kind::H2o => {
+            let file = put("h2o.conf", h2o(spec, &place, address, user))?;
+            Ok(["-m", "worker", "-c", &file].map(ToOwned::to_owned).to_vec())
+        }
+        Kind::Lighttpd => {
+            let file = put("lighttpd.conf", lighttpd(spec, &place, address, user))?;
+            Ok(["-D", "-f", &file].map(ToOwned::to_owned).to_vec())
+        }
+    }
+}
+
+const MIME_TYPES: &str = "types {\n    text/html html htm;\n    text/plain txt;\n}\n";
+
+/// The path that answers without a file in nginx and freerun.
+pub const OK_PATH: &str = "/ok";
+
+/// The path that tells the generation of the configuration, in nginx and freerun.
+pub const GENERATION_PATH: &str = "/generation";
+
+/// The path of freerun's own figures.
+pub const STATUS_PATH: &str = "/status";
+
+/// nginx's language, the form of the seed's first configuration.
+fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
+    let line = |text: Option<String>| text.map_or_else(String::new, |text| format!("{text};\n"));
+    let Spec { workers, connections, .. } = spec;
+    let root = spec.root.display();
+    let user = line(user.map(|user| format!("user {} {}", user.name, user.group)));
+    let mutex = line(spec.accept_mutex.map(|on| format!("accept_mutex {}", if on { "on" } else { "off" })));
+    let chunk = line(spec.max_chunk.map(|size| format!("sendfile_max_chunk {size}")));
+    let aio = line(spec.aio.map(|value| format!("aio {value}")));
+    let reuseport = if spec.reuseport { " reuseport" } else { "" };
+    let (status, temporary) = match spec.kind {
+        Kind::Freerun => (format!("location = {STATUS_PATH} {{ status; }}\n"), String::new()),
+        _ => {
+            let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+            (String::new(), paths.map(|name| format!("{name}_temp_path {place}/{name}_temp;\n")).concat())
+        }
+    };
+    format!(
+        "daemon off;\n{user}worker_processes {workers};\nworker_rlimit_nofile 20000;\npid {place}/pid;\n\
+         error_log {place}/error.log;\n\
+         events {{\nworker_connections {connections};\n{mutex}}}\n\
+         http {{\ninclude mime.types;\ndefault_type application/octet-stream;\naccess_log off;\nsendfile on;\n{chunk}\
+         keepalive_timeout 600s;\nkeepalive_requests 1000000000;\n{temporary}\
+         server {{\nlisten {address}{reuseport};\n\
+         location / {{\nroot {root};\n{aio}}}\n\
+         location = {OK_PATH} {{ return 200 \"OK\"; }}\n\
+         location = {GENERATION_PATH} {{ return 200 \"{}\"; }}\n{status}}}\n}}\n",
+        spec.generation
+    )
+}
+
+fn h2o(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
+    let user = user.map_or_else(String::new, |user| format!("user: {}\n", user.name));
+    format!(
+        "{user}num-threads: {}\nmax-connections: {}\nhttp1-request-timeout: 600\nerror-log: {place}/error.log\n\
+         pid-file: {place}/pid\nhosts:\n  default:\n    listen:\n      host: {}\n      port: {}\n    paths:\n      \"/\":\n        \
+         file.dir: {}\n",
+        spec.workers,
+        spec.connections,
+        address.ip(),
+        address.port(),
+        spec.root.display(),
+    )
+}
+
+fn lighttpd(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
+    let user = user.map_or_else(String::new, |user| {
+        format!("server.username = \"{}\"\nserver.groupname = \"{}\"\n", user.name, user.group)
+    });
+    // With one worker lighttpd serves from its only process; `server.max-worker` would add a master.
+    let workers = if spec.workers > 1 { format!("server.max-worker = {}\n", spec.workers) } else { String::new() };
+    format!(
+        "{user}{workers}server.document-root = \"{}\"\nserver.bind = \"{}\"\nserver.port = {}\n\
+         server.errorlog = \"{place}/error.log\"\nserver.pid-file = \"{place}/pid\"\n\
+         server.max-keep-alive-requests = 65535\nserver.max-keep-alive-idle = 600\nserver.max-read-idle = 600\n\
+         server.max-write-idle = 600\nserver.max-fds = 19000\nserver.max-connections = {}\n\
+         mimetype.assign = ( \".html\" => \"text/html\", \"\" => \"application/octet-stream\" )\n",
+        spec.root.display(),
+        address.ip(),
+        address.port(),
+        spec.connections.min(18_000),
+    )
+}

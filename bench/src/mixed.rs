@@ -1,0 +1,239 @@
+//! The seed's benchmark, "Boosting NGINX Performance 9x with Thread Pools": clients that ask for one cached file while
+//! others keep a slow disk busy.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::bench::Bench;
+use crate::cgroup::{Disk, Group, Limits};
+use crate::client::Client;
+use crate::configs::OK_PATH;
+use crate::error::{Doing, Error, Result};
+use crate::interrupt::pause;
+use crate::probe::{Pace, Probe};
+use crate::process::Placement;
+use crate::report::{Goal, Report, Table};
+use crate::scratch::forget;
+use crate::servers::{Kind, Server, Spec};
+use crate::stats::{Latencies, NOTHING, Series, short_or_nothing};
+use crate::status::{self, Status};
+use crate::wrk::{self, Load, Outcome, Target, Wrk};
+
+/// Bytes of each file.
+const FILE: u64 = 4_000_000;
+/// The data set in memory limits.
+const TIMES: u64 = 5;
+/// Connections that ask for random files, and for the cached one.
+const CONNECTIONS: (usize, usize) = (200, 50);
+/// Workers.
+const WORKERS: usize = 2;
+/// The cached file.
+const CACHED: &str = "/cached.bin";
+/// Uninvolved `return 200` requests a second while both loads run.
+const PROBE_RATE: f64 = 20.0;
+/// How long the random load runs before the measurement.
+const SETTLE: f64 = 4.0;
+/// How long a stall may be, in milliseconds.
+const STALL_MS: f64 = 50.0;
+
+/// What one server showed in one round.
+struct Shown {
+    alone: Outcome,
+    mixed: Outcome,
+    /// Part of the disk's limit that was used: of the bytes or of the operations, whichever is more.
+    disk: f64,
+    probe: Latencies,
+    status: Option<Status>,
+}
+
+impl Shown {
+    fn kept(&self) -> f64 {
+        self.mixed.rate() / self.alone.rate()
+    }
+}
+
+/// Runs the benchmark.
+pub fn run(bench: &Bench) -> Result<Report> {
+    let quick = bench.options.quick;
+    let memory = if quick { 100_000_000 } else { 400_000_000 };
+    let limits = Limits { memory, read_bytes: 100_000_000, read_ios: 400 };
+    let (rounds, seconds) = (bench.options.runs(3), bench.options.seconds(5.0, 15.0).ceil());
+    let disk = Disk::of(bench.scratch.path())?;
+    // Fails early, before the data is made, where cgroups cannot be used.
+    let version = Group::create(&group_name(0), &limits, disk)?.describe();
+    let count = usize::try_from(memory * TIMES / FILE).unwrap_or(0);
+    bench.say(&format!("{count} files of {} MB in {}", FILE / 1_000_000, bench.scratch.path().display()));
+    let mut files: Vec<PathBuf> =
+        (0..count).map(|index| bench.scratch.file(&format!("random/{index}.bin"), FILE)).collect::<Result<_>>()?;
+    files.push(bench.scratch.file(CACHED.trim_start_matches('/'), FILE)?);
+
+    let specs = specs(bench)?;
+    let mut shown: Vec<(String, Vec<Shown>)> = Vec::new();
+    let mut notes = Vec::new();
+    for round in 0..rounds {
+        for (index, spec) in specs.iter().enumerate().filter(|(_, spec)| bench.options.wants(&spec.name)) {
+            let name = group_name(1 + round * specs.len() + index);
+            match one(bench, spec, &Group::create(&name, &limits, disk)?, &limits, &files, seconds) {
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) => notes.push(format!("{} not measured in round {round}: {error}", spec.name)),
+                Ok(one) => match shown.iter_mut().find(|(name, _)| *name == spec.name) {
+                    Some((_, list)) => list.push(one),
+                    None => shown.push((spec.name.clone(), vec![one])),
+                },
+            }
+        }
+    }
+    Ok(Report {
+        name: "mixed",
+        method: format!(
+            "{count} files of 4 MB; {version}: {} MB of memory for the server and its page cache, disk {disk} limited to {} MB/s and {} \
+             reads/s; {} workers; {} wrk connections ask for random files, {} for one cached file; {rounds} rounds of {seconds} s with \
+             a fresh server and an empty page cache each. \"Alone\" is the cached load without the random one. Latencies are wrk's, of \
+             answers that came. Uninvolved: `return 200`, {PROBE_RATE} times a second on four connections, from the moment it is due.",
+            memory / 1_000_000,
+            limits.read_bytes / 1_000_000,
+            limits.read_ios,
+            WORKERS,
+            CONNECTIONS.0,
+            CONNECTIONS.1,
+        ),
+        tables: vec![table(&shown)],
+        goals: goals(&shown),
+        notes,
+    })
+}
+
+fn group_name(index: usize) -> String {
+    format!("freerun-bench-{}-{index}", std::process::id())
+}
+
+/// The configuration of the seed, with and without the pool.
+fn specs(bench: &Bench) -> Result<Vec<Spec>> {
+    let root = bench.scratch.folder("data")?;
+    let spec = |kind, variant, aio: Option<&'static str>| Spec {
+        aio,
+        accept_mutex: Some(false),
+        max_chunk: Some("512k"),
+        ..Spec::new(kind, variant, &root).workers(WORKERS)
+    };
+    Ok(vec![
+        spec(Kind::Nginx, "", None),
+        spec(Kind::Nginx, "threads", Some("threads")),
+        spec(Kind::Freerun, "", None),
+        spec(Kind::Freerun, "always", Some("threads always")),
+        spec(Kind::Freerun, "off", Some("off")),
+    ])
+}
+
+fn load(connections: usize, seconds: f64, target: Target) -> Load {
+    Load { threads: 1, connections, seconds, target, close: false, cores: Vec::new() }
+}
+
+fn one(bench: &Bench, spec: &Spec, group: &Group, limits: &Limits, files: &[PathBuf], seconds: f64) -> Result<Shown> {
+    forget(files)?;
+    let placement = Placement { cores: Vec::new(), cgroups: group.entries() };
+    let server = Server::start(bench, spec, &placement)?;
+    let folder = bench.scratch.folder("servers")?;
+    let cached = |seconds| load(CONNECTIONS.1, seconds, Target::Path(CACHED.into()));
+    let wrk = bench.wrk()?;
+    for _ in 0..2 {
+        let reply =
+            Client::connect(server.address, None, Duration::from_secs(30)).and_then(|mut client| client.get(CACHED));
+        let reply = reply.doing("ask for the cached file")?;
+        if reply.status != 200 || reply.body.len() as u64 != FILE {
+            return Err(Error::Failed(format!("the cached file was answered with {}", reply.status)));
+        }
+    }
+    let alone = wrk::run(wrk, &folder, server.address, &cached((seconds / 2.0).ceil()))?;
+
+    let random = Target::Random(files.len() - 1);
+    let busy = Wrk::start(wrk, &folder, server.address, &load(CONNECTIONS.0, SETTLE + seconds + 5.0, random))?;
+    pause(Duration::from_secs_f64(SETTLE))?;
+    let (start, before) = (Instant::now(), group.io()?);
+    let pace =
+        Pace { path: OK_PATH.into(), rate: PROBE_RATE, length: Duration::from_secs_f64(seconds), connections: 4 };
+    let probe = Probe::start(server.address, &pace);
+    let mixed = wrk::run(wrk, &folder, server.address, &cached(seconds));
+    let (after, passed) = (group.io()?, start.elapsed().as_secs_f64());
+    let (probe, _) = probe.finish();
+    drop(busy);
+    let mixed = mixed?;
+    let bytes = (after.bytes - before.bytes) as f64 / passed;
+    let ios = (after.ios - before.ios) as f64 / passed;
+    let status = status::of(&server);
+    bench.say(&format!(
+        "{:20} alone {:.0}/s, with the disk busy {:.0}/s; disk {:.0} MB/s, {ios:.0} reads/s; return 200 {probe}",
+        spec.name,
+        alone.rate(),
+        mixed.rate(),
+        bytes / 1e6,
+    ));
+    server.stop();
+    let disk = (bytes / limits.read_bytes as f64).max(ios / limits.read_ios as f64);
+    Ok(Shown { alone, mixed, disk, probe, status })
+}
+
+fn table(shown: &[(String, Vec<Shown>)]) -> Table {
+    let head = [
+        "server",
+        "alone requests/s",
+        "with the disk busy",
+        "kept %",
+        "p50 ms",
+        "p99 ms",
+        "disk, % of its limit",
+        "uninvolved p99 ms",
+        "uninvolved max ms",
+        "stalls",
+        "longest poll ms",
+    ];
+    let mut table = Table::new("", &head);
+    for (name, list) in shown {
+        let series = |figure: &dyn Fn(&Shown) -> f64| list.iter().map(figure).collect::<Series>();
+        let maybe = |figure: &dyn Fn(&Shown) -> Option<f64>| list.iter().filter_map(figure).collect::<Series>();
+        let answered = series(&|shown| shown.mixed.requests).max().unwrap_or(0.0) > 0.0;
+        let latency = |figure: &dyn Fn(&Shown) -> f64| if answered { series(figure).cell() } else { NOTHING.into() };
+        let own = |figure: &dyn Fn(&Status) -> Option<f64>| {
+            short_or_nothing(maybe(&|shown| figure(shown.status.as_ref()?)).max())
+        };
+        table.row(vec![
+            name.clone(),
+            series(&|shown| shown.alone.rate()).cell(),
+            series(&|shown| shown.mixed.rate()).cell(),
+            series(&|shown| shown.kept() * 100.0).cell(),
+            latency(&|shown| shown.mixed.p50_ms),
+            latency(&|shown| shown.mixed.p99_ms),
+            series(&|shown| shown.disk * 100.0).cell(),
+            maybe(&|shown| shown.probe.percentile_ms(99.0)).cell(),
+            maybe(&|shown| shown.probe.percentile_ms(100.0)).cell(),
+            own(&|status| status.stalls.map(|count| count as f64)),
+            own(&|status| status.longest_poll_ms),
+        ]);
+    }
+    table
+}
+
+fn goals(shown: &[(String, Vec<Shown>)]) -> Vec<Goal> {
+    let list = |wanted: &str| {
+        shown.iter().find(|(name, _)| name == wanted).map(|(_, list)| list.as_slice()).unwrap_or_default()
+    };
+    let median =
+        |name: &str, figure: &dyn Fn(&Shown) -> f64| list(name).iter().map(figure).collect::<Series>().median();
+    let rate = |name| median(name, &|shown| shown.mixed.rate());
+    let times = rate("freerun").zip(rate("nginx threads")).map(|(own, other)| own / other.max(f64::MIN_POSITIVE));
+    let longest = list("freerun").iter().filter_map(|shown| shown.status.as_ref()?.longest_poll_ms).collect::<Series>();
+    vec![
+        Goal::at_least(
+            "freerun keeps at least 75 % of its cached rate",
+            median("freerun", &|shown| shown.kept() * 100.0),
+            75.0,
+        ),
+        Goal::at_least("at least 20 times the cached rate of nginx with `aio threads`", times, 20.0),
+        Goal::at_least(
+            "the disk stays at 90 % of its limit or more",
+            median("freerun", &|shown| shown.disk * 100.0),
+            90.0,
+        ),
+        Goal::at_most("no stall over 50 ms (longest poll)", longest.max(), STALL_MS),
+    ]
+}

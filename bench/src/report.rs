@@ -1,0 +1,173 @@
+//! Tables, goals, and the sections of `bench/RESULTS.md`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use crate::error::{Doing, Result};
+
+/// A markdown table.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    /// A line above the table; empty for none.
+    pub title: String,
+    /// Column heads.
+    pub head: Vec<String>,
+    /// Rows, each as long as the head.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(title: impl Into<String>, head: &[&str]) -> Self {
+        Table { title: title.into(), head: head.iter().map(ToString::to_string).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row; missing cells become dashes.
+    pub fn row(&mut self, mut cells: Vec<String>) {
+        cells.resize(self.head.len(), crate::stats::NOTHING.into());
+        self.rows.push(cells);
+    }
+
+    fn markdown(&self) -> String {
+        let widths: Vec<usize> = (0..self.head.len())
+            .map(|column| {
+                let cells = self.rows.iter().filter_map(|row| row.get(column));
+                cells.chain(self.head.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+            })
+            .collect();
+        let line = |cells: &[String]| {
+            let mut text = String::from("|");
+            for (cell, width) in cells.iter().zip(&widths) {
+                let _ = write!(text, " {cell:width$} |");
+            }
+            text + "\n"
+        };
+        let mut text = if self.title.is_empty() { String::new() } else { format!("{}\n\n", self.title) };
+        text += &line(&self.head);
+        text += "|";
+        for width in &widths {
+            text += &"-".repeat(width + 2);
+            text += "|";
+        }
+        text += "\n";
+        for row in &self.rows {
+            text += &line(row);
+        }
+        text
+    }
+}
+
+/// Something the benchmark must show.
+#[derive(Debug, Clone)]
+pub struct Goal {
+    /// What must hold.
+    pub text: String,
+    /// The figure; `None` when it was not measured.
+    pub value: Option<f64>,
+    /// Whether it holds.
+    pub met: bool,
+}
+
+impl Goal {
+    /// A figure that must be at most `limit`.
+    pub fn at_most(text: impl Into<String>, value: Option<f64>, limit: f64) -> Self {
+        Goal { text: text.into(), value, met: value.is_some_and(|value| value <= limit) }
+    }
+
+    /// A figure that must be at least `limit`.
+    pub fn at_least(text: impl Into<String>, value: Option<f64>, limit: f64) -> Self {
+        Goal { text: text.into(), value, met: value.is_some_and(|value| value >= limit) }
+    }
+
+    fn markdown(&self) -> String {
+        let value = crate::stats::short_or_nothing(self.value);
+        match (self.value, self.met) {
+            (None, _) => format!("- not measured: {}\n", self.text),
+            (_, true) => format!("- met: {} ({value})\n", self.text),
+            (_, false) => format!("- **missed**: {} ({value})\n", self.text),
+        }
+    }
+}
+
+/// What one benchmark found.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Name of the benchmark, as on the command line.
+    pub name: &'static str,
+    /// What was done, with sizes and durations.
+    pub method: String,
+    /// The figures.
+    pub tables: Vec<Table>,
+    /// What they must show.
+    pub goals: Vec<Goal>,
+    /// Servers that gave no figure and why, and other remarks.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// The section of `RESULTS.md`, without its markers. `facts` are the machine and the versions.
+    pub fn markdown(&self, command: &str, facts: &str) -> String {
+        let mut text = format!("## {}\n\n`{command}`\n\n{facts}\n\n{}\n", self.name, self.method.trim());
+        for table in &self.tables {
+            let _ = write!(text, "\n{}", table.markdown());
+        }
+        for (title, lines) in [
+            ("Goals", self.goals.iter().map(Goal::markdown).collect::<Vec<_>>()),
+            ("Notes", self.notes.iter().map(|note| format!("- {note}\n")).collect()),
+        ] {
+            if !lines.is_empty() {
+                let _ = write!(text, "\n{title}:\n\n{}", lines.concat());
+            }
+        }
+        text
+    }
+}
+
+fn markers(name: &str) -> (String, String) {
+    (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->\n"))
+}
+
+/// Puts `section` between the markers of `name` in `text`; appends markers and section where there are none.
+fn replace_section(text: &str, name: &str, section: &str) -> String {
+    let (begin, end) = markers(name);
+    let block = format!("{begin}{section}{end}");
+    match (text.find(&begin), text.find(&end)) {
+        (Some(from), Some(to)) if from < to => format!("{}{block}{}", &text[..from], &text[to + end.len()..]),
+        _ => format!("{}\n\n{block}", text.trim_end()),
+    }
+}
+
+/// Writes `section` into `path`, in place of the section of the same benchmark.
+pub fn record(path: &Path, name: &str, section: &str) -> Result<()> {
+    let old = fs::read_to_string(path).doing(path.display())?;
+    fs::write(path, replace_section(&old, name, section)).doing(path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_replaced_in_place_and_nothing_else_changes() {
+        let text = "# Results\n\n<!-- begin warm -->\nold\n<!-- end warm -->\n\ntail\n";
+        let new = replace_section(text, "warm", "new\n");
+        assert_eq!(new, "# Results\n\n<!-- begin warm -->\nnew\n<!-- end warm -->\n\ntail\n");
+        let more = replace_section(&new, "mixed", "m\n");
+        assert!(more.starts_with(new.trim_end()) && more.ends_with("<!-- begin mixed -->\nm\n<!-- end mixed -->\n"));
+    }
+
+    #[test]
+    fn a_short_row_is_filled_and_columns_line_up() {
+        let mut table = Table::new("", &["a", "long head"]);
+        table.row(vec!["xyz".into()]);
+        assert_eq!(table.markdown(), "| a   | long head |\n|-----|-----------|\n| xyz | –         |\n");
+    }
+
+    #[test]
+    fn a_goal_without_a_figure_is_not_missed() {
+        assert_eq!(Goal::at_most("t", None, 1.0).markdown(), "- not measured: t\n");
+        assert_eq!(Goal::at_most("t", Some(2.0), 1.0).markdown(), "- **missed**: t (2.00)\n");
+        assert_eq!(Goal::at_least("t", Some(2.0), 1.0).markdown(), "- met: t (2.00)\n");
+    }
+}

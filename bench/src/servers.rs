@@ -1,0 +1,179 @@
+//! The servers side by side: what each is called, how it is started, and whether it answers.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::bench::Bench;
+use crate::configs;
+use crate::error::{Doing, Error, Result};
+use crate::interrupt::wait_for;
+use crate::process::{Placement, Process};
+
+/// How long a server may take to listen.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// Which program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Debian's nginx.
+    Nginx,
+    /// This project's.
+    Freerun,
+    /// H2O.
+    H2o,
+    /// lighttpd.
+    Lighttpd,
+}
+
+impl Kind {
+    /// The program's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Nginx => "nginx",
+            Kind::Freerun => "freerun",
+            Kind::H2o => "h2o",
+            Kind::Lighttpd => "lighttpd",
+        }
+    }
+}
+
+/// A server with its settings.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The name in tables and for `--only`; its first word is the program.
+    pub name: String,
+    /// The program.
+    pub kind: Kind,
+    /// Worker processes, event loops or threads.
+    pub workers: usize,
+    /// Connections each worker may hold.
+    pub connections: usize,
+    /// `/` is served from here.
+    pub root: PathBuf,
+    /// What `aio` is set to; `None` leaves it out.
+    pub aio: Option<&'static str>,
+    /// What `accept_mutex` is set to; `None` leaves it out.
+    pub accept_mutex: Option<bool>,
+    /// `listen … reuseport`.
+    pub reuseport: bool,
+    /// What `sendfile_max_chunk` is set to; `None` leaves it out.
+    pub max_chunk: Option<&'static str>,
+    /// What `location = /generation` answers.
+    pub generation: usize,
+}
+
+impl Spec {
+    /// `kind` with one worker, called by its name and `variant`, everything else at its default.
+    pub fn new(kind: Kind, variant: &str, root: &Path) -> Spec {
+        Spec {
+            name: format!("{} {variant}", kind.name()).trim().to_owned(),
+            kind,
+            workers: 1,
+            connections: 16_384,
+            root: root.to_owned(),
+            aio: None,
+            accept_mutex: None,
+            reuseport: false,
+            max_chunk: None,
+            generation: 0,
+        }
+    }
+
+    /// The same with `aio`.
+    pub fn aio(self, value: &'static str) -> Spec {
+        Spec { aio: Some(value), ..self }
+    }
+
+    /// The same with `workers`.
+    pub fn workers(self, workers: usize) -> Spec {
+        Spec { workers, ..self }
+    }
+}
+
+/// A running server; stopped when dropped.
+#[derive(Debug)]
+pub struct Server {
+    /// Its settings.
+    pub spec: Spec,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its folder, with configuration and logs.
+    pub folder: PathBuf,
+    /// The process, master of all others.
+    pub process: Process,
+}
+
+impl Server {
+    /// Starts `spec` and waits until it listens.
+    pub fn start(bench: &Bench, spec: &Spec, placement: &Placement) -> Result<Server> {
+        let program = bench.program(spec.kind)?;
+        let folder = bench.scratch.folder(&format!("servers/{}", spec.name.replace(' ', "-")))?;
+        let address = free_address()?;
+        let launch = configs::write(spec, &folder, address, bench.user.as_ref())?;
+        let output = folder.join("output");
+        let process = Process::start(&program, &launch, placement, &output)?;
+        let mut server = Server { spec: spec.clone(), address, folder: folder.clone(), process };
+        let listening = wait_for(START_LIMIT, Duration::from_millis(20), || {
+            if !server.process.is_running() {
+                return Err(Error::Failed(format!("{} ended at once{}", spec.name, complaint(&folder))));
+            }
+            Ok(TcpStream::connect_timeout(&address, START_LIMIT).ok())
+        })?;
+        match listening {
+            Some(_) => Ok(server),
+            None => Err(Error::Failed(format!("{} does not listen{}", spec.name, complaint(&folder)))),
+        }
+    }
+
+    /// Writes the configuration anew with another generation, and asks the server to read it (SIGHUP).
+    pub fn reload(&self, bench: &Bench, generation: usize) -> Result<()> {
+        let spec = Spec { generation, ..self.spec.clone() };
+        configs::write(&spec, &self.folder, self.address, bench.user.as_ref())?;
+        self.process.signal(Signal::HUP)
+    }
+
+    /// Ends the server.
+    pub fn stop(mut self) {
+        self.process.stop();
+    }
+
+    /// The processes that answer requests: all but a master.
+    pub fn workers(&self) -> Vec<i32> {
+        let tree = self.process.tree();
+        if tree.len() > 1 { tree[1..].to_vec() } else { tree }
+    }
+}
+
+/// What a server that did not start wrote.
+fn complaint(folder: &Path) -> String {
+    let text = ["output", "error.log"].iter().find_map(|name| {
+        let text = fs::read_to_string(folder.join(name)).ok()?;
+        text.lines().next().map(ToOwned::to_owned)
+    });
+    text.map_or_else(String::new, |line| format!(": {line}"))
+}
+
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("find a free port")?;
+    listener.local_addr().doing("find a free port")
+}
+
+/// Starts all of `specs` that are wanted; the second value tells which did not start and why.
+pub fn start_all(bench: &Bench, specs: &[Spec], placement: &Placement) -> Result<(Vec<Server>, Vec<String>)> {
+    let (mut servers, mut notes) = (Vec::new(), Vec::new());
+    for spec in specs.iter().filter(|spec| bench.options.wants(&spec.name)) {
+        match Server::start(bench, spec, placement) {
+            Ok(server) => servers.push(server),
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(error) => notes.push(format!("{} not measured: {error}", spec.name)),
+        }
+    }
+    if servers.is_empty() {
+        return Err(Error::Setup(format!("no server could be started: {}", notes.join("; "))));
+    }
+    Ok((servers, notes))
+}

@@ -1,0 +1,64 @@
+//! What freerun says of itself at its status location.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::configs::STATUS_PATH;
+use crate::servers::{Kind, Server};
+
+/// The figures the benchmarks use; `None` where the status does not have them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Status {
+    /// Polls of tasks that took longer than a loop may, over all loops.
+    pub stalls: Option<u64>,
+    /// The longest poll of a task, in milliseconds.
+    pub longest_poll_ms: Option<f64>,
+    /// Connections accepted by each loop.
+    pub accepted: Vec<u64>,
+}
+
+/// Asks `server`; anything but freerun has no status.
+pub fn of(server: &Server) -> Option<Status> {
+    if server.spec.kind != Kind::Freerun {
+        return None;
+    }
+    let reply = Client::connect(server.address, None, Duration::from_secs(5)).ok()?.get(STATUS_PATH).ok()?;
+    let text = (reply.status == 200).then_some(reply.body)?;
+    Some(read(&serde_json::from_slice(&text).ok()?))
+}
+
+fn read(status: &Value) -> Status {
+    let loops: Vec<&Value> =
+        status.get("loops").and_then(Value::as_array).map(|list| list.iter().collect()).unwrap_or_default();
+    let number = |value: &Value, name: &str| find(value, name).and_then(Value::as_f64);
+    let stalls: Vec<f64> = loops.iter().filter_map(|one| number(one, "stalls")).collect();
+    let longest = loops.iter().filter_map(|one| number(find(one, "poll")?, "max_us"));
+    Status {
+        stalls: (!stalls.is_empty()).then(|| stalls.iter().sum::<f64>() as u64),
+        longest_poll_ms: longest.max_by(f64::total_cmp).map(|us| us / 1000.0),
+        accepted: loops.iter().filter_map(|one| number(one, "accepted")).map(|count| count as u64).collect(),
+    }
+}
+
+/// The first member whose name begins with `name`, in `value` or in the objects inside it.
+fn find<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    let members = value.as_object()?;
+    let own = members.iter().find(|(key, _)| key.starts_with(name)).map(|(_, value)| value);
+    own.or_else(|| members.values().find_map(|inner| find(inner, name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_are_summed_and_missing_figures_stay_missing() {
+        let text = r#"{"loops":[{"connections":{"accepted":3},"stalls":1,"poll_us":{"max_us":2500,"buckets":[1]}},
+                       {"connections":{"accepted":4},"stalls":2,"poll_us":{"max_us":500}}],"pools":[]}"#;
+        let status = read(&serde_json::from_str(text).unwrap());
+        assert_eq!(status, Status { stalls: Some(3), longest_poll_ms: Some(2.5), accepted: vec![3, 4] });
+        assert_eq!(read(&Value::Null), Status::default());
+    }
+}
