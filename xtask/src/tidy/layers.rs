@@ -25,6 +25,7 @@ const PLACES: &[(&str, Place)] = &[
     ("freerun-modules", Place::Layer(5)),
     ("freerun", Place::Layer(6)),
     ("freerun-testkit", Place::Tool),
+    ("freerun-tests", Place::Tool),
     ("freerun-bench", Place::Tool),
     ("xtask", Place::Tool),
 ];

@@ -90,15 +90,9 @@ impl<'a> Manifest<'a> {
     }
 }
 
-/// The manifests of the workspace's members.
+/// The manifests of the workspace's members: all below the root, but for `fuzz/`, which is a workspace of its own.
 pub(crate) fn members<'a>(tree: &'a Tree, problems: &mut Vec<Problem>) -> Vec<Manifest<'a>> {
-    let member = |path: &str| {
-        let folder = path.strip_suffix("/Cargo.toml");
-        folder.is_some_and(|folder| {
-            matches!(folder, "xtask" | "bench")
-                || folder.strip_prefix("crates/").is_some_and(|name| !name.contains('/'))
-        })
-    };
+    let member = |path: &str| path.ends_with("/Cargo.toml") && !path.starts_with("fuzz/");
     let manifests = tree.iter().filter(|(path, _)| member(path));
     manifests.filter_map(|(path, text)| Manifest::parse(path, text, problems)).collect()
 }
@@ -162,6 +156,11 @@ mod tests {
         let target =
             format!("{GOOD}[target.'cfg(unix)'.dev-dependencies]\nb = {{ package = \"c\", version = \"1\" }}\n");
         assert_eq!(found("crates/http/Cargo.toml", &target), ["7: c has a version of its own"]);
+    }
+
+    #[test]
+    fn fuzz_is_a_workspace_of_its_own() {
+        assert!(found("fuzz/Cargo.toml", "[package]\nname = \"fuzz\"\n").is_empty());
     }
 
     #[test]
