@@ -6,3 +6,5 @@ pub mod loops;
 pub mod net;
 pub mod stats;
 pub mod timer;
+pub mod pool;
+pub mod mounts;

@@ -1,0 +1,282 @@
+//! What is known of one mount: the probe that it answers, how densely its files must be probed, how it behaved.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::time::Duration;
+
+use super::Class;
+use crate::stats::Counter;
+
+/// An inline operation that took longer than this has waited after all.
+pub const STALL: Duration = Duration::from_millis(20);
+/// Two stalls within this time demote a mount.
+pub const STALL_WINDOW: Duration = Duration::from_secs(10);
+/// How long a demoted mount goes to the pool every time.
+pub const DEMOTION: Duration = Duration::from_secs(60);
+
+/// Bytes (or [`PROBES`]) found warm without a miss after which a mount is probed less densely; the last step needs
+/// as much again.
+pub const WARM_BYTES: u64 = 64 << 20;
+/// See [`WARM_BYTES`].
+pub const WARM_PROBES: u64 = 4096;
+
+/// How it can be found out whether file data is in memory, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Rung {
+    /// Needs no probe: the file system is memory.
+    Memory,
+    /// `preadv2(2)` with `RWF_NOWAIT`: exact, asks for no rights.
+    Nowait,
+    /// `mincore(2)` of a mapping: exact for files the process owns or may write, the pool for others.
+    Mincore,
+    /// No probe works: always the pool.
+    Pool,
+}
+
+impl Rung {
+    /// Its name in the status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rung::Memory => "memory",
+            Rung::Nowait => "nowait",
+            Rung::Mincore => "mincore",
+            Rung::Pool => "pool",
+        }
+    }
+
+    fn from_u8(value: u8) -> Rung {
+        match value {
+            0 => Rung::Memory,
+            1 => Rung::Nowait,
+            2 => Rung::Mincore,
+            _ => Rung::Pool,
+        }
+    }
+}
+
+/// How far apart the pages probed may lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Density {
+    /// Each page: there was a miss not long ago.
+    Dense,
+    /// Each 64 KiB.
+    Medium,
+    /// Each 256 KiB: the mount is warm.
+    Sparse,
+}
+
+impl Density {
+    /// Distance of the probes in bytes, for a page size.
+    pub fn step(self, page: u64) -> u64 {
+        match self {
+            Density::Dense => page,
+            Density::Medium => page.max(64 << 10),
+            Density::Sparse => page.max(256 << 10),
+        }
+    }
+
+    /// Its name in the status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Density::Dense => "dense",
+            Density::Medium => "medium",
+            Density::Sparse => "sparse",
+        }
+    }
+}
+
+/// A mounted file system (or several mounts of one device).
+#[derive(Debug)]
+pub struct Mount {
+    dev: u64,
+    point: String,
+    fs_type: String,
+    class: Class,
+    rung: AtomicU8,
+    density: AtomicU8,
+    clean_bytes: AtomicU64,
+    clean_probes: AtomicU64,
+    /// Time of the last stall and end of the demotion, milliseconds of the caller's clock, 0: none.
+    last_stall: AtomicU64,
+    demoted_until: AtomicU64,
+    pub(crate) hits: Counter,
+    pub(crate) misses: Counter,
+    pub(crate) pooled: Counter,
+    stalls: Counter,
+    demotions: Counter,
+}
+
+impl Mount {
+    pub(crate) fn new(dev: u64, point: String, fs_type: String, class: Class) -> Mount {
+        let rung = match class {
+            Class::Memory => Rung::Memory,
+            Class::Local => Rung::Nowait,
+            Class::Kernel | Class::Remote | Class::Unknown => Rung::Pool,
+        };
+        Mount {
+            dev,
+            point,
+            fs_type,
+            class,
+            rung: AtomicU8::new(rung as u8),
+            density: AtomicU8::new(Density::Dense as u8),
+            clean_bytes: AtomicU64::new(0),
+            clean_probes: AtomicU64::new(0),
+            last_stall: AtomicU64::new(0),
+            demoted_until: AtomicU64::new(0),
+            hits: Counter::default(),
+            misses: Counter::default(),
+            pooled: Counter::default(),
+            stalls: Counter::default(),
+            demotions: Counter::default(),
+        }
+    }
+
+    pub(crate) fn learned(dev: u64, magic: u64) -> Mount {
+        let (class, name) = Class::of_magic(magic);
+        Mount::new(dev, String::new(), name.to_owned(), class)
+    }
+
+    /// Its device number, as `st_dev` shows it.
+    pub fn dev(&self) -> u64 {
+        self.dev
+    }
+
+    /// Where it is mounted; of several places the last one; empty for one that is not in the mount table.
+    pub fn point(&self) -> &str {
+        &self.point
+    }
+
+    /// The type of the file system.
+    pub fn fs_type(&self) -> &str {
+        &self.fs_type
+    }
+
+    /// What kind of file system it is.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The probe to use now.
+    pub fn rung(&self, now_ms: u64) -> Rung {
+        if self.is_demoted(now_ms) { Rung::Pool } else { Rung::from_u8(self.rung.load(Relaxed)) }
+    }
+
+    fn is_demoted(&self, now_ms: u64) -> bool {
+        now_ms < self.demoted_until.load(Relaxed)
+    }
+
+    /// A probe turned out not to exist here: from now on the next one is used.
+    pub(crate) fn step_down(&self, failed: Rung) {
+        let next = match failed {
+            Rung::Memory | Rung::Mincore | Rung::Pool => Rung::Pool,
+            Rung::Nowait => Rung::Mincore,
+        };
+        // A rung only goes down; another thread may have found out more meanwhile.
+        self.rung.fetch_max(next as u8, Relaxed);
+    }
+
+    /// How densely to probe now.
+    pub fn density(&self) -> Density {
+        match self.density.load(Relaxed) {
+            0 => Density::Dense,
+            1 => Density::Medium,
+            _ => Density::Sparse,
+        }
+    }
+
+    /// A probe found something missing.
+    pub(crate) fn missed(&self) {
+        self.misses.add();
+        self.cooled();
+    }
+
+    fn cooled(&self) {
+        self.clean_bytes.store(0, Relaxed);
+        self.clean_probes.store(0, Relaxed);
+        self.density.store(Density::Dense as u8, Relaxed);
+    }
+
+    /// `probes` probes found `bytes` bytes warm.
+    pub(crate) fn found_warm(&self, bytes: u64, probes: u64) {
+        let density = self.density.load(Relaxed);
+        if density >= Density::Sparse as u8 {
+            return;
+        }
+        let bytes = self.clean_bytes.fetch_add(bytes, Relaxed) + bytes;
+        let probes = self.clean_probes.fetch_add(probes, Relaxed) + probes;
+        if bytes >= WARM_BYTES || probes >= WARM_PROBES {
+            self.clean_bytes.store(0, Relaxed);
+            self.clean_probes.store(0, Relaxed);
+            // Fails if a miss (or another thread's step) came between: then that counts.
+            let _ = self.density.compare_exchange(density, density + 1, Relaxed, Relaxed);
+        }
+    }
+
+    /// An inline operation took `elapsed`. Returns true if it waited.
+    pub(crate) fn took(&self, elapsed: Duration, now_ms: u64) -> bool {
+        if elapsed <= STALL {
+            return false;
+        }
+        self.stalls.add();
+        self.cooled();
+        let last = self.last_stall.swap(now_ms, Relaxed);
+        let window = STALL_WINDOW.as_millis() as u64;
+        if last != 0 && now_ms.saturating_sub(last) <= window && !self.is_demoted(now_ms) {
+            self.demoted_until.store(now_ms + DEMOTION.as_millis() as u64, Relaxed);
+            self.last_stall.store(0, Relaxed);
+            self.demotions.add();
+        }
+        true
+    }
+
+    pub(crate) fn is_used(&self) -> bool {
+        self.hits.get() + self.misses.get() + self.pooled.get() + self.stalls.get() > 0
+    }
+
+    /// Its figures.
+    pub fn status(&self, now_ms: u64) -> MountStatus {
+        MountStatus {
+            point: self.point.clone(),
+            fs_type: self.fs_type.clone(),
+            dev: self.dev,
+            rung: self.rung(now_ms),
+            demoted: self.is_demoted(now_ms),
+            density: self.density(),
+            hits: self.hits.get(),
+            misses: self.misses.get(),
+            pooled: self.pooled.get(),
+            stalls: self.stalls.get(),
+            demotions: self.demotions.get(),
+        }
+    }
+}
+
+/// Figures of a mount, read one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountStatus {
+    /// Where it is mounted; empty if it is not in the mount table.
+    pub point: String,
+    /// The type of its file system.
+    pub fs_type: String,
+    /// Its device number.
+    pub dev: u64,
+    /// The probe in use; [`Rung::Pool`] while it is demoted.
+    pub rung: Rung,
+    /// Whether it goes to the pool because inline operations stalled.
+    pub demoted: bool,
+    /// How densely it is probed.
+    pub density: Density,
+    /// Operations done inline after a probe.
+    pub hits: u64,
+    /// Probes that found something missing.
+    pub misses: u64,
+    /// Operations done by a pool.
+    pub pooled: u64,
+    /// Inline operations that took longer than [`STALL`].
+    pub stalls: u64,
+    /// How often it was demoted.
+    pub demotions: u64,
+}

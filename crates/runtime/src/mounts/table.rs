@@ -1,0 +1,151 @@
+//! The text of `/proc/self/mountinfo` as a table.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Class, Mount};
+
+/// Mounts that are remembered; files of the others go to the pool.
+pub const MAX_MOUNTS: usize = 4096;
+/// Devices remembered that are not in the mount table (subvolumes); files of the others go to the pool.
+pub const MAX_LEARNED: usize = 1024;
+
+/// The mounts at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    by_dev: HashMap<u64, Arc<Mount>>,
+    /// Mount points, the longest first.
+    by_path: Vec<(Vec<u8>, Arc<Mount>)>,
+    learned: usize,
+    watchful: bool,
+}
+
+impl Table {
+    /// Reads the text; lines that are not understood are left out.
+    pub fn parse(mountinfo: &[u8]) -> Table {
+        let mut table = Table::default();
+        let mut points: HashMap<Vec<u8>, Arc<Mount>> = HashMap::new();
+        for line in mountinfo.split(|&byte| byte == b'\n') {
+            let Some(line) = Line::parse(line) else { continue };
+            let class = Class::of(&line.fs_type);
+            // Also for those beyond the bound: a path must not be taken for local because its mount was not remembered.
+            table.watchful |= !class.opens_inline();
+            if points.len() >= MAX_MOUNTS {
+                table.watchful = true;
+                continue;
+            }
+            let mount = table.by_dev.entry(line.dev).or_insert_with(|| {
+                let point = String::from_utf8_lossy(&line.point).into_owned();
+                Arc::new(Mount::new(line.dev, point, line.fs_type, class))
+            });
+            // A later mount hides an earlier one at the same place.
+            points.insert(line.point, mount.clone());
+        }
+        // Without a mount table nothing is known of any path.
+        table.watchful |= points.is_empty();
+        table.by_path = points.into_iter().collect();
+        table.by_path.sort_unstable_by_key(|(point, _)| std::cmp::Reverse(point.len()));
+        table
+    }
+
+    /// This table with what `old` knows of the mounts that are in both, and with what was learned besides.
+    pub(super) fn inheriting(&self, old: &Table) -> Table {
+        let mut table = self.clone();
+        for (dev, mount) in &mut table.by_dev {
+            if let Some(known) = old.by_dev.get(dev)
+                && known.fs_type() == mount.fs_type()
+                && known.point() == mount.point()
+            {
+                *mount = known.clone();
+            }
+        }
+        for (_, mount) in &mut table.by_path {
+            if let Some(known) = table.by_dev.get(&mount.dev()) {
+                *mount = known.clone();
+            }
+        }
+        for mount in old.by_dev.values().filter(|mount| mount.point().is_empty()) {
+            table.learn(mount.clone());
+        }
+        table
+    }
+
+    pub(super) fn with_learned(&self, mount: Arc<Mount>) -> Table {
+        let mut table = self.clone();
+        table.learn(mount);
+        table
+    }
+
+    fn learn(&mut self, mount: Arc<Mount>) {
+        if self.learned < MAX_LEARNED && !self.by_dev.contains_key(&mount.dev()) {
+            self.by_dev.insert(mount.dev(), mount);
+            self.learned += 1;
+        }
+    }
+
+    /// The mount of a device number.
+    pub fn get(&self, dev: u64) -> Option<&Arc<Mount>> {
+        self.by_dev.get(&dev)
+    }
+
+    /// The mount with the longest mount point above an absolute path. Links on the way are not followed.
+    pub fn of_path(&self, path: &[u8]) -> Option<&Arc<Mount>> {
+        let above = |point: &[u8]| {
+            path.strip_prefix(point)
+                .is_some_and(|rest| point.ends_with(b"/") || rest.is_empty() || rest.starts_with(b"/"))
+        };
+        self.by_path.iter().find(|(point, _)| above(point)).map(|(_, mount)| mount)
+    }
+
+    /// Whether there is any mount where opening a file may wait although its path is in the lookup cache.
+    pub fn watchful(&self) -> bool {
+        self.watchful
+    }
+
+    /// All mounts, each once.
+    pub fn mounts(&self) -> impl Iterator<Item = &Arc<Mount>> {
+        self.by_dev.values()
+    }
+}
+
+struct Line {
+    dev: u64,
+    point: Vec<u8>,
+    fs_type: String,
+}
+
+impl Line {
+    /// `36 35 98:0 /root /point rw,noatime shared:1 … - ext4 /dev/root rw`
+    fn parse(line: &[u8]) -> Option<Line> {
+        let mut fields = line.split(|&byte| byte == b' ').skip(2);
+        let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
+        let dev = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+        let point = unescape(fields.nth(1)?);
+        let fs_type = fields.skip_while(|field| *field != b"-").nth(1)?;
+        Some(Line { dev, point, fs_type: String::from_utf8_lossy(fs_type).into_owned() })
+    }
+}
+
+/// Undoes the octal escapes (`\040`) that mountinfo has for space, tab, newline and backslash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        let octal = |digit: &u8| (b'0'..=b'7').contains(digit).then(|| u32::from(digit - b'0'));
+        let code = match (byte, after) {
+            (b'\\', [a, b, c, ..]) => octal(a).zip(octal(b)).zip(octal(c)).map(|((a, b), c)| a * 64 + b * 8 + c),
+            _ => None,
+        };
+        match code.and_then(|code| u8::try_from(code).ok()) {
+            Some(code) => {
+                plain.push(code);
+                rest = &after[3..];
+            }
+            None => {
+                plain.push(byte);
+                rest = after;
+            }
+        }
+    }
+    plain
+}

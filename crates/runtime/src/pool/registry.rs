@@ -1,0 +1,78 @@
+//! The pools of the worker by name: a pool that the next configuration also has goes on with its threads and its queue.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::{DEFAULT_NAME, PoolSpec, ThreadPool};
+
+/// All pools of the worker. Only making a generation takes its lock.
+#[derive(Debug, Default)]
+pub struct Pools {
+    known: Mutex<HashMap<String, Weak<ThreadPool>>>,
+}
+
+impl Pools {
+    /// No pools yet.
+    pub fn new() -> Pools {
+        Pools::default()
+    }
+
+    /// The pools of one generation. Those that exist already are kept and take over the new sizes; those that no
+    /// generation uses any more finish their tasks and end. The pool `default` is always there.
+    ///
+    /// # Errors
+    /// As [`ThreadPool::start`].
+    pub fn generation(&self, specs: &[PoolSpec]) -> io::Result<PoolSet> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, pool| pool.strong_count() > 0);
+        let mut start = |spec: &PoolSpec| -> io::Result<Arc<ThreadPool>> {
+            let pool = match known.get(&spec.name).and_then(Weak::upgrade) {
+                Some(pool) => {
+                    pool.resize(spec.threads, spec.max_queue);
+                    pool
+                }
+                None => ThreadPool::start(spec)?,
+            };
+            known.insert(spec.name.clone(), Arc::downgrade(&pool));
+            Ok(pool)
+        };
+        let default = match specs.iter().find(|spec| spec.name == DEFAULT_NAME) {
+            Some(spec) => start(spec)?,
+            None => start(&PoolSpec::named(DEFAULT_NAME))?,
+        };
+        let mut pools = HashMap::new();
+        for spec in specs.iter().filter(|spec| spec.name != DEFAULT_NAME) {
+            pools.insert(spec.name.as_str().into(), start(spec)?);
+        }
+        pools.insert(DEFAULT_NAME.into(), default.clone());
+        Ok(PoolSet(Arc::new(Set { pools, default })))
+    }
+}
+
+#[derive(Debug)]
+struct Set {
+    pools: HashMap<Box<str>, Arc<ThreadPool>>,
+    default: Arc<ThreadPool>,
+}
+
+/// The pools of one generation, immutable and cheap to clone.
+#[derive(Debug, Clone)]
+pub struct PoolSet(Arc<Set>);
+
+impl PoolSet {
+    /// The pool of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<ThreadPool>> {
+        self.0.pools.get(name)
+    }
+
+    /// The pool `default`.
+    pub fn default(&self) -> &Arc<ThreadPool> {
+        &self.0.default
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<ThreadPool>> {
+        self.0.pools.values()
+    }
+}

@@ -1,0 +1,411 @@
+//! Whose turn it is: waiting tasks are served in turn by mount, within a mount by client, within a client by file,
+//! and within a file in the order they came.
+//!
+//! No mount, client or file may keep more than [`cap`] threads busy at once, so that the pool always has threads left
+//! for the others, even when one of them hangs.
+//!
+//! Every operation is O(log n). What stands at its cap is taken out of its ring when a pick meets it (*parked*), and
+//! each thread that becomes free brings back as many parked entries as could use it, so that a pick never walks past
+//! the same blocked entry twice.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Tag;
+
+/// How many of `threads` one mount, client or file may use at once: three quarters, but at least one.
+pub(super) fn cap(threads: usize) -> usize {
+    threads.saturating_sub((threads / 4).max(1)).max(1)
+}
+
+/// Parked entries brought back beyond those that the free threads could use. At most one client can stand at its cap
+/// while a thread is free, so at most one of the entries counted on may be out of reach.
+const SPARE_ENTRIES: usize = 1;
+
+type Turn = u64;
+
+/// Where an entry stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In no ring: nothing under it can run.
+    Out,
+    Ring(Turn),
+    Parked(Turn),
+}
+
+/// What one client (or one file) uses of the pool, and where its entries wait.
+#[derive(Debug, Default)]
+struct Use {
+    running: usize,
+    /// Entries, in whatever place.
+    entries: usize,
+    /// Entries that stand in a ring.
+    active: usize,
+    /// Entries taken out of their ring because of the cap; the value is the mount of a client's entry, the client of
+    /// a file's entry.
+    parked: BTreeMap<Turn, u64>,
+}
+
+impl Use {
+    fn is_unused(&self) -> bool {
+        self.running == 0 && self.entries == 0
+    }
+
+    /// Takes back one parked entry if a free thread could come to it.
+    fn unpark(&mut self, cap: usize) -> Option<u64> {
+        if self.running < cap && self.running + self.active < cap + SPARE_ENTRIES {
+            self.parked.pop_first().map(|(_, key)| key)
+        } else {
+            None
+        }
+    }
+}
+
+/// The tasks of one file waiting for one client.
+#[derive(Debug)]
+struct FileQueue<T> {
+    place: Place,
+    tasks: BTreeMap<u64, T>,
+}
+
+#[derive(Debug)]
+struct ClientQueue<T> {
+    place: Place,
+    ring: BTreeMap<Turn, u64>,
+    files: HashMap<u64, FileQueue<T>>,
+}
+
+#[derive(Debug)]
+struct MountQueue<T> {
+    running: usize,
+    /// Its place in the ring of mounts.
+    at: Option<Turn>,
+    ring: BTreeMap<Turn, u64>,
+    clients: HashMap<u64, ClientQueue<T>>,
+    files: HashMap<u64, Use>,
+}
+
+impl<T> MountQueue<T> {
+    fn new() -> Self {
+        MountQueue { running: 0, at: None, ring: BTreeMap::new(), clients: HashMap::new(), files: HashMap::new() }
+    }
+}
+
+/// The waiting tasks of a pool, and the threads that each mount, client and file uses.
+#[derive(Debug)]
+pub(super) struct Schedule<T> {
+    cap: usize,
+    turn: Turn,
+    ring: BTreeMap<Turn, u64>,
+    mounts: HashMap<u64, MountQueue<T>>,
+    clients: HashMap<u64, Use>,
+    waiting: usize,
+}
+
+impl<T> Schedule<T> {
+    pub(super) fn new(threads: usize) -> Self {
+        Schedule {
+            cap: cap(threads),
+            turn: 0,
+            ring: BTreeMap::new(),
+            mounts: HashMap::new(),
+            clients: HashMap::new(),
+            waiting: 0,
+        }
+    }
+
+    /// Takes over a new number of threads.
+    pub(super) fn resize(&mut self, threads: usize) {
+        self.cap = cap(threads);
+        let clients: Vec<u64> = self.clients.keys().copied().collect();
+        clients.into_iter().for_each(|client| self.refill_client(client));
+        let mounts: Vec<u64> = self.mounts.keys().copied().collect();
+        for mount in mounts {
+            let files: Vec<u64> = self.mounts.get(&mount).map(|m| m.files.keys().copied().collect()).unwrap_or_default();
+            files.into_iter().for_each(|file| self.refill_file(mount, file));
+            self.enter_mount(mount);
+        }
+    }
+
+    /// Whether a pick may find a task. It may also find that all that is left stands at its cap.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ring.is_empty()
+    }
+
+    /// Number of waiting tasks, parked ones included.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether nothing waits, nothing runs and nothing is remembered.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0 && self.ring.is_empty() && self.mounts.is_empty() && self.clients.is_empty()
+    }
+
+    fn next_turn(&mut self) -> Turn {
+        self.turn += 1;
+        self.turn
+    }
+
+    /// Adds a task. `sequence` orders the tasks of one file of one client and names the task for [`remove`](Self::remove).
+    pub(super) fn push(&mut self, tag: Tag, sequence: u64, task: T) {
+        let mount = self.mounts.entry(tag.mount).or_insert_with(MountQueue::new);
+        let client = mount.clients.entry(tag.client).or_insert_with(|| {
+            self.clients.entry(tag.client).or_default().entries += 1;
+            ClientQueue { place: Place::Out, ring: BTreeMap::new(), files: HashMap::new() }
+        });
+        let file = client.files.entry(tag.file).or_insert_with(|| {
+            mount.files.entry(tag.file).or_default().entries += 1;
+            FileQueue { place: Place::Out, tasks: BTreeMap::new() }
+        });
+        file.tasks.insert(sequence, task);
+        self.waiting += 1;
+        if file.place == Place::Out {
+            self.enter_file(tag);
+        }
+    }
+
+    /// Puts a file's entry into its client's ring, and what is above it where it belongs.
+    fn enter_file(&mut self, tag: Tag) {
+        let turn = self.next_turn();
+        let Some(mount) = self.mounts.get_mut(&tag.mount) else { return };
+        let Some(client) = mount.clients.get_mut(&tag.client) else { return };
+        let Some(file) = client.files.get_mut(&tag.file) else { return };
+        file.place = Place::Ring(turn);
+        client.ring.insert(turn, tag.file);
+        if let Some(usage) = mount.files.get_mut(&tag.file) {
+            usage.active += 1;
+        }
+        if client.place == Place::Out {
+            self.enter_client(tag.mount, tag.client);
+        }
+    }
+
+    fn enter_client(&mut self, mount_id: u64, client_id: u64) {
+        let turn = self.next_turn();
+        let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
+        let Some(client) = mount.clients.get_mut(&client_id) else { return };
+        client.place = Place::Ring(turn);
+        mount.ring.insert(turn, client_id);
+        if let Some(usage) = self.clients.get_mut(&client_id) {
+            usage.active += 1;
+        }
+        self.enter_mount(mount_id);
+    }
+
+    /// Puts a mount into the ring unless it stands there, has nothing to run, or is at its cap.
+    fn enter_mount(&mut self, mount_id: u64) {
+        let turn = self.next_turn();
+        let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
+        if mount.at.is_none() && mount.running < self.cap && !mount.ring.is_empty() {
+            mount.at = Some(turn);
+            self.ring.insert(turn, mount_id);
+        }
+    }
+
+    /// Takes the next task whose mount, client and file are below their caps, and counts it as running.
+    /// [`complete`](Self::complete) must follow.
+    pub(super) fn pick(&mut self) -> Option<(Tag, T)> {
+        while let Some((&turn, &mount_id)) = self.ring.first_key_value() {
+            if let Some(found) = self.pick_in(mount_id) {
+                // The mount goes to the end of its ring, if it still has what may run.
+                self.leave_mount(mount_id);
+                self.enter_mount(mount_id);
+                return Some(found);
+            }
+            self.ring.remove(&turn);
+            if let Some(mount) = self.mounts.get_mut(&mount_id) {
+                mount.at = None;
+            }
+        }
+        None
+    }
+
+    fn leave_mount(&mut self, mount_id: u64) {
+        if let Some(turn) = self.mounts.get_mut(&mount_id).and_then(|mount| mount.at.take()) {
+            self.ring.remove(&turn);
+        }
+    }
+
+    fn pick_in(&mut self, mount_id: u64) -> Option<(Tag, T)> {
+        loop {
+            let mount = self.mounts.get_mut(&mount_id)?;
+            if mount.running >= self.cap {
+                return None;
+            }
+            let (&turn, &client_id) = mount.ring.first_key_value()?;
+            let client_use = self.clients.entry(client_id).or_default();
+            if client_use.running >= self.cap {
+                mount.ring.remove(&turn);
+                if let Some(client) = mount.clients.get_mut(&client_id) {
+                    client.place = Place::Parked(turn);
+                }
+                client_use.active = client_use.active.saturating_sub(1);
+                client_use.parked.insert(turn, mount_id);
+                continue;
+            }
+            if let Some((file, task)) = self.pick_of(mount_id, client_id) {
+                return Some((Tag { mount: mount_id, client: client_id, file }, task));
+            }
+        }
+    }
+
+    /// Takes the next task of a client whose entry stands in its mount's ring; that entry moves to the end of the
+    /// ring, or leaves it when nothing under it can run.
+    fn pick_of(&mut self, mount_id: u64, client_id: u64) -> Option<(u64, T)> {
+        let cap = self.cap;
+        let again = self.next_turn();
+        let mount = self.mounts.get_mut(&mount_id)?;
+        let client = mount.clients.get_mut(&client_id)?;
+        let mut found = None;
+        while let Some((turn, file_id)) = client.ring.pop_first() {
+            let (Some(file), Some(file_use)) = (client.files.get_mut(&file_id), mount.files.get_mut(&file_id)) else {
+                continue;
+            };
+            if file_use.running >= cap {
+                file.place = Place::Parked(turn);
+                file_use.active = file_use.active.saturating_sub(1);
+                file_use.parked.insert(turn, client_id);
+                continue;
+            }
+            let task = file.tasks.pop_first();
+            if file.tasks.is_empty() {
+                client.files.remove(&file_id);
+                file_use.active = file_use.active.saturating_sub(1);
+                file_use.entries -= 1;
+            } else {
+                file.place = Place::Ring(again);
+                client.ring.insert(again, file_id);
+            }
+            if let Some((_, task)) = task {
+                file_use.running += 1;
+                mount.running += 1;
+                self.waiting -= 1;
+                self.clients.entry(client_id).or_default().running += 1;
+                found = Some((file_id, task));
+                break;
+            }
+        }
+        self.settle_client(mount_id, client_id);
+        if let Some((file_id, _)) = &found {
+            self.refill_file(mount_id, *file_id);
+        }
+        found
+    }
+
+    /// Moves a client's entry to the end of its mount's ring, or out of it when its own ring is empty, and forgets it
+    /// when it has no tasks.
+    fn settle_client(&mut self, mount_id: u64, client_id: u64) {
+        let again = self.next_turn();
+        let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
+        let Some(client) = mount.clients.get_mut(&client_id) else { return };
+        let Some(usage) = self.clients.get_mut(&client_id) else { return };
+        match client.place {
+            Place::Ring(turn) => {
+                mount.ring.remove(&turn);
+                if client.ring.is_empty() {
+                    client.place = Place::Out;
+                    usage.active = usage.active.saturating_sub(1);
+                } else {
+                    client.place = Place::Ring(again);
+                    mount.ring.insert(again, client_id);
+                }
+            }
+            Place::Parked(turn) if client.ring.is_empty() => {
+                usage.parked.remove(&turn);
+                client.place = Place::Out;
+            }
+            _ => {}
+        }
+        if client.files.is_empty() {
+            mount.clients.remove(&client_id);
+            usage.entries -= 1;
+        }
+        self.refill_client(client_id);
+    }
+
+    /// Says that a picked task has ended, or never ran.
+    pub(super) fn complete(&mut self, tag: Tag) {
+        if let Some(mount) = self.mounts.get_mut(&tag.mount) {
+            mount.running = mount.running.saturating_sub(1);
+            if let Some(usage) = mount.files.get_mut(&tag.file) {
+                usage.running = usage.running.saturating_sub(1);
+            }
+        }
+        if let Some(usage) = self.clients.get_mut(&tag.client) {
+            usage.running = usage.running.saturating_sub(1);
+        }
+        self.refill_file(tag.mount, tag.file);
+        self.refill_client(tag.client);
+        self.enter_mount(tag.mount);
+        self.forget(tag.mount);
+    }
+
+    /// Removes a waiting task; `None` if it is not there (any more).
+    pub(super) fn remove(&mut self, tag: Tag, sequence: u64) -> Option<T> {
+        let mount = self.mounts.get_mut(&tag.mount)?;
+        let client = mount.clients.get_mut(&tag.client)?;
+        let file = client.files.get_mut(&tag.file)?;
+        let task = file.tasks.remove(&sequence)?;
+        self.waiting -= 1;
+        if file.tasks.is_empty() {
+            let place = file.place;
+            client.files.remove(&tag.file);
+            if let Some(usage) = mount.files.get_mut(&tag.file) {
+                usage.entries -= 1;
+                match place {
+                    Place::Ring(turn) => {
+                        usage.active = usage.active.saturating_sub(1);
+                        client.ring.remove(&turn);
+                    }
+                    Place::Parked(turn) => {
+                        usage.parked.remove(&turn);
+                    }
+                    Place::Out => {}
+                }
+            }
+            if client.ring.is_empty() || client.files.is_empty() {
+                self.settle_client(tag.mount, tag.client);
+            }
+            self.refill_file(tag.mount, tag.file);
+            self.forget(tag.mount);
+        }
+        Some(task)
+    }
+
+    fn refill_file(&mut self, mount_id: u64, file_id: u64) {
+        loop {
+            let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
+            let Some(usage) = mount.files.get_mut(&file_id) else { return };
+            let Some(client) = usage.unpark(self.cap) else {
+                if usage.is_unused() {
+                    mount.files.remove(&file_id);
+                }
+                return;
+            };
+            self.enter_file(Tag { mount: mount_id, client, file: file_id });
+        }
+    }
+
+    fn refill_client(&mut self, client_id: u64) {
+        loop {
+            let Some(usage) = self.clients.get_mut(&client_id) else { return };
+            let Some(mount) = usage.unpark(self.cap) else {
+                if usage.is_unused() {
+                    self.clients.remove(&client_id);
+                }
+                return;
+            };
+            self.enter_client(mount, client_id);
+        }
+    }
+
+    fn forget(&mut self, mount_id: u64) {
+        let unused = |mount: &MountQueue<T>| mount.running == 0 && mount.clients.is_empty();
+        if self.mounts.get(&mount_id).is_some_and(unused) {
+            self.leave_mount(mount_id);
+            self.mounts.remove(&mount_id);
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! The threads of a pool: how work reaches them without the loops taking a lock, how they sleep, start and end.
+
+use std::io;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::SegQueue;
+use rustix::thread::futex;
+use rustix::time::Timespec;
+
+use super::schedule::Schedule;
+use super::{IDLE_TIME, MAX_THREADS, Tag};
+use crate::stats::{Counter, Histogram};
+
+/// Cancelled tasks that may lie in the inbox before a loop that cancels another one sorts the inbox itself (only if it
+/// gets the lock at once): without this, a pool whose threads all hang would collect them without end.
+const INBOX_TIDY: usize = 256;
+
+const WORDS: usize = MAX_THREADS / 64;
+
+const QUEUED: u8 = 0;
+const RUNNING: u8 = 1;
+const CANCELLED: u8 = 2;
+
+/// What a task does. `execute` runs on a pool thread; `deliver` follows after the pool's figures were brought up to date.
+pub(super) trait Work: Send {
+    /// Runs the task; false if it panicked.
+    fn execute(&mut self) -> bool;
+    fn deliver(self: Box<Self>);
+}
+
+pub(super) struct Job {
+    tag: Tag,
+    sequence: u64,
+    state: AtomicU8,
+    since: Instant,
+    /// Never contended: whoever moves `state` away from `QUEUED` is the only one to lock it.
+    work: Mutex<Option<Box<dyn Work>>>,
+}
+
+impl Job {
+    fn take(&self, to: u8) -> Option<Box<dyn Work>> {
+        self.state.compare_exchange(QUEUED, to, SeqCst, SeqCst).ok()?;
+        lock(&self.work).take()
+    }
+}
+
+enum Letter {
+    Submit(Arc<Job>),
+    Cancel(Arc<Job>),
+}
+
+struct State {
+    schedule: Schedule<Arc<Job>>,
+    /// Which slots have a thread.
+    used: Vec<bool>,
+    live: usize,
+}
+
+#[derive(Default)]
+pub(super) struct Figures {
+    pub(super) threads: AtomicUsize,
+    pub(super) active: AtomicUsize,
+    pub(super) refused: Counter,
+    pub(super) served: Counter,
+    pub(super) cancelled: Counter,
+    pub(super) panicked: Counter,
+    pub(super) wait: Histogram,
+    pub(super) service: Histogram,
+}
+
+pub(super) struct Inner {
+    pub(super) name: Arc<str>,
+    pub(super) limit: AtomicUsize,
+    pub(super) max_queue: AtomicUsize,
+    /// Tasks accepted and not yet ended: waiting and running ones.
+    pub(super) accepted: AtomicUsize,
+    pub(super) figures: Figures,
+    sequence: AtomicU64,
+    closed: AtomicBool,
+    inbox: SegQueue<Letter>,
+    cancels: AtomicUsize,
+    state: Mutex<State>,
+    /// One bit for each sleeping thread. Whoever clears it must hand that thread its token.
+    idle: [AtomicU64; WORDS],
+    tokens: Box<[AtomicU32]>,
+    pub(super) drained: tokio::sync::Notify,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these locks half-way through a change; tasks run outside.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    pub(super) fn start(name: &str, threads: usize, max_queue: usize) -> io::Result<Arc<Inner>> {
+        let inner = Arc::new(Inner {
+            name: name.into(),
+            limit: AtomicUsize::new(threads),
+            max_queue: AtomicUsize::new(max_queue),
+            accepted: AtomicUsize::new(0),
+            figures: Figures::default(),
+            sequence: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            inbox: SegQueue::new(),
+            cancels: AtomicUsize::new(0),
+            state: Mutex::new(State { schedule: Schedule::new(threads), used: vec![false; MAX_THREADS], live: 0 }),
+            idle: [const { AtomicU64::new(0) }; WORDS],
+            tokens: (0..MAX_THREADS).map(|_| AtomicU32::new(0)).collect(),
+            drained: tokio::sync::Notify::new(),
+        });
+        let slot = inner.reserve(&mut lock(&inner.state));
+        if let Some(slot) = slot {
+            inner.spawn_thread(slot)?;
+        }
+        Ok(inner)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.figures.threads.load(SeqCst)
+    }
+
+    /// Counts a task in, or says how many wait when the pool takes no more.
+    pub(super) fn admit(&self) -> Result<(), usize> {
+        let threads = self.limit.load(Relaxed);
+        let bound = threads.saturating_add(self.max_queue.load(Relaxed));
+        let admitted = self.accepted.fetch_update(SeqCst, SeqCst, |now| (now < bound).then_some(now + 1));
+        admitted.map(drop).map_err(|now| {
+            self.figures.refused.add();
+            now.saturating_sub(threads)
+        })
+    }
+
+    /// Counts a task out, and lets the threads of a closed pool see when it was the last.
+    fn release(&self) {
+        if self.accepted.fetch_sub(1, SeqCst) == 1 && self.is_closed() {
+            self.wake_all();
+        }
+    }
+
+    /// Takes an admitted task; `Err` when the pool is shut down.
+    pub(super) fn submit(&self, tag: Tag, work: Box<dyn Work>) -> Result<Arc<Job>, Box<dyn Work>> {
+        // The threads of a closed pool end only when nothing is accepted any more, and this task was counted before.
+        if self.is_closed() {
+            self.release();
+            return Err(work);
+        }
+        let job = Arc::new(Job {
+            tag,
+            sequence: self.sequence.fetch_add(1, Relaxed),
+            state: AtomicU8::new(QUEUED),
+            since: Instant::now(),
+            work: Mutex::new(Some(work)),
+        });
+        self.inbox.push(Letter::Submit(job.clone()));
+        self.wake_one();
+        Ok(job)
+    }
+
+    /// Withdraws a task that no thread has begun; false when one has. Its place in the queue is free at once.
+    pub(super) fn cancel(&self, job: &Arc<Job>) -> bool {
+        let Some(work) = job.take(CANCELLED) else { return false };
+        drop(work);
+        self.figures.cancelled.add();
+        self.inbox.push(Letter::Cancel(job.clone()));
+        self.release();
+        if self.cancels.fetch_add(1, Relaxed) >= INBOX_TIDY {
+            match self.state.try_lock() {
+                Ok(mut state) => self.sort(&mut state),
+                Err(TryLockError::Poisoned(poisoned)) => self.sort(&mut poisoned.into_inner()),
+                // A thread is at it.
+                Err(TryLockError::WouldBlock) => {}
+            }
+            self.wake_one();
+        }
+        true
+    }
+
+    /// Moves the inbox into the schedule.
+    fn sort(&self, state: &mut State) {
+        self.cancels.store(0, Relaxed);
+        while let Some(letter) = self.inbox.pop() {
+            match letter {
+                Letter::Submit(job) if job.state.load(Acquire) == QUEUED => {
+                    state.schedule.push(job.tag, job.sequence, job);
+                }
+                Letter::Submit(_) => {}
+                Letter::Cancel(job) => {
+                    state.schedule.remove(job.tag, job.sequence);
+                }
+            }
+        }
+    }
+
+    /// Wakes the sleeping thread with the lowest number, so that the others may sleep until they end.
+    fn wake_one(&self) -> bool {
+        // Pairs with the fence in `sleep`: either the thread that falls asleep sees the letter, or its bit is seen here.
+        fence(SeqCst);
+        for (index, word) in self.idle.iter().enumerate() {
+            let mut bits = word.load(SeqCst);
+            while bits != 0 {
+                let bit = bits & bits.wrapping_neg();
+                if word.fetch_and(!bit, SeqCst) & bit != 0 {
+                    self.hand_token(index * 64 + bit.trailing_zeros() as usize);
+                    return true;
+                }
+                bits = word.load(SeqCst);
+            }
+        }
+        false
+    }
+
+    fn wake_all(&self) {
+        while self.wake_one() {}
+    }
+
+    fn hand_token(&self, slot: usize) {
+        self.tokens[slot].store(1, SeqCst);
+        // Waking can only fail for a bad address.
+        let _ = futex::wake(&self.tokens[slot], futex::Flags::PRIVATE, 1);
+    }
+
+    fn clear_idle(&self, slot: usize) -> bool {
+        let bit = 1 << (slot % 64);
+        self.idle[slot / 64].fetch_and(!bit, SeqCst) & bit != 0
+    }
+
+    fn set_idle(&self, slot: usize) {
+        self.idle[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
+    }
+
+    fn any_idle(&self) -> bool {
+        self.idle.iter().any(|word| word.load(SeqCst) != 0)
+    }
+
+    /// Takes a slot for one more thread if none sleeps and the number allows it.
+    fn reserve(&self, state: &mut State) -> Option<usize> {
+        let limit = self.limit.load(SeqCst);
+        if state.live >= limit || self.any_idle() {
+            return None;
+        }
+        let slot = state.used.iter().position(|used| !used)?;
+        state.used[slot] = true;
+        state.live += 1;
+        self.figures.threads.store(state.live, SeqCst);
+        Some(slot)
+    }
+
+    fn spawn_thread(self: &Arc<Self>, slot: usize) -> io::Result<()> {
+        let inner = self.clone();
+        let spawned = thread::Builder::new().name(format!("{}/{slot}", self.name)).spawn(move || inner.work(slot));
+        if spawned.is_err() {
+            self.vacate(&mut lock(&self.state), slot);
+        }
+        spawned.map(drop)
+    }
+
+    fn vacate(&self, state: &mut State, slot: usize) {
+        state.used[slot] = false;
+        state.live -= 1;
+        self.figures.threads.store(state.live, SeqCst);
+        if state.live == 0 {
+            self.drained.notify_waiters();
+        }
+    }
+
+    /// What a thread does from its start to its end.
+    fn work(self: Arc<Self>, slot: usize) {
+        // Signals are the main thread's business.
+        freerun_sys::signals::block_all();
+        let mut ended = None;
+        while let Some((job, work)) = self.next(slot, ended.take()) {
+            self.run(&job, work);
+            ended = Some(job.tag);
+        }
+    }
+
+    /// Gives back the place of the task that ended and waits for the next one; `None` when the thread is to end.
+    fn next(self: &Arc<Self>, slot: usize, mut ended: Option<Tag>) -> Option<(Arc<Job>, Box<dyn Work>)> {
+        loop {
+            let mut state = lock(&self.state);
+            if let Some(tag) = ended.take() {
+                state.schedule.complete(tag);
+            }
+            self.sort(&mut state);
+            if self.is_over(slot) {
+                self.end(state, slot);
+                return None;
+            }
+            if let Some(found) = pick(&mut state) {
+                let spare = self.reserve(&mut state);
+                let more = state.schedule.has_ready();
+                drop(state);
+                if let Some(slot) = spare {
+                    // If no thread can be had, those that run must do.
+                    let _ = self.spawn_thread(slot);
+                }
+                if more {
+                    self.wake_one();
+                }
+                return Some(found);
+            }
+            if !self.sleep(state, slot) {
+                return None;
+            }
+        }
+    }
+
+    fn run(&self, job: &Job, mut work: Box<dyn Work>) {
+        let begun = Instant::now();
+        self.figures.wait.record(begun.duration_since(job.since));
+        self.figures.active.fetch_add(1, SeqCst);
+        let whole = work.execute();
+        self.figures.service.record(begun.elapsed());
+        if whole {
+            self.figures.served.add();
+        } else {
+            self.figures.panicked.add();
+        }
+        self.figures.active.fetch_sub(1, SeqCst);
+        self.release();
+        work.deliver();
+    }
+
+    /// Whether the thread of this slot has to end once it has nothing in hand.
+    fn is_over(&self, slot: usize) -> bool {
+        slot >= self.limit.load(SeqCst) || (self.is_closed() && self.accepted.load(SeqCst) == 0)
+    }
+
+    fn end(self: &Arc<Self>, mut state: MutexGuard<'_, State>, slot: usize) {
+        self.vacate(&mut state, slot);
+        // A wake-up may have come to this thread: somebody else has to look after the work.
+        let spare = if self.is_closed() { None } else { self.reserve(&mut state) };
+        let more = state.schedule.has_ready();
+        drop(state);
+        if let Some(slot) = spare {
+            let _ = self.spawn_thread(slot);
+        }
+        if more || !self.inbox.is_empty() {
+            self.wake_one();
+        }
+    }
+
+    /// Sleeps until there may be work. False when the thread was not needed for long and is gone from the books.
+    fn sleep(&self, state: MutexGuard<'_, State>, slot: usize) -> bool {
+        self.set_idle(slot);
+        drop(state);
+        loop {
+            // Pairs with the fence in `wake_one`.
+            fence(SeqCst);
+            if !self.inbox.is_empty() || self.is_over(slot) {
+                if !self.clear_idle(slot) {
+                    self.take_token(slot, None);
+                }
+                return true;
+            }
+            if self.take_token(slot, Some(IDLE_TIME)) {
+                return true;
+            }
+            let mut state = lock(&self.state);
+            if !self.clear_idle(slot) {
+                drop(state);
+                self.take_token(slot, None);
+                return true;
+            }
+            // One sleeper stays: only pool threads start pool threads, so one must be there to answer.
+            if self.any_idle() {
+                self.vacate(&mut state, slot);
+                return false;
+            }
+            self.set_idle(slot);
+        }
+    }
+
+    /// Waits for the token that comes with a wake-up; false when it did not come in time.
+    fn take_token(&self, slot: usize, patience: Option<Duration>) -> bool {
+        let token = &self.tokens[slot];
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        loop {
+            if token.swap(0, SeqCst) == 1 {
+                return true;
+            }
+            let left = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                Some(Duration::ZERO) => return false,
+                left => left,
+            };
+            let timeout = left.map(|left| Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            });
+            // Interrupted, timed out, changed meanwhile: the loop looks again in each case.
+            let _ = futex::wait(token, futex::Flags::PRIVATE, 0, timeout.as_ref());
+        }
+    }
+
+    /// Changes the number of threads and the length of the queue. Running tasks are not touched.
+    pub(super) fn resize(self: &Arc<Self>, threads: usize, max_queue: usize) {
+        self.max_queue.store(max_queue, SeqCst);
+        if self.limit.swap(threads, SeqCst) == threads {
+            return;
+        }
+        let mut state = lock(&self.state);
+        state.schedule.resize(threads);
+        let spare = if self.is_closed() { None } else { self.reserve(&mut state) };
+        drop(state);
+        if let Some(slot) = spare {
+            let _ = self.spawn_thread(slot);
+        }
+        self.wake_all();
+    }
+
+    /// Takes no more tasks; the threads end when those accepted are done.
+    pub(super) fn close(&self) {
+        self.closed.store(true, SeqCst);
+        self.wake_all();
+    }
+}
+
+/// The next task that nobody has withdrawn.
+fn pick(state: &mut State) -> Option<(Arc<Job>, Box<dyn Work>)> {
+    while let Some((tag, job)) = state.schedule.pick() {
+        if let Some(work) = job.take(RUNNING) {
+            return Some((job, work));
+        }
+        // Withdrawn, and the letter that says so is still to be read.
+        state.schedule.complete(tag);
+    }
+    None
+}

@@ -1,0 +1,29 @@
+//! Signal masks of threads.
+
+/// Blocks every signal that can be blocked in the calling thread, so that it goes to a thread that waits for it.
+pub fn block_all() {
+    // SAFETY: `sigfillset` initialises the set it is given, which is a live local; `pthread_sigmask` only reads it, and
+    // takes a null pointer for an old set that nobody asks for. Neither can fail with these arguments.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigfillset(&mut set);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_thread_that_blocked_all_signals_has_them_in_its_mask() {
+        let mask = std::thread::spawn(|| {
+            super::block_all();
+            std::fs::read_to_string("/proc/thread-self/status").unwrap()
+        });
+        let status = mask.join().unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+        for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGUSR1, libc::SIGCHLD, libc::SIGWINCH] {
+            assert_ne!(blocked & (1 << (signal - 1)), 0, "signal {signal}");
+        }
+    }
+}
