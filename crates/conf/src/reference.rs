@@ -1,6 +1,5 @@
 //! The reference manual, printed from the directive tables.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::directive::{Directive, Fidelity};
@@ -129,16 +128,14 @@ fn index(registry: &Registry, pages: &[Page<'_>]) -> String {
             let _ = writeln!(text, "- {row}");
         }
     }
-    let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (name, module) in known::all().iter().filter(|(name, _)| !registry.knows(name)) {
-        missing.entry(module).or_default().push(name);
-    }
     text.push_str(
         "\n## Not yet\n\nnginx has these, freerun does not have them yet: a configuration with one is refused.\n\n",
     );
-    for (module, names) in missing {
-        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-        let _ = writeln!(text, "- {module}: {}", names.join(", "));
+    for (module, names) in known::modules() {
+        let names: Vec<String> = names.filter(|name| !registry.knows(name)).map(|name| format!("`{name}`")).collect();
+        if !names.is_empty() {
+            let _ = writeln!(text, "- {module}: {}", names.join(", "));
+        }
     }
     text
 }
