@@ -5,6 +5,7 @@ mod cli;
 mod error;
 mod paths;
 mod pidfile;
+mod settings;
 mod version;
 
 #[global_allocator]

@@ -1,0 +1,245 @@
+//! Directives of the main level.
+
+use std::time::Duration;
+
+use freerun_conf::{Cx, Many, Node, Offset, Problem, Shape, Value, keyword_enum, settings};
+
+use super::affinity::Affinity;
+use super::user::UserSetting;
+use crate::paths;
+
+/// Most event loops of a worker.
+pub const MAX_LOOPS: usize = 1024;
+
+/// Most threads of one pool; what the pool itself enforces.
+const MAX_POOL_THREADS: u32 = 1024;
+
+/// `worker_processes`: how many event loops the worker has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loops {
+    /// One for each processor this process may use.
+    Auto,
+    /// This many, at least 1.
+    Number(usize),
+}
+
+impl Loops {
+    /// The number, with `auto` resolved.
+    pub fn count(self) -> usize {
+        match self {
+            Loops::Auto => std::thread::available_parallelism().map_or(1, usize::from).min(MAX_LOOPS),
+            Loops::Number(number) => number.clamp(1, MAX_LOOPS),
+        }
+    }
+}
+
+impl Value for Loops {
+    const SHAPE: Shape = Shape::exactly(1, "number | auto");
+
+    fn parse(node: &Node, _: &mut Cx) -> Result<Loops, Problem> {
+        let word = &node.args[0];
+        if word.text == "auto" {
+            return Ok(Loops::Auto);
+        }
+        match word.text.parse::<usize>() {
+            Ok(number) if number > MAX_LOOPS => Err(Problem::directive(node, "invalid value")
+                .at(word.place)
+                .hint(format!("a worker has at most {MAX_LOOPS} event loops"))),
+            Ok(number) if word.text.bytes().all(|b| b.is_ascii_digit()) => Ok(Loops::Number(number)),
+            _ => Err(Problem::directive(node, "invalid value").at(word.place)),
+        }
+    }
+}
+
+/// `worker_priority`, as nice(1) counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priority(pub i32);
+
+impl Value for Priority {
+    const SHAPE: Shape = Shape::exactly(1, "number");
+
+    fn parse(node: &Node, _: &mut Cx) -> Result<Priority, Problem> {
+        let word = &node.args[0];
+        let digits = word.text.strip_prefix(['-', '+']).unwrap_or(&word.text);
+        match word.text.parse::<i32>() {
+            Ok(number) if digits.bytes().all(|b| b.is_ascii_digit()) => Ok(Priority(number)),
+            _ => Err(Problem::directive(node, "invalid number").at(word.place)),
+        }
+    }
+}
+
+/// `env`: a variable that the worker keeps, or gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value; `None` to keep the one the master was started with.
+    pub value: Option<String>,
+}
+
+impl Value for Variable {
+    const SHAPE: Shape = Shape::exactly(1, "variable[=value]");
+
+    fn parse(node: &Node, _: &mut Cx) -> Result<Variable, Problem> {
+        let word = &node.args[0];
+        let (name, value) = match word.text.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.text.as_str(), None),
+        };
+        if name.is_empty() || word.text.contains('\0') {
+            return Err(Problem::invalid_parameter(node, word));
+        }
+        Ok(Variable { name: name.to_owned(), value })
+    }
+}
+
+/// One `thread_pool` directive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Most threads.
+    pub threads: usize,
+    /// Most tasks that wait.
+    pub max_queue: usize,
+}
+
+/// The names so far, for nginx's message about the second one.
+#[derive(Default)]
+struct PoolNames(Vec<String>);
+
+impl Value for Pool {
+    const SHAPE: Shape = Shape::between(2, 3, "name threads=number [max_queue=number]");
+
+    fn parse(node: &Node, cx: &mut Cx) -> Result<Pool, Problem> {
+        let name = node.args[0].text.clone();
+        let names = cx.extensions.get_or_default::<PoolNames>();
+        if names.0.contains(&name) {
+            return Err(Problem::new(format!("duplicate thread pool \"{name}\"")).at(node.args[0].place));
+        }
+        names.0.push(name.clone());
+        let mut pool = Pool { name, threads: 0, max_queue: freerun_runtime::pool::DEFAULT_MAX_QUEUE };
+        for word in &node.args[1..] {
+            if let Some(number) = word.text.strip_prefix("threads=") {
+                let threads = number.parse::<u32>().ok().filter(|threads| (1..=MAX_POOL_THREADS).contains(threads));
+                pool.threads = threads.ok_or_else(|| {
+                    Problem::new(format!("invalid threads value \"{}\"", word.text))
+                        .at(word.place)
+                        .hint(format!("it must be a number from 1 to {MAX_POOL_THREADS}"))
+                })? as usize;
+            } else if let Some(number) = word.text.strip_prefix("max_queue=") {
+                let queue = number.parse::<u32>().ok().filter(|_| number.bytes().all(|b| b.is_ascii_digit()));
+                pool.max_queue = queue
+                    .ok_or_else(|| Problem::new(format!("invalid max_queue value \"{}\"", word.text)).at(word.place))?
+                    as usize;
+            } else {
+                return Err(Problem::invalid_parameter(node, word));
+            }
+        }
+        if pool.threads == 0 {
+            return Err(Problem::directive(node, "must have \"threads\" parameter"));
+        }
+        Ok(pool)
+    }
+}
+
+/// A path of the main level: as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathSetting(pub String);
+
+impl Value for PathSetting {
+    const SHAPE: Shape = Shape::exactly(1, "file");
+
+    fn parse(node: &Node, _: &mut Cx) -> Result<PathSetting, Problem> {
+        let word = &node.args[0];
+        if word.text.is_empty() || word.text.contains('\0') {
+            return Err(Problem::invalid_value(node, word));
+        }
+        Ok(PathSetting(word.text.clone()))
+    }
+}
+
+keyword_enum! {
+    /// What nginx does at its internal checks.
+    pub enum DebugPoints {
+        /// Stop for a debugger.
+        Stop = "stop",
+        /// Write a core file.
+        Abort = "abort",
+    }
+}
+
+settings! {
+    /// Processes, rights and limits.
+    #[module = "core"]
+    pub struct MainSettings {
+        /// Whether the server becomes a daemon.
+        ///
+        /// With `off` it stays in the foreground, as service managers and containers like it. The command that starts
+        /// a daemon returns when the server answers requests (nginx's returns when its sockets are bound).
+        daemon: bool = "on", in MAIN;
+        /// Whether there is a master process besides the worker.
+        ///
+        /// With `off` one process does both: it keeps the rights it was started with.
+        master_process: bool = "on", in MAIN;
+        /// The user, and the group if it differs in name, that the worker runs as.
+        ///
+        /// Only a master started as root can change it. Without the directive the worker runs as `nobody`.
+        user: Option<UserSetting>, in MAIN;
+        /// How many event loops the worker has.
+        ///
+        /// In nginx these are processes; here they are threads of one worker process. A reload with another number
+        /// takes effect when the worker is started again.
+        worker_processes: Loops = "1", in MAIN,
+            fidelity = Differs("threads of one process; a change takes effect at the next start");
+        /// The processors each event loop is bound to, as masks of zeros and ones, or `auto`.
+        worker_cpu_affinity: Option<Affinity>, in MAIN;
+        /// The scheduling priority of the worker; a lower number is a higher priority.
+        worker_priority: Option<Priority>, in MAIN;
+        /// Most descriptors the worker may have open (RLIMIT_NOFILE).
+        worker_rlimit_nofile: Option<u32>, in MAIN;
+        /// Largest core file the worker may write (RLIMIT_CORE).
+        worker_rlimit_core: Option<Offset>, in MAIN;
+        /// How long a worker that shuts down gracefully goes on; then its connections are closed.
+        worker_shutdown_timeout: Option<Duration>, in MAIN;
+        /// The worker's current folder.
+        working_directory: Option<PathSetting>, in MAIN;
+        /// The file that holds the master's process id, or `off` for none.
+        ///
+        /// It appears, complete, when the server answers requests.
+        pid: Option<PathSetting>, in MAIN;
+        /// The prefix of lock files.
+        lock_file: Option<PathSetting>, in MAIN,
+            fidelity = NoEffect("freerun needs no lock files");
+        /// An environment variable that the worker keeps, or gets with this value. All others but TZ are removed.
+        env: Many<Variable>, in MAIN;
+        /// A named pool of threads for work that may wait.
+        ///
+        /// Threads are made as needed, up to `threads`. When all are busy, up to `max_queue` tasks wait (65536 unless
+        /// said otherwise; 0: none); beyond that a request is answered with 503. The pool `default` is always there,
+        /// with 32 threads unless defined.
+        thread_pool: Many<Pool>, in MAIN;
+        /// Whether regular expressions known at start are compiled to machine code.
+        pcre_jit: bool = "off", in MAIN,
+            fidelity = NoEffect("regular expressions are always compiled to machine code where the processor allows");
+        /// How often nginx asks the kernel for the time.
+        timer_resolution: Option<Duration>, in MAIN,
+            fidelity = NoEffect("reading the clock costs no system call");
+        /// What nginx does at its internal checks.
+        debug_points: Option<DebugPoints>, in MAIN, fidelity = NoEffect("there are no such points");
+    }
+}
+
+impl MainSettings {
+    /// The pid file's path; `None` for `off`.
+    pub fn pid_path(&self, prefix: &str) -> Option<String> {
+        match &self.pid {
+            None => Some(paths::join(prefix, paths::PID_PATH)),
+            Some(PathSetting(path)) if path == "off" => None,
+            Some(PathSetting(path)) => Some(paths::join(prefix, path)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! `user`.
+
+use freerun_conf::{Cx, Node, Problem, Shape, Value};
+use freerun_sys::process::{self, c_name};
+use serde::{Deserialize, Serialize};
+
+use crate::paths;
+
+/// Ids for a worker, resolved by the master.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Supplementary groups, the group among them.
+    pub groups: Vec<u32>,
+}
+
+/// Marks a context in which names of users are not looked up: the worker, whose identity comes with the bundle.
+pub struct NoLookup;
+
+/// One `user` directive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserSetting {
+    /// Who; `None` where the master cannot change it, or must not look it up.
+    pub identity: Option<Identity>,
+}
+
+impl Value for UserSetting {
+    const SHAPE: Shape = Shape::between(1, 2, "user [group]");
+
+    fn parse(node: &Node, cx: &mut Cx) -> Result<UserSetting, Problem> {
+        if cx.extensions.get::<NoLookup>().is_some() {
+            return Ok(UserSetting { identity: None });
+        }
+        if !privileged() {
+            cx.warn(
+                Problem::warning(
+                    "the \"user\" directive makes sense only if the master process runs with super-user privileges, \
+                     ignored",
+                )
+                .at_node(node),
+            );
+            return Ok(UserSetting { identity: None });
+        }
+        let user = &node.args[0];
+        // Without a group: the one of the user's name.
+        let group = node.args.get(1).unwrap_or(user);
+        let failed = |call: &str, name: &str| format!("{call}(\"{name}\") failed");
+        let found = c_name(&user.text).and_then(|name| Some((process::user(&name).ok()??, name)));
+        let (entry, name) = found.ok_or_else(|| Problem::new(failed("getpwnam", &user.text)).at(user.place))?;
+        let gid = c_name(&group.text)
+            .and_then(|name| process::group(&name).ok()?)
+            .ok_or_else(|| Problem::new(failed("getgrnam", &group.text)).at(group.place))?;
+        let groups = process::groups(&name, gid).unwrap_or_else(|_| vec![gid]);
+        Ok(UserSetting { identity: Some(Identity { uid: entry.uid, gid, groups }) })
+    }
+}
+
+/// Whether this process may become somebody else.
+pub fn privileged() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Who the worker is without a `user` directive: [`paths::USER`] with the primary group, if we may choose. `Err`: there
+/// is no such user.
+pub fn default_identity() -> Result<Option<Identity>, String> {
+    if !privileged() {
+        return Ok(None);
+    }
+    let entry = c_name(paths::USER).and_then(|name| Some((process::user(&name).ok()??, name)));
+    let Some((user, name)) = entry else { return Err(format!("getpwnam(\"{}\") failed", paths::USER)) };
+    let groups = process::groups(&name, user.gid).unwrap_or_else(|_| vec![user.gid]);
+    Ok(Some(Identity { uid: user.uid, gid: user.gid, groups }))
+}
