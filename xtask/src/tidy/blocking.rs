@@ -46,8 +46,10 @@ struct Found {
 fn find(source: &Source) -> Vec<Found> {
     let tokens: Vec<&Token> = source.tokens.iter().collect();
     let (imports, spans) = imports(&tokens);
-    let names: BTreeMap<&str, &[String]> =
-        imports.iter().map(|import| (import.alias.as_str(), import.path.as_slice())).collect();
+    let mut names: Names = BTreeMap::new();
+    for import in imports.iter().filter(|import| !import.test) {
+        names.entry(import.alias.as_str()).or_default().push(import.path.as_slice());
+    }
     let paths = imports.iter().any(|import| import.path.starts_with(&["std".to_owned(), "path".to_owned()]));
     let clockless = CLOCKLESS.iter().any(|folder| source.path.starts_with(folder));
     let rules = || RULES.iter().filter(move |(sort, _)| clockless || *sort != Sort::Clock);
@@ -79,20 +81,21 @@ fn find(source: &Source) -> Vec<Found> {
         let method = method && !is_awaited(&tokens, after);
         let bang = tokens.get(after).is_some_and(|next| next.is_mark('!'));
         if !token.test {
-            let path = resolve(&segments, &names);
+            let meanings = resolve(&segments, &names);
+            let meaning = |name: Name| meanings.iter().find(|path| names_path(name, path, false));
             let hit = rules().find(|(_, name)| match *name {
                 Name::Method(own) => method && called && own == word,
                 Name::BareMethod(own) => method && bare && own == word,
                 Name::PathMethod(own) => method && bare && paths && own == word,
                 Name::Macro(own) => bang && segments.last().is_some_and(|last| last == own),
-                name => !method && names_path(name, &path, false),
+                name => !method && meaning(name).is_some(),
             });
             match hit {
                 Some((sort, Name::Macro(own))) => push(*sort, format!("{own}!"), token.line),
                 Some((sort, Name::Method(own) | Name::BareMethod(own) | Name::PathMethod(own))) => {
                     push(*sort, format!(".{own}()"), token.line);
                 }
-                Some((sort, _)) => push(*sort, path.join("::"), token.line),
+                Some((sort, name)) => push(*sort, meaning(*name).unwrap_or(&segments).join("::"), token.line),
                 None => {}
             }
         }
@@ -155,17 +158,23 @@ fn path_at(tokens: &[&Token], start: usize) -> Vec<String> {
     segments
 }
 
-/// The full path behind a path of the file.
-fn resolve(segments: &[String], names: &BTreeMap<&str, &[String]>) -> Vec<String> {
-    let mut path = segments.to_vec();
+/// The imports of a file by the name they bring in. A name can have several meanings, in different modules or functions.
+type Names<'a> = BTreeMap<&'a str, Vec<&'a [String]>>;
+
+/// The full paths that a path of the file may mean.
+fn resolve(segments: &[String], names: &Names<'_>) -> Vec<Vec<String>> {
+    let mut meanings = vec![segments.to_vec()];
+    let mut done = 0;
     for _ in 0..ALIAS_DEPTH {
-        let Some(full) = path.first().and_then(|first| names.get(first.as_str())) else { break };
-        if full.first() == path.first() && full.len() == 1 {
-            break;
-        }
-        path = full.iter().chain(&path[1..]).cloned().collect();
+        let new = meanings[done..].iter().flat_map(|path| {
+            let full = path.first().and_then(|first| names.get(first.as_str())).into_iter().flatten();
+            full.map(|full| full.iter().chain(&path[1..]).cloned().collect::<Vec<_>>())
+        });
+        let new: Vec<_> = new.filter(|path| !meanings.contains(path)).collect();
+        done = meanings.len();
+        meanings.extend(new);
     }
-    path
+    meanings
 }
 
 /// One name that a `use` declaration brings in.

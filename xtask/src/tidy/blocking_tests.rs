@@ -121,6 +121,18 @@ fn test_code_may_wait() {
 }
 
 #[test]
+fn what_tests_import_means_nothing_outside_them() {
+    assert!(found("mod fs; fn a() { fs::read(); } #[cfg(test)] mod tests { use std::fs; }").is_empty());
+}
+
+#[test]
+fn a_name_with_two_meanings_may_have_either() {
+    let text = "mod a { use std::fs::File; fn a() { File::open(p); } }\nmod b { use crate::File; }";
+    assert_eq!(found(text), ["std::fs::File::open@1"]);
+    assert_eq!(found(&text.replace("mod b {", "mod b { use other::File;")), ["std::fs::File::open@1"]);
+}
+
+#[test]
 fn strings_and_comments_are_ignored() {
     assert!(
         found("/// std::fs::read(p)\nfn a() { log(\"std::fs::read(p)\"); /* std::thread::sleep(d) */ }").is_empty()
