@@ -1,1 +1,16 @@
-//! The same configuration and bytes to nginx and to freerun: what comes back must agree, but for the differences listed.
+//! The same configuration and bytes to nginx and to freerun: what comes back must agree, but for the differences listed with the
+//! cases, each with its reason.
+
+mod conditions;
+mod errors;
+mod files;
+mod framing;
+mod harness;
+mod keepalive;
+mod limits;
+mod locations;
+mod returns;
+mod servers;
+mod site;
+mod uris;
+mod variables;

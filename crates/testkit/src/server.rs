@@ -299,19 +299,20 @@ pub struct Checked {
     pub timed_out: bool,
 }
 
-/// Runs `-t` on this text as the whole configuration.
+/// Runs `-t` on this text as the whole configuration; in what it says, `@DIR@` and `@PORT@` stand again for what they were.
 ///
 /// # Errors
 /// The program could not be started.
 pub fn check(kind: Kind, text: &str) -> Result<Checked, Error> {
     let dir = TempDir::new("check");
-    let text = fill_in(text, dir.path(), None, &mut vec![1]);
+    let mut ports = Vec::new();
+    let text = fill_in(text, dir.path(), None, &mut ports);
     let conf = dir.path().join("nginx.conf");
     fs::write(&conf, text).map_err(|error| Error::Start(error.to_string()))?;
     let (conf, prefix) = (conf.display().to_string(), dir.path().display().to_string());
     let log = dir.path().join("error.log").display().to_string();
     let mut checked = run(kind, &["-t", "-c", &conf, "-p", &prefix, "-e", &log], PATIENCE)?;
-    checked.stderr = checked.stderr.replace(&prefix, "@DIR@");
+    checked.stderr = checked.stderr.replace(&prefix, "@DIR@").replace(&ports[0].to_string(), "@PORT@");
     Ok(checked)
 }
 

@@ -1,0 +1,268 @@
+//! Runs a group of cases against both servers and compares what came back.
+//!
+//! Compared are: the number of responses, status lines, header fields (whatever their order), body bytes, and whether the
+//! connection stays open. Not compared: `Server`, `Date`, the name at the foot of built-in pages (and so their length), the
+//! boundary of multipart bodies, and the port where it shows.
+
+use freerun_testkit::{Client, Kind, Response, Server, Setup, methods};
+use std::time::Duration;
+
+/// One exchange on a connection of its own.
+pub struct Case {
+    bytes: Vec<u8>,
+    fields: String,
+    body: Vec<u8>,
+    responses: usize,
+    eof: bool,
+    raw: bool,
+    differs: Option<(&'static str, &'static str)>,
+}
+
+/// A GET over HTTP/1.1.
+pub fn get(target: &str) -> Case {
+    request("GET", target)
+}
+
+/// A HEAD over HTTP/1.1.
+pub fn head(target: &str) -> Case {
+    request("HEAD", target)
+}
+
+/// A request over HTTP/1.1 with `Host: localhost`.
+pub fn request(method: &str, target: &str) -> Case {
+    Case { fields: "Host: localhost\r\n".into(), raw: false, ..raw(format!("{method} {target} HTTP/1.1\r\n")) }
+}
+
+/// Exactly these bytes.
+pub fn raw(bytes: impl AsRef<[u8]>) -> Case {
+    Case {
+        bytes: bytes.as_ref().to_vec(),
+        fields: String::new(),
+        body: Vec::new(),
+        responses: 1,
+        eof: false,
+        raw: true,
+        differs: None,
+    }
+}
+
+impl Case {
+    /// A further header line.
+    pub fn field(mut self, line: &str) -> Case {
+        self.fields.push_str(line);
+        self.fields.push_str("\r\n");
+        self
+    }
+
+    /// Bytes behind the head.
+    pub fn body(mut self, body: impl AsRef<[u8]>) -> Case {
+        self.body = body.as_ref().to_vec();
+        self
+    }
+
+    /// How many responses to read before looking whether the connection is still open.
+    pub fn responses(mut self, count: usize) -> Case {
+        self.responses = count;
+        self
+    }
+
+    /// The client ends its sending side; everything up to the server's end is compared.
+    pub fn eof(mut self) -> Case {
+        self.eof = true;
+        self
+    }
+
+    /// The two are to disagree: freerun answers with this status line (`""`: closes without a word), for this reason.
+    pub fn differs(mut self, reason: &'static str, line: &'static str) -> Case {
+        assert!(!reason.is_empty());
+        self.differs = Some((reason, line));
+        self
+    }
+
+    fn all_bytes(&self) -> Vec<u8> {
+        let end: &[u8] = if self.raw { b"" } else { b"\r\n" };
+        [&self.bytes, self.fields.as_bytes(), end, &self.body].concat()
+    }
+}
+
+/// What came back, made comparable.
+#[derive(Debug, PartialEq, Eq)]
+struct Exchange {
+    responses: Vec<Comparable>,
+    end: String,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Comparable {
+    line: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    until_close: bool,
+    chunked: bool,
+}
+
+/// How long a server may take for the next byte of a case.
+const WAIT: Duration = Duration::from_secs(8);
+
+fn exchange(server: &Server, case: &Case) -> Exchange {
+    let mut client = server.connect();
+    client.set_timeout(WAIT);
+    let bytes = case.all_bytes();
+    // A server may refuse before it has read all; what it said is read below.
+    let _ = client.try_send(&bytes);
+    if case.eof {
+        client.half_close();
+    }
+    let methods = methods(&bytes);
+    let wanted = if case.eof { usize::MAX } else { case.responses };
+    let mut exchange = Exchange { responses: Vec::new(), end: String::new() };
+    while exchange.responses.len() < wanted {
+        let method = methods.get(exchange.responses.len()).map_or("GET", String::as_str);
+        match client.try_response(method) {
+            Ok(response) => {
+                let ends = response.until_close;
+                let interim = response.status == 100;
+                exchange.responses.push(comparable(response, method, server.port()));
+                if ends {
+                    exchange.end = "closed".to_owned();
+                    return exchange;
+                }
+                if interim {
+                    // The response proper has the same method.
+                    let method = methods.first().map_or("GET", String::as_str);
+                    if let Ok(response) = client.try_response(method) {
+                        exchange.responses.push(comparable(response, method, server.port()));
+                    }
+                }
+            }
+            Err(why) => {
+                exchange.end = ended(&why);
+                return exchange;
+            }
+        }
+    }
+    exchange.end = probe(&mut client);
+    exchange
+}
+
+/// Whether the connection takes another request.
+fn probe(client: &mut Client) -> String {
+    let _ = client.try_send("GET /probe HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    match client.try_response("GET") {
+        Ok(_) => "open".to_owned(),
+        Err(why) => ended(&why),
+    }
+}
+
+/// A reset and an orderly close are the same here: which of the two the client sees depends on what was still under way.
+fn ended(why: &str) -> String {
+    if why == "Closed" || why == "Reset" { "closed".to_owned() } else { why.to_owned() }
+}
+
+fn comparable(response: Response, method: &str, port: u16) -> Comparable {
+    let port = port.to_string();
+    let mut headers = Vec::new();
+    let mut body = response.body;
+    let built_in = replace_footer(&mut body);
+    let boundary =
+        response.headers.iter().find_map(|(_, value)| value.split_once("boundary=").map(|(_, b)| b.to_owned()));
+    if let Some(boundary) = &boundary {
+        body = replace(&body, boundary.as_bytes(), b"BOUNDARY");
+    }
+    body = replace(&body, port.as_bytes(), b"PORT");
+    for (name, value) in response.headers {
+        let skipped = ["Server", "Date"].contains(&name.as_str());
+        // The length of a page that ends with the server's name, seen or (for HEAD) unseen.
+        let name_in_length = name == "Content-Length" && (built_in || method == "HEAD" && response.status >= 300);
+        let boundary_in_length = name == "Content-Length" && boundary.is_some();
+        if skipped || name_in_length || boundary_in_length {
+            continue;
+        }
+        let value = value.replace(&port, "PORT");
+        headers.push((name, boundary.as_ref().map_or(value.clone(), |boundary| value.replace(boundary, "BOUNDARY"))));
+    }
+    headers.sort();
+    let Response { line, until_close, chunked, .. } = Response { headers: Vec::new(), body: Vec::new(), ..response };
+    Comparable { line, headers, body, until_close, chunked }
+}
+
+/// Takes the server's name out of the foot of a built-in page; says whether it was one.
+fn replace_footer(body: &mut Vec<u8>) -> bool {
+    let text = String::from_utf8_lossy(body).into_owned();
+    let Some((before, rest)) = text.split_once("<hr><center>") else {
+        return false;
+    };
+    let Some((_, after)) = rest.split_once("</center>") else {
+        return false;
+    };
+    *body = format!("{before}<hr><center>SERVER</center>{after}").into_bytes();
+    true
+}
+
+fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some(at) = rest.windows(from.len()).position(|window| window == from) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(to);
+        rest = &rest[at + from.len()..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+fn describe(exchange: &Exchange) -> String {
+    let mut out = String::new();
+    for response in &exchange.responses {
+        out += &format!("    {:?}{}\n", response.line, if response.chunked { " (chunked)" } else { "" });
+        for (name, value) in &response.headers {
+            out += &format!("      {name}: {value}\n");
+        }
+        let shown = &response.body[..response.body.len().min(400)];
+        out += &format!("      {} bytes \"{}\"\n", response.body.len(), shown.escape_ascii());
+    }
+    out + &format!("    then {}\n", exchange.end)
+}
+
+/// Runs the cases against both servers, one after the other on connections of their own.
+///
+/// With `FREERUN_TEST_AGAINST=nginx` both are nginx, which shows that the cases themselves are stable. `FREERUN_TEST_SHOW` prints what
+/// came back.
+#[track_caller]
+pub fn compare(setup: &Setup, cases: Vec<Case>) {
+    if !freerun_testkit::require::nginx() {
+        return;
+    }
+    let nginx = setup.start(Kind::Nginx);
+    let freerun = setup.run();
+    let mut wrong = String::new();
+    let total = cases.len();
+    let show = std::env::var_os("FREERUN_TEST_SHOW").is_some();
+    let mut failed = 0;
+    for case in &cases {
+        let bytes = case.all_bytes();
+        let name = bytes[..bytes.len().min(300)].escape_ascii().to_string();
+        let ours = exchange(&freerun, case);
+        if show {
+            let lines: Vec<&str> = ours.responses.iter().map(|response| response.line.as_str()).collect();
+            println!("{name}\n  => {lines:?}, {}{}", ours.end, if case.differs.is_some() { " (differs)" } else { "" });
+        }
+        let problem = match case.differs {
+            Some(_) if Kind::under_test() == Kind::Nginx => None,
+            Some((reason, line)) => {
+                let got = ours.responses.first().map_or("", |response| response.line.as_str());
+                (got != line).then(|| format!("  wanted {line:?} ({reason})\n  freerun:\n{}", describe(&ours)))
+            }
+            None => {
+                let theirs = exchange(&nginx, case);
+                (ours != theirs).then(|| format!("  nginx:\n{}  freerun:\n{}", describe(&theirs), describe(&ours)))
+            }
+        };
+        if let Some(problem) = problem {
+            failed += 1;
+            wrong += &format!("case \"{name}\"\n{problem}\n");
+        }
+    }
+    println!("{total} cases, {failed} differ");
+    assert!(wrong.is_empty(), "{failed} of {total} cases differ\n{wrong}");
+}

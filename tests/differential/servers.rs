@@ -1,0 +1,85 @@
+//! Which server block a request gets.
+
+use crate::harness::{compare, raw};
+use crate::site::site;
+use freerun_testkit::Setup;
+
+#[test]
+fn server_names() {
+    let site = site();
+    let server = |listen: &str, names: &str, text: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:@PORT@ {listen}; {names} return 200 \"{text} [$server_name] [$host]\\n\"; }}\n"
+        )
+    };
+    let http = [
+        server("", "server_name first.example;", "first"),
+        server("default_server", "server_name default.example;", "default"),
+        server("", "server_name a.example b.example;", "a or b"),
+        server("", "server_name *.wild.example;", "leading wildcard"),
+        server("", "server_name mail.*;", "trailing wildcard"),
+        server("", "server_name .dot.example;", "dot"),
+        server("", "server_name ~^re(?<digits>\\\\d+)\\\\.example$;", "regex $digits"),
+        server("", "server_name ~^(www\\\\.)?(.+)\\\\.two$;", "regex two $1 $2"),
+        server("", "server_name *.long.wild.example;", "longer wildcard"),
+        server("", "server_name www.exact.wild.example;", "exact within wildcard"),
+        server("", "server_name UPPER.example;", "upper"),
+        server("", "server_name \\\"\\\";", "empty name"),
+        server("", "server_name 127.0.0.1;", "address"),
+    ]
+    .concat()
+    .replace("\\\\", "\\")
+    .replace("\\\"\\\"", "\"\"");
+    let mut cases = Vec::new();
+    for host in [
+        "first.example",
+        "default.example",
+        "unknown.example",
+        "a.example",
+        "b.example",
+        "A.EXAMPLE",
+        "x.wild.example",
+        "x.y.wild.example",
+        "wild.example",
+        "x.long.wild.example",
+        "www.exact.wild.example",
+        "mail.com",
+        "mail.example.org",
+        "mail",
+        "dot.example",
+        "x.dot.example",
+        "re12.example",
+        "re.example",
+        "re12.example:80",
+        "www.site.two",
+        "site.two",
+        "upper.example",
+        "127.0.0.1",
+        "a.example.",
+        "a.example.:99",
+    ] {
+        cases.push(raw(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")));
+    }
+    cases.extend([
+        raw("GET / HTTP/1.0\r\n\r\n"),
+        raw("GET /\r\n"),
+        raw("GET http://b.example/ HTTP/1.1\r\nHost: mail.com\r\n\r\n"),
+        raw("GET / HTTP/1.1\r\nHost:\r\n\r\n"),
+        raw("GET / HTTP/1.1\r\nHost: b.example\r\n\r\nGET / HTTP/1.1\r\nHost: mail.com\r\n\r\n").responses(2),
+    ]);
+    compare(&Setup::new().root(&site).http(&http), cases);
+}
+
+#[test]
+fn without_a_default_the_first_counts() {
+    let site = site();
+    let http = "
+        server { listen 127.0.0.1:@PORT@; server_name one; return 200 one; }
+        server { listen 127.0.0.1:@PORT@; server_name two; return 200 two; }
+        server { listen 127.0.0.1:@PORT2@; server_name one; return 200 other-port; }
+    ";
+    compare(
+        &Setup::new().root(&site).http(http),
+        ["one", "two", "three"].map(|host| raw(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"))).into(),
+    );
+}
