@@ -8,3 +8,4 @@ pub mod stats;
 pub mod timer;
 pub mod pool;
 pub mod mounts;
+pub mod files;

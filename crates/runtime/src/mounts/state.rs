@@ -20,6 +20,9 @@ pub const WARM_BYTES: u64 = 64 << 20;
 /// See [`WARM_BYTES`].
 pub const WARM_PROBES: u64 = 4096;
 
+/// After a miss, a mount is probed densely for at least this time, in milliseconds, however much is found warm.
+pub const COOL_MS: u64 = 1000;
+
 /// How it can be found out whether file data is in memory, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -98,6 +101,7 @@ pub struct Mount {
     density: AtomicU8,
     clean_bytes: AtomicU64,
     clean_probes: AtomicU64,
+    last_miss: AtomicU64,
     /// Time of the last stall and end of the demotion, milliseconds of the caller's clock, 0: none.
     last_stall: AtomicU64,
     demoted_until: AtomicU64,
@@ -124,6 +128,7 @@ impl Mount {
             density: AtomicU8::new(Density::Dense as u8),
             clean_bytes: AtomicU64::new(0),
             clean_probes: AtomicU64::new(0),
+            last_miss: AtomicU64::new(0),
             last_stall: AtomicU64::new(0),
             demoted_until: AtomicU64::new(0),
             hits: Counter::default(),
@@ -188,21 +193,22 @@ impl Mount {
     }
 
     /// A probe found something missing.
-    pub(crate) fn missed(&self) {
+    pub(crate) fn missed(&self, now_ms: u64) {
         self.misses.add();
-        self.cooled();
+        self.cooled(now_ms);
     }
 
-    fn cooled(&self) {
+    fn cooled(&self, now_ms: u64) {
+        self.last_miss.store(now_ms, Relaxed);
         self.clean_bytes.store(0, Relaxed);
         self.clean_probes.store(0, Relaxed);
         self.density.store(Density::Dense as u8, Relaxed);
     }
 
     /// `probes` probes found `bytes` bytes warm.
-    pub(crate) fn found_warm(&self, bytes: u64, probes: u64) {
+    pub(crate) fn found_warm(&self, bytes: u64, probes: u64, now_ms: u64) {
         let density = self.density.load(Relaxed);
-        if density >= Density::Sparse as u8 {
+        if density >= Density::Sparse as u8 || now_ms.saturating_sub(self.last_miss.load(Relaxed)) < COOL_MS {
             return;
         }
         let bytes = self.clean_bytes.fetch_add(bytes, Relaxed) + bytes;
@@ -221,7 +227,7 @@ impl Mount {
             return false;
         }
         self.stalls.add();
-        self.cooled();
+        self.cooled(now_ms);
         let last = self.last_stall.swap(now_ms, Relaxed);
         let window = STALL_WINDOW.as_millis() as u64;
         if last != 0 && now_ms.saturating_sub(last) <= window && !self.is_demoted(now_ms) {

@@ -120,7 +120,8 @@ impl<T> Schedule<T> {
         clients.into_iter().for_each(|client| self.refill_client(client));
         let mounts: Vec<u64> = self.mounts.keys().copied().collect();
         for mount in mounts {
-            let files: Vec<u64> = self.mounts.get(&mount).map(|m| m.files.keys().copied().collect()).unwrap_or_default();
+            let files: Vec<u64> =
+                self.mounts.get(&mount).map(|m| m.files.keys().copied().collect()).unwrap_or_default();
             files.into_iter().for_each(|file| self.refill_file(mount, file));
             self.enter_mount(mount);
         }

@@ -1,0 +1,113 @@
+//! Files, without the loop ever waiting for them: every operation is probed first, done at once when it cannot wait,
+//! and handed to a thread pool when it could.
+//!
+//! | operation | the probe |
+//! |---|---|
+//! | open, stat | `openat2(2)` with `RESOLVE_CACHED`; on mounts where `open` itself may ask somebody, always the pool |
+//! | read | `preadv2(2)` with `RWF_NOWAIT` |
+//! | sendfile | the ladder of [`Rung`](crate::mounts::Rung)s, see [`probe`](FileSystem::ready_prefix) |
+//! | anything else | none: always the pool |
+
+mod kernel;
+mod open;
+mod probe;
+mod read;
+mod send;
+mod temp;
+#[cfg(test)]
+mod tests;
+mod trust;
+mod types;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use crate::mounts::{MountStatus, Mounts};
+use crate::pool::{PoolError, Tag, ThreadPool};
+use kernel::{Kernel, Linux};
+use trust::Trust;
+
+pub use probe::Cursor;
+pub use send::{INLINE_MAX, POOL_CHUNK, Sent};
+pub use temp::TempFile;
+pub use types::{Aio, FileError, Gone, Meta, OpenFile, Via};
+
+/// The files of the worker: one for all loops.
+pub struct FileSystem {
+    kernel: Box<dyn Kernel>,
+    mounts: Arc<Mounts>,
+    trust: Trust,
+    closer: Arc<types::Closer>,
+    /// Whether `openat2` with `RESOLVE_CACHED` works here; latched when it turns out not to.
+    cached_lookup: AtomicBool,
+    started: Instant,
+}
+
+impl std::fmt::Debug for FileSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileSystem").finish_non_exhaustive()
+    }
+}
+
+impl FileSystem {
+    /// Reads the mount table and finds out what this kernel can do. `pool` closes files whose closing may wait.
+    ///
+    /// # Errors
+    /// The thread that watches the mount table cannot be made.
+    pub fn new(pool: Arc<ThreadPool>) -> io::Result<Arc<FileSystem>> {
+        Ok(FileSystem::with(Box::new(Linux), Mounts::watch()?, pool))
+    }
+
+    fn with(kernel: Box<dyn Kernel>, mounts: Arc<Mounts>, pool: Arc<ThreadPool>) -> Arc<FileSystem> {
+        let cached_lookup = AtomicBool::new(kernel.has_cached_lookup());
+        Arc::new(FileSystem {
+            kernel,
+            mounts,
+            trust: Trust::default(),
+            closer: Arc::new(types::Closer::new(pool)),
+            cached_lookup,
+            started: Instant::now(),
+        })
+    }
+
+    /// Milliseconds of this object's clock; never 0, which stands for "never".
+    fn now_ms(&self) -> u64 {
+        self.kernel.age_ms(self.started).max(1)
+    }
+
+    /// Whether paths can be looked up without waiting (`RESOLVE_CACHED`, Linux 5.12); if not, every open goes to the pool.
+    pub fn has_cached_lookup(&self) -> bool {
+        self.cached_lookup.load(Relaxed)
+    }
+
+    /// Figures of the mounts that were used.
+    pub fn mounts(&self) -> Vec<MountStatus> {
+        let now = self.now_ms();
+        self.mounts.table().mounts().filter(|mount| mount.is_used()).map(|mount| mount.status(now)).collect()
+    }
+
+    /// The mount table.
+    pub fn mount_table(&self) -> &Arc<Mounts> {
+        &self.mounts
+    }
+
+    /// Runs anything that may wait: in the pool, or at once with [`Aio::Off`].
+    ///
+    /// # Errors
+    /// [`FileError::Pool`] when it did not run.
+    pub async fn offload<T, F>(&self, via: Via<'_>, tag: Tag, f: F) -> Result<T, FileError>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let Some(pool) = via.aio.pool() else { return Ok(f()) };
+        let outcome: Result<T, PoolError> = match via.gone {
+            Some(gone) => pool.run_unless(tag, Some(gone.gone()), f).await,
+            None => pool.run(tag, f).await,
+        };
+        Ok(outcome?)
+    }
+}

@@ -1,0 +1,98 @@
+//! The system calls of the file operations, behind a trait: tests put errors, old kernels and filters in their place.
+
+use std::ffi::CStr;
+use std::io::IoSliceMut;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use freerun_sys::mincore::Mapping;
+use rustix::fs::{Access, Advice, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::types::Meta;
+
+/// Flags of every open: never waits for the other end of a FIFO, never makes a terminal ours.
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+pub(crate) trait Kernel: Send + Sync {
+    /// Milliseconds since `start`.
+    fn age_ms(&self, start: Instant) -> u64 {
+        u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether `openat2` knows `RESOLVE_CACHED` and is allowed.
+    fn has_cached_lookup(&self) -> bool {
+        self.name_cached(c"/").is_ok_and(|_| true)
+    }
+
+    /// Opens if the path is in the lookup cache, else `EAGAIN`.
+    fn open_cached(&self, path: &CStr) -> Result<OwnedFd, Errno> {
+        rustix::fs::openat2(CWD, path, OPEN, Mode::empty(), ResolveFlags::CACHED)
+    }
+
+    /// As `open_cached`, but asks nothing of the file system of the file (`O_PATH`).
+    fn name_cached(&self, path: &CStr) -> Result<OwnedFd, Errno> {
+        rustix::fs::openat2(CWD, path, NAME_ONLY, Mode::empty(), ResolveFlags::CACHED)
+    }
+
+    fn open(&self, path: &CStr) -> Result<OwnedFd, Errno> {
+        rustix::fs::openat(CWD, path, OPEN, Mode::empty())
+    }
+
+    fn stat(&self, fd: BorrowedFd<'_>) -> Result<Meta, Errno> {
+        rustix::fs::fstat(fd).map(|stat| Meta::of(&stat))
+    }
+
+    /// What is known of a descriptor's file without asking anybody.
+    fn stat_known(&self, fd: BorrowedFd<'_>) -> Result<Meta, Errno> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        match rustix::fs::statx(fd, c"", flags, StatxFlags::BASIC_STATS) {
+            Ok(stat) => Ok(Meta::of_statx(&stat)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A descriptor that names the file only; may wait for the path.
+    fn name(&self, path: &CStr) -> Result<OwnedFd, Errno> {
+        rustix::fs::openat(CWD, path, NAME_ONLY, Mode::empty())
+    }
+
+    /// Reads what is in memory and up to date; `EAGAIN` if that is nothing.
+    fn read_nowait(&self, fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
+    }
+
+    fn read(&self, fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        rustix::io::pread(fd, buffer, offset)
+    }
+
+    /// One byte for each page of the range, 1 if it is in memory and up to date. `offset` is a multiple of the page size.
+    fn resident(&self, fd: BorrowedFd<'_>, offset: u64, len: usize, pages: &mut Vec<u8>) -> Result<(), Errno> {
+        let answer = Mapping::new(fd, offset, len).and_then(|mapping| mapping.resident(pages));
+        answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// Whether the process may write the file (and is therefore told the truth by `mincore`).
+    fn owns_or_may_write(&self, fd: BorrowedFd<'_>, meta: &Meta) -> bool {
+        use std::os::fd::AsRawFd;
+        meta.uid == rustix::process::geteuid().as_raw()
+            || rustix::fs::access(format!("/proc/self/fd/{}", fd.as_raw_fd()), Access::WRITE_OK).is_ok()
+    }
+
+    fn sendfile(&self, out: BorrowedFd<'_>, fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
+        let mut offset = offset;
+        rustix::fs::sendfile(out, fd, Some(&mut offset), len)
+    }
+
+    /// Starts reading a range into memory.
+    fn will_need(&self, fd: BorrowedFd<'_>, offset: u64, len: u64) {
+        // Advice: if it is not taken, the read that follows takes longer.
+        let _ = rustix::fs::fadvise(fd, offset, std::num::NonZeroU64::new(len), Advice::WillNeed);
+    }
+}
+
+/// The kernel that runs.
+pub(crate) struct Linux;
+
+impl Kernel for Linux {}

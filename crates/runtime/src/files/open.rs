@@ -1,0 +1,187 @@
+//! Opening files and asking for their attributes.
+
+use std::ffi::CStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use super::types::{Aio, FileError, Meta, OpenFile, Via};
+use super::{FileSystem, Tag};
+use crate::mounts::Mount;
+
+const OPEN: &str = "open()";
+const STAT: &str = "stat()";
+const FSTAT: &str = "fstat()";
+
+/// What an attempt that must not wait came to.
+enum Attempt<T> {
+    Done(Result<T, FileError>),
+    /// It would wait, or may.
+    MayWait,
+}
+
+impl FileSystem {
+    /// Opens a file for reading if that cannot wait; `None` if it could. With [`Aio::Off`] it waits.
+    ///
+    /// Whatever has the name is opened: look at the type before reading. Opening never waits for a writer of a FIFO.
+    pub fn try_open_now(&self, path: &CStr, aio: &Aio) -> Option<Result<Arc<OpenFile>, FileError>> {
+        match aio {
+            Aio::Off => return Some(self.open_waiting(path)),
+            Aio::Always(_) => return None,
+            Aio::Auto(_) | Aio::Threads(_) => {}
+        }
+        match self.open_inline(path) {
+            Attempt::Done(outcome) => Some(outcome),
+            Attempt::MayWait => None,
+        }
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// What `open(2)` answers, or the pool.
+    pub async fn open(self: &Arc<Self>, path: &CStr, via: Via<'_>) -> Result<Arc<OpenFile>, FileError> {
+        if let Some(outcome) = self.try_open_now(path, via.aio) {
+            return outcome;
+        }
+        let (this, owned) = (self.clone(), path.to_owned());
+        self.offload(via, self.tag_of(path, via.client), move || this.open_waiting(&owned)).await?
+    }
+
+    /// Asks for attributes if that cannot wait; `None` if it could. With [`Aio::Off`] it waits. Links are followed.
+    pub fn try_stat_now(&self, path: &CStr, aio: &Aio) -> Option<Result<Meta, FileError>> {
+        match aio {
+            Aio::Off => return Some(self.stat_waiting(path)),
+            Aio::Always(_) => return None,
+            Aio::Auto(_) | Aio::Threads(_) => {}
+        }
+        match self.stat_inline(path) {
+            Attempt::Done(outcome) => Some(outcome),
+            Attempt::MayWait => None,
+        }
+    }
+
+    /// Asks for attributes. Links are followed.
+    ///
+    /// # Errors
+    /// What `stat(2)` answers, or the pool.
+    pub async fn stat(self: &Arc<Self>, path: &CStr, via: Via<'_>) -> Result<Meta, FileError> {
+        if let Some(outcome) = self.try_stat_now(path, via.aio) {
+            return outcome;
+        }
+        let (this, owned) = (self.clone(), path.to_owned());
+        self.offload(via, self.tag_of(path, via.client), move || this.stat_waiting(&owned)).await?
+    }
+
+    fn open_inline(&self, path: &CStr) -> Attempt<Arc<OpenFile>> {
+        if !self.has_cached_lookup() {
+            return Attempt::MayWait;
+        }
+        let began = Instant::now();
+        // Where some mount may ask somebody when a file is opened, find out first which mount this is.
+        if self.mounts.table().watchful() {
+            match self.stat_inline(path) {
+                Attempt::Done(Ok(_)) => {}
+                Attempt::Done(Err(error)) => return Attempt::Done(Err(renamed(error, OPEN))),
+                Attempt::MayWait => return Attempt::MayWait,
+            }
+        }
+        let fd = match self.kernel.open_cached(path) {
+            Ok(fd) => fd,
+            Err(error) => return self.cached_failed(OPEN, error),
+        };
+        let meta = match self.kernel.stat(fd.as_fd()) {
+            Ok(meta) => meta,
+            Err(error) => return Attempt::Done(Err(FileError::new(FSTAT, error))),
+        };
+        // A device not seen before is looked at in the pool.
+        let Some(mount) = self.inline_mount(meta.dev) else { return Attempt::MayWait };
+        mount.took(began.elapsed(), self.now_ms());
+        mount.hits.add();
+        Attempt::Done(Ok(Arc::new(OpenFile::new(fd, meta, mount, self.closer.clone()))))
+    }
+
+    fn stat_inline(&self, path: &CStr) -> Attempt<Meta> {
+        let table = self.mounts.table();
+        if !self.has_cached_lookup()
+            || table.watchful() && !table.of_path(path.to_bytes()).is_some_and(|mount| mount.class().opens_inline())
+        {
+            return Attempt::MayWait;
+        }
+        drop(table);
+        let fd = match self.kernel.name_cached(path) {
+            Ok(fd) => fd,
+            Err(error) => return self.cached_failed(STAT, error),
+        };
+        match self.kernel.stat_known(fd.as_fd()) {
+            Ok(meta) if self.inline_mount(meta.dev).is_some() => Attempt::Done(Ok(meta)),
+            // `statx` is missing (before Linux 4.11, filters), or the file is elsewhere than its path says.
+            Ok(_) | Err(_) => Attempt::MayWait,
+        }
+    }
+
+    fn inline_mount(&self, dev: u64) -> Option<Arc<Mount>> {
+        self.mounts.get(dev).filter(|mount| mount.class().opens_inline())
+    }
+
+    /// What an error of `openat2` with `RESOLVE_CACHED` means.
+    fn cached_failed<T>(&self, call: &'static str, error: Errno) -> Attempt<T> {
+        match error {
+            Errno::AGAIN => Attempt::MayWait,
+            // No such system call, no such flag, or a filter. The latter two may also be about this one file: then the
+            // root directory can still be looked up, and the pool finds out what is wrong.
+            Errno::NOSYS | Errno::PERM | Errno::INVAL => {
+                if error == Errno::NOSYS || !self.kernel.has_cached_lookup() {
+                    self.cached_lookup.store(false, Relaxed);
+                }
+                Attempt::MayWait
+            }
+            _ => Attempt::Done(Err(FileError::new(call, error))),
+        }
+    }
+
+    fn open_waiting(&self, path: &CStr) -> Result<Arc<OpenFile>, FileError> {
+        let fd = retried(|| self.kernel.open(path)).map_err(|error| FileError::new(OPEN, error))?;
+        let meta = self.kernel.stat(fd.as_fd()).map_err(|error| FileError::new(FSTAT, error))?;
+        let mount = self.mounts.learn(meta.dev, &fd);
+        mount.pooled.add();
+        Ok(Arc::new(OpenFile::new(fd, meta, mount, self.closer.clone())))
+    }
+
+    fn stat_waiting(&self, path: &CStr) -> Result<Meta, FileError> {
+        let failed = |error| FileError::new(STAT, error);
+        let fd = retried(|| self.kernel.name(path)).map_err(failed)?;
+        let meta = self.kernel.stat(fd.as_fd()).map_err(failed)?;
+        self.mounts.learn(meta.dev, &fd).pooled.add();
+        Ok(meta)
+    }
+
+    /// Whose turn a path is: its mount as far as the path tells.
+    pub(super) fn tag_of(&self, path: &CStr, client: u64) -> Tag {
+        let mount = self.mounts.table().of_path(path.to_bytes()).map_or(0, |mount| mount.dev());
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        Tag { mount, client, file: hasher.finish() }
+    }
+}
+
+fn renamed(error: FileError, call: &'static str) -> FileError {
+    match error {
+        FileError::System { errno, .. } => FileError::System { call, errno },
+        pool @ FileError::Pool(_) => pool,
+    }
+}
+
+/// Repeats a call that a signal interrupted.
+pub(super) fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            outcome => return outcome,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! How much of a file can be sent without waiting.
+//!
+//! `sendfile(2)` has no non-blocking form: what is not in the page cache, or is there but still being read, it waits
+//! for. So the range is probed first, with the best probe that the mount answers ([`Rung`]), as densely as the mount's
+//! recent misses and the file's own record require.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+use freerun_sys::mincore::page_size;
+use rustix::io::Errno;
+
+use super::FileSystem;
+use super::trust::REGION;
+use super::types::OpenFile;
+use crate::mounts::{Density, Rung};
+
+/// How far ahead is looked at once with sparse probes, or by `mincore`. What is looked at long before it is sent may be
+/// gone by then; page by page, no more than one [`REGION`] is looked at.
+const WINDOW: u64 = 4 << 20;
+/// How long what was probed for a response may be sent without looking again, in milliseconds.
+const CURSOR_MS: u64 = 500;
+/// With less than this left of what was probed, the next part is probed before sending, so that sends stay large.
+const ENOUGH: u64 = 256 << 10;
+
+/// What has been probed for one response body; see [`FileSystem::send_now`].
+#[derive(Debug, Clone, Default)]
+pub struct Cursor {
+    from: u64,
+    until: u64,
+    probed_ms: u64,
+}
+
+impl Cursor {
+    /// Bytes from `offset` on that need no new look.
+    fn known(&self, offset: u64, now_ms: u64) -> u64 {
+        let valid = self.from <= offset && offset < self.until && now_ms.saturating_sub(self.probed_ms) < CURSOR_MS;
+        if valid { self.until - offset } else { 0 }
+    }
+
+    /// Forgets what was probed.
+    pub(super) fn clear(&mut self) {
+        *self = Cursor::default();
+    }
+}
+
+/// The answer of the probes of one stretch.
+struct Found {
+    /// End of what is in memory.
+    until: u64,
+    /// What follows is missing; else it was not looked at, or the file ends.
+    missed: bool,
+    end_of_file: bool,
+    probes: u64,
+    /// Bytes of files without a record that were found in memory.
+    warm: u64,
+}
+
+impl Found {
+    fn at(offset: u64) -> Found {
+        Found { until: offset, missed: false, end_of_file: false, probes: 0, warm: 0 }
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.missed && !self.end_of_file
+    }
+}
+
+/// What one probe says.
+enum Page {
+    Ready,
+    Missing,
+    EndOfFile,
+    /// This probe does not exist here.
+    NoProbe,
+}
+
+impl FileSystem {
+    /// How many of `len` bytes at `offset` can be sent (or read) now without waiting. 0 means the pool has to do it, or
+    /// that the file ends there.
+    pub fn ready_prefix(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64) -> u64 {
+        let now = self.now_ms();
+        let mut ready = cursor.known(offset, now).min(len);
+        while ready < len.min(ENOUGH) {
+            let from = offset + ready;
+            let found = match file.mount.rung(now) {
+                Rung::Memory => return len,
+                Rung::Pool => break,
+                rung => match self.look(rung, file, from, len - ready, now) {
+                    Some(found) => found,
+                    // The mount has stepped down.
+                    None if file.mount.rung(now) != rung => continue,
+                    None => break,
+                },
+            };
+            if found.missed {
+                file.mount.missed(now);
+                self.distrust(file, found.until, found.until + 1);
+            } else {
+                file.mount.found_warm(found.warm, found.probes, now);
+            }
+            if found.until > from {
+                if ready == 0 {
+                    cursor.from = from;
+                }
+                cursor.until = found.until;
+                cursor.probed_ms = now;
+                ready = found.until - offset;
+            }
+            if !found.goes_on() {
+                break;
+            }
+        }
+        ready.min(len)
+    }
+
+    pub(super) fn distrust(&self, file: &OpenFile, from: u64, until: u64) {
+        for region in from / REGION..until.div_ceil(REGION) {
+            self.trust.take(file.meta(), region);
+        }
+    }
+
+    fn look(&self, rung: Rung, file: &OpenFile, from: u64, len: u64, now: u64) -> Option<Found> {
+        match rung {
+            Rung::Nowait => self.look_nowait(file, from, len, now),
+            Rung::Mincore => self.look_mincore(file, from, len),
+            Rung::Memory | Rung::Pool => None,
+        }
+    }
+
+    /// One-byte reads that must not wait; `None` if the mount does not know them.
+    fn look_nowait(&self, file: &OpenFile, from: u64, len: u64, now: u64) -> Option<Found> {
+        let page = page_size() as u64;
+        let density = file.mount.density();
+        let end = from.saturating_add(len.min(WINDOW));
+        let mut found = Found::at(from);
+        let mut looked_densely = false;
+        while found.until < end && found.goes_on() {
+            let begin = found.until;
+            let region = begin / REGION;
+            let stop = ((region + 1) * REGION).min(end);
+            if self.trust.has(file.meta(), region, now) {
+                self.walk(file, stop, Density::Sparse.step(page), &mut found)?;
+                continue;
+            }
+            if density == Density::Dense && std::mem::replace(&mut looked_densely, true) {
+                break;
+            }
+            self.walk(file, stop, density.step(page), &mut found)?;
+            found.warm += found.until - begin;
+            let whole = begin == region * REGION && found.until >= ((region + 1) * REGION).min(file.size());
+            if density == Density::Dense && whole && found.goes_on() {
+                self.trust.give(file.meta(), region, now);
+            }
+        }
+        Some(found)
+    }
+
+    /// Probes from `found.until` to `end`: its first page, one in each `step`, and its last.
+    fn walk(&self, file: &OpenFile, end: u64, step: u64, found: &mut Found) -> Option<()> {
+        let page = page_size() as u64;
+        let page_end = |offset: u64| ((offset / page + 1) * page).min(end);
+        let mut at = found.until;
+        loop {
+            let state = self.probe(file, at);
+            found.probes += 1;
+            match state {
+                // What lies before the next probe counts as ready only once that one was, too.
+                Page::Ready => found.until = page_end(at),
+                Page::Missing => found.missed = true,
+                Page::EndOfFile => found.end_of_file = true,
+                Page::NoProbe => {
+                    file.mount.step_down(Rung::Nowait);
+                    return None;
+                }
+            }
+            if !found.goes_on() || found.until >= end {
+                return Some(());
+            }
+            at = ((at / step + 1) * step).min((end - 1) / page * page);
+        }
+    }
+
+    fn probe(&self, file: &OpenFile, offset: u64) -> Page {
+        loop {
+            return match self.kernel.read_nowait(file.as_fd(), &mut [0], offset) {
+                Ok(0) => Page::EndOfFile,
+                Ok(_) => Page::Ready,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Page::Missing,
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INVAL) => Page::NoProbe,
+                // A directory, a bad disk: the pool finds out and says so.
+                Err(_) => Page::Missing,
+            };
+        }
+    }
+
+    /// `mincore` of the whole stretch; `None` if it cannot be believed for this file, or the mount does not know it.
+    fn look_mincore(&self, file: &OpenFile, from: u64, len: u64) -> Option<Found> {
+        const YES: u8 = 1;
+        const NO: u8 = 2;
+        let believed = match file.mincore.load(Relaxed) {
+            0 => {
+                let believed = self.kernel.owns_or_may_write(file.as_fd(), file.meta());
+                file.mincore.store(if believed { YES } else { NO }, Relaxed);
+                believed
+            }
+            answer => answer == YES,
+        };
+        if !believed {
+            return None;
+        }
+        let page = page_size() as u64;
+        let begin = from / page * page;
+        let end = from.saturating_add(len.min(WINDOW)).min(file.size());
+        let mut found = Found::at(from);
+        if end <= from {
+            // It may have grown since: the pool looks.
+            found.missed = true;
+            return Some(found);
+        }
+        let mut pages = Vec::new();
+        match self.kernel.resident(file.as_fd(), begin, (end - begin) as usize, &mut pages) {
+            Ok(()) => {}
+            Err(Errno::NODEV | Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL) => {
+                file.mount.step_down(Rung::Mincore);
+                return None;
+            }
+            // Short of memory for the moment.
+            Err(_) => return None,
+        }
+        let ready = pages.iter().take_while(|&&page| page == 1).count() as u64;
+        found.until = (begin + ready * page).clamp(from, end);
+        found.missed = found.until < end;
+        found.probes = 1;
+        found.warm = found.until - from;
+        Some(found)
+    }
+}

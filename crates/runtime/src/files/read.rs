@@ -1,0 +1,148 @@
+//! Files to memory.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use rustix::io::Errno;
+
+use super::FileSystem;
+use super::open::retried;
+use super::types::{Aio, FileError, OpenFile, Via};
+use crate::mounts::Rung;
+
+const PREAD: &str = "pread()";
+
+impl FileSystem {
+    /// Fills `buffer` from `offset` on if that cannot wait; `None` if it could (the buffer's contents are then of no use).
+    /// Fewer bytes than the buffer holds mean that the file ends there.
+    pub fn try_read_now(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        buffer: &mut [u8],
+        aio: &Aio,
+    ) -> Option<Result<usize, FileError>> {
+        match aio {
+            Aio::Off => return Some(self.read_waiting(file, offset, buffer)),
+            Aio::Always(_) => return None,
+            Aio::Auto(_) | Aio::Threads(_) => {}
+        }
+        match self.read_ready(file, offset, buffer) {
+            Ready::Whole(n) => Some(Ok(n)),
+            Ready::Part(_) => None,
+        }
+    }
+
+    /// Appends up to `len` bytes from `offset` on to `buffer`; fewer only where the file ends. The buffer is lost when it
+    /// fails.
+    ///
+    /// # Errors
+    /// What `pread(2)` answers, or the pool.
+    pub async fn read_at(
+        self: &Arc<Self>,
+        file: &Arc<OpenFile>,
+        offset: u64,
+        len: usize,
+        mut buffer: BytesMut,
+        via: Via<'_>,
+    ) -> Result<BytesMut, FileError> {
+        let start = buffer.len();
+        buffer.resize(start + len, 0);
+        let got = match via.aio {
+            Aio::Off => {
+                let n = self.read_waiting(file, offset, &mut buffer[start..])?;
+                buffer.truncate(start + n);
+                return Ok(buffer);
+            }
+            Aio::Always(_) => 0,
+            Aio::Auto(_) | Aio::Threads(_) => match self.read_ready(file, offset, &mut buffer[start..]) {
+                Ready::Whole(n) => {
+                    buffer.truncate(start + n);
+                    return Ok(buffer);
+                }
+                Ready::Part(n) => n,
+            },
+        };
+        file.mount.pooled.add();
+        let (this, held) = (self.clone(), file.clone());
+        let rest = move || {
+            let n = this.read_waiting(&held, offset + got as u64, &mut buffer[start + got..])?;
+            buffer.truncate(start + got + n);
+            Ok(buffer)
+        };
+        self.offload(via, file.tag(via.client), rest).await?
+    }
+
+    fn read_ready(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Ready {
+        let began = Instant::now();
+        let now = self.now_ms();
+        let answer = match file.mount.rung(now) {
+            Rung::Memory => match self.read_waiting(file, offset, buffer) {
+                Ok(n) => Ready::Whole(n),
+                Err(_) => Ready::Part(0),
+            },
+            Rung::Nowait => self.read_nowait(file, offset, buffer, now),
+            Rung::Mincore => {
+                let mut cursor = super::Cursor::default();
+                let wanted = (buffer.len() as u64).min(file.size().saturating_sub(offset));
+                if wanted > 0 && self.ready_prefix(file, &mut cursor, offset, wanted) == wanted {
+                    match self.read_waiting(file, offset, &mut buffer[..wanted as usize]) {
+                        Ok(n) if n as u64 == wanted => Ready::Whole(n),
+                        _ => Ready::Part(0),
+                    }
+                } else {
+                    Ready::Part(0)
+                }
+            }
+            Rung::Pool => Ready::Part(0),
+        };
+        file.mount.took(began.elapsed(), now);
+        if let Ready::Whole(_) = answer {
+            file.mount.hits.add();
+        }
+        answer
+    }
+
+    fn read_nowait(&self, file: &OpenFile, offset: u64, buffer: &mut [u8], now: u64) -> Ready {
+        let mut got = 0;
+        while got < buffer.len() {
+            match self.kernel.read_nowait(file.as_fd(), &mut buffer[got..], offset + got as u64) {
+                Ok(0) if offset + got as u64 >= file.size() => return Ready::Whole(got),
+                Ok(0) => return Ready::Part(got),
+                Ok(n) => got += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    file.mount.missed(now);
+                    return Ready::Part(got);
+                }
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
+                    file.mount.step_down(Rung::Nowait);
+                    return Ready::Part(got);
+                }
+                Err(_) => return Ready::Part(got),
+            }
+        }
+        Ready::Whole(got)
+    }
+
+    fn read_waiting(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+        let mut got = 0;
+        while got < buffer.len() {
+            let read = retried(|| self.kernel.read(file.as_fd(), &mut buffer[got..], offset + got as u64));
+            match read.map_err(|error| FileError::new(PREAD, error))? {
+                0 => break,
+                n => got += n,
+            }
+        }
+        Ok(got)
+    }
+}
+
+enum Ready {
+    /// All that was asked for, or all that the file has.
+    Whole(usize),
+    /// This much is there, and the rest is not in memory.
+    Part(usize),
+}

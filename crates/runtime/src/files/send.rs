@@ -1,0 +1,128 @@
+//! Files to sockets, by `sendfile(2)`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use super::FileSystem;
+use super::open::retried;
+use super::probe::Cursor;
+use super::types::{Aio, FileError, OpenFile, Via};
+use crate::mounts::Class;
+
+/// The most that is sent in one go on the loop, in bytes: other connections want their turn.
+pub const INLINE_MAX: u64 = 2 << 20;
+/// The most that one task of the pool reads and sends, in bytes: large enough for a disk to stream, small enough for the
+/// tasks of others to get their turn.
+pub const POOL_CHUNK: u64 = 1 << 20;
+/// Read-ahead is asked for in steps of this size: the kernel cuts longer wishes short (read_ahead_kb).
+const ADVICE_STEP: u64 = 128 << 10;
+
+const SENDFILE: &str = "sendfile()";
+
+/// How far sending came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// This many bytes (more than 0) went out; go on after them.
+    Bytes(u64),
+    /// The socket takes nothing now: wait until it is writable.
+    SocketFull,
+    /// The data is not in memory: call [`FileSystem::send_pooled`].
+    NeedsPool,
+    /// The file ends here, although more was asked for: it became shorter. The response must be cut short.
+    Eof,
+}
+
+impl FileSystem {
+    /// Sends what can be sent without waiting of `max` (more than 0) bytes at `offset` to a non-blocking socket.
+    /// `cursor` belongs to this response body: it remembers what was probed.
+    ///
+    /// # Errors
+    /// What `sendfile(2)` answers, of the socket ([`FileError::is_peer`]) or the file.
+    pub fn send_now(
+        &self,
+        file: &OpenFile,
+        cursor: &mut Cursor,
+        out: BorrowedFd<'_>,
+        offset: u64,
+        max: u64,
+        aio: &Aio,
+    ) -> Result<Sent, FileError> {
+        let began = Instant::now();
+        let ready = match aio {
+            Aio::Always(_) => return Ok(Sent::NeedsPool),
+            Aio::Off => return self.sendfile(file, out, offset, max.min(INLINE_MAX)),
+            Aio::Auto(_) | Aio::Threads(_) => self.ready_prefix(file, cursor, offset, max.min(INLINE_MAX)),
+        };
+        let sent = if ready == 0 { Ok(Sent::NeedsPool) } else { self.sendfile(file, out, offset, ready) };
+        // Probes are counted in: they should not wait either, but a miss starts a read, and that can.
+        if file.mount.took(began.elapsed(), self.now_ms()) {
+            cursor.clear();
+            self.distrust(file, offset, offset + max);
+        }
+        if let Ok(Sent::Bytes(_)) = sent {
+            file.mount.hits.add();
+        }
+        sent
+    }
+
+    /// Reads up to [`POOL_CHUNK`] bytes from the disk and sends them to a non-blocking socket, on a pool thread; never
+    /// answers [`Sent::NeedsPool`]. At most `max` (more than 0) bytes at `offset`.
+    ///
+    /// When this future is dropped, a thread may still be sending: close the connection then, do not use it again.
+    ///
+    /// # Errors
+    /// As [`send_now`](Self::send_now), or the pool.
+    pub async fn send_pooled(
+        self: &Arc<Self>,
+        file: &Arc<OpenFile>,
+        cursor: &mut Cursor,
+        out: Arc<OwnedFd>,
+        offset: u64,
+        max: u64,
+        via: Via<'_>,
+    ) -> Result<Sent, FileError> {
+        let (this, held) = (self.clone(), file.clone());
+        let chunk = max.min(POOL_CHUNK);
+        file.mount.pooled.add();
+        cursor.clear();
+        self.offload(via, file.tag(via.client), move || this.send_waiting(&held, out.as_fd(), offset, chunk)).await?
+    }
+
+    /// On a pool thread: asks for all of the chunk, then sends it piece by piece as it arrives.
+    fn send_waiting(&self, file: &OpenFile, out: BorrowedFd<'_>, offset: u64, chunk: u64) -> Result<Sent, FileError> {
+        if file.mount.class() != Class::Memory {
+            let mut at = offset;
+            while at < offset + chunk {
+                self.kernel.will_need(file.as_fd(), at, ADVICE_STEP.min(offset + chunk - at));
+                at += ADVICE_STEP;
+            }
+        }
+        let mut sent = 0;
+        loop {
+            match self.sendfile(file, out, offset + sent, chunk - sent) {
+                Ok(Sent::Bytes(n)) => {
+                    sent += n;
+                    if sent >= chunk {
+                        return Ok(Sent::Bytes(sent));
+                    }
+                }
+                // What comes after the bytes is found out again by the next call.
+                _ if sent > 0 => return Ok(Sent::Bytes(sent)),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn sendfile(&self, file: &OpenFile, out: BorrowedFd<'_>, offset: u64, len: u64) -> Result<Sent, FileError> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        match retried(|| self.kernel.sendfile(out, file.as_fd(), offset, len)) {
+            Ok(0) => Ok(Sent::Eof),
+            Ok(n) => Ok(Sent::Bytes(n as u64)),
+            Err(Errno::AGAIN) => Ok(Sent::SocketFull),
+            Err(error) => Err(FileError::new(SENDFILE, error)),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What callers hold: how to do it ([`Via`]), an open file, its attributes, what went wrong.
+
+use std::future::Future;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+use crossbeam_queue::SegQueue;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::mounts::{Class, Mount};
+use crate::pool::{PoolError, Tag, ThreadPool};
+
+/// How operations that may wait are done (the directive `aio`).
+#[derive(Debug, Clone)]
+pub enum Aio {
+    /// Probe; what could wait goes to the pool `default`.
+    Auto(Arc<ThreadPool>),
+    /// Probe; what could wait goes to the named pool.
+    Threads(Arc<ThreadPool>),
+    /// No probing: everything goes to the pool, as nginx's `aio threads` does with reads.
+    Always(Arc<ThreadPool>),
+    /// Everything at once on the loop, which waits, as nginx does by default.
+    Off,
+}
+
+impl Aio {
+    /// The pool, if there is one.
+    pub fn pool(&self) -> Option<&Arc<ThreadPool>> {
+        match self {
+            Aio::Auto(pool) | Aio::Threads(pool) | Aio::Always(pool) => Some(pool),
+            Aio::Off => None,
+        }
+    }
+}
+
+/// Tells when the client that work is done for went away.
+pub trait Gone {
+    /// Resolves when nobody waits for the answer any more.
+    fn gone(&self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
+}
+
+/// How, and for whom, an operation is done.
+#[derive(Clone, Copy)]
+pub struct Via<'a> {
+    /// Whether and where it may wait.
+    pub aio: &'a Aio,
+    /// A number for the client connection: clients are served in turn.
+    pub client: u64,
+    /// Frees the place in the queue when the client goes away.
+    pub gone: Option<&'a dyn Gone>,
+}
+
+impl std::fmt::Debug for Via<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Via").field("aio", self.aio).field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// Why a file operation failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// The system refused.
+    #[error("{call} failed ({errno}: {})", error_text(*.errno))]
+    System {
+        /// The call as nginx's log names it, e.g. `open()`.
+        call: &'static str,
+        /// The error number.
+        errno: i32,
+    },
+    /// The pool did not do it.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+impl FileError {
+    pub(crate) fn new(call: &'static str, errno: Errno) -> FileError {
+        FileError::System { call, errno: errno.raw_os_error() }
+    }
+
+    /// The error number, if the system refused.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            FileError::System { errno, .. } => Some(*errno),
+            FileError::Pool(_) => None,
+        }
+    }
+
+    /// Whether sending failed because of the socket (the client went away), not because of the file.
+    pub fn is_peer(&self) -> bool {
+        const PEER: [Errno; 6] =
+            [Errno::PIPE, Errno::CONNRESET, Errno::CONNABORTED, Errno::TIMEDOUT, Errno::NOTCONN, Errno::HOSTUNREACH];
+        self.errno().is_some_and(|errno| PEER.iter().any(|peer| peer.raw_os_error() == errno))
+    }
+
+    /// The text for the log, in nginx's words: `open() "/x" failed (2: No such file or directory)`.
+    pub fn describe(&self, path: &[u8]) -> String {
+        match self {
+            FileError::System { call, errno } => {
+                format!("{call} \"{}\" failed ({errno}: {})", String::from_utf8_lossy(path), error_text(*errno))
+            }
+            FileError::Pool(error) => error.to_string(),
+        }
+    }
+}
+
+/// The system's text for an error number, without the number that the standard library adds.
+fn error_text(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+/// Attributes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meta {
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of the last change of its contents, seconds since 1970.
+    pub mtime: i64,
+    /// The nanoseconds of `mtime`.
+    pub mtime_nsec: u32,
+    /// Inode number.
+    pub ino: u64,
+    /// Device number of its file system.
+    pub dev: u64,
+    /// Type and permissions (`st_mode`).
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Number of its names; 0 for a file that was removed.
+    pub nlink: u64,
+}
+
+impl Meta {
+    pub(crate) fn of(stat: &rustix::fs::Stat) -> Meta {
+        Meta {
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mtime: stat.st_mtime,
+            mtime_nsec: stat.st_mtime_nsec as u32,
+            ino: stat.st_ino,
+            dev: stat.st_dev,
+            mode: stat.st_mode,
+            uid: stat.st_uid,
+            nlink: stat.st_nlink as u64,
+        }
+    }
+
+    pub(crate) fn of_statx(stat: &rustix::fs::Statx) -> Meta {
+        Meta {
+            size: stat.stx_size,
+            mtime: stat.stx_mtime.tv_sec,
+            mtime_nsec: stat.stx_mtime.tv_nsec,
+            ino: stat.stx_ino,
+            dev: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            mode: stat.stx_mode.into(),
+            uid: stat.stx_uid,
+            nlink: stat.stx_nlink.into(),
+        }
+    }
+
+    fn file_type(&self) -> FileType {
+        FileType::from_raw_mode(self.mode)
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.file_type() == FileType::RegularFile
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.file_type() == FileType::Directory
+    }
+}
+
+/// A file open for reading. Dropping it never waits.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// Taken only by `drop`.
+    fd: Option<OwnedFd>,
+    meta: Meta,
+    pub(crate) mount: Arc<Mount>,
+    /// Whether `mincore` may be believed: 0 not asked yet, 1 yes, 2 no.
+    pub(crate) mincore: AtomicU8,
+    closer: Arc<Closer>,
+}
+
+impl OpenFile {
+    pub(crate) fn new(fd: OwnedFd, meta: Meta, mount: Arc<Mount>, closer: Arc<Closer>) -> OpenFile {
+        OpenFile { fd: Some(fd), meta, mount, mincore: AtomicU8::new(0), closer }
+    }
+
+    /// Its attributes when it was opened.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Its size when it was opened, in bytes.
+    pub fn size(&self) -> u64 {
+        self.meta.size
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.meta.is_file()
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.meta.is_dir()
+    }
+
+    /// The mount it is on.
+    pub fn mount(&self) -> &Arc<Mount> {
+        &self.mount
+    }
+
+    pub(crate) fn resized(&mut self, size: u64) {
+        self.meta.size = size;
+    }
+
+    pub(crate) fn tag(&self, client: u64) -> Tag {
+        Tag { mount: self.meta.dev, client, file: self.meta.ino }
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("the descriptor is there until the file is dropped").as_fd()
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let Some(fd) = self.fd.take() else { return };
+        let may_wait = match self.mount.class() {
+            Class::Memory | Class::Kernel => false,
+            // The last close of a removed file gives its blocks back, with the journal.
+            Class::Local => rustix::fs::fstat(&fd).is_ok_and(|stat| stat.st_nlink == 0),
+            // Some file systems write back or ask their server on close.
+            Class::Remote | Class::Unknown => true,
+        };
+        if may_wait {
+            self.closer.close(self.tag(0), fd);
+        }
+    }
+}
+
+/// Closes files whose closing may wait, in the pool. What the pool refuses is offered again with the next one; the
+/// limit on open descriptors bounds how many can lie here.
+#[derive(Debug)]
+pub(crate) struct Closer {
+    pool: Arc<ThreadPool>,
+    refused: SegQueue<(Tag, OwnedFd)>,
+}
+
+impl Closer {
+    pub(crate) fn new(pool: Arc<ThreadPool>) -> Closer {
+        Closer { pool, refused: SegQueue::new() }
+    }
+
+    fn close(&self, tag: Tag, fd: OwnedFd) {
+        self.refused.push((tag, fd));
+        // Two of them, so that a backlog shrinks.
+        for _ in 0..2 {
+            let Some((tag, fd)) = self.refused.pop() else { return };
+            let holder = Arc::new(std::sync::Mutex::new(Some(fd)));
+            let task = holder.clone();
+            let work = move || drop(task.lock().ok().and_then(|mut fd| fd.take()));
+            if let Err((PoolError::Overflow { .. }, _)) = self.pool.spawn(tag, work) {
+                if let Some(fd) = holder.lock().ok().and_then(|mut fd| fd.take()) {
+                    self.refused.push((tag, fd));
+                }
+                return;
+            }
+        }
+    }
+}
