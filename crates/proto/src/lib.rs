@@ -5,11 +5,17 @@
 //! nginx's where it does not.
 
 pub mod ascii;
+pub mod chunked;
+pub mod conditional;
+pub mod date;
 pub mod error;
 pub mod head;
 pub mod header;
 pub mod host;
+pub mod range;
 mod span;
+pub mod status;
+pub mod uri;
 
 pub use error::Error;
 pub use head::{

@@ -1,0 +1,246 @@
+//! The chunked transfer coding: RFC 9112 section 7.1.
+
+use std::ops::Range;
+
+use crate::Error;
+use crate::ascii::{TOKEN, class};
+
+/// Bytes a chunk's line may have: the size with leading zeros, and extensions, which are skipped.
+pub const MAX_LINE: u32 = 4096;
+/// Bytes all trailer fields of a body may have together.
+pub const MAX_TRAILERS: usize = 8192;
+
+/// The largest chunk: nginx counts in signed 64 bits.
+const MAX_SIZE: u64 = i64::MAX as u64;
+
+/// What [`ChunkedDecoder::step`] found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Bytes of the body, at this place of the input (never empty). The next step takes the input from the range's end.
+    Data(Range<usize>),
+    /// All of the input is used up and the body goes on.
+    More,
+    /// The body is complete; this many bytes of the input belonged to it.
+    Done(usize),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Before the first digit of a size.
+    Start,
+    /// In the digits.
+    Size,
+    /// In spaces after the digits.
+    Space,
+    /// In extensions.
+    Extension,
+    /// At the LF of a chunk's line.
+    LineEnd,
+    /// In a chunk's bytes.
+    Data,
+    /// At the CR after them.
+    DataCr,
+    /// At the LF after that.
+    DataLf,
+    /// At the first byte of a trailer line.
+    Trailer,
+    /// In a trailer line.
+    TrailerLine,
+    /// At the LF of a trailer line.
+    TrailerLf,
+    /// At the LF of the last, empty line.
+    LastLf,
+    /// Behind the end.
+    Done,
+}
+
+/// Decodes a chunked body that comes in pieces, giving out places in the input instead of copies.
+///
+/// Strict, as nginx is since 1.29.4: every line ends in CRLF, sizes are digits alone, spaces and tabs may follow them, and
+/// trailer lines are fields.
+#[derive(Clone, Debug)]
+pub struct ChunkedDecoder {
+    state: State,
+    /// Bytes of this chunk that are still to come.
+    left: u64,
+    /// Bytes of the chunk's line so far.
+    line: u32,
+    /// Trailer lines with their line ends.
+    trailers: Vec<u8>,
+    /// Where the current one starts.
+    trailer_start: usize,
+}
+
+impl Default for ChunkedDecoder {
+    fn default() -> Self {
+        ChunkedDecoder::new()
+    }
+}
+
+impl ChunkedDecoder {
+    /// A decoder before the first byte of a body.
+    pub fn new() -> ChunkedDecoder {
+        ChunkedDecoder { state: State::Start, left: 0, line: 0, trailers: Vec::new(), trailer_start: 0 }
+    }
+
+    /// Bytes of the current chunk that are still to come: a reader may expect at least that many.
+    pub fn left_in_chunk(&self) -> u64 {
+        if self.state == State::Data { self.left } else { 0 }
+    }
+
+    /// Whether the body is complete.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// The trailer fields, once the body is complete.
+    pub fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.trailers.split(|&b| b == b'\n').filter_map(|line| {
+            let at = memchr::memchr(b':', line)?;
+            Some((&line[..at], line[at + 1..].trim_ascii()))
+        })
+    }
+
+    /// Looks at the next piece of the body.
+    ///
+    /// # Errors
+    /// [`Error::Chunked`] where the coding is violated, a size is over 2^63 - 1, or a line or the trailers are too long.
+    /// The decoder must not be used further.
+    pub fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
+        let mut i = 0;
+        while self.state != State::Done {
+            if self.state == State::Data {
+                if i == input.len() {
+                    return Ok(Step::More);
+                }
+                let rest = input.len() - i;
+                let take = usize::try_from(self.left).map_or(rest, |left| left.min(rest));
+                self.left -= take as u64;
+                if self.left == 0 {
+                    self.state = State::DataCr;
+                }
+                return Ok(Step::Data(i..i + take));
+            }
+            let Some(&b) = input.get(i) else { return Ok(Step::More) };
+            self.state = self.frame(b)?;
+            i += 1;
+        }
+        Ok(Step::Done(i))
+    }
+
+    /// Takes one byte that is not of a chunk's data.
+    fn frame(&mut self, b: u8) -> Result<State, Error> {
+        match self.state {
+            State::Start => {
+                (self.left, self.line) = (digit(b).ok_or(Error::Chunked)?, 1);
+                Ok(State::Size)
+            }
+            State::Size | State::Space | State::Extension => self.size_line(b),
+            State::LineEnd => {
+                expect(b, b'\n')?;
+                Ok(if self.left == 0 { State::Trailer } else { State::Data })
+            }
+            State::DataCr => expect(b, b'\r').map(|()| State::DataLf),
+            State::DataLf => expect(b, b'\n').map(|()| State::Start),
+            State::Trailer if b == b'\r' => Ok(State::LastLf),
+            State::Trailer | State::TrailerLine => {
+                // Bytes of a line are checked when it is complete; a bare LF would end it too early.
+                if b == b'\n' || self.trailers.len() >= MAX_TRAILERS {
+                    return Err(Error::Chunked);
+                }
+                if b == b'\r' {
+                    return Ok(State::TrailerLf);
+                }
+                self.trailers.push(b);
+                Ok(State::TrailerLine)
+            }
+            State::TrailerLf => {
+                expect(b, b'\n')?;
+                check_trailer(&self.trailers[self.trailer_start..])?;
+                self.trailers.push(b'\n');
+                self.trailer_start = self.trailers.len();
+                Ok(State::Trailer)
+            }
+            State::LastLf => expect(b, b'\n').map(|()| State::Done),
+            // `step` does not ask for these.
+            State::Data | State::Done => Err(Error::Chunked),
+        }
+    }
+
+    /// Takes one byte of a chunk's line behind its first.
+    fn size_line(&mut self, b: u8) -> Result<State, Error> {
+        self.line += 1;
+        if self.line > MAX_LINE {
+            return Err(Error::Chunked);
+        }
+        match (self.state, b) {
+            (_, b'\r') => Ok(State::LineEnd),
+            (State::Extension, b'\t' | b' '..=b'~' | 0x80..) => Ok(State::Extension),
+            (State::Size | State::Space, b';') => Ok(State::Extension),
+            (State::Size | State::Space, b' ' | b'\t') => Ok(State::Space),
+            (State::Size, _) => {
+                let digit = digit(b).ok_or(Error::Chunked)?;
+                if self.left > MAX_SIZE >> 4 {
+                    return Err(Error::Chunked);
+                }
+                self.left = self.left << 4 | digit;
+                Ok(State::Size)
+            }
+            _ => Err(Error::Chunked),
+        }
+    }
+}
+
+fn expect(b: u8, wanted: u8) -> Result<(), Error> {
+    if b == wanted { Ok(()) } else { Err(Error::Chunked) }
+}
+
+fn digit(b: u8) -> Option<u64> {
+    (b as char).to_digit(16).map(u64::from)
+}
+
+/// A trailer line is a field: a token, a colon, no control characters but tabs.
+fn check_trailer(line: &[u8]) -> Result<(), Error> {
+    let name = line.iter().position(|&b| class(b) & TOKEN == 0).unwrap_or(line.len());
+    let value = line.get(name + 1..).unwrap_or_default();
+    let good =
+        name > 0 && line.get(name) == Some(&b':') && value.iter().all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f));
+    if good { Ok(()) } else { Err(Error::Chunked) }
+}
+
+/// What ends a chunk's bytes.
+pub const CHUNK_END: &[u8] = b"\r\n";
+/// The last chunk and the end of a body without trailers.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// The line before a chunk's bytes, without an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkHead {
+    bytes: [u8; 18],
+    start: u8,
+}
+
+impl ChunkHead {
+    /// The line for a chunk of `len` bytes, which must not be 0: that would end the body.
+    pub fn new(len: u64) -> ChunkHead {
+        let mut head = ChunkHead { bytes: *b"0000000000000000\r\n", start: 16 };
+        let mut n = len;
+        loop {
+            head.start -= 1;
+            head.bytes[usize::from(head.start)] = b"0123456789abcdef"[(n & 15) as usize];
+            n >>= 4;
+            if n == 0 {
+                return head;
+            }
+        }
+    }
+
+    /// The line.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[usize::from(self.start)..]
+    }
+}
+
+#[cfg(test)]
+#[path = "chunked_tests.rs"]
+mod tests;
