@@ -51,6 +51,11 @@ impl<'a> Lexer<'a> {
         Place { file: self.file, line: self.line, column, width: u32::try_from(width).unwrap_or(u32::MAX) }
     }
 
+    /// Whether nothing is left.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.at >= self.text.len()
+    }
+
     /// Whether the text ended inside a word.
     pub(crate) fn cut_off(&self) -> bool {
         self.cut_off.is_some()

@@ -45,7 +45,7 @@ pub(crate) fn default_node(name: &str, text: &str) -> Result<Node, Problem> {
     loop {
         match lexer.next()? {
             Token::Word(word) => args.push(Word { place: Place::NONE, ..word }),
-            Token::End(_) => break,
+            Token::End(_) if lexer.is_at_end() => break,
             _ => return Err(Problem::new(format!("the default of \"{name}\" is not made of words"))),
         }
     }

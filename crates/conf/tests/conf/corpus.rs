@@ -1,0 +1,49 @@
+//! Configurations from the wild. The folder is `FREERUN_CORPUS`, or `../shared/corpus` beside the workspace.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::parse_text;
+
+/// Where the corpus is, if it is there.
+pub fn folder() -> Option<PathBuf> {
+    let folder = match std::env::var_os("FREERUN_CORPUS") {
+        Some(folder) => PathBuf::from(folder),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus"),
+    };
+    folder.is_dir().then_some(folder)
+}
+
+/// Every configuration of the corpus and whether nginx 1.31.5 takes it, from its `index.tsv`.
+pub fn files(folder: &Path) -> Vec<(PathBuf, bool)> {
+    let index = std::fs::read_to_string(folder.join("index.tsv")).expect("the corpus has an index");
+    let mut files = Vec::new();
+    for line in index.lines().skip(1) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [path, _context, _old, new, ..] = columns[..] else { panic!("a row of {} columns", columns.len()) };
+        files.push((folder.join(path), new == "ok"));
+    }
+    files
+}
+
+#[test]
+fn what_nginx_takes_parses() {
+    let Some(folder) = folder() else {
+        println!("skipped: no corpus (set FREERUN_CORPUS)");
+        return;
+    };
+    let files = files(&folder);
+    let mut parsed = 0;
+    for (path, accepted) in &files {
+        let tree = parse_text(&std::fs::read(path).expect("a readable file"));
+        match tree.error {
+            None => parsed += 1,
+            // What `include` cannot find here is no fault of the language.
+            Some(problem) if problem.message.starts_with("open()") => parsed += 1,
+            Some(problem) => {
+                assert!(!accepted, "{}: {}", path.display(), problem.render(&tree.sources));
+                println!("{}: {}", path.display(), problem.render(&tree.sources));
+            }
+        }
+    }
+    println!("{parsed} of {} files of the corpus parse", files.len());
+}
