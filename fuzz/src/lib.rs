@@ -1,0 +1,193 @@
+//! The bodies of the fuzz targets: what must hold for every input.
+//!
+//! They are plain functions, so that the same bodies run under libFuzzer (`targets/`) and, over damaged seeds, in an
+//! ordinary test (`tests/damaged_seeds.rs`) that needs no nightly compiler.
+
+use std::io;
+
+use freerun_conf::Loader;
+use freerun_proto::chunked::{ChunkedDecoder, Step};
+use freerun_proto::uri::EscapeSet;
+use freerun_proto::{HeadParser, HeadRules, HeaderId, Progress, RequestHead, conditional, date, host, uri};
+
+/// Takes the first byte as a choice of options.
+fn choice(data: &[u8]) -> (u8, &[u8]) {
+    data.split_first().map_or((0, data), |(&first, rest)| (first, rest))
+}
+
+/// Request heads: no panic, spans inside the head, and the same outcome in whatever pieces the bytes come.
+pub fn request_head(data: &[u8]) {
+    let (options, text) = choice(data);
+    let rules = HeadRules {
+        first_buffer: if options & 1 == 0 { 1024 } else { 64 },
+        large_buffers: u32::from(options >> 1 & 3),
+        large_buffer_size: if options & 8 == 0 { 512 } else { 100 },
+        max_headers: if options & 16 == 0 { 0 } else { 4 },
+        ignore_invalid_headers: options & 32 == 0,
+        underscores_in_headers: options & 64 != 0,
+    };
+    let whole = parse_in_steps(text, &rules, text.len().max(1));
+    let step = if options & 128 == 0 { 1 } else { 7 };
+    let pieces = parse_in_steps(text, &rules, step);
+    match (&whole, &pieces) {
+        (Ok(whole), Ok(pieces)) => assert_eq!(whole, pieces),
+        (Err(whole), Err(pieces)) => assert_eq!(whole.status(), pieces.status()),
+        _ => panic!("{whole:?} against {pieces:?}"),
+    }
+    if let Ok(Some(head)) = whole {
+        check_head(&head, text, &rules);
+    }
+}
+
+fn parse_in_steps(text: &[u8], rules: &HeadRules, step: usize) -> Result<Option<RequestHead>, freerun_proto::Error> {
+    let mut parser = HeadParser::new();
+    let mut end = 0;
+    loop {
+        end = (end + step).min(text.len());
+        if parser.advance(&text[..end], rules)? == Progress::Complete {
+            return Ok(Some(parser.into_head()));
+        }
+        assert!(end <= rules.max_len(), "a head longer than the limit is still awaited");
+        if end == text.len() {
+            return Ok(None);
+        }
+    }
+}
+
+fn check_head(head: &RequestHead, text: &[u8], rules: &HeadRules) {
+    let len = head.len as usize;
+    assert!(len <= text.len() && len <= rules.max_len());
+    assert!(head.request_line.range().end < len);
+    for field in head.fields() {
+        assert!(field.name().range().end < len && field.value().range().end < len);
+        assert!(!field.name().is_empty() && field.name().end <= field.value().start);
+        assert!(!field.value().of(text).iter().any(|b| matches!(b, 0 | b'\r' | b'\n')));
+        assert!(field.id == HeaderId::Other || head.has(field.id));
+        assert!(head.named(text, field.name().of(text)).next().is_some());
+    }
+    if let Some(found) = head.host {
+        let name = found.name(text);
+        assert!(!name.is_empty() && !name.bytes().any(|b| b.is_ascii_uppercase() || b == b'/' || b == b'@'));
+        assert!(host::parse(name.as_bytes()).is_some(), "a host stays one");
+    }
+    // What http does next with a head.
+    let _ = uri::normalise(head.target.uri(text), true);
+    let get = |id| head.value(text, id);
+    let conditions = conditional::Conditions {
+        if_match: get(HeaderId::IfMatch),
+        if_none_match: get(HeaderId::IfNoneMatch),
+        if_modified_since: get(HeaderId::IfModifiedSince),
+        if_unmodified_since: get(HeaderId::IfUnmodifiedSince),
+    };
+    let _ = conditions.evaluate(Some(b"\"a-1\""), Some(0), conditional::Modified::Before);
+    let _ = get(HeaderId::IfRange).map(date::parse_http_date);
+}
+
+/// Chunked bodies: no panic, the same body in whatever pieces it comes, and what is encoded again decodes to the same.
+pub fn chunked(data: &[u8]) {
+    let (options, text) = choice(data);
+    let whole = decode(text, text.len().max(1));
+    assert_eq!(whole, decode(text, usize::from(options) + 1));
+    let Some((body, used)) = whole else { return };
+    assert!(used <= text.len() && body.len() <= used);
+    let mut again = Vec::new();
+    for part in body.chunks(usize::from(options) + 1) {
+        again.extend_from_slice(freerun_proto::chunked::ChunkHead::new(part.len() as u64).as_bytes());
+        again.extend_from_slice(part);
+        again.extend_from_slice(freerun_proto::chunked::CHUNK_END);
+    }
+    again.extend_from_slice(freerun_proto::chunked::LAST_CHUNK);
+    let len = again.len();
+    assert_eq!(decode(&again, len), Some((body, len)));
+}
+
+/// The body and the bytes it took; `None` for an error or a body that goes on.
+fn decode(text: &[u8], step: usize) -> Option<(Vec<u8>, usize)> {
+    let mut decoder = ChunkedDecoder::new();
+    let mut body = Vec::new();
+    let mut at = 0;
+    for piece in text.chunks(step) {
+        let mut rest = piece;
+        loop {
+            match decoder.step(rest).ok()? {
+                Step::Data(range) => {
+                    assert!(!range.is_empty());
+                    body.extend_from_slice(&rest[range.clone()]);
+                    rest = &rest[range.end..];
+                }
+                Step::More => break,
+                Step::Done(used) => {
+                    assert!(decoder.trailers().all(|(name, _)| !name.is_empty()));
+                    return Some((body, at + (piece.len() - rest.len()) + used));
+                }
+            }
+        }
+        at += piece.len();
+    }
+    None
+}
+
+/// Request targets: no panic, no way out of the root, and a normal path stays as it is.
+pub fn uri(data: &[u8]) {
+    let (options, target) = choice(data);
+    let merge = options & 1 == 0;
+    let Ok(found) = uri::normalise(target, merge) else { return };
+    assert_eq!(found.path.first(), Some(&b'/'));
+    assert!(!found.path.contains(&0));
+    assert!(!found.path.split(|&b| b == b'/').any(|segment| segment == b"." || segment == b".."));
+    assert!(!merge || !found.path.windows(2).any(|pair| pair == b"//"));
+    let escaped = uri::escape(EscapeSet::Uri, &found.path);
+    assert_eq!(uri::normalise(&escaped, merge).map(|u| u.path), Ok(found.path.clone()));
+    assert_eq!(&*uri::unescape(&escaped), &*found.path);
+    assert!(!uri::extension(&found.path).contains(&b'/'));
+    if let Some(args) = found.args {
+        let _ = uri::argument(args, b"a");
+    }
+}
+
+/// Ranges: no panic, and parts that lie inside and add up to no more than the whole.
+pub fn range(data: &[u8]) {
+    use freerun_proto::range::{Multipart, Ranges, parse};
+    let Some((options, value)) = data.split_first_chunk::<9>() else { return };
+    let size = u64::from_le_bytes([
+        options[0], options[1], options[2], options[3], options[4], options[5], options[6], options[7],
+    ]);
+    let max = if options[8] & 1 == 0 { None } else { Some(u32::from(options[8] >> 1)) };
+    let Ranges::Parts(parts) = parse(value, size, max) else { return };
+    assert!(!parts.is_empty() && max.is_none_or(|max| parts.len() <= max as usize));
+    let mut sum = 0u64;
+    for part in &parts {
+        assert!(part.start < part.end && part.end <= size);
+        sum = sum.checked_add(part.len()).unwrap_or(u64::MAX);
+    }
+    assert!(sum <= size);
+    let multipart = Multipart::new(size, Some("text/plain"), size, &parts);
+    assert!(multipart.total_len() >= sum && multipart.len() == parts.len());
+}
+
+/// Files of a configuration, by number.
+struct Files<'a>(Vec<&'a [u8]>);
+
+impl Loader for Files<'_> {
+    fn load(&mut self, path: &str) -> io::Result<Vec<u8>> {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let file = name.parse().ok().and_then(|n: usize| self.0.get(n));
+        file.map(|text| text.to_vec()).ok_or_else(|| io::Error::from_raw_os_error(2))
+    }
+
+    fn glob(&mut self, _pattern: &str) -> io::Result<Vec<String>> {
+        Ok((0..self.0.len()).map(|n| format!("/conf/{n}")).collect())
+    }
+}
+
+/// Configurations: no panic and no hang; the files are parted by 0xff bytes, named `0`, `1` and so on, and `0` is the main
+/// one.
+pub fn configuration(data: &[u8]) {
+    let files: Vec<&[u8]> = data.split(|&b| b == 0xff).take(5).collect();
+    let tree = freerun_conf::parse("/conf/0", None, "/conf", &mut Files(files));
+    for problem in tree.error.iter().chain(&tree.warnings) {
+        assert!(!problem.first_line(&tree.sources).is_empty());
+        let _ = problem.render(&tree.sources);
+    }
+    let _ = freerun_conf::dump(&tree.sources);
+}

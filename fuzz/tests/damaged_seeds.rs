@@ -1,0 +1,150 @@
+//! Runs the bodies of the fuzz targets over damaged seeds, without a fuzzer.
+//!
+//! The damage comes from a fixed generator, so that a failure comes again. `FUZZ_ROUNDS` sets how many inputs each
+//! target gets.
+
+/// Inputs for each target when nothing else is asked for: a few seconds without optimisation.
+const ROUNDS: u64 = 20_000;
+/// Longest input.
+const LONGEST: usize = 600;
+
+/// A small generator of numbers; good enough to break things.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+/// Damages a seed: bytes changed, cut out, doubled, or taken from another seed or from `words`.
+fn damage(numbers: &mut Numbers, seeds: &[&[u8]], words: &[&[u8]]) -> Vec<u8> {
+    let mut text = seeds[numbers.below(seeds.len())].to_vec();
+    for _ in 0..numbers.below(6) {
+        let at = numbers.below(text.len() + 1);
+        match numbers.below(7) {
+            0 if at < text.len() => text[at] = numbers.next() as u8,
+            1 if at < text.len() => text[at] ^= 1 << numbers.below(8),
+            2 => text.truncate(at),
+            3 => {
+                let end = (at + numbers.below(8)).min(text.len());
+                text.drain(at..end);
+            }
+            4 => {
+                let end = (at + numbers.below(40)).min(text.len());
+                let part = text[at..end].to_vec();
+                text.splice(at..at, part);
+            }
+            5 => {
+                let other = seeds[numbers.below(seeds.len())];
+                let part = &other[numbers.below(other.len())..];
+                text.splice(at.., part.iter().copied());
+            }
+            _ => {
+                let word = words[numbers.below(words.len())];
+                text.splice(at..at, word.iter().copied());
+            }
+        }
+        text.truncate(LONGEST);
+    }
+    text
+}
+
+fn run(body: fn(&[u8]), seeds: &[&[u8]], words: &[&[u8]]) {
+    let rounds = std::env::var("FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ROUNDS);
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    for seed in seeds {
+        body(seed);
+    }
+    for round in 0..rounds {
+        let text = damage(&mut numbers, seeds, words);
+        let result = std::panic::catch_unwind(|| body(&text));
+        assert!(result.is_ok(), "round {round}: {:?}", String::from_utf8_lossy(&text));
+    }
+}
+
+#[test]
+fn request_head() {
+    run(
+        freerun_fuzz::request_head,
+        &[
+            b"\x02GET /a/b?c HTTP/1.1\r\nHost: www.example.com:80\r\nConnection: keep-alive\r\nRange: bytes=0-1\r\n\r\n",
+            b"\x04\r\nPOST http://h:8080/x HTTP/1.1\nHost: a\nContent-Length: 5\nExpect: 100-continue\n\nhello",
+            b"\x8ePUT /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\nX_Y: z\r\nIf-None-Match: \"a-1\", W/\"b\"\r\n\r\n",
+            b"\x26CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\nIf-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT\r\n\r\n",
+            b"\x72GET /x\r\nGET /y\r\n",
+        ],
+        &[b"\r\n", b"\n", b"\r", b"\0", b": ", b" ", b"\t", b"Host: b\r\n", b"_", b"(", b"http://", b"HTTP/1.1", b"%2e", b"//", b"\r\n\r\n"],
+    );
+}
+
+#[test]
+fn chunked() {
+    run(
+        freerun_fuzz::chunked,
+        &[
+            b"\x00" as &[u8],
+            b"\x013\r\nabc\r\n0\r\n\r\n",
+            b"\x07a;x=y\r\n0123456789\r\n002 \r\nab\r\n0\r\nX: y\r\nA-B: c\r\n\r\nGET",
+        ],
+        &[
+            b"\r\n",
+            b"\n",
+            b"0\r\n",
+            b"1\r\na\r\n",
+            b"7fffffffffffffff\r\n",
+            b"ffffffffffffffff\r\n",
+            b";",
+            b" ",
+            b"X:\r\n",
+            b"0\r\n\r\n",
+        ],
+    );
+}
+
+#[test]
+fn uri() {
+    run(
+        freerun_fuzz::uri,
+        &[
+            b"\x00/a/b/../c/./d//e/%2e%2e/f?q=1#x",
+            b"\x01//a//../..%2fb%25%32%65/.",
+            b"\x00/index.html?a=b&c=d",
+            b"\x01?x",
+        ],
+        &[b"/", b"//", b".", b"..", b"/..", b"%2e", b"%2F", b"%00", b"%25", b"%", b"?", b"#", b"a"],
+    );
+}
+
+#[test]
+fn range() {
+    run(
+        freerun_fuzz::range,
+        &[
+            b"\x0a\0\0\0\0\0\0\0\x00bytes=0-0,2-3",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\x09bytes=-5, 0 - 9,7-,9223372036854775807-",
+            b"\0\0\0\0\0\0\0\0\x00bytes=0-",
+        ],
+        &[b",", b"-", b" ", b"0-", b"-1", b"9223372036854775807", b"5-4", b"bytes=", b"\t"],
+    );
+}
+
+#[test]
+fn configuration() {
+    run(
+        freerun_fuzz::configuration,
+        &[
+            b"user a b; events { worker_connections 10; } http { include 1; server { listen 80; location ~ \\.php$ { return 200 \"a\\\"b$x\"; } } }\xffserver { root 'x y'; }",
+            b"# c\nhttp{types{text/html html;}log_format a '$b' \"c\\n\";\nmap $a $b { default 1; ~^x{2} y; }\n if ($x = a) { set ${y} z; } }",
+            b"include *;\xffinclude 0;\xff}{\xff\"\xff'",
+        ],
+        &[b"{", b"}", b";", b"\"", b"'", b"\\", b"#", b"\n", b"$", b"${", b"include 1;", b"\xff", b"\0", b"\xef\xbb\xbf", b"include *;"],
+    );
+}
