@@ -1,1 +1,24 @@
 //! The path of a request: listen, connection, head, route, phases, content, filters, write, finish.
+//!
+//! The folders carry these names, in this order. [`worker`] owns the loops, [`generation`] the configuration that they
+//! serve with, [`build`] makes one from a tree, and [`module`] says what a module is.
+
+pub mod build;
+pub mod connection;
+pub mod content;
+pub mod filters;
+pub mod finish;
+pub mod generation;
+pub mod head;
+pub mod listen;
+pub mod log;
+pub mod module;
+pub mod phases;
+pub mod regex;
+pub mod request;
+pub mod route;
+pub mod settings;
+pub mod template;
+pub mod variables;
+pub mod worker;
+pub mod write;

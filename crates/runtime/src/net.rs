@@ -6,6 +6,7 @@ use std::cell::{Cell, OnceCell};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags};
@@ -46,19 +47,20 @@ impl Socket {
         Ok(self.registered.get_or_init(|| registered))
     }
 
-    /// Reads without waiting; `Ok(0)` is the end of the stream.
+    /// Reads without waiting into the spare capacity of `buffer`; `Ok(0)` is the end of the stream.
     ///
     /// # Errors
     /// `WouldBlock` when nothing is there, else what `recv(2)` answers.
-    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::net::recv(&*self.fd, buffer, RecvFlags::empty())?.0)
+    pub fn try_read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        Ok(rustix::net::recv(&*self.fd, rustix::buffer::spare_capacity(buffer), RecvFlags::empty())?.0)
     }
 
-    /// Waits until bytes (or the end) are there and reads them into `buffer`.
+    /// Waits until bytes (or the end) are there and reads them into the spare capacity of `buffer`, of which there has
+    /// to be some.
     ///
     /// # Errors
     /// What `recv(2)` answers, except `WouldBlock`.
-    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         if self.read_first.take() {
             match self.try_read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -71,11 +73,12 @@ impl Socket {
         let registered = self.registration()?;
         loop {
             let mut guard = registered.ready(Interest::READABLE).await?;
+            let room = buffer.capacity() - buffer.len();
             match self.try_read(buffer) {
                 Ok(n) => {
                     // A short read has emptied the socket: the next event comes with the next bytes (epoll, edge).
                     // Tokio keeps the closed state through this, so an end of stream is not missed.
-                    if n > 0 && n < buffer.len() {
+                    if n > 0 && n < room {
                         guard.clear_ready_matching(Ready::READABLE);
                     }
                     return Ok(n);
@@ -102,6 +105,21 @@ impl Socket {
         }
         self.registration()?.ready(Interest::READABLE).await?.retain_ready();
         Ok(())
+    }
+
+    /// As [`Socket::readable`], for a task that waits for other things too. Holds nothing while it waits.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.read_first.get() {
+            match rustix::net::recv(&*self.fd, &mut [0u8; 1][..], RecvFlags::PEEK) {
+                Err(rustix::io::Errno::AGAIN) => self.read_first.set(false),
+                _ => return Poll::Ready(Ok(())),
+            }
+        }
+        let registered = self.registration()?;
+        registered.poll_read_ready(context).map(|ready| ready.map(|mut guard| guard.retain_ready()))
     }
 
     /// Writes what fits without waiting.
@@ -192,7 +210,7 @@ mod tests {
     fn reads_bytes_that_come_before_and_after_registration_and_the_end() {
         run(async {
             let (socket, mut peer) = pair();
-            let mut buffer = [0; 16];
+            let mut buffer = Vec::with_capacity(16);
             peer.write_all(b"one").unwrap();
             socket.readable().await.unwrap();
             assert_eq!(socket.read(&mut buffer).await.unwrap(), 3);
@@ -204,11 +222,11 @@ mod tests {
             socket.readable().await.unwrap();
             let mut got = Vec::new();
             loop {
-                let n = socket.read(&mut buffer[..4]).await.unwrap();
-                if n == 0 {
+                let mut small = Vec::with_capacity(4);
+                if socket.read(&mut small).await.unwrap() == 0 {
                     break;
                 }
-                got.extend_from_slice(&buffer[..n]);
+                got.append(&mut small);
             }
             assert_eq!(got, b"second");
             drop(writer.join().unwrap());
@@ -259,7 +277,7 @@ mod tests {
     fn bytes_seen_by_the_watcher_are_still_read() {
         run(async {
             let (socket, mut peer) = pair();
-            let mut buffer = [0; 16];
+            let mut buffer = Vec::with_capacity(16);
             assert!(socket.try_read(&mut buffer).is_err());
             peer.write_all(b"early").unwrap();
             tokio::select! {

@@ -1,0 +1,345 @@
+//! From the tree of a configuration to a blueprint: levels merged, locations nested, addresses grouped.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
+
+use crate::content::aio::ThreadPools;
+use crate::generation::{Blueprint, Location, Paths, Server};
+use crate::listen::{Listen, ListenSpec, Servers};
+use crate::module::{Filter, Handler, Module};
+use crate::regex::Pattern;
+use crate::route::Locations;
+use crate::route::names::{Name, NameTable};
+use crate::settings::core::CoreSettings;
+use crate::settings::logs::{ErrorLogSettings, LogPaths};
+use crate::settings::server::ServerSettings;
+use crate::variables::{CORE_VARIABLES, VariableTable};
+
+/// The block directives that this file walks.
+pub static STRUCTURE: &[Directive] = &[
+    Directive::structural(
+        "http",
+        Contexts::MAIN,
+        Shape::exactly(0, "").with_block(Contexts::HTTP),
+        "Everything about HTTP.",
+    ),
+    Directive::structural(
+        "server",
+        Contexts::HTTP,
+        Shape::exactly(0, "").with_block(Contexts::SERVER),
+        "A virtual server, chosen by address and name.",
+    ),
+    Directive::structural(
+        "location",
+        Contexts::SERVER.union(Contexts::LOCATION),
+        Shape::between(1, 2, "[= | ~ | ~* | ^~] uri | @name").with_block(Contexts::LOCATION),
+        "What holds for a part of the paths: one path (`=`), a prefix (final with `^~`), a regular expression (`~`, \
+         without regard to case `~*`), or under a name for internal use (`@name`).",
+    ),
+];
+
+/// The groups of settings of the path itself; those of the modules come with the modules.
+pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
+    vec![group::<CoreSettings>(), group::<ServerSettings>(), group::<ErrorLogSettings>()]
+}
+
+/// Builds what an `http` block says.
+pub struct Builder<'a> {
+    /// All directives of the program.
+    pub registry: &'a Registry,
+    /// The modules, in order.
+    pub modules: &'a [&'static Module],
+}
+
+/// A server with its addresses, before these are grouped.
+struct Planned {
+    server: Arc<Server>,
+    settings: SettingsSet,
+    place: Place,
+    order: u32,
+}
+
+/// How a location is chosen.
+enum Kind {
+    Exact,
+    Prefix { no_regex: bool },
+    Regex(Pattern),
+    Named,
+}
+
+impl Builder<'_> {
+    /// Makes the variables of core and modules known; to be called before any directive is read.
+    pub fn prepare(&self, cx: &mut Cx) {
+        let table = cx.extensions.get_or_default::<VariableTable>();
+        table.add(CORE_VARIABLES);
+        for module in self.modules {
+            table.add(module.variables);
+        }
+    }
+
+    /// Builds the blueprint. `nodes` are the `http` blocks of the main level (at most one is allowed), `main` the
+    /// settings of that level.
+    ///
+    /// # Errors
+    /// The first problem that makes going on senseless; others are reported to `cx`.
+    pub fn build(&self, nodes: &[&Node], main: &SettingsSet, cx: &mut Cx) -> Result<Blueprint, Problem> {
+        let mut planned = Vec::new();
+        if let Some(second) = nodes.get(1) {
+            cx.report(Problem::duplicate(second))?;
+        }
+        if let Some(http) = nodes.first() {
+            let (settings, blocks) = apply_block(self.registry, Contexts::HTTP, http.children(), main, cx)?;
+            for node in blocks.into_iter().filter(|node| node.name.text == "server") {
+                planned.push(self.server(node, &settings, cx)?);
+            }
+        }
+        let listens = group_addresses(&planned, cx)?;
+        cx.extensions.get_or_default::<VariableTable>().check()?;
+        cx.extensions.get_or_default::<ThreadPools>().check()?;
+        let log_paths = cx.extensions.get_or_default::<LogPaths>().0.clone();
+        Ok(Blueprint { listens, log_paths, paths: cx.extensions.get_or_default::<Paths>().clone() })
+    }
+
+    fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {
+        let (settings, blocks) = apply_block(self.registry, Contexts::SERVER, node.children(), parent, cx)?;
+        let mut locations = Locations::default();
+        for block in blocks.into_iter().filter(|block| block.name.text == "location") {
+            self.location(block, None, &settings, &mut locations, cx)?;
+        }
+        let entry = Arc::new(self.compile(String::new(), settings.clone(), Locations::default()));
+        let name = settings.get::<ServerSettings>().server_name.first.clone();
+        let server = Arc::new(Server { name, locations, entry });
+        Ok(Planned { server, settings, place: node.end, order: node.order })
+    }
+
+    fn location(
+        &self,
+        node: &Node,
+        outer: Option<(&str, bool, bool)>,
+        parent: &SettingsSet,
+        into: &mut Locations,
+        cx: &mut Cx,
+    ) -> Result<(), Problem> {
+        let (kind, name) = match location_kind(node, cx) {
+            Ok(parsed) => parsed,
+            Err(problem) => return cx.report(problem.at_node(node)),
+        };
+        if let Some((outer, outer_is_exact, outer_is_named)) = outer {
+            let refused = if outer_is_exact {
+                Some(format!("location \"{name}\" cannot be inside the exact location \"{outer}\""))
+            } else if outer_is_named {
+                Some(format!("location \"{name}\" cannot be inside the named location \"{outer}\""))
+            } else if matches!(kind, Kind::Named) {
+                Some(format!("named location \"{name}\" can be on the server level only"))
+            } else if !matches!(kind, Kind::Regex(_)) && !name.starts_with(outer) {
+                Some(format!("location \"{name}\" is outside location \"{outer}\""))
+            } else {
+                None
+            };
+            if let Some(message) = refused {
+                return cx.report(Problem::new(message).at_node(node));
+            }
+        }
+        let (settings, blocks) = apply_block(self.registry, Contexts::LOCATION, node.children(), parent, cx)?;
+        let mut nested = Locations::default();
+        let is_regex = matches!(kind, Kind::Regex(_));
+        // A location inside one given by an expression may have any prefix.
+        let bound = if is_regex { "" } else { name.as_str() };
+        let inside = (bound, matches!(kind, Kind::Exact), matches!(kind, Kind::Named));
+        for block in blocks.into_iter().filter(|block| block.name.text == "location") {
+            self.location(block, Some(inside), &settings, &mut nested, cx)?;
+        }
+        let mut location = self.compile(name.clone(), settings, nested);
+        location.is_regex = is_regex;
+        location.no_regex = matches!(kind, Kind::Exact | Kind::Prefix { no_regex: true });
+        location.prefix_len = if is_regex { 0 } else { name.len() };
+        let location = Arc::new(location);
+        let new = match kind {
+            Kind::Exact => into.add_exact(&name, location),
+            Kind::Prefix { .. } => into.add_prefix(&name, location),
+            Kind::Named => into.add_named(&name, location),
+            Kind::Regex(pattern) => {
+                into.add_regex(pattern, location);
+                true
+            }
+        };
+        if !new {
+            cx.report(Problem::new(format!("duplicate location \"{name}\"")).at_node(node))?;
+        }
+        Ok(())
+    }
+
+    fn compile(&self, name: String, settings: SettingsSet, nested: Locations) -> Location {
+        let mut handlers: Vec<Handler> = Vec::new();
+        let mut filters: Vec<Filter> = Vec::new();
+        for module in self.modules {
+            handlers.extend(module.handlers.iter().filter(|handler| (handler.wanted)(&settings)));
+            filters.extend(module.filters.iter().filter(|filter| (filter.wanted)(&settings)));
+        }
+        handlers.sort_by_key(|handler| handler.phase);
+        filters.sort_by_key(|filter| filter.slot);
+        let internal = settings.get::<CoreSettings>().internal.0;
+        Location {
+            name,
+            settings,
+            handlers: handlers.into(),
+            filters: filters.into(),
+            nested,
+            prefix_len: 0,
+            is_regex: false,
+            no_regex: false,
+            internal,
+            keeps_sent_head: true,
+            error_log: Default::default(),
+        }
+    }
+}
+
+/// Reads modifier and name; the modifier may be glued to the name (`=/x`).
+fn location_kind(node: &Node, cx: &mut Cx) -> Result<(Kind, String), Problem> {
+    let first = node.args[0].text.as_str();
+    let (modifier, name) = match node.args.get(1) {
+        Some(second) => (first, second.text.as_str()),
+        None => {
+            let modifier = ["^~", "~*", "~", "="].into_iter().find(|modifier| first.starts_with(modifier));
+            (modifier.unwrap_or(""), first.strip_prefix(modifier.unwrap_or("")).unwrap_or(first))
+        }
+    };
+    let place = node.args.last().map_or(node.name.place, |word| word.place);
+    let kind = match modifier {
+        "=" => Kind::Exact,
+        "^~" => Kind::Prefix { no_regex: true },
+        "~" | "~*" => {
+            let pattern = Pattern::new(name, modifier == "~*").map_err(|why| Problem::new(why).at(place))?;
+            for name in pattern.names() {
+                cx.extensions.get_or_default::<VariableTable>().add_capture(name);
+            }
+            Kind::Regex(pattern)
+        }
+        "" if name.starts_with('@') => Kind::Named,
+        "" => Kind::Prefix { no_regex: false },
+        other => {
+            return Err(Problem::new(format!("invalid location modifier \"{other}\""))
+                .at(node.args[0].place)
+                .hint("modifiers are =, ~, ~* and ^~"));
+        }
+    };
+    Ok((kind, name.to_owned()))
+}
+
+/// One address while the servers are gathered.
+struct Address {
+    spec: ListenSpec,
+    /// Whether a `listen` with socket options fixed the spec.
+    fixed: bool,
+    default: Option<usize>,
+    servers: Vec<usize>,
+}
+
+fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Arc<Listen>>, Problem> {
+    let mut order: Vec<Address> = Vec::new();
+    let mut by_name: HashMap<String, usize> = HashMap::new();
+    let privileged = cx.extensions.get_or_default::<Paths>().privileged;
+    for (index, plan) in planned.iter().enumerate() {
+        let fail = |message: String| {
+            let mut problem = Problem::new(message).reported_at(plan.place).at(plan.place);
+            problem.order = Some(plan.order);
+            problem
+        };
+        let settings = plan.settings.get::<ServerSettings>();
+        let written = settings.listen.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen)));
+        let implied = ListenSpec::default_for(privileged);
+        let all: Vec<_> = if settings.listen.is_empty() {
+            vec![(implied, false, false)]
+        } else {
+            written.map(|(spec, listen)| (spec.clone(), listen.default_server, listen.has_options)).collect()
+        };
+        for (spec, is_default, has_options) in all {
+            let slot = *by_name.entry(spec.name.clone()).or_insert_with(|| {
+                order.push(Address { spec: spec.clone(), fixed: false, default: None, servers: Vec::new() });
+                order.len() - 1
+            });
+            let address = &mut order[slot];
+            if address.servers.last() == Some(&index) {
+                cx.report(fail(format!("a duplicate listen {}", spec.name)))?;
+                continue;
+            }
+            if has_options {
+                if address.fixed && address.spec != spec {
+                    cx.report(fail(format!("duplicate listen options for {}", spec.name)))?;
+                }
+                address.fixed = true;
+                address.spec = spec;
+            }
+            if is_default && address.default.replace(index).is_some() {
+                cx.report(fail(format!("a duplicate default server for {}", address.spec.name)))?;
+            }
+            address.servers.push(index);
+        }
+    }
+    let mut listens = Vec::new();
+    for address in &order {
+        let own = Arc::new(servers_of(address, planned, cx));
+        // A wildcard socket receives the connections of the addresses it covers; binding those too would fail.
+        if !address.fixed && covering(address, &order).is_some() {
+            continue;
+        }
+        let mut specific = HashMap::new();
+        for other in order.iter().filter(|other| !other.fixed && covering(other, &order) == Some(&address.spec.name)) {
+            if let Some(ip) = other.spec.ip {
+                specific.insert(ip.ip(), Arc::new(servers_of(other, planned, cx)));
+            }
+        }
+        listens.push(Arc::new(Listen { spec: Arc::new(address.spec.clone()), servers: own, specific }));
+    }
+    Ok(listens)
+}
+
+/// The wildcard address of the same port and family, if the configuration has it.
+fn covering<'a>(address: &Address, all: &'a [Address]) -> Option<&'a String> {
+    let ip = address.spec.ip?;
+    if address.spec.is_wildcard() {
+        return None;
+    }
+    all.iter()
+        .find(|other| {
+            other.spec.is_wildcard()
+                && other.spec.ip.is_some_and(|wild| wild.port() == ip.port() && wild.is_ipv4() == ip.is_ipv4())
+        })
+        .map(|other| &other.spec.name)
+}
+
+fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
+    let mut names = NameTable::default();
+    let default = address.default.unwrap_or(address.servers[0]);
+    // A lone server without a name answers everything: no table to look into.
+    let unnamed = |index: &usize| planned[*index].settings.get::<ServerSettings>().server_name.names.is_empty();
+    if address.servers.len() > 1 || address.servers.iter().any(|index| has_regex(&planned[*index])) {
+        for index in &address.servers {
+            let plan = &planned[*index];
+            let empty = [Name::Exact(String::new())];
+            let own = &plan.settings.get::<ServerSettings>().server_name.names;
+            let list = if unnamed(index) { &empty[..] } else { &own[..] };
+            for name in list {
+                if !names.add(name, &plan.server) {
+                    let text = match name {
+                        Name::Exact(name) | Name::Back(name) => name.clone(),
+                        Name::Front(name, true) => name.clone(),
+                        Name::Front(name, false) => format!("*{name}"),
+                        Name::Regex(_) => continue,
+                    };
+                    let on = &address.spec.name;
+                    cx.warn(Problem::warning(format!("conflicting server name \"{text}\" on {on}, ignored")));
+                }
+            }
+        }
+    }
+    Servers { names, default: planned[default].server.clone() }
+}
+
+fn has_regex(plan: &Planned) -> bool {
+    let names = &plan.settings.get::<ServerSettings>().server_name.names;
+    names.iter().any(|name| matches!(name, Name::Regex(_)))
+}

@@ -1,0 +1,30 @@
+//! Closing with patience: what a client still sends is read and thrown away for a while.
+//!
+//! A socket closed with unread bytes sends a reset, which can destroy the response before the client has read it.
+
+use std::time::Duration;
+
+use freerun_runtime::buffers;
+use freerun_runtime::timer::Timer;
+
+use crate::request::Connection;
+
+/// Ends the sending side and reads until the client closes, is silent for `pause`, or `total` has passed.
+pub async fn linger(connection: &Connection, timer: &mut Timer, pause: Duration, total: Duration) {
+    connection.socket.shutdown_write();
+    let start = tokio::time::Instant::now();
+    let mut scratch = buffers::take();
+    loop {
+        let left = total.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            break;
+        }
+        scratch.clear();
+        match timer.within(pause.min(left), connection.socket.read(&mut scratch)).await {
+            Some(Ok(n)) if n > 0 => {}
+            _ => break,
+        }
+    }
+    scratch.clear();
+    buffers::give_back(scratch);
+}

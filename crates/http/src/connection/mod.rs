@@ -1,0 +1,306 @@
+//! A client connection: requests one after the other, and the waiting between them.
+//!
+//! While it is idle a connection holds neither a buffer nor the future of a request, which is what keeps ten thousand of
+//! them small.
+
+mod linger;
+
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use freerun_proto::head::Method;
+use freerun_proto::uri;
+use freerun_runtime::log::{Errno, Level};
+use freerun_runtime::timer::Timer;
+use freerun_runtime::{buffers, loops};
+
+use crate::head::body::{BodyError, ClientBody, finish_discarding};
+use crate::head::read::{self, Reading};
+use crate::log::write_connection;
+use crate::phases::{self, Answer};
+use crate::regex::Captures;
+use crate::request::{Connection, Head, MAX_INTERNAL_REDIRECTS, Request, Sent};
+use crate::settings::core::{CoreSettings, LingeringClose};
+use crate::settings::server::ServerSettings;
+use crate::write::{self, WriteError};
+use crate::{filters, finish, log_error};
+
+/// What happens after a request.
+enum After {
+    /// Another one; bytes of it may be here already. An idle connection is kept for so long.
+    Next(Vec<u8>, Duration),
+    /// The client may still be sending: read on for a while so that it sees the response.
+    Linger(Duration, Duration),
+    /// Nothing.
+    Close,
+}
+
+/// Counts the connection out, however its task ends.
+struct Ended(Rc<Connection>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.home.ended();
+    }
+}
+
+/// Serves a connection to its end.
+pub async fn serve(connection: Rc<Connection>) {
+    let _ended = Ended(connection.clone());
+    let mut timer = Timer::default();
+    let mut buffer = Vec::new();
+    let mut serial = 0;
+    loop {
+        serial += 1;
+        match guarded(&connection, one_request(&connection, &mut timer, buffer, serial)).await {
+            After::Next(rest, keep) => {
+                buffer = rest;
+                if buffer.is_empty() && !idle(&connection, &mut timer, keep).await {
+                    return;
+                }
+            }
+            After::Linger(pause, total) => {
+                return Box::pin(linger::linger(&connection, &mut timer, pause, total)).await;
+            }
+            After::Close => return,
+        }
+    }
+}
+
+/// Runs one request in a box that lives no longer than it. A panic ends that request and its connection, not the loop.
+async fn guarded(connection: &Connection, request: impl Future<Output = After>) -> After {
+    let sent_before = connection.sent.get();
+    let mut request = Box::pin(request);
+    poll_fn(|context| match std::panic::catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context))) {
+        Ok(poll) => poll,
+        Err(panic) => {
+            let what = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+            let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            write_connection(connection, Level::Alert, format_args!("request ended by a panic: {what}"));
+            if connection.sent.get() == sent_before {
+                let sorry = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                let _ = connection.socket.try_write(&[std::io::IoSlice::new(sorry)], false);
+            }
+            Poll::Ready(After::Close)
+        }
+    })
+    .await
+}
+
+/// Waits for the next request. `false`: none will come.
+async fn idle(connection: &Rc<Connection>, timer: &mut Timer, keep: Duration) -> bool {
+    let home = &connection.home;
+    if home.is_draining() || connection.is_closing() {
+        return false;
+    }
+    timer.set(keep);
+    let key = home.enter_idle(connection);
+    let goes_on = poll_fn(|context| {
+        if connection.is_closing() {
+            return Poll::Ready(false);
+        }
+        if let Poll::Ready(ready) = connection.socket.poll_readable(context) {
+            return Poll::Ready(ready.is_ok());
+        }
+        connection.wake_on_close(context);
+        timer.poll_expired(context).map(|()| false)
+    })
+    .await;
+    home.leave_idle(key);
+    goes_on
+}
+
+async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec<u8>, serial: u64) -> After {
+    let generation = connection.home.generation();
+    let Some((servers, still_listens)) = connection.servers(&generation) else { return After::Close };
+    let default = servers.default.clone();
+    let settings = default.entry.settings.share::<ServerSettings>();
+    let rules = read::rules(&settings);
+    loops::note(connection.number, "reading a request head");
+    let reading = read::read(&connection.socket, timer, buffer, &rules, settings.client_header_timeout).await;
+    let (head, fault) = match reading {
+        Reading::Head(head) => (head, None),
+        Reading::Bad(head, error) => (head, Some(Fault::Protocol(error))),
+        Reading::TimedOut(head) => (head, Some(Fault::Silent(408, "client timed out".to_owned()))),
+        Reading::Broken(head, error) => (head, Some(Fault::Silent(400, broken_text(error.as_ref())))),
+        Reading::Nothing => return After::Close,
+    };
+    connection.home.stats.requests.add();
+    let mut request = Request {
+        connection: connection.clone(),
+        generation,
+        location: default.entry.clone(),
+        server: default,
+        method: head.parsed.method,
+        path: Vec::new(),
+        args: None,
+        host: None,
+        captures: Captures::default(),
+        serial,
+        started: loops::now(),
+        forced_status: None,
+        in_error_page: false,
+        internal: false,
+        redirects_left: MAX_INTERNAL_REDIRECTS,
+        keep_alive: false,
+        body: ClientBody::new(head.parsed.body, head.parsed.len as usize, head.parsed.expect_continue),
+        sent: Sent::default(),
+        id: std::cell::Cell::new(None),
+        sent_head: Vec::new(),
+        head,
+    };
+    loops::note(connection.number, "answering");
+    let answer = match fault {
+        Some(Fault::Silent(status, text)) => {
+            log_error!(request, Info, "{text}");
+            request.sent.status = status;
+            finish::finish(&mut request);
+            return After::Close;
+        }
+        Some(Fault::Protocol(error)) => {
+            log_error!(request, Info, "{error}");
+            phases::respond_with_status(&mut request, error.status()).await
+        }
+        None => {
+            request.keep_alive = request.head.parsed.keep_alive && still_listens;
+            match route_server(&mut request, &servers, settings.merge_slashes) {
+                Ok(()) => phases::respond(&mut request).await,
+                Err(status) => phases::respond_with_status(&mut request, status).await,
+            }
+        }
+    };
+    conclude(request, timer, answer).await
+}
+
+/// Why a request never reaches the phases.
+enum Fault {
+    /// It is answered with the error's status.
+    Protocol(freerun_proto::Error),
+    /// It is logged with this status, and the connection is closed without an answer.
+    Silent(u16, String),
+}
+
+fn broken_text(error: Option<&std::io::Error>) -> String {
+    match error {
+        None => "client prematurely closed connection while reading client request".to_owned(),
+        Some(error) => format!("recv() failed ({}) while reading client request", Errno(error)),
+    }
+}
+
+/// Chooses the server by name, normalises the path, and refuses what must never be routed.
+fn route_server(request: &mut Request, servers: &crate::listen::Servers, merge_slashes: bool) -> Result<(), u16> {
+    let Head { buffer, parsed } = &request.head;
+    request.host = parsed.host.map(|host| host.name(buffer).into_owned());
+    if !servers.names.is_empty() {
+        let host = request.host.as_deref().unwrap_or_default();
+        if let Some(server) = servers.names.find(host, &mut request.captures) {
+            request.server = server.clone();
+            request.location = server.entry.clone();
+        }
+    }
+    if request.method == Method::Trace {
+        log_error!(request, Info, "client sent TRACE method while reading client request headers");
+        request.keep_alive = false;
+        return Err(405);
+    }
+    if request.method == Method::Connect {
+        log_error!(request, Info, "client sent CONNECT method while reading client request headers");
+        request.keep_alive = false;
+        return Err(405);
+    }
+    let Head { buffer, parsed } = &request.head;
+    match uri::normalise(parsed.target.uri(buffer), merge_slashes) {
+        Ok(uri) => {
+            request.path = uri.path.into_owned();
+            request.args = uri.args.map(<[u8]>::to_vec);
+            Ok(())
+        }
+        Err(error) => {
+            log_error!(request, Info, "{error}");
+            Err(error.status())
+        }
+    }
+}
+
+/// Sends the answer, logs, and decides about the connection.
+async fn conclude(mut request: Request, timer: &mut Timer, answer: Answer) -> After {
+    let connection = request.connection.clone();
+    let core = request.location.settings.share::<CoreSettings>();
+    let written = match answer {
+        Answer::Response(mut response) => {
+            decide_keep_alive(&mut request, &core);
+            filters::run(&mut request, &mut response);
+            if request.keep_alive && core.tcp_nodelay {
+                connection.set_nodelay();
+            }
+            write::write(&mut request, *response).await
+        }
+        Answer::Close => {
+            request.sent.status = 444;
+            request.keep_alive = false;
+            finish::finish(&mut request);
+            return After::Close;
+        }
+    };
+    connection.sent.set(connection.sent.get() + request.sent.bytes);
+    if let Err(error) = &written {
+        log_write_error(&request, error);
+    }
+    finish::finish(&mut request);
+    if written.is_err() {
+        return After::Close;
+    }
+    let unread = !request.body.is_done();
+    if request.keep_alive {
+        return match finish_discarding(&mut request, timer, core.lingering_timeout).await {
+            Ok(()) => After::Next(rest_of(request), core.keepalive_timeout.timeout),
+            Err(BodyError::TimedOut | BodyError::Status(_)) => linger_or_close(&core, true),
+            Err(BodyError::Broken(_)) => After::Close,
+        };
+    }
+    let pipelined = request.head.buffer.len() > request.body.used();
+    linger_or_close(&core, unread || pipelined)
+}
+
+fn linger_or_close(core: &CoreSettings, may_be_sending: bool) -> After {
+    match core.lingering_close {
+        LingeringClose::Off => After::Close,
+        LingeringClose::On if !may_be_sending => After::Close,
+        _ => After::Linger(core.lingering_timeout, core.lingering_time),
+    }
+}
+
+fn decide_keep_alive(request: &mut Request, core: &CoreSettings) {
+    let connection = &request.connection;
+    let may = core.keepalive_timeout.timeout > Duration::ZERO
+        && request.serial < u64::from(core.keepalive_requests)
+        && request.started.saturating_duration_since(connection.accepted) < core.keepalive_time
+        && !connection.home.is_draining()
+        && !connection.is_closing();
+    request.keep_alive &= may;
+}
+
+/// What has come of the next request, in a buffer of its own; the head's buffer goes back to the loop.
+fn rest_of(request: Request) -> Vec<u8> {
+    let used = request.body.used();
+    let mut buffer = request.head.buffer;
+    if used >= buffer.len() {
+        buffers::give_back(buffer);
+        return Vec::new();
+    }
+    buffer.drain(..used);
+    buffer
+}
+
+fn log_write_error(request: &Request, error: &WriteError) {
+    match error {
+        WriteError::Client(error) => {
+            log_error!(request, Info, "send() failed ({}) while sending response to client", Errno(error));
+        }
+        WriteError::TimedOut => log_error!(request, Info, "client timed out while sending response to client"),
+        WriteError::Body => {}
+    }
+}

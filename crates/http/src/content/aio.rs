@@ -1,0 +1,96 @@
+//! `aio` and the thread pools it names.
+
+use std::borrow::Cow;
+
+use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, Word};
+use freerun_runtime::files::Aio;
+use freerun_runtime::pool::{DEFAULT_NAME, PoolSpec};
+
+use crate::log_error;
+use crate::request::Request;
+use crate::template::Template;
+
+/// The pools that `thread_pool` has defined, and the names that `aio` uses. Lives in the configuration's context.
+#[derive(Debug, Default)]
+pub struct ThreadPools {
+    /// Definitions, in order.
+    pub defined: Vec<PoolSpec>,
+    used: Vec<(String, Place)>,
+}
+
+impl ThreadPools {
+    /// After everything was read (`thread_pool` may stand below its use): the first name without a definition.
+    ///
+    /// # Errors
+    /// nginx's `unknown thread pool "x"`.
+    pub fn check(&self) -> Result<(), Problem> {
+        let known = |name: &str| name == DEFAULT_NAME || self.defined.iter().any(|pool| pool.name == name);
+        match self.used.iter().find(|(name, _)| !known(name)) {
+            None => Ok(()),
+            Some((name, place)) => Err(Problem::new(format!("unknown thread pool \"{name}\"")).at(*place)),
+        }
+    }
+}
+
+/// The value of `aio`.
+#[derive(Debug, Clone)]
+pub enum AioSetting {
+    /// Probe, and use the pool `default` for what would wait.
+    Auto,
+    /// The same with the pool of that name.
+    Threads(Template),
+    /// Every operation hops to the pool.
+    Always(Template),
+    /// Nothing leaves the loop.
+    Off,
+}
+
+impl Value for AioSetting {
+    const SHAPE: Shape = Shape::between(1, 2, "auto | on | off | threads[=pool] [always]");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<AioSetting, Problem> {
+        let word = &directive.args[0];
+        let always = match directive.args.get(1) {
+            None => false,
+            Some(second) if second.text == "always" && word.text.starts_with("threads") => true,
+            Some(second) => return Err(Problem::new(format!("invalid parameter \"{}\"", second.text)).at(second.place)),
+        };
+        let name = match word.text.as_str() {
+            "off" => return Ok(AioSetting::Off),
+            "auto" | "on" => return Ok(AioSetting::Auto),
+            "threads" => DEFAULT_NAME,
+            text => match text.strip_prefix("threads=") {
+                Some(name) if !name.is_empty() => name,
+                _ => return Err(Problem::new("invalid value".to_owned()).at(word.place)),
+            },
+        };
+        let template = Template::parse(&Word { text: name.to_owned(), ..word.clone() }, cx)?;
+        if template.constant().is_some() {
+            cx.extensions.get_or_default::<ThreadPools>().used.push((name.to_owned(), word.place));
+        }
+        Ok(if always { AioSetting::Always(template) } else { AioSetting::Threads(template) })
+    }
+}
+
+/// The way file operations of this request go. `None`: the pool's name, made of variables, names no pool; that is
+/// logged, and the answer is 500.
+pub fn resolve(request: &Request) -> Option<Aio> {
+    let pools = &request.generation.pools;
+    let setting = &request.settings().get::<crate::settings::core::CoreSettings>().aio;
+    let (name, always) = match setting {
+        AioSetting::Auto => return Some(Aio::Auto(pools.default().clone())),
+        AioSetting::Off => return Some(Aio::Off),
+        AioSetting::Threads(name) => (name.render(request), false),
+        AioSetting::Always(name) => (name.render(request), true),
+    };
+    let name = String::from_utf8_lossy(&name);
+    let Some(pool) = pools.get(&name) else {
+        log_unknown(request, &name);
+        return None;
+    };
+    Some(if always { Aio::Always(pool.clone()) } else { Aio::Threads(pool.clone()) })
+}
+
+fn log_unknown(request: &Request, name: &Cow<'_, str>) {
+    log_error!(request, Error, "thread pool \"{name}\" not found");
+}

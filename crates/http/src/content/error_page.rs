@@ -1,0 +1,44 @@
+//! The built-in pages for errors and redirects.
+
+use bytes::Bytes;
+use freerun_proto::status;
+
+use crate::content::response::{Body, Response};
+use crate::request::Request;
+use crate::settings::core::{CoreSettings, ServerTokens};
+
+/// The name in `Server` and under error pages.
+pub const SERVER: &str = "freerun";
+/// The same with the version.
+pub const SERVER_AND_VERSION: &str = concat!("freerun/", env!("CARGO_PKG_VERSION"));
+
+/// What `server_tokens` makes of the server's name.
+pub fn server_name(tokens: ServerTokens) -> &'static str {
+    match tokens {
+        ServerTokens::Off => SERVER,
+        ServerTokens::On | ServerTokens::Build => SERVER_AND_VERSION,
+    }
+}
+
+/// After these statuses nginx does not use the connection again: what follows on it cannot be trusted, or the server
+/// is in trouble.
+pub fn closes(status: u16) -> bool {
+    matches!(status, 400 | 413 | 414 | 494..=497 | 500 | 501 | 505)
+}
+
+/// The built-in response of a status. `error_page` may replace it.
+pub fn built_in(request: &mut Request, status: u16) -> Response {
+    if closes(status) {
+        request.keep_alive = false;
+    }
+    let page = status::page(status).map(|page| {
+        let tokens = request.settings().get::<CoreSettings>().server_tokens;
+        Bytes::from(page.html(server_name(tokens)))
+    });
+    let mut response = match page {
+        Some(page) => Response::new(status, Bytes::from_static(b"text/html"), Body::Bytes(page)),
+        None => Response::new(status, Bytes::new(), Body::Empty),
+    };
+    response.special = true;
+    response
+}

@@ -1,0 +1,8 @@
+//! Responses, and what makes them.
+
+pub mod aio;
+pub mod error_page;
+pub mod hot;
+pub mod open;
+pub mod path;
+pub mod response;

@@ -1,0 +1,45 @@
+//! From a URI to the name of a file: `root` and `alias`.
+
+use crate::request::Request;
+use crate::settings::core::CoreSettings;
+
+/// `$document_root`: `root`, or `alias`, made absolute.
+pub fn document_root(request: &Request) -> Vec<u8> {
+    let core = request.settings().get::<CoreSettings>();
+    let template = core.alias.as_ref().unwrap_or(&core.root);
+    absolute(request, &template.render(request))
+}
+
+/// `$request_filename`: where the file of the request's path is.
+pub fn file_name(request: &Request) -> Vec<u8> {
+    file_name_of(request, &request.path)
+}
+
+/// Where the file of `path` would be, in the request's location.
+pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
+    let core = request.settings().get::<CoreSettings>();
+    let Some(alias) = &core.alias else {
+        let mut name = absolute(request, &core.root.render(request));
+        while name.last() == Some(&b'/') {
+            name.pop();
+        }
+        name.extend_from_slice(path);
+        return name;
+    };
+    let mut name = absolute(request, &alias.render(request));
+    if !request.location.is_regex {
+        name.extend_from_slice(path.get(request.location.prefix_len..).unwrap_or_default());
+    }
+    name
+}
+
+fn absolute(request: &Request, path: &[u8]) -> Vec<u8> {
+    if path.first() == Some(&b'/') {
+        return path.to_vec();
+    }
+    let prefix = request.generation.paths.prefix.as_bytes();
+    let mut name = Vec::with_capacity(prefix.len() + path.len() + request.path.len());
+    name.extend_from_slice(prefix);
+    name.extend_from_slice(path);
+    name
+}

@@ -1,0 +1,144 @@
+//! A response as data: what a content handler returns and filters change. Nobody pushes bytes.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_runtime::files::OpenFile;
+use smallvec::SmallVec;
+
+/// A future of this loop.
+pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// One header field of a response.
+pub type Field = (Bytes, Bytes);
+
+/// What is sent after the head.
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// Bytes that are in memory.
+    Bytes(Bytes),
+    /// A range of a file: sent by `sendfile` when no filter had to look into it.
+    File(FileRange),
+    /// Several pieces one after the other (multipart ranges).
+    Parts(Vec<Part>),
+    /// Something to pull from; its length may be unknown.
+    Source(Box<dyn Source>),
+}
+
+/// A range of an open file.
+#[derive(Clone)]
+pub struct FileRange {
+    /// The file.
+    pub file: Arc<OpenFile>,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+/// One piece of [`Body::Parts`].
+pub enum Part {
+    /// Bytes that are in memory.
+    Bytes(Bytes),
+    /// A range of a file.
+    File(FileRange),
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        match self {
+            Part::Bytes(bytes) => bytes.len() as u64,
+            Part::File(range) => range.len,
+        }
+    }
+}
+
+/// A body that is pulled piece by piece.
+pub trait Source {
+    /// The next piece, which is never empty; `None` at the end.
+    ///
+    /// # Errors
+    /// The body cannot be completed: the response is cut short, never ended as if it were whole.
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>>;
+
+    /// How many bytes are still to come, where that is known.
+    fn remaining(&self) -> Option<u64>;
+}
+
+impl Body {
+    /// Length in bytes, where it is known.
+    pub fn len(&self) -> Option<u64> {
+        match self {
+            Body::Empty => Some(0),
+            Body::Bytes(bytes) => Some(bytes.len() as u64),
+            Body::File(range) => Some(range.len),
+            Body::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
+            Body::Source(source) => source.remaining(),
+        }
+    }
+
+    /// Whether there is certainly nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+/// A response before it is written.
+pub struct Response {
+    /// Status code.
+    pub status: u16,
+    /// `Content-Type`; none is sent when empty.
+    pub content_type: Bytes,
+    /// `Location`, ready to send.
+    pub location: Option<Bytes>,
+    /// `Last-Modified` in unix seconds.
+    pub last_modified: Option<i64>,
+    /// `ETag` with its quotes.
+    pub etag: Option<Bytes>,
+    /// Whether ranges of this response may be asked for: the range filter answers `Accept-Ranges: bytes`.
+    pub ranges: bool,
+    /// Further fields, in the order they are sent.
+    pub fields: SmallVec<[Field; 4]>,
+    /// The body.
+    pub body: Body,
+    /// The connection is closed after this response.
+    pub close: bool,
+    /// This is one of the built-in error pages (or a redirect's): `error_page` may replace it.
+    pub special: bool,
+}
+
+impl Response {
+    /// A response with a body, without any field.
+    pub fn new(status: u16, content_type: impl Into<Bytes>, body: Body) -> Response {
+        Response {
+            status,
+            content_type: content_type.into(),
+            location: None,
+            last_modified: None,
+            etag: None,
+            ranges: false,
+            fields: SmallVec::new(),
+            body,
+            close: false,
+            special: false,
+        }
+    }
+
+    /// Adds a field.
+    pub fn add(&mut self, name: impl Into<Bytes>, value: impl Into<Bytes>) {
+        self.fields.push((name.into(), value.into()));
+    }
+
+    /// The first further field of that name, ignoring case.
+    pub fn field(&self, name: &[u8]) -> Option<&Bytes> {
+        self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// The length that is announced, where it is known.
+    pub fn length(&self) -> Option<u64> {
+        self.body.len()
+    }
+}

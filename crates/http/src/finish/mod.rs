@@ -1,0 +1,16 @@
+//! After the response: the log phase.
+
+use crate::module::{Phase, Run};
+use crate::request::Request;
+
+/// Runs the handlers of the log phase. They never wait.
+pub fn finish(request: &mut Request) {
+    for index in 0..request.location.handlers.len() {
+        let handler = request.location.handlers[index];
+        if handler.phase == Phase::Log
+            && let Run::Now(run) = handler.run
+        {
+            run(request);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! An immutable configuration: servers, locations, listening addresses. A request ends with the one it began with.
+
+use std::sync::{Arc, OnceLock};
+
+use freerun_conf::SettingsSet;
+use freerun_runtime::files::FileSystem;
+use freerun_runtime::log::{ErrorLog, LogFile};
+use freerun_runtime::pool::PoolSet;
+
+use crate::listen::Listen;
+use crate::module::{Filter, Handler};
+use crate::route::Locations;
+use crate::settings::logs::ErrorLogSettings;
+
+/// Paths that a configuration's relative ones begin at, and what else the process gives it.
+#[derive(Debug, Clone, Default)]
+pub struct Paths {
+    /// `-p`: for everything but the configuration's own files. Ends with a slash.
+    pub prefix: String,
+    /// Whether the master may bind ports below 1024: decides the port of a server without `listen`.
+    pub privileged: bool,
+}
+
+impl Paths {
+    /// `path`, put after the prefix if it is relative.
+    pub fn absolute(&self, path: &str) -> String {
+        if path.starts_with('/') { path.to_owned() } else { format!("{}{path}", self.prefix) }
+    }
+}
+
+/// A location: settings, and what runs for its requests.
+pub struct Location {
+    /// As written, without modifier; a named one with its `@`.
+    pub name: String,
+    /// The merged settings.
+    pub settings: SettingsSet,
+    /// Handlers in the order of their phases.
+    pub handlers: Box<[Handler]>,
+    /// Filters in the order of their slots.
+    pub filters: Box<[Filter]>,
+    /// Locations inside.
+    pub nested: Locations,
+    /// How many bytes of the path `alias` replaces; 0 for regular expressions, whose alias is the whole path.
+    pub prefix_len: usize,
+    /// Given by a regular expression.
+    pub is_regex: bool,
+    /// `^~` or `=`: no regular expression is tried after it.
+    pub no_regex: bool,
+    /// `internal`
+    pub internal: bool,
+    /// Whether anything may ask for `$sent_http_…` after the response.
+    pub keeps_sent_head: bool,
+    /// The error log of this level, made when it is first written to.
+    pub error_log: OnceLock<ErrorLog>,
+}
+
+impl Location {
+    /// Where errors of this level are logged.
+    pub fn error_log<'l>(&'l self, generation: &'l Generation) -> &'l ErrorLog {
+        self.error_log.get_or_init(|| {
+            let targets = &self.settings.get::<ErrorLogSettings>().error_log;
+            if targets.is_empty() {
+                return generation.error_log.clone();
+            }
+            let files =
+                targets.iter().filter_map(|target| Some((generation.logs.get(target.log)?.clone(), target.level)));
+            ErrorLog::new(files.collect())
+        })
+    }
+}
+
+impl std::fmt::Debug for Location {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "location {}", self.name)
+    }
+}
+
+/// A virtual server.
+#[derive(Debug)]
+pub struct Server {
+    /// Its first name, for `$server_name`.
+    pub name: Arc<str>,
+    /// Its locations.
+    pub locations: Locations,
+    /// The server's own level, as a location: its handlers run first, and it answers where no location matches.
+    pub entry: Arc<Location>,
+}
+
+/// What a generation needs from the process before it can serve.
+pub struct Blueprint {
+    /// The listening addresses, in the order of the configuration.
+    pub listens: Vec<Arc<Listen>>,
+    /// Paths of log files that settings refer to by index.
+    pub log_paths: Vec<String>,
+    /// What relative paths begin at.
+    pub paths: Paths,
+}
+
+/// A configuration that serves.
+pub struct Generation {
+    /// Serial number, from 1.
+    pub number: u64,
+    /// The listening addresses.
+    pub listens: Vec<Arc<Listen>>,
+    /// What relative paths begin at.
+    pub paths: Paths,
+    /// The open log files, indexed as the blueprint's paths.
+    pub logs: Vec<LogFile>,
+    /// The error log of the main level.
+    pub error_log: ErrorLog,
+    /// The thread pools.
+    pub pools: PoolSet,
+    /// The file operations.
+    pub files: Arc<FileSystem>,
+}
+
+impl Generation {
+    /// Makes a blueprint serve.
+    pub fn new(
+        number: u64,
+        blueprint: Blueprint,
+        logs: Vec<LogFile>,
+        error_log: ErrorLog,
+        pools: PoolSet,
+        files: Arc<FileSystem>,
+    ) -> Generation {
+        Generation { number, listens: blueprint.listens, paths: blueprint.paths, logs, error_log, pools, files }
+    }
+
+    /// The listening address of that name.
+    pub fn listen(&self, name: &str) -> Option<&Arc<Listen>> {
+        self.listens.iter().find(|listen| listen.spec.name == name)
+    }
+}

@@ -1,0 +1,4 @@
+//! Reading a request: its head, and its body.
+
+pub mod body;
+pub mod read;

@@ -1,0 +1,96 @@
+//! Reading a request head from a connection, within the limits and timeouts of the listening address's default server.
+
+use std::io;
+use std::time::Duration;
+
+use freerun_proto::Error;
+use freerun_proto::head::{HeadParser, HeadRules, HeadStage, Progress};
+use freerun_runtime::net::Socket;
+use freerun_runtime::timer::Timer;
+use freerun_runtime::{buffers, loops};
+
+use crate::request::Head;
+use crate::settings::server::ServerSettings;
+
+/// What reading a head came to.
+pub enum Reading {
+    /// A complete head; what came after it is behind it in the buffer.
+    Head(Head),
+    /// A head that is wrong, or too large, with what was understood of it.
+    Bad(Head, Error),
+    /// The client closed, or was silent for too long, before it sent anything: nothing to answer or to log.
+    Nothing,
+    /// The client closed, or its connection broke, in the middle of the head.
+    Broken(Head, Option<io::Error>),
+    /// The head did not arrive in time.
+    TimedOut(Head),
+}
+
+/// The limits of a server.
+pub fn rules(settings: &ServerSettings) -> HeadRules {
+    HeadRules {
+        first_buffer: to_usize(settings.client_header_buffer_size.0),
+        large_buffers: settings.large_client_header_buffers.count,
+        large_buffer_size: to_usize(settings.large_client_header_buffers.size),
+        max_headers: settings.max_headers as usize,
+        ignore_invalid_headers: settings.ignore_invalid_headers,
+        underscores_in_headers: settings.underscores_in_headers,
+    }
+}
+
+fn to_usize(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+/// Reads a head. `buffer` may hold bytes of it already (pipelining). The whole head has to come within `timeout`.
+pub async fn read(
+    socket: &Socket,
+    timer: &mut Timer,
+    mut buffer: Vec<u8>,
+    rules: &HeadRules,
+    timeout: Duration,
+) -> Reading {
+    let mut parser = HeadParser::new();
+    let start = loops::now();
+    loop {
+        if !buffer.is_empty() {
+            match parser.advance(&buffer, rules) {
+                Ok(Progress::Complete) => return Reading::Head(Head { buffer, parsed: parser.into_head() }),
+                Ok(Progress::Partial) => {}
+                Err(error) => return Reading::Bad(Head { buffer, parsed: parser.into_head() }, error),
+            }
+        }
+        make_room(&mut buffer, rules.max_len());
+        let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
+        let Some(answer) = timer.within(left, socket.read(&mut buffer)).await else {
+            if parser.stage() == HeadStage::Empty {
+                buffers::give_back(buffer);
+                return Reading::Nothing;
+            }
+            return Reading::TimedOut(Head { buffer, parsed: parser.into_head() });
+        };
+        match answer {
+            Ok(0) if parser.stage() == HeadStage::Empty && buffer.iter().all(|byte| matches!(byte, b'\r' | b'\n')) => {
+                buffers::give_back(buffer);
+                return Reading::Nothing;
+            }
+            Ok(0) => return Reading::Broken(Head { buffer, parsed: parser.into_head() }, None),
+            Ok(_) => {}
+            Err(_) if buffer.is_empty() => {
+                buffers::give_back(buffer);
+                return Reading::Nothing;
+            }
+            Err(error) => return Reading::Broken(Head { buffer, parsed: parser.into_head() }, Some(error)),
+        }
+    }
+}
+
+/// Makes room for the next read: the pooled buffer first, then as much again, never more than a head may be long.
+fn make_room(buffer: &mut Vec<u8>, max: usize) {
+    if buffer.capacity() == 0 {
+        *buffer = buffers::take();
+    }
+    if buffer.len() == buffer.capacity() {
+        buffer.reserve_exact(buffer.capacity().clamp(buffers::BUFFER_SIZE, max.max(buffers::BUFFER_SIZE)));
+    }
+}

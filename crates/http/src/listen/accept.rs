@@ -1,0 +1,122 @@
+//! Accepting connections on one loop.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_runtime::log::{Errno as ShowErrno, Level};
+use freerun_runtime::loops;
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use tokio::io::Interest;
+use tokio::sync::{Mutex, Notify};
+
+use crate::listen::ListenSpec;
+use crate::request::Address;
+use crate::worker::LoopState;
+
+/// How long accepting rests after the process ran out of descriptors: nginx's `accept_mutex_delay`.
+pub const REST: Duration = Duration::from_millis(500);
+
+/// How many connections one loop accepts in a row with `multi_accept on`, before it looks after the others again.
+const BATCH: usize = 64;
+
+/// A listening socket as the loops share it.
+pub struct Listener {
+    /// How it was made.
+    pub spec: Arc<ListenSpec>,
+    /// The socket.
+    pub fd: Arc<OwnedFd>,
+    /// `accept_mutex`: held by the loop that is waiting for the next connection.
+    pub turn: Arc<Mutex<()>>,
+    /// Set for the sockets of `reuseport`: only this loop accepts from it.
+    pub only_loop: Option<usize>,
+}
+
+/// Accepts until told to stop.
+pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) {
+    let registered = match freerun_sys::registered::register(listener.fd.clone(), Interest::READABLE) {
+        Ok(registered) => registered,
+        Err(error) => {
+            let error = ShowErrno(&error);
+            let generation = home.generation();
+            generation.error_log.write(Level::Alert, None, format_args!("epoll_ctl() failed ({error})"));
+            return;
+        }
+    };
+    let stopped = stop.notified();
+    let mut stopped = std::pin::pin!(stopped);
+    loop {
+        if !home.has_room() {
+            tokio::select! {
+                () = home.wait_for_room() => {}
+                () = &mut stopped => return,
+            }
+        }
+        let waiting = async {
+            let turn = if home.shared.accept_mutex && listener.only_loop.is_none() {
+                Some(listener.turn.lock().await)
+            } else {
+                None
+            };
+            (registered.readable().await, turn)
+        };
+        let (mut guard, turn) = tokio::select! {
+            (Ok(guard), turn) = waiting => (guard, turn),
+            () = &mut stopped => return,
+            else => return,
+        };
+        let batch = if home.shared.multi_accept { BATCH } else { 1 };
+        for _ in 0..batch {
+            if !home.has_room() {
+                break;
+            }
+            match accept(&listener) {
+                Ok((fd, peer)) => home.accepted(fd, peer, &listener.spec),
+                Err(Errno::AGAIN) => {
+                    guard.clear_ready();
+                    break;
+                }
+                // The client gave up in the queue, or the network reported trouble with it: the next one may be fine.
+                Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
+                Err(error) => {
+                    drop(turn);
+                    home.accept_failed(error);
+                    tokio::select! {
+                        () = tokio::time::sleep(REST) => {}
+                        () = &mut stopped => return,
+                    }
+                    break;
+                }
+            }
+        }
+        // With more in the queue the guard keeps the socket ready; the connections just accepted go first.
+        drop(guard);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Accepts one connection.
+///
+/// # Errors
+/// What `accept4(2)` answers.
+pub fn accept(listener: &Listener) -> Result<(OwnedFd, Address), Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (fd, peer) = rustix::net::acceptfrom_with(&*listener.fd, flags)?;
+    let peer = match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
+        Some(mut address) => {
+            // A client of an IPv6 socket that speaks IPv4 is an IPv4 client, in logs and rules.
+            address.set_ip(address.ip().to_canonical());
+            Address::Ip(address)
+        }
+        None => Address::Unix(Arc::from("unix:")),
+    };
+    Ok((fd, peer))
+}
+
+/// Starts accepting on this loop.
+pub fn start(home: &Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) {
+    loops::spawn(0, "accepting", run(home.clone(), listener, stop));
+}

@@ -1,0 +1,67 @@
+//! Error log lines of requests and connections, with nginx's context behind the message.
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use freerun_runtime::log::Level;
+
+use crate::request::{Address, Connection, Request};
+
+/// Logs a message about a request: `log_error!(request, Error, "format", …)`. Nothing is formatted when the level is
+/// not written.
+#[macro_export]
+macro_rules! log_error {
+    ($request:expr, $level:ident, $($message:tt)+) => {
+        $crate::log::write(&$request, ::freerun_runtime::log::Level::$level, ::std::format_args!($($message)+))
+    };
+}
+
+/// What [`log_error!`] calls.
+pub fn write<R: Borrow<Request>>(request: &R, level: Level, message: fmt::Arguments<'_>) {
+    let request = request.borrow();
+    let log = request.location.error_log(&request.generation);
+    if !log.enabled(level) {
+        return;
+    }
+    log.write(level, Some(request.connection.number), format_args!("{message}{}", Context(request)));
+}
+
+/// Logs a message about a connection without a request.
+pub fn write_connection(connection: &Connection, level: Level, message: fmt::Arguments<'_>) {
+    let generation = connection.home.generation();
+    if generation.error_log.enabled(level) {
+        generation.error_log.write(level, Some(connection.number), message);
+    }
+}
+
+struct Context<'r>(&'r Request);
+
+impl fmt::Display for Context<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let request = self.0;
+        write!(formatter, ", client: {}, server: {}", Peer(&request.connection.peer), request.server.name)?;
+        let line = request.head.text(request.head.parsed.request_line);
+        if !line.is_empty() {
+            write!(formatter, ", request: \"{}\"", String::from_utf8_lossy(line))?;
+        }
+        if let Some(host) = request.head.value(freerun_proto::HeaderId::Host) {
+            write!(formatter, ", host: \"{}\"", String::from_utf8_lossy(host))?;
+        }
+        if let Some(referrer) = request.head.value(freerun_proto::HeaderId::Referer) {
+            write!(formatter, ", referrer: \"{}\"", String::from_utf8_lossy(referrer))?;
+        }
+        Ok(())
+    }
+}
+
+/// A client's address as the logs write it.
+pub struct Peer<'a>(pub &'a Address);
+
+impl fmt::Display for Peer<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Address::Ip(address) => address.ip().fmt(formatter),
+            Address::Unix(_) => formatter.write_str("unix:"),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a module brings: directives, handlers at named phases, filters at named slots, variables.
+//!
+//! Modules are listed once, explicitly; nothing registers itself. The order in the list is the order in which
+//! handlers of one phase run.
+
+use freerun_conf::{Group, SettingsSet};
+
+use crate::content::response::{LocalBoxFuture, Response};
+use crate::request::Request;
+use crate::variables::Variable;
+
+/// The phases of a request, in nginx's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Before anything else (`realip`).
+    PostRead,
+    /// Rewriting at the level of the server, before a location is chosen.
+    ServerRewrite,
+    /// Rewriting inside the location.
+    Rewrite,
+    /// Limits, before access is checked.
+    PreAccess,
+    /// Who may ask.
+    Access,
+    /// Just before content is made: `try_files`, `mirror`.
+    PreContent,
+    /// The response is made: the first handler that answers wins.
+    Content,
+    /// After the response: logs.
+    Log,
+}
+
+/// What a handler says.
+pub enum Outcome {
+    /// Not mine: ask the next handler.
+    Declined,
+    /// The response.
+    Response(Box<Response>),
+    /// The built-in answer for this status, which `error_page` may replace.
+    Status(u16),
+    /// Start again with another URI (path, already decoded, and arguments), inside the server.
+    Redirect(Vec<u8>, Option<Vec<u8>>),
+    /// Go on in the named location (with its `@`).
+    Named(String),
+    /// Close the connection without an answer (`return 444`).
+    Close,
+}
+
+impl From<Response> for Outcome {
+    fn from(response: Response) -> Outcome {
+        Outcome::Response(Box::new(response))
+    }
+}
+
+/// A handler: one that never waits, or one that may.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// Answers at once.
+    Now(fn(&mut Request) -> Outcome),
+    /// May wait.
+    Later(for<'r> fn(&'r mut Request) -> LocalBoxFuture<'r, Outcome>),
+}
+
+/// A handler at a phase, and whether a location with these settings needs it at all.
+#[derive(Clone, Copy)]
+pub struct Handler {
+    /// Where it runs.
+    pub phase: Phase,
+    /// Asked once for each location when a generation is built.
+    pub wanted: fn(&SettingsSet) -> bool,
+    /// The handler.
+    pub run: Run,
+}
+
+/// The slots of filters, in the order in which they see a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Slot {
+    /// Answers 304 and 412 instead of the body.
+    NotModified,
+    /// Changes of the body's bytes.
+    Transform,
+    /// Cuts ranges out of what is left.
+    Range,
+    /// Adds fields.
+    Headers,
+}
+
+/// A filter of responses.
+#[derive(Clone, Copy)]
+pub struct Filter {
+    /// Where it stands.
+    pub slot: Slot,
+    /// Asked once for each location when a generation is built.
+    pub wanted: fn(&SettingsSet) -> bool,
+    /// Changes the response.
+    pub run: fn(&mut Request, &mut Response),
+}
+
+/// A module.
+pub struct Module {
+    /// Its name, for the reference and `-V`.
+    pub name: &'static str,
+    /// Its directives.
+    pub groups: &'static [&'static dyn Group],
+    /// Its handlers.
+    pub handlers: &'static [Handler],
+    /// Its filters.
+    pub filters: &'static [Filter],
+    /// Its variables.
+    pub variables: &'static [Variable],
+}
+
+impl Module {
+    /// A module that brings nothing; for `..Module::EMPTY`.
+    pub const EMPTY: Module = Module { name: "", groups: &[], handlers: &[], filters: &[], variables: &[] };
+}

@@ -1,0 +1,240 @@
+//! The phases: from a parsed request to a response, through handlers, internal redirects and error pages.
+
+use freerun_proto::head::Method;
+
+use crate::content::error_page;
+use crate::content::response::Response;
+use crate::log_error;
+use crate::module::{Outcome, Phase, Run};
+use crate::request::Request;
+use crate::settings::core::CoreSettings;
+use crate::settings::error_page::Target;
+
+/// What the connection is told to do.
+pub enum Answer {
+    /// Send this.
+    Response(Box<Response>),
+    /// Close without sending anything.
+    Close,
+}
+
+/// Where the request goes on.
+enum Step {
+    /// With the server's own handlers and the choice of a location.
+    Route,
+    /// With the handlers of the location it is in.
+    Location,
+    /// Nowhere: it has its answer.
+    Answer(Box<Response>),
+    /// Nowhere: the connection is closed.
+    Close,
+}
+
+/// Takes a request through the phases. Always comes to an end: internal redirects are counted.
+pub async fn respond(request: &mut Request) -> Answer {
+    let mut step = Step::Route;
+    loop {
+        step = match step {
+            Step::Route => route(request).await,
+            Step::Location => content(request).await,
+            Step::Answer(response) => match finish(request, response) {
+                Ok(response) => return Answer::Response(response),
+                Err(next) => next,
+            },
+            Step::Close => return Answer::Close,
+        };
+    }
+}
+
+/// The answer to a request that never reached the phases (a bad head, for example): error pages apply all the same.
+pub async fn respond_with_status(request: &mut Request, status: u16) -> Answer {
+    let mut response = Box::new(error_page::built_in(request, status));
+    loop {
+        match finish(request, response) {
+            Ok(response) => return Answer::Response(response),
+            Err(Step::Location) => match content(request).await {
+                Step::Answer(next) => response = next,
+                Step::Close => return Answer::Close,
+                Step::Route | Step::Location => return internal_error(request),
+            },
+            Err(Step::Route) => return respond_boxed(request).await,
+            Err(_) => return Answer::Close,
+        }
+    }
+}
+
+async fn respond_boxed(request: &mut Request) -> Answer {
+    Box::pin(respond(request)).await
+}
+
+fn internal_error(request: &mut Request) -> Answer {
+    Answer::Response(Box::new(error_page::built_in(request, 500)))
+}
+
+async fn route(request: &mut Request) -> Step {
+    request.location = request.server.entry.clone();
+    for index in 0..request.location.handlers.len() {
+        let handler = request.location.handlers[index];
+        if handler.phase <= Phase::ServerRewrite {
+            match run(request, handler.run).await {
+                Outcome::Declined => {}
+                outcome => return follow(request, outcome),
+            }
+        }
+    }
+    let server = request.server.clone();
+    match server.locations.find(&request.path, &mut request.captures) {
+        crate::route::Found::Location(location) => {
+            if location.internal && !request.internal {
+                return follow(request, Outcome::Status(404));
+            }
+            request.location = location;
+        }
+        crate::route::Found::AddSlash(location) => {
+            request.location = location;
+            let mut target = freerun_proto::uri::escape(freerun_proto::uri::EscapeSet::Uri, &request.path).into_owned();
+            target.push(b'/');
+            if let Some(args) = &request.args {
+                target.push(b'?');
+                target.extend_from_slice(args);
+            }
+            let mut response = error_page::built_in(request, 301);
+            response.location = Some(target.into());
+            return Step::Answer(Box::new(response));
+        }
+        crate::route::Found::Nothing => request.location = server.entry.clone(),
+    }
+    let limit = request.settings().get::<CoreSettings>().client_max_body_size.0;
+    if let Some(length) = request.body.declared_length().filter(|length| limit > 0 && *length > limit) {
+        log_error!(request, Error, "client intended to send too large body: {length} bytes");
+        request.keep_alive = false;
+        return follow(request, Outcome::Status(413));
+    }
+    Step::Location
+}
+
+async fn content(request: &mut Request) -> Step {
+    for index in 0..request.location.handlers.len() {
+        let handler = request.location.handlers[index];
+        if handler.phase > Phase::ServerRewrite && handler.phase < Phase::Log {
+            match run(request, handler.run).await {
+                Outcome::Declined => {}
+                outcome => return follow(request, outcome),
+            }
+        }
+    }
+    follow(request, Outcome::Status(404))
+}
+
+async fn run(request: &mut Request, run: Run) -> Outcome {
+    match run {
+        Run::Now(handler) => handler(request),
+        Run::Later(handler) => handler(request).await,
+    }
+}
+
+fn follow(request: &mut Request, outcome: Outcome) -> Step {
+    match outcome {
+        Outcome::Response(response) => Step::Answer(response),
+        Outcome::Status(444) | Outcome::Close => Step::Close,
+        Outcome::Declined => Step::Answer(Box::new(error_page::built_in(request, 404))),
+        Outcome::Status(status) => Step::Answer(Box::new(error_page::built_in(request, status))),
+        Outcome::Redirect(path, args) => {
+            if !count_redirect(request, &path) {
+                return Step::Answer(Box::new(error_page::built_in(request, 500)));
+            }
+            request.path = path;
+            request.args = args;
+            request.internal = true;
+            Step::Route
+        }
+        Outcome::Named(name) => {
+            if !count_redirect(request, name.as_bytes()) {
+                return Step::Answer(Box::new(error_page::built_in(request, 500)));
+            }
+            match request.server.locations.named(&name) {
+                Some(location) => {
+                    request.location = location;
+                    request.internal = true;
+                    Step::Location
+                }
+                None => {
+                    log_error!(request, Error, "could not find named location \"{name}\"");
+                    Step::Answer(Box::new(error_page::built_in(request, 500)))
+                }
+            }
+        }
+    }
+}
+
+fn count_redirect(request: &mut Request, target: &[u8]) -> bool {
+    match request.redirects_left.checked_sub(1) {
+        Some(left) => {
+            request.redirects_left = left;
+            true
+        }
+        None => {
+            let target = String::from_utf8_lossy(target);
+            log_error!(
+                request,
+                Error,
+                "rewrite or internal redirection cycle while internally redirecting to \"{target}\""
+            );
+            false
+        }
+    }
+}
+
+/// Lets `error_page` replace a built-in response; otherwise the response is the answer.
+fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Step> {
+    if let Some(status) = request.forced_status.filter(|_| !response.special || response.status < 300) {
+        response.status = status;
+    }
+    if !response.special || response.status < 300 || request.in_error_page {
+        return Ok(response);
+    }
+    let settings = request.location.settings.clone();
+    let Some(page) =
+        settings.get::<CoreSettings>().error_page.iter().find(|page| page.statuses.contains(&response.status))
+    else {
+        return Ok(response);
+    };
+    request.in_error_page = true;
+    let overwrite = page.overwrite;
+    match &page.target {
+        Target::Named(name) => {
+            request.forced_status = forced(overwrite, response.status);
+            Err(follow(request, Outcome::Named(name.clone())))
+        }
+        Target::Uri(template) => {
+            let uri = template.render(request).into_owned();
+            if uri.first() != Some(&b'/') {
+                let status = match overwrite {
+                    Some(status @ (301 | 302 | 303 | 307 | 308)) => status,
+                    _ => 302,
+                };
+                let mut redirect = error_page::built_in(request, status);
+                redirect.location = Some(uri.into());
+                return Ok(Box::new(redirect));
+            }
+            request.forced_status = forced(overwrite, response.status);
+            if request.method != Method::Head {
+                request.method = Method::Get;
+            }
+            let (path, args) = match uri.iter().position(|byte| *byte == b'?') {
+                Some(mark) => (uri[..mark].to_vec(), Some(uri[mark + 1..].to_vec())),
+                None => (uri, request.args.take()),
+            };
+            Err(follow(request, Outcome::Redirect(path, args)))
+        }
+    }
+}
+
+/// `error_page 404 =200 /x` sends 200, `=` alone what the page itself answers, neither the original status.
+fn forced(overwrite: Option<u16>, original: u16) -> Option<u16> {
+    match overwrite {
+        None => Some(original),
+        Some(0) => None,
+        Some(status) => Some(status),
+    }
+}

@@ -1,0 +1,236 @@
+//! One request on its way: what came in, where it was routed, and what became of it.
+
+use std::cell::{Cell, RefCell};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+use freerun_conf::SettingsSet;
+use freerun_proto::{HeaderId, Method, RequestHead, Span, Version};
+use freerun_runtime::loops;
+use freerun_runtime::net::Socket;
+
+use crate::generation::{Generation, Location, Server};
+use crate::listen::{ListenSpec, Servers};
+use crate::regex::Captures;
+use crate::worker::LoopState;
+
+/// An address of a connection's end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// IPv4 or IPv6.
+    Ip(SocketAddr),
+    /// A Unix socket; nginx prints `unix:`, with the path on the server's side.
+    Unix(Arc<str>),
+}
+
+/// What is known of a client connection. It lives as long as the connection; requests share it.
+pub struct Connection {
+    /// Serial number, `$connection`.
+    pub number: u64,
+    /// The socket.
+    pub socket: Socket,
+    /// The client's address.
+    pub peer: Address,
+    /// How the listening socket that accepted it was made.
+    pub listen: Arc<ListenSpec>,
+    /// When it was accepted.
+    pub accepted: Instant,
+    /// The loop it lives on.
+    pub home: Rc<LoopState>,
+    /// Bytes sent so far, to know whether anything of a response has gone out.
+    pub sent: Cell<u64>,
+    servers: RefCell<Option<(u64, Arc<Servers>)>>,
+    close_when_idle: Cell<bool>,
+    idle_waker: RefCell<Option<Waker>>,
+    nodelay: Cell<bool>,
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    pub fn new(number: u64, socket: Socket, peer: Address, listen: Arc<ListenSpec>, home: Rc<LoopState>) -> Connection {
+        Connection {
+            number,
+            socket,
+            peer,
+            listen,
+            accepted: loops::now(),
+            home,
+            sent: Cell::new(0),
+            servers: RefCell::new(None),
+            close_when_idle: Cell::new(false),
+            idle_waker: RefCell::new(None),
+            nodelay: Cell::new(false),
+        }
+    }
+
+    /// The address the client connected to: the listening one, unless that is a wildcard.
+    pub fn local(&self) -> Address {
+        match self.listen.address() {
+            Address::Ip(address) if address.ip().is_unspecified() => rustix::net::getsockname(&self.socket)
+                .ok()
+                .and_then(|address| SocketAddr::try_from(address).ok())
+                .map_or(Address::Ip(address), Address::Ip),
+            address => address,
+        }
+    }
+
+    /// The servers that answer on this connection in `generation`, and whether the generation still listens there: if
+    /// not, the servers of the last one that did.
+    pub fn servers(&self, generation: &Generation) -> Option<(Arc<Servers>, bool)> {
+        let mut known = self.servers.borrow_mut();
+        if let Some((number, servers)) = &*known
+            && *number == generation.number
+        {
+            return Some((servers.clone(), true));
+        }
+        match generation.listen(&self.listen.name) {
+            Some(listen) => {
+                let local = if listen.specific.is_empty() { self.listen.address() } else { self.local() };
+                let servers = listen.servers_for(&local).clone();
+                *known = Some((generation.number, servers.clone()));
+                Some((servers, true))
+            }
+            None => known.as_ref().map(|(_, servers)| (servers.clone(), false)),
+        }
+    }
+
+    /// A number that stands for the client, for sharing a thread pool fairly: the same for all its connections.
+    pub fn client_key(&self) -> u64 {
+        match &self.peer {
+            Address::Ip(address) => BuildHasherDefault::<DefaultHasher>::default().hash_one(address.ip()),
+            Address::Unix(_) => 0,
+        }
+    }
+
+    /// Asks the connection to close as soon as it has no request.
+    pub fn close_when_idle(&self) {
+        self.close_when_idle.set(true);
+        if let Some(waker) = self.idle_waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether it was asked to.
+    pub fn is_closing(&self) -> bool {
+        self.close_when_idle.get()
+    }
+
+    /// Has [`Connection::close_when_idle`] wake this task.
+    pub fn wake_on_close(&self, context: &Context<'_>) {
+        let mut waker = self.idle_waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+    }
+
+    /// Sends small segments at once from now on (`tcp_nodelay`).
+    pub fn set_nodelay(&self) {
+        if !self.nodelay.replace(true) && self.listen.ip.is_some() {
+            // A failure costs latency, not correctness; the socket may just have been reset.
+            let _ = rustix::net::sockopt::set_tcp_nodelay(&self.socket, true);
+        }
+    }
+}
+
+/// A request head with the bytes it points into.
+pub struct Head {
+    /// The connection's buffer: the head is at its beginning, body or pipelined bytes may follow.
+    pub buffer: Vec<u8>,
+    /// The parsed head.
+    pub parsed: RequestHead,
+}
+
+impl Head {
+    /// The bytes of a span of the head.
+    pub fn text(&self, span: Span) -> &[u8] {
+        span.of(&self.buffer)
+    }
+
+    /// The value of the first field with that name.
+    pub fn value(&self, id: HeaderId) -> Option<&[u8]> {
+        self.parsed.value(&self.buffer, id)
+    }
+}
+
+/// What was sent, for the log.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sent {
+    /// Status of the response, 0 before there is one.
+    pub status: u16,
+    /// All bytes.
+    pub bytes: u64,
+    /// Bytes of the body, with chunk framing not counted.
+    pub body_bytes: u64,
+    /// Whether the whole response went out.
+    pub complete: bool,
+}
+
+/// How often a request may start again with another URI before it is answered with 500.
+pub const MAX_INTERNAL_REDIRECTS: u8 = 10;
+
+/// A request.
+pub struct Request {
+    /// The connection it came on.
+    pub connection: Rc<Connection>,
+    /// The configuration it began with, and ends with.
+    pub generation: Arc<Generation>,
+    /// The virtual server.
+    pub server: Arc<Server>,
+    /// The location that answers, or the server's own settings before one is chosen.
+    pub location: Arc<Location>,
+    /// The head as it came.
+    pub head: Head,
+    /// The method, as handlers see it: an error page is fetched with GET.
+    pub method: Method,
+    /// The decoded, normalised path: `$uri`.
+    pub path: Vec<u8>,
+    /// What follows the `?`: `$args`.
+    pub args: Option<Vec<u8>>,
+    /// The server name asked for, lower case, without port: `$host`.
+    pub host: Option<String>,
+    /// Captures of regular expressions.
+    pub captures: Captures,
+    /// Number of the request on its connection, from 1: `$connection_requests`.
+    pub serial: u64,
+    /// When its first byte was seen.
+    pub started: Instant,
+    /// Status that an error page has to be sent with.
+    pub forced_status: Option<u16>,
+    /// Whether `error_page` has been followed.
+    pub in_error_page: bool,
+    /// Whether the URI was changed inside the server.
+    pub internal: bool,
+    /// How many internal redirects are left.
+    pub redirects_left: u8,
+    /// Whether the connection can be used again afterwards, as far as known.
+    pub keep_alive: bool,
+    /// The request body.
+    pub body: crate::head::body::ClientBody,
+    /// What was sent.
+    pub sent: Sent,
+    /// The number behind `$request_id`, given at first use.
+    pub id: Cell<Option<u64>>,
+    /// The head of the response as it was sent, for `$sent_http_…`; kept only where a log may ask.
+    pub sent_head: Vec<u8>,
+}
+
+impl Request {
+    /// The merged settings at the place where the request is now.
+    pub fn settings(&self) -> &SettingsSet {
+        &self.location.settings
+    }
+
+    /// Whether only the head of the response is wanted.
+    pub fn is_head(&self) -> bool {
+        self.head.parsed.method == Method::Head
+    }
+
+    /// Whether the client speaks HTTP/1.1.
+    pub fn is_http11(&self) -> bool {
+        self.head.parsed.version == Version::Http11
+    }
+}

@@ -1,0 +1,129 @@
+//! `location` and the choice of one: exact, longest prefix (final with `^~`), regular expressions in order.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound::{Included, Unbounded};
+use std::sync::Arc;
+
+use crate::generation::Location;
+use crate::regex::{Captures, Pattern};
+
+/// The outcome of the choice.
+pub enum Found {
+    /// This location.
+    Location(Arc<Location>),
+    /// The path lacks the slash at its end that this location (one that passes requests on) wants.
+    AddSlash(Arc<Location>),
+    /// None: the server's own settings hold.
+    Nothing,
+}
+
+/// The locations of a server, or those nested in a location.
+#[derive(Debug, Default)]
+pub struct Locations {
+    exact: HashMap<Box<[u8]>, Arc<Location>>,
+    prefix: BTreeMap<Box<[u8]>, Arc<Location>>,
+    /// Longest prefix in the table, so that a long path costs no more lookups than that.
+    longest: usize,
+    regex: Vec<(Pattern, Arc<Location>)>,
+    named: HashMap<Box<str>, Arc<Location>>,
+}
+
+impl Locations {
+    /// Adds an `=` location; `false` when the name was taken.
+    pub fn add_exact(&mut self, path: &str, location: Arc<Location>) -> bool {
+        self.exact.insert(path.as_bytes().into(), location).is_none()
+    }
+
+    /// Adds a prefix location; `false` when the name was taken.
+    pub fn add_prefix(&mut self, path: &str, location: Arc<Location>) -> bool {
+        self.longest = self.longest.max(path.len());
+        self.prefix.insert(path.as_bytes().into(), location).is_none()
+    }
+
+    /// Adds a regular expression.
+    pub fn add_regex(&mut self, pattern: Pattern, location: Arc<Location>) {
+        self.regex.push((pattern, location));
+    }
+
+    /// Adds a named location (with its `@`); `false` when the name was taken.
+    pub fn add_named(&mut self, name: &str, location: Arc<Location>) -> bool {
+        self.named.insert(name.into(), location).is_none()
+    }
+
+    /// A named location.
+    pub fn named(&self, name: &str) -> Option<Arc<Location>> {
+        self.named.get(name).cloned()
+    }
+
+    fn longest_prefix(&self, path: &[u8]) -> Option<&Arc<Location>> {
+        let mut end = path.len().min(self.longest);
+        loop {
+            // The greatest key not above what is left of the path shares the longest beginning with it that any key
+            // does; cutting to that beginning makes each step shorter, so this ends after few lookups.
+            let (key, location) = self.prefix.range::<[u8], _>((Unbounded, Included(&path[..end]))).next_back()?;
+            if path.starts_with(key) {
+                return Some(location);
+            }
+            let common = key.iter().zip(path).take_while(|(a, b)| a == b).count();
+            end = common.min(end);
+            if end == 0 {
+                return self.prefix.get(&[][..]);
+            }
+        }
+    }
+
+    /// Chooses.
+    pub fn find(&self, path: &[u8], captures: &mut Captures) -> Found {
+        match self.choose(path, captures) {
+            Some(location) => Found::Location(location.clone()),
+            None => Found::Nothing,
+        }
+    }
+
+    fn choose<'l>(&'l self, path: &[u8], captures: &mut Captures) -> Option<&'l Arc<Location>> {
+        if let Some(location) = self.exact.get(path) {
+            return Some(location);
+        }
+        let prefix = self.longest_prefix(path);
+        let nested = prefix.and_then(|location| location.nested.choose_inner(path, captures));
+        if let Some((location, last)) = nested
+            && last
+        {
+            return Some(location);
+        }
+        let best = nested.map(|(location, _)| location).or(prefix);
+        if prefix.is_some_and(|location| location.no_regex) || best.is_some_and(|location| location.no_regex) {
+            return best;
+        }
+        for (pattern, location) in &self.regex {
+            if pattern.matches(path, captures) {
+                return location.nested.choose(path, captures).or(Some(location));
+            }
+        }
+        best
+    }
+
+    /// For locations inside the chosen prefix: the location, and whether that is final (exact or expression).
+    fn choose_inner<'l>(&'l self, path: &[u8], captures: &mut Captures) -> Option<(&'l Arc<Location>, bool)> {
+        if self.prefix.is_empty() && self.exact.is_empty() && self.regex.is_empty() {
+            return None;
+        }
+        if let Some(location) = self.exact.get(path) {
+            return Some((location, true));
+        }
+        let prefix = self.longest_prefix(path);
+        let nested = prefix.and_then(|location| location.nested.choose_inner(path, captures));
+        if let Some(found @ (_, true)) = nested {
+            return Some(found);
+        }
+        let best = nested.map(|(location, _)| location).or(prefix);
+        if !best.is_some_and(|location| location.no_regex) {
+            for (pattern, location) in &self.regex {
+                if pattern.matches(path, captures) {
+                    return Some((location.nested.choose(path, captures).unwrap_or(location), true));
+                }
+            }
+        }
+        best.map(|location| (location, false))
+    }
+}

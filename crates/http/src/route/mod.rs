@@ -1,0 +1,6 @@
+//! Choosing the server and the location.
+
+pub mod locations;
+pub mod names;
+
+pub use locations::{Found, Locations};

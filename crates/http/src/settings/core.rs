@@ -1,0 +1,188 @@
+//! Settings of the core that may differ from location to location.
+
+use std::time::Duration;
+
+use freerun_conf::{Buffers, Many, Offset, Size, keyword_enum, settings};
+use freerun_proto::conditional::Modified;
+
+use crate::content::aio::AioSetting;
+use crate::settings::error_page::ErrorPage;
+use crate::settings::keepalive::KeepaliveTimeout;
+use crate::settings::types::Types;
+use crate::template::Template;
+
+keyword_enum! {
+    /// `if_modified_since`.
+    pub enum IfModifiedSince {
+        /// The field is ignored.
+        Off = "off",
+        /// The times must be equal.
+        Exact = "exact",
+        /// The time of the file must not be later.
+        Before = "before",
+    }
+}
+
+impl From<IfModifiedSince> for Modified {
+    fn from(setting: IfModifiedSince) -> Modified {
+        match setting {
+            IfModifiedSince::Off => Modified::Off,
+            IfModifiedSince::Exact => Modified::Exact,
+            IfModifiedSince::Before => Modified::Before,
+        }
+    }
+}
+
+keyword_enum! {
+    /// `lingering_close`.
+    pub enum LingeringClose {
+        /// Close at once.
+        Off = "off",
+        /// Wait for more data when the client may still be sending.
+        On = "on",
+        /// Always wait.
+        Always = "always",
+    }
+}
+
+keyword_enum! {
+    /// `server_tokens`.
+    pub enum ServerTokens {
+        /// Name and version.
+        On = "on",
+        /// The name alone.
+        Off = "off",
+        /// Name, version and build; this build has no name, so the same as `on`.
+        Build = "build",
+    }
+}
+
+keyword_enum! {
+    /// `open_file_cache`, as far as it goes now.
+    pub enum OpenFileCache {
+        /// Open files and small contents are not kept from one request to the next.
+        Off = "off",
+        /// They are kept for at most one second.
+        Short = "short",
+    }
+}
+
+settings! {
+    /// The HTTP core: files, bodies, keep-alive, timeouts.
+    #[module = "core"]
+    pub struct CoreSettings {
+        /// The folder that the request's path is looked up in.
+        root: Template = "html", in HTTP | SERVER | LOCATION | LOCATION_IF;
+        /// Replaces the part of the path that the location matched.
+        ///
+        /// In a location given by a regular expression the value is the whole path, and should use its captures.
+        alias: Option<Template>, in LOCATION, local;
+        /// Shows another URI, or another status, for these error statuses.
+        error_page: Many<ErrorPage>, in HTTP | SERVER | LOCATION | LOCATION_IF;
+        /// Maps file name extensions to media types.
+        types: Types = "", in HTTP | SERVER | LOCATION;
+        /// The media type of files whose extension is not in `types`.
+        default_type: String = "text/plain", in HTTP | SERVER | LOCATION;
+        /// Sends files with sendfile(2), without copying them through the process.
+        sendfile: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF,
+            fidelity = Differs("with `off`, large files that no filter reads are still sent with sendfile(2) once they are in memory; reading them through a buffer would only cost more");
+        /// The most that one sendfile(2) call moves; 0 is no limit.
+        sendfile_max_chunk: Size = "2m", in HTTP | SERVER | LOCATION;
+        /// Sends the response head together with the beginning of the file.
+        tcp_nopush: bool = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("the head of a file response is always held back for the beginning of the file");
+        /// Sends small segments at once on keep-alive connections.
+        tcp_nodelay: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Makes an `ETag` for files.
+        etag: bool = "on", in HTTP | SERVER | LOCATION;
+        /// How `If-Modified-Since` is compared with a file's time.
+        if_modified_since: IfModifiedSince = "exact", in HTTP | SERVER | LOCATION;
+        /// How many ranges a request may ask for; 0 turns ranges off. More than that, and the whole is sent.
+        max_ranges: Option<u32>, in HTTP | SERVER | LOCATION;
+        /// Where reads that would wait for a disk are done.
+        ///
+        /// `auto`, the default, asks the kernel first and uses the pool `default` only for what would wait;
+        /// `threads[=name]` is the same with a pool of that name, which may contain variables; `threads[=name] always`
+        /// hops to the pool for every operation, as nginx does; `off` never leaves the loop. `on` uses the pool.
+        aio: AioSetting = "auto", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("`threads` hops only when an operation would wait; `auto` and `always` are ours");
+        /// Whether open files and small contents may be used again, without asking the file system, for up to one second.
+        ///
+        /// `off` asks for every request. nginx's own forms (`max=`, `inactive=`) are not there yet.
+        open_file_cache: OpenFileCache = "short", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("only `off` so far; without it, small hot files are kept for at most one second");
+        /// The largest request body that is accepted; 0 is no limit.
+        client_max_body_size: Offset = "1m", in HTTP | SERVER | LOCATION;
+        /// Longest wait between two reads of a request body.
+        client_body_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
+        /// A request body up to this size stays in memory.
+        client_body_buffer_size: Size = "16k", in HTTP | SERVER | LOCATION;
+        /// The folder for request bodies that do not.
+        client_body_temp_path: TempPath = "client_body_temp", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("the levels are accepted and not used: the files have no names");
+        /// How long an idle connection is kept, and what `Keep-Alive: timeout=` says.
+        keepalive_timeout: KeepaliveTimeout = "75s", in HTTP | SERVER | LOCATION;
+        /// How many requests one connection may carry.
+        keepalive_requests: u32 = "1000", in HTTP | SERVER | LOCATION;
+        /// How long a connection may be used; it is closed after the request that passes it.
+        keepalive_time: Duration = "1h", in HTTP | SERVER | LOCATION;
+        /// For how long at least an idle connection is kept when a worker ends.
+        keepalive_min_timeout: Duration = "0s", in HTTP | SERVER | LOCATION, since = "1.27.4";
+        /// Browsers that keep-alive is not used with.
+        keepalive_disable: Option<Vec<String>>, in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("the named browser versions are long gone");
+        /// Whether a connection to be closed waits for what the client still sends, so that it can read the answer.
+        lingering_close: LingeringClose = "on", in HTTP | SERVER | LOCATION;
+        /// The longest such wait in all.
+        lingering_time: Duration = "30s", in HTTP | SERVER | LOCATION;
+        /// The longest such wait between two pieces.
+        lingering_timeout: Duration = "5s", in HTTP | SERVER | LOCATION;
+        /// Longest wait between two writes of a response.
+        send_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
+        /// Whether `Server` and error pages tell the version.
+        server_tokens: ServerTokens = "on", in HTTP | SERVER | LOCATION;
+        /// Whether a missing file is logged as an error.
+        log_not_found: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Whether `Location` is made a complete URL.
+        absolute_redirect: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Whether such a URL uses the first `server_name` instead of what the client asked for.
+        server_name_in_redirect: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Whether such a URL has the port.
+        port_in_redirect: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Number and size of the buffers a file is read into when it is not sent with sendfile.
+        output_buffers: Buffers = "2 32k", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("one buffer is used and its size is fixed");
+        /// The location serves requests of the server itself only (error pages, `try_files`), others get 404.
+        internal: Switch, in LOCATION, local;
+    }
+}
+
+/// A directive without arguments: there or not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Switch(pub bool);
+
+impl freerun_conf::Value for Switch {
+    const SHAPE: freerun_conf::Shape = freerun_conf::Shape::exactly(0, "");
+
+    fn parse(_: &freerun_conf::Node, _: &mut freerun_conf::Cx) -> Result<Switch, freerun_conf::Problem> {
+        Ok(Switch(true))
+    }
+}
+
+/// A folder for temporary files, relative to the prefix.
+#[derive(Debug, Clone)]
+pub struct TempPath(pub String);
+
+impl freerun_conf::Value for TempPath {
+    const SHAPE: freerun_conf::Shape = freerun_conf::Shape::between(1, 4, "path [level1 [level2 [level3]]]");
+
+    fn parse(directive: &freerun_conf::Node, cx: &mut freerun_conf::Cx) -> Result<TempPath, freerun_conf::Problem> {
+        for level in &directive.args[1..] {
+            if !matches!(level.as_str(), "1" | "2" | "3") {
+                return Err(freerun_conf::Problem::invalid_value(directive, level));
+            }
+        }
+        let prefix = cx.extensions.get_or_default::<crate::generation::Paths>();
+        Ok(TempPath(prefix.absolute(directive.args[0].as_str())))
+    }
+}

@@ -1,0 +1,66 @@
+//! `error_page`.
+
+use freerun_conf::{Cx, Node, Problem, Shape, Value};
+
+use crate::template::Template;
+
+/// What is shown instead of an error.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A URI of this server, or a URL to redirect to.
+    Uri(Template),
+    /// A named location, with its `@`.
+    Named(String),
+}
+
+/// One `error_page` directive.
+#[derive(Debug, Clone)]
+pub struct ErrorPage {
+    /// For these statuses.
+    pub statuses: Vec<u16>,
+    /// `=200` sends 200; `=` alone, here 0, what the page itself answers.
+    pub overwrite: Option<u16>,
+    /// What is shown.
+    pub target: Target,
+}
+
+impl Value for ErrorPage {
+    const SHAPE: Shape = Shape::at_least(2, "code … [=[response]] uri");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ErrorPage, Problem> {
+        let Some((uri, mut codes)) = directive.args.split_last() else { return Err(Problem::wrong_count(directive)) };
+        let mut overwrite = None;
+        if let Some((word, rest)) = codes.split_last()
+            && let Some(number) = word.text.strip_prefix('=')
+        {
+            overwrite = Some(match number {
+                "" => 0,
+                number => number
+                    .parse()
+                    .map_err(|_| Problem::new(format!("invalid value \"{}\"", word.text)).at(word.place))?,
+            });
+            codes = rest;
+            if codes.is_empty() {
+                return Err(Problem::wrong_count(directive));
+            }
+        }
+        let mut statuses = Vec::with_capacity(codes.len());
+        for word in codes {
+            let invalid = |why: &str| Err(Problem::new(format!("{why} \"{}\"", word.text)).at(word.place));
+            match word.text.parse::<u16>() {
+                Ok(499) => return invalid("invalid value"),
+                Ok(status @ 300..=599) => statuses.push(status),
+                Ok(_) => {
+                    let text = &word.text;
+                    return Err(Problem::new(format!("value \"{text}\" must be between 300 and 599")).at(word.place));
+                }
+                Err(_) => return invalid("invalid value"),
+            }
+        }
+        let target = match uri.text.strip_prefix('@') {
+            Some(_) => Target::Named(uri.text.clone()),
+            None => Target::Uri(Template::parse(uri, cx)?),
+        };
+        Ok(ErrorPage { statuses, overwrite, target })
+    }
+}

@@ -1,0 +1,8 @@
+//! The settings that the request's path itself reads. A module's own settings stand in the module's file.
+
+pub mod core;
+pub mod error_page;
+pub mod keepalive;
+pub mod logs;
+pub mod server;
+pub mod types;

@@ -1,0 +1,51 @@
+//! Settings of the core that a server has before a location is chosen.
+
+use std::time::Duration;
+
+use freerun_conf::{Buffers, Many, Size, settings};
+
+use crate::listen::setting::ListenSetting;
+use crate::route::names::ServerNames;
+
+settings! {
+    /// The HTTP core: sockets, names and request heads.
+    #[module = "server"]
+    pub struct ServerSettings {
+        /// Address and port, or a Unix socket, that the server accepts connections on.
+        listen: Many<ListenSetting>, in SERVER, local;
+        /// Names of the server: exact, with a wildcard at one end, or a regular expression after `~`.
+        server_name: ServerNames, in SERVER, local;
+        /// Longest time for a request head to arrive in.
+        client_header_timeout: Duration = "60s", in HTTP | SERVER;
+        /// The first buffer for a request head.
+        client_header_buffer_size: Size = "1k", in HTTP | SERVER;
+        /// How many further buffers a large head may use, and their size: the request line and each field must fit one.
+        large_client_header_buffers: Buffers = "4 8k", in HTTP | SERVER;
+        /// The most fields a request head may have.
+        max_headers: u32 = "1000", in HTTP | SERVER, since = "1.29.8";
+        /// Whether fields with invalid names are ignored; otherwise the request is refused.
+        ignore_invalid_headers: bool = "on", in HTTP | SERVER;
+        /// Whether a field name may have an underscore.
+        underscores_in_headers: bool = "off", in HTTP | SERVER;
+        /// Whether several slashes in a row count as one.
+        merge_slashes: bool = "on", in HTTP | SERVER;
+        /// Memory for a connection.
+        connection_pool_size: Size = "512", in HTTP | SERVER, fidelity = NoEffect("there are no such pools");
+        /// Memory for a request.
+        request_pool_size: Size = "4k", in HTTP | SERVER, fidelity = NoEffect("there are no such pools");
+        /// Bucket size of the table of server names.
+        server_names_hash_bucket_size: Size = "64", in HTTP, fidelity = NoEffect("tables size themselves");
+        /// Size of the table of server names.
+        server_names_hash_max_size: Size = "512", in HTTP, fidelity = NoEffect("tables size themselves");
+        /// Bucket size of the table of media types.
+        types_hash_bucket_size: Size = "64", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+        /// Size of the table of media types.
+        types_hash_max_size: Size = "1024", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+        /// Bucket size of the table of variables.
+        variables_hash_bucket_size: Size = "64", in HTTP, fidelity = NoEffect("tables size themselves");
+        /// Size of the table of variables.
+        variables_hash_max_size: Size = "1024", in HTTP, fidelity = NoEffect("tables size themselves");
+        /// Closes a connection whose request timed out with a reset.
+        reset_timedout_connection: bool = "off", in HTTP | SERVER | LOCATION, fidelity = Differs("accepted; timed out connections are closed in the ordinary way");
+    }
+}

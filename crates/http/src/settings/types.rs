@@ -1,0 +1,65 @@
+//! `types`: media types by file name extension.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+
+/// Media types by extension, lower case.
+#[derive(Debug, Clone, Default)]
+pub struct Types(Arc<HashMap<Box<[u8]>, Bytes>>);
+
+impl Types {
+    /// The media type for an extension (without dot), ignoring case.
+    pub fn find(&self, extension: &[u8]) -> Option<&Bytes> {
+        if extension.iter().any(u8::is_ascii_uppercase) {
+            return self.0.get(&*extension.to_ascii_lowercase());
+        }
+        self.0.get(extension)
+    }
+}
+
+impl Setting for Types {
+    const SHAPE: Shape = Shape::exactly(0, "{ media-type extension …; … }").with_raw_block();
+
+    fn set(previous: Option<Types>, directive: &Node, cx: &mut Cx) -> Result<Types, Problem> {
+        if directive.block.is_none() {
+            // The default: what nginx has built in.
+            return Ok(Types::from_pairs(&[("text/html", "html"), ("image/gif", "gif"), ("image/jpeg", "jpg")]));
+        }
+        let mut types = HashMap::clone(&previous.unwrap_or_default().0);
+        for line in directive.children() {
+            if line.args.is_empty() {
+                return Err(Problem::wrong_count(line));
+            }
+            let media_type = Bytes::copy_from_slice(line.name.text.as_bytes());
+            for extension in &line.args {
+                let key: Box<[u8]> = extension.text.to_ascii_lowercase().into_bytes().into();
+                if let Some(old) = types.insert(key, media_type.clone()).filter(|old| *old != media_type) {
+                    let extension = &extension.text;
+                    let old = String::from_utf8_lossy(&old).into_owned();
+                    cx.warn(
+                        Problem::warning(format!(
+                            "duplicate extension \"{extension}\", content type: \"{}\", previous content type: \"{old}\"",
+                            line.name.text
+                        ))
+                        .at_node(line),
+                    );
+                }
+            }
+        }
+        Ok(Types(Arc::new(types)))
+    }
+}
+
+impl Types {
+    fn from_pairs(pairs: &[(&'static str, &str)]) -> Types {
+        let pairs = pairs.iter();
+        Types(Arc::new(
+            pairs
+                .map(|(media, extension)| (extension.as_bytes().into(), Bytes::from_static(media.as_bytes())))
+                .collect(),
+        ))
+    }
+}

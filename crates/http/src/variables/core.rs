@@ -1,0 +1,249 @@
+//! The variables of nginx's core module.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use freerun_proto::{HeaderId, Method, uri};
+use freerun_runtime::log::clock;
+
+use crate::content::path;
+use crate::request::{Address, Request};
+use crate::variables::{Value, Variable};
+
+/// The nginx whose documented behaviour is followed: `$nginx_version`.
+pub const NGINX_VERSION: &str = "1.31.5";
+
+/// The table.
+pub const VARIABLES: &[Variable] = &[
+    Variable::family("arg_", |r, name| uri::argument(r.args.as_deref()?, name.as_bytes()).map(Cow::Borrowed)),
+    Variable::named("args", |r, _| some(r.args.as_deref())),
+    Variable::named("binary_remote_addr", |r, _| match &r.connection.peer {
+        Address::Ip(address) => owned(match address.ip() {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        }),
+        Address::Unix(_) => text("unix:"),
+    }),
+    Variable::named("body_bytes_sent", |r, _| number(r.sent.body_bytes)),
+    Variable::named("bytes_sent", |r, _| number(r.sent.bytes)),
+    Variable::named("connection", |r, _| number(r.connection.number)),
+    Variable::named("connection_requests", |r, _| number(r.serial)),
+    Variable::named("connection_time", |r, _| seconds(r.connection.accepted.elapsed())),
+    Variable::named("content_length", |r, _| header(r, HeaderId::ContentLength)),
+    Variable::named("content_type", |r, _| header(r, HeaderId::ContentType)),
+    Variable::family("cookie_", cookie),
+    Variable::named("document_root", |r, _| owned(path::document_root(r))),
+    Variable::named("document_uri", |r, _| Some(Cow::Borrowed(&r.path))),
+    Variable::named("host", host),
+    Variable::named("hostname", |_, _| text(hostname())),
+    Variable::family("http_", http),
+    Variable::named("https", |_, _| text("")),
+    Variable::named("is_args", |r, _| {
+        text(if r.args.as_ref().is_some_and(|args| !args.is_empty()) { "?" } else { "" })
+    }),
+    Variable::named("is_request_port", |r, _| {
+        text(if r.head.parsed.host.is_some_and(|host| host.port.is_some()) { ":" } else { "" })
+    }),
+    Variable::named("msec", |_, _| {
+        let now = clock::now();
+        owned(format!("{}.{:03}", now.secs, now.millis).into_bytes())
+    }),
+    Variable::named("nginx_version", |_, _| text(NGINX_VERSION)),
+    Variable::named("pid", |_, _| number(u64::from(std::process::id()))),
+    Variable::named("pipe", |r, _| text(if r.head.buffer.len() > r.body.used() { "p" } else { "." })),
+    Variable::named("query_string", |r, _| some(r.args.as_deref())),
+    Variable::named("remote_addr", |r, _| owned(crate::log::Peer(&r.connection.peer).to_string().into_bytes())),
+    Variable::named("remote_port", |r, _| match &r.connection.peer {
+        Address::Ip(address) => number(u64::from(address.port())),
+        Address::Unix(_) => text(""),
+    }),
+    Variable::named("remote_user", remote_user),
+    Variable::named("request", |r, _| {
+        some(Some(r.head.text(r.head.parsed.request_line)).filter(|line| !line.is_empty()))
+    }),
+    Variable::named("request_completion", |r, _| text(if r.sent.complete { "OK" } else { "" })),
+    Variable::named("request_filename", |r, _| owned(path::file_name(r))),
+    Variable::named("request_id", |r, _| owned(request_id(r).into_bytes())),
+    Variable::named("request_length", |r, _| number(r.head.parsed.len as u64 + r.body.received())),
+    Variable::named("request_method", |r, _| {
+        some(Some(match r.method {
+            method if method == r.head.parsed.method => r.head.text(r.head.parsed.method_text),
+            Method::Get => b"GET",
+            _ => b"",
+        }))
+    }),
+    Variable::named("request_port", |r, _| match r.head.parsed.host.and_then(|host| host.port) {
+        Some(port) => number(u64::from(port)),
+        None => text(""),
+    }),
+    Variable::named("request_time", |r, _| seconds(r.started.elapsed())),
+    Variable::named("request_uri", |r, _| some(Some(r.head.parsed.target.uri(&r.head.buffer)))),
+    Variable::named("scheme", |_, _| text("http")),
+    Variable::family("sent_http_", sent_http),
+    Variable::named("server_addr", |r, _| match r.connection.local() {
+        Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
+        Address::Unix(name) => owned(name.as_bytes().to_vec()),
+    }),
+    Variable::named("server_name", |r, _| some(Some(r.server.name.as_bytes()))),
+    Variable::named("server_port", |r, _| match &r.connection.listen.ip {
+        Some(address) => number(u64::from(address.port())),
+        None => text(""),
+    }),
+    Variable::named("server_protocol", |r, _| some(Some(r.head.text(r.head.parsed.version_text)))),
+    Variable::named("status", |r, _| owned(format!("{:03}", r.sent.status).into_bytes())),
+    Variable::named("time_iso8601", |_, _| owned(clock::time_iso8601(now()).to_vec())),
+    Variable::named("time_local", |_, _| owned(clock::time_local(now()).to_vec())),
+    Variable::named("uri", |r, _| Some(Cow::Borrowed(&r.path))),
+];
+
+fn some(value: Option<&[u8]>) -> Value<'_> {
+    value.map(Cow::Borrowed)
+}
+
+fn text<'r>(value: &'static str) -> Value<'r> {
+    Some(Cow::Borrowed(value.as_bytes()))
+}
+
+fn owned<'r>(value: Vec<u8>) -> Value<'r> {
+    Some(Cow::Owned(value))
+}
+
+fn number<'r>(value: u64) -> Value<'r> {
+    let mut out = Vec::with_capacity(20);
+    crate::write::head::push_number(&mut out, value);
+    owned(out)
+}
+
+fn seconds<'r>(time: std::time::Duration) -> Value<'r> {
+    owned(format!("{}.{:03}", time.as_secs(), time.subsec_millis()).into_bytes())
+}
+
+fn now() -> i64 {
+    i64::try_from(clock::now().secs).unwrap_or(0)
+}
+
+fn header(request: &Request, id: HeaderId) -> Value<'_> {
+    request.head.value(id).map(Cow::Borrowed)
+}
+
+fn host<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    match &request.host {
+        Some(host) => Some(Cow::Borrowed(host.as_bytes())),
+        None => Some(Cow::Borrowed(request.server.name.as_bytes())),
+    }
+}
+
+/// `$http_name`: repeated fields are joined, with a semicolon for cookies and a comma for all others (1.23.0).
+fn http<'r>(request: &'r Request, name: &str) -> Value<'r> {
+    let name = name.as_bytes();
+    let mut fields = request.head.parsed.variable(&request.head.buffer, name);
+    let first = request.head.text(fields.next()?.value());
+    let mut joined: Option<Vec<u8>> = None;
+    for field in fields {
+        let separator: &[u8] = if name == b"cookie" { b"; " } else { b", " };
+        let joined = joined.get_or_insert_with(|| first.to_vec());
+        joined.extend_from_slice(separator);
+        joined.extend_from_slice(request.head.text(field.value()));
+    }
+    Some(joined.map_or(Cow::Borrowed(first), Cow::Owned))
+}
+
+fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
+    for field in request.head.parsed.all(HeaderId::Cookie) {
+        for pair in request.head.text(field.value()).split(|byte| *byte == b';') {
+            let pair = pair.trim_ascii();
+            if let Some(rest) = pair.get(..name.len()).filter(|start| start.eq_ignore_ascii_case(name.as_bytes())) {
+                if let Some(value) = pair[rest.len()..].trim_ascii_start().strip_prefix(b"=") {
+                    return Some(Cow::Borrowed(value.trim_ascii_start()));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// `$sent_http_name`, from the head as it was sent.
+fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
+    let matches = |field: &[u8]| {
+        field.len() == name.len()
+            && field.iter().zip(name.bytes()).all(|(byte, wanted)| match byte {
+                b'-' => wanted == b'_',
+                byte => byte.eq_ignore_ascii_case(&wanted),
+            })
+    };
+    let mut found: Option<Vec<u8>> = None;
+    for line in request.sent_head.split(|byte| *byte == b'\n').skip(1) {
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        if matches(&line[..colon]) {
+            let value = line[colon + 1..].trim_ascii();
+            match &mut found {
+                Some(joined) => {
+                    joined.extend_from_slice(b", ");
+                    joined.extend_from_slice(value);
+                }
+                None => found = Some(value.to_vec()),
+            }
+        }
+    }
+    found.map(Cow::Owned)
+}
+
+/// The name of `Authorization: Basic`, which nobody has checked here.
+fn remote_user<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    let value = request.head.value(HeaderId::Authorization)?;
+    let (scheme, rest) = value.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let decoded = decode_base64(rest.trim_ascii())?;
+    let end = memchr::memchr(b':', &decoded)?;
+    owned(decoded[..end].to_vec())
+}
+
+fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
+    let mut out = Vec::with_capacity(text.len() * 3 / 4);
+    let mut bits = 0u32;
+    let mut count = 0;
+    for byte in text {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count & 0xff) as u8);
+        }
+    }
+    Some(out)
+}
+
+fn hostname() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| rustix::system::uname().nodename().to_string_lossy().to_lowercase())
+}
+
+/// 32 hexadecimal digits that no other request has: a random key of the process, and what tells requests apart.
+fn request_id(request: &Request) -> String {
+    use std::hash::{BuildHasher, RandomState};
+    static KEYS: OnceLock<(RandomState, RandomState)> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (high, low) = KEYS.get_or_init(|| (RandomState::new(), RandomState::new()));
+    let known = request.id.get().unwrap_or_else(|| {
+        let count = COUNT.fetch_add(1, Relaxed);
+        request.id.set(Some(count));
+        count
+    });
+    let mut out = Vec::with_capacity(32);
+    let _ = write!(out, "{:016x}{:016x}", high.hash_one(known), low.hash_one(known));
+    String::from_utf8_lossy(&out).into_owned()
+}

@@ -1,0 +1,400 @@
+//! The worker: its loops, and what each loop keeps.
+
+use std::any::{Any, TypeId};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use freerun_proto::date;
+use freerun_runtime::log::{Errno as ShowErrno, Level, clock};
+use freerun_runtime::loops::{self, LoopHandle, LoopStats, Remote};
+use freerun_runtime::net::Socket;
+use freerun_runtime::stats::Counter;
+use rustix::io::Errno;
+use tokio::sync::{Mutex, Notify};
+
+use crate::connection;
+use crate::content::hot::{HotFile, HotFiles, VALID};
+use crate::generation::Generation;
+use crate::listen::ListenSpec;
+use crate::listen::accept::{self, Listener};
+use crate::request::{Address, Connection};
+
+/// What the main and `events` levels say of a worker.
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    /// `worker_processes`: how many loops.
+    pub loops: usize,
+    /// `worker_connections`: how many connections each loop may have.
+    pub connections: usize,
+    /// `accept_mutex`: loops take turns to accept.
+    pub accept_mutex: bool,
+    /// `multi_accept`: several connections are accepted at a time.
+    pub multi_accept: bool,
+    /// `worker_cpu_affinity`: processors of each loop, used in turn; empty binds nothing.
+    pub cpus: Vec<Vec<usize>>,
+}
+
+/// What all loops share.
+pub struct Shared {
+    /// How many connections each loop may have.
+    pub connections: usize,
+    /// Loops take turns to accept.
+    pub accept_mutex: bool,
+    /// Several connections are accepted at a time.
+    pub multi_accept: bool,
+    /// The generation that new requests begin with.
+    pub generation: ArcSwap<Generation>,
+    /// Figures of the loops, in order.
+    pub loops: Vec<Arc<LoopStats>>,
+    /// When the worker started.
+    pub started: Instant,
+    /// Generations installed since then.
+    pub reloads: Counter,
+    remotes: Vec<Remote>,
+    next_connection: AtomicU64,
+}
+
+/// The loops, as the process that owns them sees them.
+pub struct Worker {
+    shared: Arc<Shared>,
+    handles: Vec<LoopHandle>,
+    listeners: Vec<(Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Mutex<()>>)>,
+}
+
+thread_local! {
+    static HOME: RefCell<Option<Rc<LoopState>>> = const { RefCell::new(None) };
+}
+
+fn home() -> Option<Rc<LoopState>> {
+    HOME.with_borrow(Clone::clone)
+}
+
+impl Worker {
+    /// Starts the loops with their first generation. Nothing is accepted before [`Worker::install`].
+    ///
+    /// # Errors
+    /// A thread or an epoll instance could not be made.
+    pub fn start(options: &WorkerOptions, generation: Arc<Generation>) -> io::Result<Worker> {
+        let mut handles = Vec::new();
+        for index in 0..options.loops.max(1) {
+            let cpus = (!options.cpus.is_empty()).then(|| {
+                let mut set = rustix::thread::CpuSet::new();
+                for cpu in &options.cpus[index % options.cpus.len()] {
+                    if *cpu < rustix::thread::CpuSet::MAX_CPU {
+                        set.set(*cpu);
+                    }
+                }
+                set
+            });
+            handles.push(LoopHandle::start(index, cpus)?);
+        }
+        let shared = Arc::new(Shared {
+            connections: options.connections.max(1),
+            accept_mutex: options.accept_mutex,
+            multi_accept: options.multi_accept,
+            generation: ArcSwap::new(generation),
+            loops: handles.iter().map(|handle| handle.stats.clone()).collect(),
+            started: Instant::now(),
+            reloads: Counter::default(),
+            remotes: handles.iter().map(LoopHandle::remote).collect(),
+            next_connection: AtomicU64::new(1),
+        });
+        for handle in &handles {
+            let shared = shared.clone();
+            let stats = handle.stats.clone();
+            let index = handle.index;
+            handle.tell(move || LoopState::begin(index, stats, shared));
+        }
+        Ok(Worker { shared, handles, listeners: Vec::new() })
+    }
+
+    /// What the loops share: for the status handler.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Makes a generation the one that new requests begin with, and has the loops accept from exactly these sockets: one
+    /// for each address, or one for each loop with `reuseport`. Sockets of an address that stays are not disturbed.
+    pub fn install(&mut self, generation: Arc<Generation>, listeners: Vec<(ListenSpec, Vec<OwnedFd>)>) {
+        self.shared.generation.store(generation.clone());
+        self.shared.reloads.add();
+        let mut next = Vec::new();
+        for (spec, fds) in listeners {
+            let known = self.listeners.iter().position(|(old, ..)| **old == spec);
+            next.push(match known {
+                // The descriptors that came along are others for the same sockets.
+                Some(index) => self.listeners.swap_remove(index),
+                None => (Arc::new(spec), fds.into_iter().map(Arc::new).collect(), Arc::new(Mutex::new(()))),
+            });
+        }
+        self.listeners = next;
+        let wanted: Vec<_> = self.listeners.clone();
+        for handle in &self.handles {
+            let wanted = wanted.clone();
+            let generation = generation.clone();
+            handle.tell(move || {
+                if let Some(home) = home() {
+                    home.install(generation, wanted);
+                }
+            });
+        }
+    }
+
+    /// Stops accepting, closes idle connections, and lets requests that run end; connections close after them.
+    pub fn drain(&mut self) {
+        self.listeners.clear();
+        for handle in &self.handles {
+            handle.tell(|| {
+                if let Some(home) = home() {
+                    home.drain();
+                }
+            });
+        }
+    }
+
+    /// Connections open now.
+    pub fn active(&self) -> u64 {
+        self.handles.iter().map(|handle| handle.stats.active.get()).sum()
+    }
+
+    /// Ends the loops; what still runs is cut off.
+    pub fn stop(self) {
+        for handle in self.handles {
+            handle.stop();
+        }
+    }
+}
+
+/// What one loop keeps. Everything in it belongs to its thread.
+pub struct LoopState {
+    /// Number of the loop.
+    pub index: usize,
+    /// Its figures.
+    pub stats: Arc<LoopStats>,
+    /// What all loops share.
+    pub shared: Arc<Shared>,
+    /// Hot files.
+    pub hot: RefCell<HotFiles>,
+    generation: RefCell<Arc<Generation>>,
+    draining: Cell<bool>,
+    connections: Cell<usize>,
+    idle: RefCell<BTreeMap<u64, Rc<Connection>>>,
+    next_idle: Cell<u64>,
+    room: Notify,
+    full_logged: Cell<Option<Instant>>,
+    accepting: RefCell<Vec<(Arc<ListenSpec>, Rc<Notify>)>>,
+    date: Cell<(i64, [u8; 29])>,
+    modules: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+}
+
+impl LoopState {
+    fn begin(index: usize, stats: Arc<LoopStats>, shared: Arc<Shared>) {
+        let generation = shared.generation.load_full();
+        let state = Rc::new(LoopState {
+            index,
+            stats,
+            shared,
+            hot: RefCell::default(),
+            generation: RefCell::new(generation),
+            draining: Cell::new(false),
+            connections: Cell::new(0),
+            idle: RefCell::default(),
+            next_idle: Cell::new(0),
+            room: Notify::new(),
+            full_logged: Cell::new(None),
+            accepting: RefCell::default(),
+            date: Cell::new((i64::MIN, [0; 29])),
+            modules: RefCell::default(),
+        });
+        let weak = Rc::downgrade(&state);
+        loops::set_stall_report(Box::new(move |took, activity| {
+            let Some(state) = weak.upgrade() else { return };
+            let connection = (activity.connection > 0).then_some(activity.connection);
+            let step = activity.step;
+            state.generation().error_log.write(
+                Level::Warn,
+                connection,
+                format_args!("event loop {index} stalled for {} ms in \"{step}\"", took.as_millis()),
+            );
+        }));
+        HOME.set(Some(state));
+    }
+
+    /// The generation that a new request begins with.
+    pub fn generation(&self) -> Arc<Generation> {
+        self.generation.borrow().clone()
+    }
+
+    /// Whether the worker is ending.
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// State of a module on this loop, made at first use.
+    pub fn module<T: Default + 'static>(&self) -> Rc<T> {
+        let mut modules = self.modules.borrow_mut();
+        let state = modules.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default()));
+        match state.clone().downcast() {
+            Ok(state) => state,
+            Err(_) => unreachable!("the key is the value's type"),
+        }
+    }
+
+    /// Keeps a file for the requests of the next second.
+    pub fn keep_hot(self: &Rc<Self>, path: &[u8], file: &Rc<HotFile>) {
+        let was_empty = self.hot.borrow().is_empty();
+        self.hot.borrow_mut().put(path, file, loops::now());
+        if was_empty {
+            let state = self.clone();
+            loops::spawn(0, "letting go of hot files", async move {
+                while !state.hot.borrow().is_empty() {
+                    tokio::time::sleep(VALID).await;
+                    state.hot.borrow_mut().purge(Instant::now());
+                }
+            });
+        }
+    }
+
+    /// Hands the value of `Date` to `use_it`; it is made once a second.
+    pub fn date(&self, use_it: impl FnOnce(&[u8; 29])) {
+        let now = i64::try_from(clock::now().secs).unwrap_or(0);
+        let (second, mut text) = self.date.get();
+        if second != now {
+            text = date::imf_fixdate(now);
+            self.date.set((now, text));
+        }
+        use_it(&text);
+    }
+
+    fn install(
+        self: &Rc<Self>,
+        generation: Arc<Generation>,
+        wanted: Vec<(Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Mutex<()>>)>,
+    ) {
+        *self.generation.borrow_mut() = generation;
+        // Settings may have changed what a path means or whether it may be kept.
+        self.hot.borrow_mut().purge(Instant::now() + VALID);
+        let mut accepting = self.accepting.borrow_mut();
+        accepting.retain(|(spec, stop)| {
+            let keep = wanted.iter().any(|(wanted, ..)| Arc::ptr_eq(wanted, spec));
+            if !keep {
+                stop.notify_one();
+            }
+            keep
+        });
+        for (spec, fds, turn) in wanted {
+            if accepting.iter().any(|(known, _)| Arc::ptr_eq(known, &spec)) || fds.is_empty() {
+                continue;
+            }
+            let shard = spec.reuseport && fds.len() > 1;
+            let fd = fds[if shard { self.index % fds.len() } else { 0 }].clone();
+            let only_loop = shard.then_some(self.index);
+            let stop = Rc::new(Notify::new());
+            accept::start(self, Rc::new(Listener { spec: spec.clone(), fd, turn, only_loop }), stop.clone());
+            accepting.push((spec, stop));
+        }
+    }
+
+    fn drain(&self) {
+        self.draining.set(true);
+        for (_, stop) in self.accepting.borrow_mut().drain(..) {
+            stop.notify_one();
+        }
+        for connection in self.idle.borrow().values() {
+            connection.close_when_idle();
+        }
+    }
+
+    /// Whether another connection may be accepted. At the limit, the connection that has been idle longest is closed to
+    /// make room, as nginx does.
+    pub fn has_room(&self) -> bool {
+        if self.connections.get() < self.shared.connections {
+            return true;
+        }
+        let oldest = self.idle.borrow().values().find(|connection| !connection.is_closing()).cloned();
+        if let Some(connection) = oldest {
+            connection.close_when_idle();
+        } else {
+            self.log_full();
+        }
+        false
+    }
+
+    fn log_full(&self) {
+        let now = loops::now();
+        if self.full_logged.get().is_none_or(|last| now.saturating_duration_since(last) >= Duration::from_secs(1)) {
+            self.full_logged.set(Some(now));
+            let limit = self.shared.connections;
+            let log = &self.generation().error_log;
+            log.write(Level::Alert, None, format_args!("{limit} worker_connections are not enough"));
+        }
+    }
+
+    /// Resolves when a connection has ended.
+    pub async fn wait_for_room(&self) {
+        self.room.notified().await;
+    }
+
+    /// Takes a connection over.
+    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &Arc<ListenSpec>) {
+        self.connections.set(self.connections.get() + 1);
+        self.stats.accepted.add();
+        self.stats.active.add();
+        let number = self.shared.next_connection.fetch_add(1, Relaxed);
+        let connection = Rc::new(Connection::new(number, Socket::new(fd), peer, spec.clone(), self.clone()));
+        loops::spawn(number, "connection", connection::serve(connection));
+    }
+
+    /// A connection has ended.
+    pub fn ended(&self) {
+        self.connections.set(self.connections.get() - 1);
+        self.stats.active.sub();
+        self.room.notify_one();
+    }
+
+    /// Out of descriptors or memory: said once a rest, and the connection idle for longest gives its descriptor back.
+    pub fn accept_failed(&self, error: Errno) {
+        let level = if matches!(error, Errno::MFILE | Errno::NFILE) { Level::Crit } else { Level::Alert };
+        let shown = io::Error::from(error);
+        let log = &self.generation().error_log;
+        log.write(level, None, format_args!("accept4() failed ({})", ShowErrno(&shown)));
+        if let Some(connection) = self.idle.borrow().values().next() {
+            connection.close_when_idle();
+        }
+    }
+
+    /// Enters a connection among the idle ones; the key takes it out again.
+    pub fn enter_idle(&self, connection: &Rc<Connection>) -> u64 {
+        let key = self.next_idle.get();
+        self.next_idle.set(key + 1);
+        self.stats.idle.add();
+        self.idle.borrow_mut().insert(key, connection.clone());
+        key
+    }
+
+    /// Takes a connection out of the idle ones.
+    pub fn leave_idle(&self, key: u64) {
+        self.stats.idle.sub();
+        self.idle.borrow_mut().remove(&key);
+    }
+}
+
+impl Shared {
+    /// Sends a job to a loop's state.
+    pub fn tell(&self, index: usize, job: impl FnOnce(&Rc<LoopState>) + Send + 'static) -> bool {
+        self.remotes.get(index).is_some_and(|remote| {
+            remote.tell(move || {
+                if let Some(home) = home() {
+                    job(&home);
+                }
+            })
+        })
+    }
+}

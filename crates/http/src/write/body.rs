@@ -1,0 +1,237 @@
+//! The body: memory with one `sendmsg`, files with `sendfile` as far as they are in memory and through the pool where not.
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use bytes::Bytes;
+use freerun_proto::chunked::{ChunkHead, LAST_CHUNK};
+use freerun_runtime::files::{Cursor, FileError, Gone, Sent, Via};
+use freerun_runtime::loops;
+use freerun_runtime::timer::Timer;
+
+use crate::content::aio;
+use crate::content::response::{Body, FileRange, Part, Source};
+use crate::log_error;
+use crate::request::{Connection, Request};
+use crate::settings::core::CoreSettings;
+use crate::write::WriteError;
+use crate::write::head::Framing;
+
+/// A file range up to this size is read into the head's buffer and leaves with it in one system call, if it is in
+/// memory: cheaper than a second call.
+pub const SMALL_FILE: u64 = 32 * 1024;
+
+/// The most that one inline `sendfile` moves when `sendfile_max_chunk` says nothing smaller, so that a fast client
+/// with a large file takes turns with the others.
+const MAX_INLINE: u64 = 1 << 20;
+
+/// What the writing of one response needs again and again.
+struct Writer<'r> {
+    connection: &'r Connection,
+    timer: Timer,
+    send_timeout: Duration,
+    bytes: u64,
+}
+
+impl Writer<'_> {
+    /// Writes all of `first` and `second`.
+    async fn all(&mut self, mut first: &[u8], mut second: &[u8], more: bool) -> Result<(), WriteError> {
+        while !first.is_empty() || !second.is_empty() {
+            let answer = match (first.is_empty(), second.is_empty()) {
+                (false, false) => self.connection.socket.try_write(&[IoSlice::new(first), IoSlice::new(second)], more),
+                (false, true) => self.connection.socket.try_write(&[IoSlice::new(first)], more),
+                _ => self.connection.socket.try_write(&[IoSlice::new(second)], more),
+            };
+            match answer {
+                Ok(sent) => {
+                    self.bytes += sent as u64;
+                    let from_first = sent.min(first.len());
+                    first = &first[from_first..];
+                    second = &second[sent - from_first..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait().await?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> Result<(), WriteError> {
+        match self.timer.within(self.send_timeout, self.connection.socket.writable()).await {
+            Some(answer) => Ok(answer?),
+            None => Err(WriteError::TimedOut),
+        }
+    }
+}
+
+/// Writes `head` and then the body. `head` is emptied.
+///
+/// # Errors
+/// The response is not complete.
+pub async fn write(request: &mut Request, head: &mut Vec<u8>, body: Body, framing: Framing) -> Result<(), WriteError> {
+    let connection = request.connection.clone();
+    let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
+    let mut writer = Writer { connection: &connection, timer: Timer::default(), send_timeout, bytes: 0 };
+    let head_len = head.len() as u64;
+    let result = if framing == Framing::None {
+        writer.all(head, b"", false).await
+    } else {
+        write_body(request, &mut writer, head, body, framing).await
+    };
+    request.sent.bytes += writer.bytes;
+    request.sent.body_bytes += writer.bytes.saturating_sub(head_len);
+    result
+}
+
+async fn write_body(
+    request: &Request,
+    writer: &mut Writer<'_>,
+    head: &mut Vec<u8>,
+    body: Body,
+    framing: Framing,
+) -> Result<(), WriteError> {
+    match body {
+        Body::Empty => writer.all(head, b"", false).await,
+        Body::Bytes(bytes) => writer.all(head, &bytes, false).await,
+        Body::File(range) => file(request, writer, head, range, false).await,
+        Body::Parts(parts) => {
+            let last = parts.len().saturating_sub(1);
+            for (index, part) in parts.into_iter().enumerate() {
+                match part {
+                    Part::Bytes(bytes) => writer.all(head, &bytes, index < last).await?,
+                    Part::File(range) => file(request, writer, head, range, index < last).await?,
+                }
+                head.clear();
+            }
+            writer.all(head, b"", false).await
+        }
+        Body::Source(source) => pull(writer, head, source, framing).await,
+    }
+}
+
+/// Sends what a source gives; chunked where the length is not known.
+async fn pull(
+    writer: &mut Writer<'_>,
+    head: &mut Vec<u8>,
+    mut source: Box<dyn Source>,
+    framing: Framing,
+) -> Result<(), WriteError> {
+    writer.all(head, b"", true).await?;
+    loop {
+        let piece: Option<Bytes> = source.next().await.map_err(|_| WriteError::Body)?;
+        match piece {
+            Some(piece) if framing == Framing::Chunked => {
+                let size = ChunkHead::new(piece.len() as u64);
+                writer.all(size.as_bytes(), &piece, true).await?;
+                writer.all(b"\r\n", b"", false).await?;
+            }
+            Some(piece) => writer.all(&piece, b"", false).await?,
+            None if framing == Framing::Chunked => return writer.all(LAST_CHUNK, b"", false).await,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The client's socket as the pool watches it.
+pub struct ClientGone<'c>(pub &'c Connection);
+
+impl Gone for ClientGone<'_> {
+    fn gone(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + '_>> {
+        Box::pin(self.0.socket.gone())
+    }
+}
+
+/// Sends a range of a file, with what is left of the head before it.
+async fn file(
+    request: &Request,
+    writer: &mut Writer<'_>,
+    head: &mut Vec<u8>,
+    range: FileRange,
+    more: bool,
+) -> Result<(), WriteError> {
+    let Some(aio) = aio::resolve(request) else { return Err(WriteError::Body) };
+    let files = request.generation.files.clone();
+    let core = request.settings().get::<CoreSettings>();
+    let FileRange { file, mut offset, mut len } = range;
+    if len <= SMALL_FILE {
+        let want = usize::try_from(len).unwrap_or(usize::MAX);
+        let start = head.len();
+        head.resize(start + want, 0);
+        let read = files.try_read_now(&file, offset, &mut head[start..], &aio);
+        match read {
+            Some(Ok(n)) if n == want => {
+                let result = writer.all(head, b"", more).await;
+                head.clear();
+                return result;
+            }
+            Some(Ok(_)) => return Err(cut_short(request)),
+            Some(Err(error)) => return Err(failed(request, &error)),
+            None => head.truncate(start),
+        }
+    }
+    writer.all(head, b"", len > 0).await?;
+    head.clear();
+    let gone = ClientGone(writer.connection);
+    let client = writer.connection.client_key();
+    let limit = match core.sendfile_max_chunk.0 {
+        0 => u64::MAX,
+        limit => limit,
+    };
+    let mut cursor = Cursor::default();
+    let mut in_this_turn = 0;
+    while len > 0 {
+        loops::note(writer.connection.number, "sending a file");
+        let chunk = len.min(limit).min(MAX_INLINE);
+        let socket = &writer.connection.socket;
+        let sent = match files.send_now(&file, &mut cursor, std::os::fd::AsFd::as_fd(socket), offset, chunk, &aio) {
+            Ok(Sent::NeedsPool) => {
+                let via = Via { aio: &aio, client, gone: Some(&gone) };
+                let out = socket.shared_fd();
+                files.send_pooled(&file, &mut cursor, out, offset, len.min(limit), via).await
+            }
+            answer => answer,
+        };
+        match sent {
+            Ok(Sent::Bytes(n)) => {
+                writer.bytes += n;
+                offset += n;
+                len -= n;
+                in_this_turn += n;
+                if in_this_turn >= MAX_INLINE && len > 0 {
+                    in_this_turn = 0;
+                    tokio::task::yield_now().await;
+                }
+            }
+            Ok(Sent::SocketFull) => {
+                in_this_turn = 0;
+                writer.wait().await?;
+            }
+            Ok(Sent::Eof) => return Err(cut_short(request)),
+            Ok(Sent::NeedsPool) => return Err(WriteError::Body),
+            Err(error) => return Err(failed(request, &error)),
+        }
+    }
+    Ok(())
+}
+
+/// The file has become shorter than what was announced.
+fn cut_short(request: &Request) -> WriteError {
+    log_error!(request, Alert, "file was truncated while it was sent to the client");
+    WriteError::Body
+}
+
+fn failed(request: &Request, error: &FileError) -> WriteError {
+    match error {
+        FileError::System { errno, .. } if is_connection_error(*errno) => io::Error::from_raw_os_error(*errno).into(),
+        error => {
+            log_error!(request, Crit, "{error} while sending response to client");
+            WriteError::Body
+        }
+    }
+}
+
+fn is_connection_error(errno: i32) -> bool {
+    use rustix::io::Errno;
+    [Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN, Errno::TIMEDOUT].iter().any(|known| known.raw_os_error() == errno)
+}

@@ -1,0 +1,172 @@
+//! The response head: status line and fields, in nginx's order.
+
+use std::io::Write;
+
+use freerun_proto::{date, status};
+
+use crate::content::error_page::server_name;
+use crate::content::response::Response;
+use crate::request::{Address, Request};
+use crate::settings::core::CoreSettings;
+use crate::settings::server::ServerSettings;
+
+/// How the body's end is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body (HEAD, 204, 304).
+    None,
+    /// By its length.
+    Length,
+    /// By a last chunk.
+    Chunked,
+    /// By closing the connection.
+    Close,
+}
+
+/// Writes the head into `out` and decides framing and keep-alive. Notes in the request what `$sent_http_…` shows.
+pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) -> Framing {
+    request.sent.status = status::sent_code(response.status);
+    if response.close {
+        request.keep_alive = false;
+    }
+    let bodiless = request.is_head() || matches!(response.status, 204 | 304) || response.status < 200;
+    let framing = if bodiless {
+        Framing::None
+    } else if response.length().is_some() {
+        Framing::Length
+    } else if request.is_http11() {
+        Framing::Chunked
+    } else {
+        request.keep_alive = false;
+        Framing::Close
+    };
+    if request.head.parsed.version == freerun_proto::head::Version::Http09 {
+        request.keep_alive = false;
+        return framing;
+    }
+    let settings = request.location.settings.clone();
+    let core = settings.get::<CoreSettings>();
+    status_line(response.status, out);
+    field(out, b"Server", server_name(core.server_tokens).as_bytes());
+    out.extend_from_slice(b"Date: ");
+    request.connection.home.date(|date| out.extend_from_slice(date));
+    out.extend_from_slice(b"\r\n");
+    if !response.content_type.is_empty() {
+        field(out, b"Content-Type", &response.content_type);
+    }
+    let no_length = matches!(response.status, 204 | 304) || response.status < 200;
+    if let Some(length) = response.length().filter(|_| !no_length) {
+        number_field(out, b"Content-Length", length);
+    }
+    if let Some(modified) = response.last_modified {
+        field(out, b"Last-Modified", &date::imf_fixdate(modified));
+    }
+    let mut late_location = None;
+    if let Some(location) = &response.location {
+        if location.starts_with(b"/") && core.absolute_redirect {
+            out.extend_from_slice(b"Location: ");
+            absolute(request, core, location, out);
+            out.extend_from_slice(b"\r\n");
+        } else {
+            late_location = Some(location);
+        }
+    }
+    if framing == Framing::Chunked || (bodiless && !no_length && response.length().is_none() && request.is_http11()) {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    if request.keep_alive {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
+        if let Some(seconds) = core.keepalive_timeout.header {
+            out.extend_from_slice(b"Keep-Alive: timeout=");
+            let _ = write!(out, "{seconds}");
+            out.extend_from_slice(b"\r\n");
+        }
+    } else {
+        out.extend_from_slice(b"Connection: close\r\n");
+    }
+    if let Some(location) = late_location {
+        field(out, b"Location", location);
+    }
+    if let Some(etag) = &response.etag {
+        field(out, b"ETag", etag);
+    }
+    for (name, value) in &response.fields {
+        field(out, name, value);
+    }
+    out.extend_from_slice(b"\r\n");
+    framing
+}
+
+fn status_line(status: u16, out: &mut Vec<u8>) {
+    if status == 200 {
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        return;
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    match status::status_text(status::sent_code(status)) {
+        Some(text) => out.extend_from_slice(text.as_bytes()),
+        None => {
+            let _ = write!(out, "{status:03} ");
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    // A value with a line end (from a variable, say) must not become a second field.
+    if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+        out.extend(value.iter().map(|byte| if matches!(byte, b'\r' | b'\n' | 0) { b' ' } else { *byte }));
+    } else {
+        out.extend_from_slice(value);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn number_field(out: &mut Vec<u8>, name: &[u8], value: u64) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    push_number(out, value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a decimal number.
+pub fn push_number(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(value % 10).unwrap_or(0);
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// `http://host[:port]/path`, as `server_name_in_redirect` and `port_in_redirect` say.
+fn absolute(request: &Request, core: &CoreSettings, path: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"http://");
+    let local = request.connection.local();
+    let name = &request.server.entry.settings.get::<ServerSettings>().server_name.first;
+    match &request.host {
+        _ if core.server_name_in_redirect && !name.is_empty() => out.extend_from_slice(name.as_bytes()),
+        Some(host) if !core.server_name_in_redirect => out.extend_from_slice(host.as_bytes()),
+        _ => match &local {
+            Address::Ip(address) => match address.ip() {
+                std::net::IpAddr::V4(ip) => drop(write!(out, "{ip}")),
+                std::net::IpAddr::V6(ip) => drop(write!(out, "[{ip}]")),
+            },
+            Address::Unix(_) => {}
+        },
+    }
+    if let Address::Ip(address) = local
+        && core.port_in_redirect
+        && address.port() != 80
+    {
+        let _ = write!(out, ":{}", address.port());
+    }
+    out.extend_from_slice(path);
+}

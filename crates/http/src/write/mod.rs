@@ -1,0 +1,40 @@
+//! Writing a response: its head, then its body, by the cheapest way that cannot wait.
+
+pub mod body;
+pub mod head;
+
+use std::io;
+
+use crate::content::response::Response;
+use crate::request::Request;
+
+/// Why a response was not written whole. The connection is closed then: a response is cut short, never padded or
+/// ended as if it were complete.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The client went away, or its connection broke.
+    #[error("{0}")]
+    Client(#[from] io::Error),
+    /// The client took nothing for `send_timeout`.
+    #[error("client timed out")]
+    TimedOut,
+    /// The body could not be made or read; it is logged already.
+    #[error("the body could not be completed")]
+    Body,
+}
+
+/// Writes a response. What was sent is noted in the request, whatever happens.
+///
+/// # Errors
+/// The response is not complete, and the connection is of no further use.
+pub async fn write(request: &mut Request, response: Response) -> Result<(), WriteError> {
+    let mut out = freerun_runtime::buffers::take();
+    let framing = head::serialise(request, &response, &mut out);
+    if request.location.keeps_sent_head {
+        request.sent_head.clone_from(&out);
+    }
+    let result = body::write(request, &mut out, response.body, framing).await;
+    freerun_runtime::buffers::give_back(out);
+    request.sent.complete = result.is_ok();
+    result
+}
