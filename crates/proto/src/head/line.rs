@@ -83,15 +83,14 @@ pub(super) fn parse(line: &[u8], start: u32) -> Result<Line, Error> {
 
 /// `HTTP/major.minor` other than the two usual ones.
 fn parse_version(text: &[u8]) -> Result<Version, Error> {
-    let digits = text.strip_prefix(b"HTTP/").ok_or(Error::RequestLine)?;
-    let dot = memchr::memchr(b'.', digits).ok_or(Error::RequestLine)?;
-    let (major, minor) = (&digits[..dot], &digits[dot + 1..]);
-    let number = |d: &[u8]| !d.is_empty() && d.iter().all(u8::is_ascii_digit);
-    if !number(major) || major[0] == b'0' || !number(minor) {
+    let minor = match text.strip_prefix(b"HTTP/").ok_or(Error::RequestLine)? {
+        // A major version over 1 is told at its first digit that shows it, whatever follows.
+        [b'2'..=b'9', ..] | [b'1', b'0'..=b'9', ..] => return Err(Error::VersionNotSupported),
+        [b'1', b'.', minor @ ..] => minor,
+        _ => return Err(Error::RequestLine),
+    };
+    if minor.is_empty() || !minor.iter().all(u8::is_ascii_digit) {
         return Err(Error::RequestLine);
-    }
-    if major != b"1" {
-        return Err(Error::VersionNotSupported);
     }
     Ok(if minor.iter().all(|&b| b == b'0') { Version::Http10 } else { Version::Http11 })
 }

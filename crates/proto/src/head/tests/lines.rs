@@ -87,6 +87,7 @@ fn refused() {
         ("GET /x HTTP/01.1", RequestLine),
         ("GET /x HTTP/2.0", VersionNotSupported),
         ("GET /x HTTP/100.1", VersionNotSupported),
+        ("GET /x HTTP/10", VersionNotSupported),
         ("GET /x HTTP/1.", RequestLine),
         ("GET /x HTTP/1", RequestLine),
         ("GET /x HTTP/.1", RequestLine),
