@@ -8,7 +8,7 @@ const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const LATER: &str = "Mon, 07 Nov 1994 08:49:37 GMT";
 const EARLIER: &str = "Sat, 05 Nov 1994 08:49:37 GMT";
 /// nginx's form for 16 bytes of that date: seconds and length in hexadecimal.
-const ETAG: &str = "\"2ebca521-10\"";
+const ETAG: &str = "\"2ebc98a1-10\"";
 
 #[test]
 fn ranges() {
@@ -118,19 +118,19 @@ fn conditions() {
     }
     for value in [
         ETAG,
-        "W/\"2ebca521-10\"",
+        "W/\"2ebc98a1-10\"",
         "\"other\"",
         "*",
-        "\"other\", \"2ebca521-10\"",
-        "\"other\",\"2ebca521-10\"",
-        "\"other\",W/\"2ebca521-10\"",
-        "\"2ebca521-10",
-        "2ebca521-10",
+        "\"other\", \"2ebc98a1-10\"",
+        "\"other\",\"2ebc98a1-10\"",
+        "\"other\",W/\"2ebc98a1-10\"",
+        "\"2ebc98a1-10",
+        "2ebc98a1-10",
         "\"a,b\"",
         "",
-        "  \"2ebca521-10\"  ",
-        "\"2ebca521-1\"",
-        "\"2ebca521-100\"",
+        "  \"2ebc98a1-10\"  ",
+        "\"2ebc98a1-1\"",
+        "\"2ebc98a1-100\"",
     ] {
         cases.push(get("/a.txt").field(&format!("If-None-Match: {value}")));
         cases.push(get("/a.txt").field(&format!("If-Match: {value}")));

@@ -50,7 +50,6 @@ fn methods_and_kinds_of_files() {
             request("PROPFIND", "/a.txt"),
             request("MADEUP", "/a.txt"),
             request("TRACE", "/a.txt"),
-            request("CONNECT", "localhost:80"),
             raw("GET /a.txt HTTP/1.0\r\n\r\n"),
             raw("HEAD /a.txt HTTP/1.0\r\n\r\n"),
             raw("GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),

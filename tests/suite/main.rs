@@ -1,3 +1,16 @@
 //! End-to-end tests of the built binary: a configuration, exact bytes in, what comes out. From simple to complex.
+//!
+//! Most of them hold for nginx too: `FREERUN_TEST_AGAINST=nginx` runs them against it, which is how the expectations were checked.
 
+mod command_line;
 mod config_errors;
+mod corpus;
+mod files;
+mod listens;
+mod logs;
+mod processes;
+mod reloads;
+mod requests;
+mod serve;
+mod status;
+mod timeouts;

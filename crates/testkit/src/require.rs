@@ -17,6 +17,11 @@ pub fn root() -> bool {
     answer(rustix::process::geteuid().is_root(), "not root")
 }
 
+/// freerun as the server under test: nothing that nginx could be held to (see [`Setup::run`](crate::Setup::run)).
+pub fn freerun() -> bool {
+    answer(crate::Kind::under_test() == crate::Kind::Freerun, "not for nginx")
+}
+
 /// nginx, to compare with: `FREERUN_TEST_NGINX`, or `nginx` in PATH or the usual folders.
 pub fn nginx() -> bool {
     answer(nginx_path().is_some(), "no nginx")

@@ -70,7 +70,7 @@ impl Setup {
         self
     }
 
-    /// Lines for `http`; `access_log` and `default_type` replace the harness's own.
+    /// Lines for `http`; `access_log` and `default_type`, wherever they stand in them, replace the harness's own.
     pub fn http(mut self, lines: &str) -> Setup {
         self.http.push_str(lines);
         self.http.push('\n');

@@ -1,0 +1,183 @@
+//! nginx's options: what they print, where, and the exit code.
+
+use freerun_testkit::{Checked, Kind, Setup, Site, TempDir, require, run};
+use std::fs;
+use std::time::Duration;
+
+const TIME: Duration = Duration::from_secs(20);
+
+fn with(arguments: &[&str]) -> Checked {
+    run(Kind::under_test(), arguments, TIME).expect("the program starts")
+}
+
+/// A folder with this configuration, and its paths for `-c`, `-p` and `-e`.
+fn conf(text: &str) -> (TempDir, String, String, String) {
+    let dir = TempDir::new("cli");
+    fs::write(dir.path().join("nginx.conf"), text.replace("@DIR@", &dir.path().display().to_string()))
+        .expect("writing");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (conf, prefix, log) = (path("nginx.conf"), dir.path().display().to_string(), path("error.log"));
+    (dir, conf, prefix, log)
+}
+
+#[test]
+fn versions_go_to_standard_error() {
+    for option in ["-v", "-V"] {
+        let done = with(&[option]);
+        assert_eq!(done.code, Some(0));
+        assert_eq!(done.stdout, "");
+        assert!(done.stderr.lines().any(|line| line.starts_with("nginx version: nginx/1.")), "{}", done.stderr);
+        assert_eq!(done.stderr.lines().any(|line| line.starts_with("configure arguments:")), option == "-V");
+    }
+}
+
+#[test]
+fn freerun_names_itself_first() {
+    if !require::freerun() {
+        return;
+    }
+    let done = run(Kind::Freerun, &["-V"], TIME).expect("it starts");
+    assert!(done.stderr.starts_with("freerun version: freerun/"), "{}", done.stderr);
+    assert!(done.stderr.contains("\nnginx version: nginx/1.31.5\n"), "{}", done.stderr);
+}
+
+#[test]
+fn help_tells_the_options() {
+    for option in ["-h", "-?"] {
+        let done = with(&[option]);
+        assert_eq!(done.code, Some(0));
+        for word in ["Usage:", "-s signal", "-c filename", "-g directives", "-T"] {
+            assert!(done.stderr.contains(word), "no {word:?} in {}", done.stderr);
+        }
+    }
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    for (arguments, message) in [
+        (vec!["-x"], "invalid option: \"x\""),
+        (vec!["word"], "invalid option: \"word\""),
+        (vec!["-c"], "option \"-c\" requires file name"),
+        (vec!["-s", "sing"], "invalid option: \"-s sing\""),
+        (vec!["-s"], "option \"-s\" requires parameter"),
+    ] {
+        let done = with(&arguments);
+        assert_eq!(done.code, Some(1), "{arguments:?}");
+        assert!(
+            done.stderr.lines().next().is_some_and(|line| line.ends_with(message)),
+            "{arguments:?}: {}",
+            done.stderr
+        );
+    }
+}
+
+#[test]
+fn a_missing_configuration_is_named() {
+    let (_dir, conf, prefix, log) = conf("");
+    let missing = format!("{conf}.none");
+    let done = with(&["-t", "-c", &missing, "-p", &prefix, "-e", &log]);
+    assert_eq!(done.code, Some(1));
+    let wanted = format!("[emerg] open() \"{missing}\" failed (2: No such file or directory)");
+    assert!(done.stderr.contains(&wanted), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("configuration file {missing} test failed")), "{}", done.stderr);
+}
+
+#[test]
+fn relative_paths_belong_to_the_prefix() {
+    let (dir, _, prefix, log) = conf("events { }\npid run.pid;\n");
+    let done = with(&["-t", "-c", "nginx.conf", "-p", &prefix, "-e", &log]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("{}/nginx.conf syntax is ok", dir.path().display())), "{}", done.stderr);
+}
+
+#[test]
+fn quiet_says_only_what_is_wrong() {
+    let (_dir, path, prefix, log) = conf("events { }\n");
+    let done = with(&["-t", "-q", "-c", &path, "-p", &prefix, "-e", &log]);
+    assert_eq!((done.code, done.stderr.as_str(), done.stdout.as_str()), (Some(0), "", ""));
+    let (_dir, path, prefix, log) = conf("nonsense;\n");
+    let done = with(&["-t", "-q", "-c", &path, "-p", &prefix, "-e", &log]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.stderr.contains("unknown directive \"nonsense\""), "{}", done.stderr);
+}
+
+#[test]
+fn dump_prints_the_files() {
+    let (dir, path, prefix, log) = conf("events { }\n# kept comment\nhttp { include @DIR@/in*.conf; }\n");
+    fs::write(dir.path().join("inner.conf"), "sendfile on; # inner comment\n").expect("writing");
+    let done = with(&["-T", "-c", &path, "-p", &prefix, "-e", &log]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let inner = format!("{prefix}/inner.conf");
+    let first = done.stdout.find(&format!("# configuration file {path}:\n")).expect("the main file");
+    let second = done.stdout.find(&format!("# configuration file {inner}:\n")).expect("the included file");
+    assert!(first < second);
+    assert!(done.stdout.contains("# kept comment\n") && done.stdout.contains("sendfile on; # inner comment\n"));
+}
+
+#[test]
+fn globals_come_before_the_file() {
+    let (_dir, path, prefix, log) = conf("events { }\n");
+    let done = with(&["-t", "-c", &path, "-p", &prefix, "-e", &log, "-g", "worker_processes 3; pid /tmp/x;"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let done = with(&["-t", "-c", &path, "-p", &prefix, "-e", &log, "-g", "nonsense on;"]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.stderr.contains("unknown directive \"nonsense\" in command line"), "{}", done.stderr);
+}
+
+#[test]
+fn signals_need_a_master() {
+    let (dir, path, prefix, log) = conf("events { }\npid @DIR@/none.pid;\n");
+    let done = with(&["-s", "reload", "-c", &path, "-p", &prefix, "-e", &log]);
+    assert_eq!(done.code, Some(1));
+    let wanted = format!("[error] open() \"{}/none.pid\" failed (2: No such file or directory)", dir.path().display());
+    assert!(done.stderr.contains(&wanted), "{}", done.stderr);
+}
+
+#[test]
+fn the_signal_option_reaches_the_master() {
+    let site = Site::new();
+    let mut server = Setup::server(&site, "return 200 before;").run();
+    let conf = server.path("nginx.conf").display().to_string();
+    let (prefix, log) = (server.path("").display().to_string(), server.path("error.log").display().to_string());
+    let order = |name: &str| {
+        let done = with(&["-s", name, "-c", &conf, "-p", &prefix, "-e", &log]);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    };
+    server.edit("return 200 before", "return 200 after");
+    order("reload");
+    freerun_testkit::eventually("the new configuration", || server.get("/").text() == "after");
+    order("quit");
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(!server.path("server.pid").exists(), "the pid file goes with the master");
+}
+
+#[test]
+fn a_daemon_leaves_the_terminal() {
+    let port = freerun_testkit::ports::free();
+    let (dir, path, prefix, log) = conf(&format!(
+        "daemon on;\npid @DIR@/server.pid;\nevents {{ }}\nhttp {{ access_log off; client_body_temp_path @DIR@/body;\n\
+         server {{ listen 127.0.0.1:{port}; return 200 daemon; }} }}\n"
+    ));
+    let done = with(&["-c", &path, "-p", &prefix, "-e", &log]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    freerun_testkit::eventually("the pid file", || dir.path().join("server.pid").exists());
+    let mut client = freerun_testkit::Client::connect(([127, 0, 0, 1], port).into());
+    assert_eq!(client.get("/").text(), "daemon");
+    let done = with(&["-s", "stop", "-c", &path, "-p", &prefix, "-e", &log]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    freerun_testkit::eventually("the end", || !dir.path().join("server.pid").exists());
+}
+
+#[test]
+fn a_taken_port_is_an_error() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("binding");
+    let port = taken.local_addr().expect("address").port();
+    let (_dir, path, prefix, log) = conf(&format!(
+        "daemon off;\npid @DIR@/server.pid;\nevents {{ }}\nhttp {{ access_log off; client_body_temp_path @DIR@/body;\n\
+         server {{ listen 127.0.0.1:{port}; }} }}\n"
+    ));
+    let done = with(&["-c", &path, "-p", &prefix, "-e", &log]);
+    assert_eq!(done.code, Some(1));
+    let wanted = format!("[emerg] bind() to 127.0.0.1:{port} failed (98: Address already in use)");
+    assert!(done.stderr.contains(&wanted), "{}", done.stderr);
+}

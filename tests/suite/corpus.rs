@@ -1,0 +1,83 @@
+//! Real configurations of other people: whatever is in them, `-t` ends, and says something sensible.
+
+use freerun_testkit::{Kind, TempDir, require, run};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The corpus: `FREERUN_CORPUS`, or `shared/corpus` beside the workspace.
+fn folder() -> Option<PathBuf> {
+    let given = std::env::var_os("FREERUN_CORPUS").map(PathBuf::from);
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
+    given.or(Some(beside)).filter(|path| path.join("index.tsv").is_file())
+}
+
+fn wrap(context: &str, file: &str) -> String {
+    match context {
+        "main" => format!("include {file};\n"),
+        "http" => format!("events {{ }}\nhttp {{\ninclude {file};\n}}\n"),
+        "server" => format!("events {{ }}\nhttp {{\nserver {{\ninclude {file};\n}}\n}}\n"),
+        other => panic!("context {other:?}"),
+    }
+}
+
+#[test]
+fn no_file_crashes_or_hangs_the_test() {
+    if !require::freerun() {
+        return;
+    }
+    let Some(corpus) = folder() else {
+        eprintln!("skipped: no corpus");
+        return;
+    };
+    let index = fs::read_to_string(corpus.join("index.tsv")).expect("the index");
+    let (mut total, mut parsed, mut passed) = (0, 0, 0);
+    let mut missing: BTreeMap<String, usize> = BTreeMap::new();
+    let mut wrong = String::new();
+    for row in index.lines().skip(1) {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [file, context, _, accepted, ..] = columns[..] else {
+            panic!("row {row:?}");
+        };
+        let dir = TempDir::new("corpus");
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let text = wrap(context, &format!("\"{}\"", corpus.join(file).display()));
+        fs::write(dir.path().join("nginx.conf"), text).expect("writing");
+        let prefix = dir.path().display().to_string();
+        let arguments = ["-t", "-c", &path("nginx.conf"), "-p", &prefix, "-e", &path("error.log")];
+        let done = run(Kind::Freerun, &arguments, Duration::from_secs(20)).expect("freerun starts");
+        total += 1;
+        let first = done.stderr.lines().find(|line| line.contains("[emerg]")).unwrap_or_default().to_owned();
+        let told = done.code == Some(0) || done.code == Some(1) && !first.is_empty();
+        if done.timed_out || !told || done.stderr.contains("panicked") {
+            wrong += &format!("{file}: code {:?}, in time: {}\n{}\n", done.code, !done.timed_out, done.stderr);
+        }
+        let syntax = [
+            "unexpected \"",
+            "unexpected end of file",
+            "is not terminated by",
+            "has no opening \"{\"",
+            "too long parameter",
+        ];
+        if !syntax.iter().any(|message| first.contains(message)) {
+            parsed += 1;
+        } else if accepted == "ok" {
+            wrong += &format!("{file}: nginx reads it, but: {first}\n");
+        }
+        if done.code == Some(0) {
+            passed += 1;
+        }
+        if let Some((_, rest)) = first.split_once("unknown directive \"") {
+            *missing.entry(rest.split('"').next().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+    }
+    let mut missing: Vec<(usize, String)> = missing.into_iter().map(|(name, count)| (count, name)).collect();
+    missing.sort_by(|a, b| b.cmp(a));
+    println!("corpus: {total} files, {parsed} parse, {passed} pass -t; first directive missing, by files stopped:");
+    for (count, name) in missing.iter().take(20) {
+        println!("  {count:4} {name}");
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(total > 0);
+}

@@ -1,0 +1,127 @@
+//! The forms of `listen`.
+
+use freerun_testkit::{Client, Setup, Site, eventually, require};
+use std::net::{Ipv6Addr, SocketAddr};
+
+#[test]
+fn a_unix_socket() {
+    let site = Site::new();
+    let setup = Setup::new()
+        .root(&site)
+        .http("server { listen unix:@DIR@/http.sock; return 200 \"$remote_addr $server_port\"; }");
+    let mut server = setup.run();
+    let path = server.path("http.sock");
+    let mut client = Client::try_connect_unix(&path).expect("connecting");
+    assert_eq!(client.get("/").text(), "unix: ");
+    server.reload();
+    assert_eq!(client.get("/").text(), "unix: ");
+    server.stop();
+    assert!(!path.exists(), "the socket's file goes with the server");
+}
+
+#[test]
+fn ipv6() {
+    if !require::ipv6() {
+        return;
+    }
+    let site = Site::new();
+    let http = "server { listen [::1]:@PORT@; return 200 \"$remote_addr $server_addr\"; }
+        server { listen 127.0.0.1:@PORT@; return 200 four; }
+        server { listen [::]:@PORT2@ ipv6only=off; return 200 \"both $remote_addr\"; }";
+    let server = Setup::new().root(&site).http(http).run();
+    let six = SocketAddr::from((Ipv6Addr::LOCALHOST, server.port()));
+    assert_eq!(Client::connect(six).get("/").text(), "::1 ::1");
+    assert_eq!(server.get("/").text(), "four");
+    let both = SocketAddr::from((Ipv6Addr::LOCALHOST, server.port_number(2)));
+    assert_eq!(Client::connect(both).get("/").text(), "both ::1");
+    assert!(Client::connect(server.address_number(2)).get("/").text().ends_with("127.0.0.1"));
+}
+
+#[test]
+fn a_wildcard_and_an_address_share_a_port() {
+    let site = Site::new();
+    let http = "server { listen *:@PORT@; server_name w; return 200 \"wildcard $server_addr\"; }
+        server { listen 127.0.0.2:@PORT@; server_name a; return 200 \"address $server_addr\"; }
+        server { listen @PORT2@; return 200 port; }
+        server { listen localhost:@PORT3@; return 200 name; }";
+    let server = Setup::new().root(&site).http(http).run();
+    assert_eq!(server.get("/").text(), "wildcard 127.0.0.1");
+    let second = SocketAddr::from(([127, 0, 0, 2], server.port()));
+    assert_eq!(Client::connect(second).get("/").text(), "address 127.0.0.2");
+    assert_eq!(Client::connect(server.address_number(2)).get("/").text(), "port");
+    assert_eq!(Client::connect(server.address_number(3)).get("/").text(), "name");
+}
+
+#[test]
+fn default_servers_are_per_address() {
+    let site = Site::new();
+    let http = "server { listen 127.0.0.1:@PORT@; server_name one; return 200 one; }
+        server { listen 127.0.0.1:@PORT@ default_server; listen 127.0.0.1:@PORT2@; server_name two; return 200 two; }
+        server { listen 127.0.0.1:@PORT2@ default_server; server_name three; return 200 three; }";
+    let server = Setup::new().root(&site).http(http).run();
+    assert_eq!(server.get("/").text(), "two");
+    assert_eq!(Client::connect(server.address_number(2)).get("/").text(), "three");
+    let named = Client::connect(server.address_number(2)).send("GET / HTTP/1.1\r\nHost: two\r\n\r\n").response();
+    assert_eq!(named.text(), "two");
+}
+
+#[test]
+fn every_way_to_share_a_socket_serves_everyone() {
+    let site = Site::new();
+    site.file("a", "file a");
+    for (events, options) in [
+        ("", ""),
+        ("accept_mutex on;", ""),
+        ("accept_mutex off;", ""),
+        ("multi_accept on;", ""),
+        ("accept_mutex on; multi_accept on;", ""),
+        ("use epoll;", "reuseport"),
+        ("accept_mutex on;", "reuseport"),
+    ] {
+        let setup = Setup::new()
+            .root(&site)
+            .main("worker_processes 3;")
+            .events(events)
+            .http(&format!("server {{ listen 127.0.0.1:@PORT@ {options}; root @ROOT@; }}"));
+        let server = setup.run();
+        let mut clients: Vec<Client> = (0..60).map(|_| server.connect()).collect();
+        for round in 0..3 {
+            for client in &mut clients {
+                assert_eq!(client.get("/a").text(), "file a", "{events} {options} round {round}");
+            }
+        }
+    }
+}
+
+#[test]
+fn socket_options_are_taken() {
+    let site = Site::new();
+    let options = "backlog=64 rcvbuf=64k sndbuf=64k so_keepalive=30m::10";
+    let server = Setup::new()
+        .root(&site)
+        .http(&format!(
+            "server {{ listen 127.0.0.1:@PORT@ {options}; return 200 ok; }}
+            server {{ listen 127.0.0.1:@PORT2@ so_keepalive=on deferred; return 200 two; }}"
+        ))
+        .run();
+    assert_eq!(server.get("/").text(), "ok");
+    assert_eq!(Client::connect(server.address_number(2)).get("/").text(), "two");
+}
+
+#[test]
+fn listeners_come_and_go_with_a_reload() {
+    let site = Site::new();
+    let http = "server { listen 127.0.0.1:@PORT@; return 200 one; }\n# more\n";
+    let server = Setup::new().root(&site).http(http).run();
+    let extra = freerun_testkit::ports::free();
+    let address = SocketAddr::from(([127, 0, 0, 1], extra));
+    let block = format!("server {{ listen 127.0.0.1:{extra}; return 200 two; }}");
+    server.edit("# more", &block);
+    server.reload();
+    eventually("the new listener", || Client::try_connect(address).is_ok());
+    assert_eq!(Client::connect(address).get("/").text(), "two");
+    server.edit(&block, "# more");
+    server.reload();
+    eventually("the listener is gone", || Client::try_connect(address).is_err());
+    assert_eq!(server.get("/").text(), "one");
+}

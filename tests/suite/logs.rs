@@ -1,0 +1,160 @@
+//! Access and error logs.
+
+use freerun_testkit::{Setup, Site, eventually};
+use rustix::process::Signal;
+use std::fs;
+
+fn site() -> Site {
+    let site = Site::new();
+    site.file("a", "0123456789");
+    site
+}
+
+#[test]
+fn the_combined_format() {
+    let site = site();
+    let server = Setup::server(&site, "").run();
+    let fields =
+        "Referer: http://r/\r\nUser-Agent: Agent \"q\" \\ \u{1}\u{e9}\r\nAuthorization: Basic dXNlcjpwYXNz\r\n";
+    server.get_with("/a?x=1", fields);
+    server.send("HEAD /a HTTP/1.0\r\n\r\n");
+    let lines = server.access_lines(2);
+    let (head, rest) = lines[0].split_once('[').expect("a time");
+    assert_eq!(head, "127.0.0.1 - user ");
+    let (time, rest) = rest.split_once(']').expect("its end");
+    assert_eq!((time.len(), time.as_bytes()[2], time.as_bytes()[11]), (26, b'/', b':'), "{time}");
+    assert_eq!(rest, " \"GET /a?x=1 HTTP/1.1\" 200 10 \"http://r/\" \"Agent \\x22q\\x22 \\x5C \\x01\\xC3\\xA9\"");
+    assert!(lines[1].ends_with("] \"HEAD /a HTTP/1.0\" 200 0 \"-\" \"-\""), "{}", lines[1]);
+}
+
+#[test]
+fn formats_and_variables() {
+    let site = site();
+    let http =
+        "log_format one '$remote_addr|$request_method|$uri|$args|$status|$body_bytes_sent|$bytes_sent|$request_length|'
+            '$connection_requests|$pipe|$scheme|$server_name|$host|$sent_http_content_type|$request_completion|$http_x';
+        log_format json escape=json '{\"uri\":\"$request_uri\",\"x\":\"$http_x\"}';
+        log_format raw escape=none '$http_x';
+        access_log @DIR@/access.log one; access_log @DIR@/json.log json; access_log @DIR@/raw.log raw;";
+    let setup =
+        Setup::new().root(&site).http(http).http("server { listen 127.0.0.1:@PORT@; server_name n; root @ROOT@; }");
+    let server = setup.run();
+    let mut client = server.connect();
+    client.send("GET /a?q HTTP/1.1\r\nHost: h\r\nX: \"quote\"\t\\ <\r\n\r\n");
+    let response = client.response();
+    let request = "GET /none HTTP/1.1\r\nHost: h\r\n\r\n";
+    client.send(format!("{request}{request}"));
+    client.response();
+    client.response();
+    let lines = server.access_lines(3);
+    let sent = lines[0].split('|').nth(6).and_then(|n| n.parse::<usize>().ok()).expect("bytes_sent");
+    assert!(sent > 150 && response.body.len() == 10);
+    let expected = format!(
+        "127.0.0.1|GET|/a|q|200|10|{sent}|46|1|.|http|n|h|application/octet-stream|OK|\\x22quote\\x22\\x09\\x5C <"
+    );
+    assert_eq!(lines[0], expected);
+    assert!(lines[1].contains("|404|") && lines[1].contains("|2|"), "{}", lines[1]);
+    assert!(lines[2].contains("|3|p|"), "the third was pipelined: {}", lines[2]);
+    eventually("the other logs", || {
+        fs::read_to_string(server.path("raw.log")).is_ok_and(|text| text.lines().count() >= 3)
+    });
+    let json = fs::read_to_string(server.path("json.log")).expect("json.log");
+    assert_eq!(json.lines().next(), Some("{\"uri\":\"/a?q\",\"x\":\"\\\"quote\\\"\\t\\\\ <\"}"));
+    let raw = fs::read_to_string(server.path("raw.log")).expect("raw.log");
+    assert_eq!(raw.lines().next(), Some("\"quote\"\t\\ <"));
+}
+
+#[test]
+fn where_a_request_is_logged() {
+    let site = site();
+    let lines = "
+        access_log @DIR@/access.log;
+        location /off { access_log off; return 200; }
+        location /own { access_log @DIR@/own.log; return 200; }
+        location /both { access_log @DIR@/own.log; access_log @DIR@/second.log; return 200; }
+        location /if { access_log @DIR@/own.log combined if=$arg_log; return 200; }
+    ";
+    let server = Setup::server(&site, lines).run();
+    for target in ["/off", "/own", "/both", "/if", "/if?log=0", "/if?log=1", "/a"] {
+        server.get(target);
+    }
+    let lines = server.access_lines(1);
+    assert!(lines.len() == 1 && lines[0].contains("/a "), "{lines:?}");
+    let own = || fs::read_to_string(server.path("own.log")).unwrap_or_default();
+    eventually("own.log", || own().lines().count() >= 3);
+    let own = own();
+    let targets: Vec<&str> = own.lines().filter_map(|line| line.split(' ').nth(6)).collect();
+    assert_eq!(targets, ["/own", "/both", "/if?log=1"]);
+    eventually("second.log", || fs::read_to_string(server.path("second.log")).is_ok_and(|text| text.contains("/both")));
+}
+
+#[test]
+fn buffered_lines_are_written_in_the_end() {
+    let site = site();
+    let http = "access_log @DIR@/access.log combined buffer=64k flush=1s;
+        server { listen 127.0.0.1:@PORT@; root @ROOT@; }
+        server { listen 127.0.0.1:@PORT2@; root @ROOT@; access_log @DIR@/late.log combined buffer=64k; }";
+    let mut server = Setup::new().root(&site).http(http).run();
+    for _ in 0..10 {
+        server.get("/a");
+        freerun_testkit::Client::connect(server.address_number(2)).get("/a");
+    }
+    // By its time, and otherwise at the end of the server.
+    assert_eq!(server.access_lines(10).len(), 10);
+    server.signal(Signal::QUIT);
+    server.wait();
+    let late = fs::read_to_string(server.path("late.log")).expect("late.log");
+    assert_eq!(late.lines().count(), 10);
+}
+
+#[test]
+fn reopening() {
+    let site = site();
+    let server = Setup::server(&site, "").run();
+    server.get("/a");
+    server.access_lines(1);
+    fs::rename(server.path("access.log"), server.path("access.old")).expect("renaming");
+    fs::rename(server.path("error.log"), server.path("error.old")).expect("renaming");
+    server.signal(Signal::USR1);
+    eventually("new files", || server.path("access.log").exists() && server.path("error.log").exists());
+    // A request may still meet the old file while the workers are told.
+    eventually("lines in the new files", || {
+        server.get("/none");
+        server.access_log().contains("/none") && server.error_log().contains("/none")
+    });
+    assert!(fs::read_to_string(server.path("access.old")).expect("the old file").contains("\"GET /a HTTP/1.1\" 200"));
+}
+
+#[test]
+fn error_lines_have_nginx_s_form() {
+    let site = site();
+    let server = Setup::server(&site, "").run();
+    server.get_with("/none?x", "Referer: http://r/\r\n");
+    server.logs("No such file or directory");
+    let log = server.error_log();
+    let line = log.lines().find(|line| line.contains("/none")).expect("the line");
+    let (stamp, rest) = line.split_once(" [error] ").expect("the level");
+    assert_eq!((stamp.len(), &stamp[4..5], &stamp[10..11]), (19, "/", " "), "{line}");
+    let (who, what) = rest.split_once(": *").expect("pid#tid");
+    let (pid, thread) = who.split_once('#').expect("two numbers");
+    assert!(server.workers().contains(&pid.parse().expect("a pid")) && thread.parse::<u32>().is_ok(), "{line}");
+    let (_, what) = what.split_once(' ').expect("the connection's number");
+    let expected = format!(
+        "open() \"{}/none\" failed (2: No such file or directory), client: 127.0.0.1, server: localhost, request: \
+         \"GET /none?x HTTP/1.1\", host: \"localhost\", referrer: \"http://r/\"",
+        site.path().display()
+    );
+    assert_eq!(what, expected);
+}
+
+#[test]
+fn levels_are_kept() {
+    let site = site();
+    let http = "server { listen 127.0.0.1:@PORT@; root @ROOT@; error_log @DIR@/quiet.log crit; }
+        server { listen 127.0.0.1:@PORT2@; root @ROOT@; error_log @DIR@/own.log error; }";
+    let server = Setup::new().root(&site).http(http).run();
+    server.get("/none");
+    freerun_testkit::Client::connect(server.address_number(2)).get("/none");
+    eventually("own.log", || fs::read_to_string(server.path("own.log")).is_ok_and(|text| text.contains("/none")));
+    assert_eq!(fs::read_to_string(server.path("quiet.log")).expect("quiet.log"), "");
+}

@@ -1,0 +1,179 @@
+//! Master and worker: signals, a worker that dies, pid file, rights.
+
+use freerun_testkit::{Client, Ending, Kind, Setup, Site, eventually, require, within};
+use rustix::process::Signal;
+use std::fs;
+use std::time::Duration;
+
+fn site() -> Site {
+    let site = Site::new();
+    site.file("a", "file a").file("big", vec![b'x'; 30_000_000]);
+    site
+}
+
+#[test]
+fn the_pid_file_names_the_master() {
+    let site = site();
+    let mut server = Setup::server(&site, "").run();
+    let path = server.path("server.pid");
+    assert_eq!(fs::read_to_string(&path).expect("the pid file"), format!("{}\n", server.master()));
+    assert_eq!(server.stop().code(), Some(0));
+    assert!(!path.exists());
+}
+
+#[test]
+fn stop_is_at_once() {
+    let site = site();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut server = Setup::server(&site, "").run();
+        let worker = server.worker();
+        let mut idle = server.connect();
+        idle.get("/a");
+        let mut busy = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+        busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0));
+        assert!(!fs::exists(format!("/proc/{worker}")).unwrap_or(true), "the worker is gone too");
+        assert_ne!(idle.ending(), Ending::Silent);
+        assert!(busy.rest().0.len() < 30_000_000);
+    }
+}
+
+#[test]
+fn quit_lets_requests_end() {
+    let site = site();
+    let mut server = Setup::server(&site, "").run();
+    let mut idle = server.connect();
+    idle.get("/a");
+    let mut busy = Client::try_connect_narrow(server.address(), 65_536).expect("connecting");
+    busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+    server.signal(Signal::QUIT);
+    assert_eq!(idle.ending(), Ending::Closed, "an idle connection is closed");
+    eventually("the listener is closed", || Client::try_connect(server.address()).is_err());
+    assert!(server.runs(), "it waits for the request under way");
+    let response = busy.response();
+    assert_eq!((response.status, response.body.len()), (200, 30_000_000));
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_shutdown_has_its_time() {
+    let site = site();
+    let mut server = Setup::server(&site, "").main("worker_shutdown_timeout 1s;").run();
+    let mut busy = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+    busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+    server.signal(Signal::QUIT);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(busy.rest().0.len() < 30_000_000, "the request was cut");
+}
+
+#[test]
+fn a_killed_worker_is_replaced() {
+    let site = site();
+    let server = Setup::server(&site, "").main("worker_processes 2;").run();
+    for _ in 0..3 {
+        let before = server.workers();
+        for worker in &before {
+            server.signal_pid(*worker, Signal::KILL);
+        }
+        // The listening socket stays open: a connection made now waits for the new worker.
+        assert_eq!(server.get("/a").text(), "file a");
+        eventually("other workers", || server.workers().iter().all(|pid| !before.contains(pid)));
+    }
+    server.logs("exited on signal 9");
+}
+
+#[test]
+fn a_worker_that_cannot_live_does_not_spin() {
+    // It dies at once again and again; the master must stay alive and answer signals.
+    let site = site();
+    let mut server = Setup::server(&site, "").run();
+    for _ in 0..20 {
+        if let Some(worker) = server.workers().first() {
+            server.signal_pid(*worker, Signal::KILL);
+        }
+    }
+    assert!(within(Duration::from_secs(15), || Client::try_connect(server.address())
+        .is_ok_and(
+            |mut client| client.try_send("GET /a HTTP/1.0\r\n\r\n").is_ok() && client.try_response("GET").is_ok()
+        )));
+    assert_eq!(server.stop().code(), Some(0));
+}
+
+#[test]
+fn the_master_s_death_ends_the_worker() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let mut server = Setup::server(&site, "").freerun();
+    let worker = server.worker();
+    server.signal(Signal::KILL);
+    server.wait();
+    eventually("the worker ends", || !fs::exists(format!("/proc/{worker}")).unwrap_or(true));
+}
+
+#[test]
+fn the_worker_gives_up_its_rights() {
+    if !require::root() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, "").main("user nobody nogroup;").run();
+    let worker = server.worker();
+    assert_eq!(server.get("/a").text(), "file a");
+    let status = fs::read_to_string(format!("/proc/{worker}/status")).expect("its status");
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_ascii_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(field("Uid:"), ["65534"; 4]);
+    assert_eq!(field("Gid:"), ["65534"; 4]);
+    assert_eq!(field("CapEff:"), ["0000000000000000"]);
+    if server.kind() == Kind::Freerun {
+        assert_eq!(field("NoNewPrivs:"), ["1"]);
+        assert!(field("Groups:").iter().all(|group| group == "65534"), "{:?}", field("Groups:"));
+    }
+}
+
+#[test]
+fn one_worker_with_many_loops() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, "").main("worker_processes 4;").freerun();
+    server.get("/a");
+    let worker = server.worker();
+    let threads = fs::read_dir(format!("/proc/{worker}/task")).expect("threads").count();
+    assert!(threads >= 4, "{threads} threads");
+    assert_eq!(server.workers().len(), 1);
+}
+
+#[test]
+fn without_a_master() {
+    let site = site();
+    let mut server = Setup::server(&site, "").main("master_process off;").run();
+    assert_eq!(server.get("/a").text(), "file a");
+    assert!(server.workers().is_empty(), "{:?}", server.workers());
+    assert_eq!(server.stop().code(), Some(0));
+}
+
+#[test]
+fn descriptors_do_not_leak_into_the_worker() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, "").freerun();
+    server.get("/a");
+    let names = |pid: u32| {
+        let dir = fs::read_dir(format!("/proc/{pid}/fd")).expect("descriptors");
+        dir.flatten()
+            .filter_map(|fd| fs::read_link(fd.path()).ok())
+            .map(|path| path.display().to_string())
+            .collect::<Vec<_>>()
+    };
+    let worker = names(server.worker());
+    assert!(!worker.iter().any(|name| name.ends_with("nginx.conf") || name.ends_with("server.pid")), "{worker:?}");
+}

@@ -1,0 +1,196 @@
+//! HUP: a new configuration inside the running worker.
+
+use freerun_testkit::{Client, Ending, Setup, Site, eventually, require};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+fn site() -> Site {
+    let site = Site::new();
+    site.file("a", "file a").file("big", vec![b'x'; 30_000_000]);
+    site
+}
+
+#[test]
+fn a_kept_connection_meets_the_new_configuration() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, "location /v { return 200 one; }").freerun();
+    let worker = server.worker();
+    let mut client = server.connect();
+    assert_eq!(client.get("/v").text(), "one");
+    for (from, to) in [("one", "two"), ("two", "three"), ("three", "four")] {
+        server.edit(&format!("return 200 {from}"), &format!("return 200 {to}"));
+        server.reload();
+        eventually("the new answer", || client.get("/v").text() == to);
+        assert_eq!(server.get("/v").text(), to);
+    }
+    assert_eq!(server.workers(), [worker], "one worker throughout");
+}
+
+#[test]
+fn a_request_ends_with_what_it_began() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, "location /v { return 200 one; }").freerun();
+    let mut slow = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    slow.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+    server.edit("return 200 one", "return 200 two");
+    server.edit("root ", "root /nowhere");
+    server.reload();
+    eventually("the new answer", || server.get("/v").text() == "two");
+    assert_eq!(slow.response().body.len(), 30_000_000);
+    assert_eq!(slow.get("/v").text(), "two", "and its connection goes on with the new one");
+}
+
+#[test]
+fn a_broken_configuration_changes_nothing() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, "location /v { return 200 one; }").freerun();
+    let worker = server.worker();
+    let mut client = server.connect();
+    client.get("/v");
+    let good = server.config();
+    for broken in [
+        "nonsense on;",
+        "location /v { return 200 two; } location /v { }",
+        "root $nosuch;",
+        "listen 127.0.0.1:@PORT@ default;",
+        "}",
+    ] {
+        server.edit("location /v", &format!("{broken} location /v"));
+        server.reload();
+        server.logs(match broken {
+            "nonsense on;" => "[emerg] unknown directive \"nonsense\" in ",
+            "root $nosuch;" => "[emerg] unknown \"nosuch\" variable",
+            "}" => "[emerg] unexpected \"}\"",
+            _ => "[emerg] duplicate location \"/v\"",
+        });
+        assert_eq!(client.get("/v").text(), "one");
+        assert_eq!(server.get("/v").text(), "one");
+        std::fs::write(server.path("nginx.conf"), &good).expect("writing");
+    }
+    assert_eq!(server.workers(), [worker]);
+    server.edit("return 200 one", "return 200 three");
+    server.reload();
+    eventually("a good one after the bad ones", || client.get("/v").text() == "three");
+}
+
+#[test]
+fn an_address_in_use_changes_nothing() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, "location /v { return 200 one; }").freerun();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("binding");
+    let port = taken.local_addr().expect("its address").port();
+    server.edit("return 200 one", "return 200 two");
+    server.edit("server {", &format!("server {{ listen 127.0.0.1:{port};"));
+    server.reload();
+    server.logs(&format!("bind() to 127.0.0.1:{port} failed (98: Address already in use)"));
+    assert_eq!(server.get("/v").text(), "one");
+}
+
+#[test]
+fn reloads_under_load_fail_nothing() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, "location /v { return 200 one; }").main("worker_processes 2;").freerun();
+    let worker = server.worker();
+    let (stop, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let client = |kept: bool| {
+            let (stop, served, server) = (&stop, &served, &server);
+            scope.spawn(move || {
+                let mut client = server.connect();
+                while !stop.load(Ordering::Relaxed) {
+                    if !kept {
+                        client = server.connect();
+                    }
+                    let target = if served.load(Ordering::Relaxed) % 2 == 0 { "/a" } else { "/v" };
+                    let sent = client.try_send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
+                    match (sent, client.try_response("GET")) {
+                        (Ok(()), Ok(response)) if response.status == 200 => {}
+                        (sent, got) => return Some(format!("{kept} {sent:?} {got:?}")),
+                    }
+                    // A kept connection has an end as well.
+                    if served.fetch_add(1, Ordering::Relaxed) % 500 == 0 {
+                        client = server.connect();
+                    }
+                }
+                None
+            })
+        };
+        let threads: Vec<_> = (0..6).map(|n| client(n % 2 == 0)).collect();
+        for round in 0..20 {
+            let before = served.load(Ordering::Relaxed);
+            let (from, to) = if round % 2 == 0 { ("one", "two") } else { ("two", "one") };
+            server.edit(&format!("return 200 {from}"), &format!("return 200 {to}"));
+            server.reload();
+            eventually("requests go on with the new one", || {
+                served.load(Ordering::Relaxed) > before + 20 && server.get("/v").text() == to
+            });
+        }
+        stop.store(true, Ordering::Relaxed);
+        threads.into_iter().filter_map(|thread| thread.join().expect("a client")).collect()
+    });
+    assert!(failures.is_empty(), "{failures:?}");
+    assert_eq!(server.workers(), [worker]);
+}
+
+#[test]
+fn loops_may_become_more_and_fewer() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, "location /v { return 200 one; }").main("worker_processes 1;").freerun();
+    let mut client = server.connect();
+    assert_eq!(client.get("/v").text(), "one");
+    for (from, to, answer) in [(1, 3, "two"), (3, 2, "one")] {
+        server.edit(&format!("worker_processes {from};"), &format!("worker_processes {to};"));
+        let old = if answer == "two" { "one" } else { "two" };
+        server.edit(&format!("return 200 {old}"), &format!("return 200 {answer}"));
+        server.reload();
+        eventually("the new answer", || server.get("/v").text() == answer);
+        for _ in 0..20 {
+            assert_eq!(server.get("/v").text(), answer);
+        }
+    }
+    // Whether a connection outlives its loop is not promised here; that it is not left hanging is.
+    client.send("GET /v HTTP/1.1\r\nHost: h\r\n\r\n");
+    match client.try_response("GET") {
+        Ok(response) => assert_eq!(response.text(), "one"),
+        Err(why) => assert_ne!(why, format!("{:?}", Ending::Silent)),
+    }
+}
+
+#[test]
+fn logs_and_pid_follow_the_configuration() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(&site, "location /v { return 200 one; }").freerun();
+    server.get("/v");
+    server.access_lines(1);
+    server.edit(
+        "access_log @DIR@/access.log"
+            .replace("@DIR@", server.path("").display().to_string().trim_end_matches('/'))
+            .as_str(),
+        "access_log @DIR@/second.log",
+    );
+    server.reload();
+    eventually("lines in the new log", || {
+        server.get("/v");
+        std::fs::read_to_string(server.path("second.log")).is_ok_and(|text| text.contains("/v"))
+    });
+}
