@@ -42,6 +42,12 @@ pub trait Gone {
     fn gone(&self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
 }
 
+impl Gone for crate::net::Socket {
+    fn gone(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        Box::pin(crate::net::Socket::gone(self))
+    }
+}
+
 /// How, and for whom, an operation is done.
 #[derive(Clone, Copy)]
 pub struct Via<'a> {
@@ -137,6 +143,8 @@ pub struct Meta {
 }
 
 impl Meta {
+    // Some architectures have a narrower `st_nlink`.
+    #[allow(clippy::unnecessary_cast)]
     pub(crate) fn of(stat: &rustix::fs::Stat) -> Meta {
         Meta {
             size: u64::try_from(stat.st_size).unwrap_or(0),

@@ -1,8 +1,8 @@
 //! Whose turn it is: waiting tasks are served in turn by mount, within a mount by client, within a client by file,
 //! and within a file in the order they came.
 //!
-//! No mount, client or file may keep more than [`cap`] threads busy at once, so that the pool always has threads left
-//! for the others, even when one of them hangs.
+//! No mount, client or file may keep more than its cap ([`Caps`]) of threads busy at once, so that the pool always has
+//! threads left for the others, even when one of them hangs.
 //!
 //! Every operation is O(log n). What stands at its cap is taken out of its ring when a pick meets it (*parked*), and
 //! each thread that becomes free brings back as many parked entries as could use it, so that a pick never walks past
@@ -12,14 +12,25 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Tag;
 
-/// How many of `threads` one mount, client or file may use at once: three quarters, but at least one.
-pub(super) fn cap(threads: usize) -> usize {
-    threads.saturating_sub((threads / 4).max(1)).max(1)
+/// How many threads one of anything may use at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Caps {
+    /// One mount: three quarters of the threads.
+    pub(super) mount: usize,
+    /// One client, or one file: three quarters of what a mount may use, or it would take its mount's whole share.
+    pub(super) single: usize,
 }
 
-/// Parked entries brought back beyond those that the free threads could use. At most one client can stand at its cap
-/// while a thread is free, so at most one of the entries counted on may be out of reach.
-const SPARE_ENTRIES: usize = 1;
+impl Caps {
+    pub(super) fn of(threads: usize) -> Caps {
+        let part = |all: usize| all.saturating_sub((all / 4).max(1)).max(1);
+        Caps { mount: part(threads), single: part(part(threads)) }
+    }
+}
+
+/// Parked entries brought back beyond those that the free threads could use. While a thread is free, no more clients
+/// than this can stand at their cap, so no more of the entries counted on can be out of reach.
+const SPARE_ENTRIES: usize = 2;
 
 type Turn = u64;
 
@@ -93,7 +104,7 @@ impl<T> MountQueue<T> {
 /// The waiting tasks of a pool, and the threads that each mount, client and file uses.
 #[derive(Debug)]
 pub(super) struct Schedule<T> {
-    cap: usize,
+    caps: Caps,
     turn: Turn,
     ring: BTreeMap<Turn, u64>,
     mounts: HashMap<u64, MountQueue<T>>,
@@ -104,7 +115,7 @@ pub(super) struct Schedule<T> {
 impl<T> Schedule<T> {
     pub(super) fn new(threads: usize) -> Self {
         Schedule {
-            cap: cap(threads),
+            caps: Caps::of(threads),
             turn: 0,
             ring: BTreeMap::new(),
             mounts: HashMap::new(),
@@ -115,7 +126,7 @@ impl<T> Schedule<T> {
 
     /// Takes over a new number of threads.
     pub(super) fn resize(&mut self, threads: usize) {
-        self.cap = cap(threads);
+        self.caps = Caps::of(threads);
         let clients: Vec<u64> = self.clients.keys().copied().collect();
         clients.into_iter().for_each(|client| self.refill_client(client));
         let mounts: Vec<u64> = self.mounts.keys().copied().collect();
@@ -199,7 +210,7 @@ impl<T> Schedule<T> {
     fn enter_mount(&mut self, mount_id: u64) {
         let turn = self.next_turn();
         let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
-        if mount.at.is_none() && mount.running < self.cap && !mount.ring.is_empty() {
+        if mount.at.is_none() && mount.running < self.caps.mount && !mount.ring.is_empty() {
             mount.at = Some(turn);
             self.ring.insert(turn, mount_id);
         }
@@ -232,12 +243,12 @@ impl<T> Schedule<T> {
     fn pick_in(&mut self, mount_id: u64) -> Option<(Tag, T)> {
         loop {
             let mount = self.mounts.get_mut(&mount_id)?;
-            if mount.running >= self.cap {
+            if mount.running >= self.caps.mount {
                 return None;
             }
             let (&turn, &client_id) = mount.ring.first_key_value()?;
             let client_use = self.clients.entry(client_id).or_default();
-            if client_use.running >= self.cap {
+            if client_use.running >= self.caps.single {
                 mount.ring.remove(&turn);
                 if let Some(client) = mount.clients.get_mut(&client_id) {
                     client.place = Place::Parked(turn);
@@ -255,7 +266,7 @@ impl<T> Schedule<T> {
     /// Takes the next task of a client whose entry stands in its mount's ring; that entry moves to the end of the
     /// ring, or leaves it when nothing under it can run.
     fn pick_of(&mut self, mount_id: u64, client_id: u64) -> Option<(u64, T)> {
-        let cap = self.cap;
+        let cap = self.caps.single;
         let again = self.next_turn();
         let mount = self.mounts.get_mut(&mount_id)?;
         let client = mount.clients.get_mut(&client_id)?;
@@ -379,7 +390,7 @@ impl<T> Schedule<T> {
         loop {
             let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
             let Some(usage) = mount.files.get_mut(&file_id) else { return };
-            let Some(client) = usage.unpark(self.cap) else {
+            let Some(client) = usage.unpark(self.caps.single) else {
                 if usage.is_unused() {
                     mount.files.remove(&file_id);
                 }
@@ -392,7 +403,7 @@ impl<T> Schedule<T> {
     fn refill_client(&mut self, client_id: u64) {
         loop {
             let Some(usage) = self.clients.get_mut(&client_id) else { return };
-            let Some(mount) = usage.unpark(self.cap) else {
+            let Some(mount) = usage.unpark(self.caps.single) else {
                 if usage.is_unused() {
                     self.clients.remove(&client_id);
                 }

@@ -127,6 +127,11 @@ impl Inner {
         self.figures.threads.load(SeqCst)
     }
 
+    #[cfg(test)]
+    pub(super) fn inbox_len(&self) -> usize {
+        self.inbox.len()
+    }
+
     /// Counts a task in, or says how many wait when the pool takes no more.
     pub(super) fn admit(&self) -> Result<(), usize> {
         let threads = self.limit.load(Relaxed);
