@@ -42,8 +42,15 @@ pub fn apply_block<'n>(
                 level.locals |= !group.directives()[row].inherit;
                 let raw = group.directives()[row].shape.block == Block::Raw;
                 let checked = if raw { raw_entries(node).map(drop) } else { Ok(()) };
-                if let Err(problem) = checked.and_then(|()| group.set(state.as_mut(), row, node, cx)) {
-                    cx.report(problem.within(node))?;
+                let warned = cx.warnings.len();
+                let result = checked.and_then(|()| group.set(state.as_mut(), row, node, cx));
+                for warning in cx.warnings.iter_mut().skip(warned) {
+                    warning.complete(node);
+                }
+                if let Err(mut problem) = result {
+                    problem.complete(node);
+                    name_the_first(&mut problem, nodes, node, cx);
+                    cx.report(problem)?;
                 }
             }
         }
@@ -52,6 +59,17 @@ pub fn apply_block<'n>(
     cx.context = outer;
     result?;
     Ok((merged(registry, levels, parent), structure))
+}
+
+/// Says where the other one is, of a directive that is there twice.
+fn name_the_first(problem: &mut Problem, nodes: &[Node], node: &Node, cx: &Cx) {
+    if problem.hint.is_some() || !problem.message.ends_with(" directive is duplicate") {
+        return;
+    }
+    let first = nodes.iter().find(|other| other.name.text == node.name.text && other.order < node.order);
+    if let Some(location) = first.and_then(|first| cx.sources.location(first.name.place)) {
+        problem.hint = Some(format!("the first one is in {location}"));
+    }
 }
 
 #[derive(Default)]

@@ -101,11 +101,13 @@ impl Cx {
     ///
     /// nginx checks directives while it reads and stops at the first problem. Here a block's simple directives are
     /// applied before its child blocks, so problems are collected and sorted: those of directives in reading order,
-    /// then the syntax error, then `result`'s own error if it belongs to no directive.
+    /// then the syntax error, then `result`'s own error if it belongs to no directive. The warnings are sorted too.
     ///
     /// # Errors
     /// All problems, the one nginx would tell first.
     pub fn conclude<T>(&mut self, result: Result<T, Problem>, syntax: Option<Problem>) -> Result<T, Diagnostics> {
+        let rank = |problem: &Problem| problem.order.map_or(u64::from(u32::MAX) + 1, u64::from);
+        self.warnings.sort_by_key(rank);
         let mut problems = std::mem::take(&mut self.problems);
         problems.extend(syntax.map(|problem| Problem { order: Some(u32::MAX), ..problem }));
         match result {
@@ -113,7 +115,7 @@ impl Cx {
             Ok(_) => {}
             Err(problem) => problems.push(problem),
         }
-        problems.sort_by_key(|problem| problem.order.map_or(u64::from(u32::MAX) + 1, u64::from));
+        problems.sort_by_key(rank);
         Err(Diagnostics(problems))
     }
 }

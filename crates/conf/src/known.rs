@@ -13,6 +13,14 @@ pub fn modules() -> impl Iterator<Item = (&'static str, impl Iterator<Item = &'s
     KNOWN.iter().map(|(module, names)| (*module, names.split_whitespace()))
 }
 
+/// Directives that nginx once had and 1.31.5 has not, and what to write instead.
+pub(crate) static REMOVED: &[(&str, &str)] = &[
+    ("limit_zone", "nginx removed it; write \"limit_conn_zone $variable zone=name:size;\""),
+    ("spdy_chunk_size", "nginx replaced SPDY by HTTP/2; write \"http2_chunk_size\""),
+    ("spdy_headers_comp", "nginx replaced SPDY by HTTP/2"),
+    ("ssl", "nginx removed it in 1.25.1; write \"listen address ssl;\""),
+];
+
 #[rustfmt::skip]
 static KNOWN: &[(&str, &str)] = &[
     ("core", "\
@@ -192,7 +200,9 @@ static KNOWN: &[(&str, &str)] = &[
         uwsgi_ssl_session_reuse uwsgi_ssl_trusted_certificate uwsgi_ssl_verify uwsgi_ssl_verify_depth uwsgi_store \
         uwsgi_store_access uwsgi_temp_file_write_size uwsgi_temp_path"),
     ("ngx_http_v2_module", "\
-        http2 http2_body_preread_size http2_chunk_size http2_max_concurrent_streams http2_recv_buffer_size"),
+        http2 http2_body_preread_size http2_chunk_size http2_idle_timeout http2_max_concurrent_pushes \
+        http2_max_concurrent_streams http2_max_field_size http2_max_header_size http2_max_requests http2_push \
+        http2_push_preload http2_recv_buffer_size http2_recv_timeout"),
     ("ngx_http_v3_module", "\
         http3 http3_hq http3_max_concurrent_streams http3_stream_buffer_size quic_active_connection_id_limit quic_bpf \
         quic_gso quic_host_key quic_retry"),

@@ -24,16 +24,22 @@ pub(crate) fn missing(registry: &Registry, context: Contexts, node: &Node) -> Pr
     if let Some(module) = known::module(name) {
         return problem.hint(format!("nginx has this directive (in {module}), freerun does not have it yet"));
     }
-    match near(name, registry.names(context)).or_else(|| near(name, registry.names(Contexts::ANY))) {
-        Some(near) => problem.hint(format!("did you mean \"{near}\"?")),
+    if let Some((_, instead)) = known::REMOVED.iter().find(|(removed, _)| removed == name) {
+        return problem.hint(*instead);
+    }
+    if let Some(near) = near(name, registry.names(context)).or_else(|| near(name, registry.names(Contexts::ANY))) {
+        return problem.hint(format!("did you mean \"{near}\"?"));
+    }
+    match near(name, known::modules().flat_map(|(_, names)| names)) {
+        Some(near) => problem.hint(format!("did you mean \"{near}\"? nginx has it, freerun does not have it yet")),
         None => problem,
     }
 }
 
-/// The nearest of some names, if it is near enough to be meant: a third of the letters wrong at most.
+/// The nearest of some names, if it is near enough to be meant: a quarter of the letters wrong at most, and three.
 pub fn near<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (wrong.chars().count() / 3).clamp(1, 4);
-    if wrong.len() > 64 {
+    let limit = (wrong.chars().count() / 4).clamp(1, 3);
+    if wrong.len() > 64 || wrong.len() < 3 {
         return None;
     }
     names

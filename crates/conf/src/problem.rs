@@ -122,11 +122,9 @@ impl Problem {
     }
 
     /// Fills in what is missing from the directive that was being applied.
-    #[must_use]
-    pub fn within(mut self, node: &Node) -> Self {
+    pub(crate) fn complete(&mut self, node: &Node) {
         self.place.get_or_insert(node.name.place);
         self.reported.get_or_insert(node.end);
         self.order.get_or_insert(node.order);
-        self
     }
 }

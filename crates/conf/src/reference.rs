@@ -63,11 +63,17 @@ impl Page<'_> {
         for directive in self.rows {
             let Directive { name, shape, .. } = directive;
             let space = if shape.syntax.is_empty() { "" } else { " " };
-            let end = if shape.is_block() { " { ... }" } else { ";" };
+            // A raw block may spell out its entries.
+            let end = match shape.is_block() {
+                true if shape.syntax.contains('{') => "",
+                true => " { ... }",
+                false => ";",
+            };
             let _ = write!(text, "\n## {name}\n\n{}\n\n", directive.summary());
             let _ = writeln!(text, "| | |\n|---|---|");
             let _ = writeln!(text, "| Syntax | `{name}{space}{}{end}` |", shape.syntax.replace('|', "\\|"));
             let default = directive.default.map_or("—".to_owned(), |default| match default {
+                "" if shape.is_block() => "built in".to_owned(),
                 "" => format!("`{name};`"),
                 default => format!("`{name} {};`", default.replace('|', "\\|")),
             });

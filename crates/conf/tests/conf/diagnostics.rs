@@ -59,6 +59,9 @@ fn hints() {
             "http { proxy_cache x; }",
             "nginx has this directive (in ngx_http_proxy_module), freerun does not have it yet",
         ),
+        ("http { proxy_pas x; }", "did you mean \"proxy_pass\"? nginx has it, freerun does not have it yet"),
+        ("http { server { ssl on; } }", "nginx removed it in 1.25.1; write \"listen address ssl;\""),
+        ("http {\n index a;\n sendfile on;\n sendfile off; }", "the first one is in /etc/nginx/nginx.conf:3"),
         ("sendfile on;", "\"sendfile\" may stand in: http, server, location, if in location"),
         ("http { sendfile on off; }", "the syntax is: sendfile on | off;"),
         ("http { if_modified_since exakt; }", "did you mean \"exact\"?"),
@@ -69,7 +72,7 @@ fn hints() {
         let shown = rendered(text);
         assert_eq!(shown.lines().last(), Some(format!("help: {help}").as_str()), "{text:?}\n{shown}");
     }
-    for text in ["lua_package_path x;", "x;", "http { more_set_headers a; }"] {
+    for text in ["lua_package_path x;", "x;", "http { more_set_headers a; zstd_types a; brotli on; echo a; }"] {
         assert!(!rendered(text).contains("help:"), "{text:?}");
     }
 }

@@ -109,7 +109,7 @@ fn inclusion_that_multiplies_ends() {
         let text = format!("include f{};", level + 1).repeat(10);
         files.0.insert(format!("/f{level}"), text.into_bytes());
     }
-    files.0.insert("/f20".to_owned(), vec![b'\n'; 1 << 20]);
+    files.0.insert("/f20".to_owned(), [b"#".as_slice(), &[b'x'; 8 << 20]].concat());
     let tree = parse("/f0", None, "/", &mut files);
     let problem = tree.error.expect("too much");
     assert!(problem.message.starts_with("the configuration is larger than"), "{problem}");
