@@ -24,11 +24,11 @@ pub fn write(spec: &Spec, folder: &Path, address: SocketAddr, user: Option<&User
             Ok(["-c", &file, "-p", &place, "-e", &log].map(ToOwned::to_owned).to_vec())
         }
         Kind::H2o => {
-            let file = put("h2o.conf", h2o(spec, &place, address, user))?;
+            let file = put("h2o.conf", h2o(spec, address, user))?;
             Ok(["-m", "worker", "-c", &file].map(ToOwned::to_owned).to_vec())
         }
         Kind::Lighttpd => {
-            let file = put("lighttpd.conf", lighttpd(spec, &place, address, user))?;
+            let file = put("lighttpd.conf", lighttpd(spec, address, user))?;
             Ok(["-D", "-f", &file].map(ToOwned::to_owned).to_vec())
         }
     }
@@ -76,21 +76,18 @@ fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> 
     )
 }
 
-fn h2o(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
+/// Neither it nor lighttpd writes a log or a pid file: they would open them as the workers' user.
+fn h2o(spec: &Spec, address: SocketAddr, user: Option<&User>) -> String {
     let user = user.map_or_else(String::new, |user| format!("user: {}\n", user.name));
+    let Spec { workers, connections, .. } = spec;
+    let (host, port, root) = (address.ip(), address.port(), spec.root.display());
     format!(
-        "{user}num-threads: {}\nmax-connections: {}\nhttp1-request-timeout: 600\nerror-log: {place}/error.log\n\
-         pid-file: {place}/pid\nhosts:\n  default:\n    listen:\n      host: {}\n      port: {}\n    paths:\n      \"/\":\n        \
-         file.dir: {}\n",
-        spec.workers,
-        spec.connections,
-        address.ip(),
-        address.port(),
-        spec.root.display(),
+        "{user}num-threads: {workers}\nmax-connections: {connections}\nhttp1-request-timeout: 600\nhosts:\n  default:\n    \
+         listen:\n      host: {host}\n      port: {port}\n    paths:\n      \"/\":\n        file.dir: {root}\n"
     )
 }
 
-fn lighttpd(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
+fn lighttpd(spec: &Spec, address: SocketAddr, user: Option<&User>) -> String {
     let user = user.map_or_else(String::new, |user| {
         format!("server.username = \"{}\"\nserver.groupname = \"{}\"\n", user.name, user.group)
     });
@@ -98,7 +95,6 @@ fn lighttpd(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) 
     let workers = if spec.workers > 1 { format!("server.max-worker = {}\n", spec.workers) } else { String::new() };
     format!(
         "{user}{workers}server.document-root = \"{}\"\nserver.bind = \"{}\"\nserver.port = {}\n\
-         server.errorlog = \"{place}/error.log\"\nserver.pid-file = \"{place}/pid\"\n\
          server.max-keep-alive-requests = 65535\nserver.max-keep-alive-idle = 600\nserver.max-read-idle = 600\n\
          server.max-write-idle = 600\nserver.max-fds = 19000\nserver.max-connections = {}\n\
          mimetype.assign = ( \".html\" => \"text/html\", \"\" => \"application/octet-stream\" )\n",

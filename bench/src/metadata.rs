@@ -12,7 +12,7 @@ use crate::configs::OK_PATH;
 use crate::error::{Error, Result};
 use crate::fixture::{self, Fixture};
 use crate::interrupt::pause;
-use crate::probe::{Pace, Probe};
+use crate::probe::{self, Pace};
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
 use crate::scratch::Random;
@@ -50,7 +50,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
         name: "metadata",
         method: format!(
             "A FUSE file system on which one kind of operation takes {DELAY_MS} ms; {READERS} keep-alive clients read files of it; another asks \
-             for `return 200` {RATE} times a second for {seconds} s (times from the moment a request is due). One worker, pinned to \
+             for `return 200` {RATE} times a second for {seconds} s (each at its time, whether the former were answered or not). One worker, pinned to \
              one core; {rounds} round(s), a fresh server each."
         ),
         ..Report::default()
@@ -113,12 +113,12 @@ fn slow(
 fn one(bench: &Bench, spec: &Spec, seconds: f64) -> Result<Outcome> {
     let (cores, _) = bench.machine.pair();
     let server = Server::start(bench, spec, &Placement { cores, cgroups: Vec::new() })?;
+    let pace = Pace { path: OK_PATH.into(), rate: RATE, length: Duration::from_secs_f64(seconds) };
+    let probe = probe::prepare(server.address, pace)?;
     let stop = Arc::new(AtomicBool::new(false));
     let readers: Vec<_> = (0..READERS).map(|index| start_reader(server.address, index, &stop)).collect();
-    let length = Duration::from_secs_f64(seconds);
     let waited = pause(Duration::from_millis(500));
-    let pace = Pace { path: OK_PATH.into(), rate: RATE, length, connections: 1 };
-    let (latencies, failed) = Probe::start(server.address, &pace).finish();
+    let (latencies, failed) = probe.start()?.finish();
     stop.store(true, Relaxed);
     let files = readers.into_iter().map(|reader| reader.join().unwrap_or(0)).sum();
     waited?;

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::configs::OK_PATH;
 use crate::error::{Doing, Error, Result};
 use crate::interrupt::pause;
-use crate::probe::{Pace, Probe};
+use crate::probe::{self, Pace};
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
 use crate::scratch::forget;
@@ -89,7 +89,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
             "{count} files of 4 MB; {version}: {} MB of memory for the server and its page cache, disk {disk} limited to {} MB/s and {} \
              reads/s; {} workers; {} wrk connections ask for random files, {} for one cached file; {rounds} rounds of {seconds} s with \
              a fresh server and an empty page cache each. \"Alone\" is the cached load without the random one. Latencies are wrk's, of \
-             answers that came. Uninvolved: `return 200`, {PROBE_RATE} times a second on four connections, from the moment it is due.",
+             answers that came. Uninvolved: `return 200`, {PROBE_RATE} times a second, each at its time, whether the former were answered or not.",
             memory / 1_000_000,
             limits.read_bytes / 1_000_000,
             limits.read_ios,
@@ -146,13 +146,13 @@ fn one(bench: &Bench, spec: &Spec, group: &Group, limits: &Limits, files: &[Path
     }
     let alone = wrk::run(wrk, &folder, server.address, &cached((seconds / 2.0).ceil()))?;
 
+    let pace = Pace { path: OK_PATH.into(), rate: PROBE_RATE, length: Duration::from_secs_f64(seconds) };
+    let probe = probe::prepare(server.address, pace)?;
     let random = Target::Random(files.len() - 1);
     let busy = Wrk::start(wrk, &folder, server.address, &load(CONNECTIONS.0, SETTLE + seconds + 5.0, random))?;
     pause(Duration::from_secs_f64(SETTLE))?;
     let (start, before) = (Instant::now(), group.io()?);
-    let pace =
-        Pace { path: OK_PATH.into(), rate: PROBE_RATE, length: Duration::from_secs_f64(seconds), connections: 4 };
-    let probe = Probe::start(server.address, &pace);
+    let probe = probe.start()?;
     let mixed = wrk::run(wrk, &folder, server.address, &cached(seconds));
     let (after, passed) = (group.io()?, start.elapsed().as_secs_f64());
     let (probe, _) = probe.finish();

@@ -1,26 +1,45 @@
 //! A client that asks for one small thing at a steady pace: how long does an uninvolved request wait?
 
+use std::io;
 use std::net::SocketAddr;
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
+use crate::error::{Doing, Result};
 use crate::stats::Latencies;
 
 /// How long one request may take before it counts as that long and its connection is given up.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// Seconds: the connections are enough for an answer that takes this long not to hold up a later request.
+const SPREAD: f64 = 5.0;
+
+/// Most connections.
+const MAX_CONNECTIONS: usize = 256;
+
+/// Stack of a connection's thread, in bytes.
+const STACK: usize = 128 * 1024;
 
 /// What is asked, and how often.
 #[derive(Debug, Clone)]
 pub struct Pace {
     /// The path; the answer must be 200.
     pub path: String,
-    /// Requests a second, over all connections.
+    /// Requests a second.
     pub rate: f64,
     /// How long to go on.
     pub length: Duration,
-    /// Keep-alive connections, which take turns.
-    pub connections: u32,
+}
+
+/// Connections ready to ask.
+#[derive(Debug)]
+pub struct Ready {
+    server: SocketAddr,
+    pace: Pace,
+    clients: Vec<Client>,
 }
 
 /// A probe under way.
@@ -29,28 +48,43 @@ pub struct Probe(Vec<JoinHandle<Found>>);
 
 /// What a probe found.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
-    /// The time from the moment each request was *due* to the end of its answer: a request that its predecessor held up
-    /// is counted with that wait.
-    pub latencies: Vec<Duration>,
-    /// Requests that were not answered with 200, or not within ten seconds.
-    pub failed: usize,
+struct Found {
+    latencies: Vec<Duration>,
+    failed: usize,
+}
+
+/// Opens the connections and has one request answered on each, so that the server knows them before it gets busy.
+pub fn prepare(server: SocketAddr, pace: Pace) -> Result<Ready> {
+    let connections = ((pace.rate * SPREAD).ceil() as usize).clamp(1, MAX_CONNECTIONS);
+    let open = || -> io::Result<Client> {
+        let mut client = Client::connect(server, None, LIMIT)?;
+        client.get(&pace.path)?;
+        Ok(client)
+    };
+    let clients = (0..connections).map(|_| open().doing("prepare the probe")).collect::<Result<_>>()?;
+    Ok(Ready { server, pace, clients })
+}
+
+impl Ready {
+    /// Starts asking. Each request is due at its time whether the former ones were answered or not: the requests take
+    /// turns on as many keep-alive connections as that needs.
+    pub fn start(self) -> Result<Probe> {
+        let Ready { server, pace, clients } = self;
+        let begin = Instant::now();
+        let next = Arc::new(AtomicU32::new(0));
+        let mut threads = Vec::with_capacity(clients.len());
+        for client in clients {
+            let (pace, next) = (pace.clone(), Arc::clone(&next));
+            let thread = Builder::new().stack_size(STACK).spawn(move || ask(server, client, &pace, begin, &next));
+            threads.push(thread.doing("start a thread")?);
+        }
+        Ok(Probe(threads))
+    }
 }
 
 impl Probe {
-    /// Starts asking `server`.
-    pub fn start(server: SocketAddr, pace: &Pace) -> Probe {
-        let begin = Instant::now();
-        let step = Duration::from_secs_f64(1.0 / pace.rate);
-        let threads = (0..pace.connections).map(|index| {
-            let pace = pace.clone();
-            let first = begin + step * index;
-            thread::spawn(move || ask(server, &pace, first, step * pace.connections))
-        });
-        Probe(threads.collect())
-    }
-
-    /// Waits for the end.
+    /// Waits for the end. The times are from the moment each request was due to the end of its answer; the number is
+    /// that of the requests that were not answered with 200, or not within ten seconds (their times are in, too).
     pub fn finish(self) -> (Latencies, usize) {
         let mut all = Found::default();
         for thread in self.0 {
@@ -62,33 +96,27 @@ impl Probe {
     }
 }
 
-fn ask(server: SocketAddr, pace: &Pace, mut due: Instant, step: Duration) -> Found {
+fn ask(server: SocketAddr, client: Client, pace: &Pace, begin: Instant, next: &AtomicU32) -> Found {
     let mut found = Found::default();
-    let mut client = None;
-    let end = due + pace.length;
-    while due < end && crate::interrupt::check().is_ok() {
-        let now = Instant::now();
-        if now > end + LIMIT {
+    let mut client = Some(client);
+    while crate::interrupt::check().is_ok() {
+        let offset = Duration::from_secs_f64(f64::from(next.fetch_add(1, Relaxed)) / pace.rate);
+        if offset >= pace.length {
             break;
         }
-        thread::sleep(due.saturating_duration_since(now));
-        let connection = match client.take() {
-            Some(client) => Ok(client),
-            None => Client::connect(server, None, LIMIT),
-        };
-        let answer = connection.and_then(|mut connection| {
-            let reply = connection.get(&pace.path)?;
-            Ok((connection, reply))
-        });
-        match answer {
-            Ok((connection, reply)) => {
+        let due = begin + offset;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        // A connection that the server closed while it was idle is not a failed request.
+        let kept = client.take().filter(|client: &Client| !client.is_closed());
+        let connection = kept.map_or_else(|| Client::connect(server, None, LIMIT), Ok);
+        match connection.and_then(|mut connection| Ok((connection.get(&pace.path)?, connection))) {
+            Ok((reply, connection)) => {
                 found.failed += usize::from(reply.status != 200);
                 client = (!reply.closes).then_some(connection);
             }
             Err(_) => found.failed += 1,
         }
         found.latencies.push(due.elapsed());
-        due += step;
     }
     found
 }

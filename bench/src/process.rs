@@ -227,6 +227,43 @@ fn ticks_to_duration(ticks: u64) -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// CPU time of this process and of its children that have ended.
+pub fn own_cpu() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").ok().and_then(|text| parse_stat(&text));
+    ticks_to_duration(stat.map_or(0, |stat| stat.cpu_ticks))
+}
+
+/// CPU time of all cores together since boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct MachineCpu {
+    /// Spent on processes, interrupts, and by the hypervisor on other machines.
+    pub busy: Duration,
+    /// The same with idle time.
+    pub whole: Duration,
+}
+
+impl std::ops::Sub for MachineCpu {
+    type Output = MachineCpu;
+
+    fn sub(self, earlier: MachineCpu) -> MachineCpu {
+        MachineCpu { busy: self.busy.saturating_sub(earlier.busy), whole: self.whole.saturating_sub(earlier.whole) }
+    }
+}
+
+/// CPU time of the machine, from `/proc/stat`.
+pub fn machine_cpu() -> MachineCpu {
+    parse_machine(&fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+/// The first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal.
+fn parse_machine(text: &str) -> MachineCpu {
+    let fields: Vec<u64> =
+        text.lines().next().unwrap_or("").split_ascii_whitespace().skip(1).flat_map(str::parse).take(8).collect();
+    let whole: u64 = fields.iter().sum();
+    let idle: u64 = fields.iter().skip(3).take(2).sum();
+    MachineCpu { busy: ticks_to_duration(whole - idle), whole: ticks_to_duration(whole) }
+}
+
 /// CPU time of each thread of `pid`: thread id, name, time.
 pub fn threads(pid: i32) -> Vec<(i32, String, Duration)> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
@@ -286,6 +323,13 @@ mod tests {
         let stats = BTreeMap::from([(1, stat(0)), (5, stat(1)), (6, stat(5)), (7, stat(1)), (9, stat(8))]);
         assert_eq!(descendants(5, &stats), [5, 6]);
         assert_eq!(descendants(1, &stats), [1, 5, 7, 6]);
+    }
+
+    #[test]
+    fn waiting_for_a_disk_is_not_work_and_guests_are_not_counted_twice() {
+        let cpu = parse_machine("cpu  100 10 50 1000 40 5 5 30 999 999\ncpu0 1 1\n");
+        assert_eq!(cpu, MachineCpu { busy: ticks_to_duration(200), whole: ticks_to_duration(1240) });
+        assert_eq!(parse_machine(""), MachineCpu::default());
     }
 
     #[test]

@@ -39,10 +39,21 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     answered: u64,
-    /// A connection that could not be made, an answer that was wrong, cut or missing.
+    /// A connection that could not be made, an answer on a fresh connection that was wrong, cut or missing.
     failed: u64,
+    /// The same on a connection that had served a request before: a browser would try again, once.
+    failed_reused: u64,
     /// Keep-alive connections found closed before the next request was sent.
     closed: u64,
+}
+
+impl Seen {
+    fn add(&mut self, other: Seen) {
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.failed_reused += other.failed_reused;
+        self.closed += other.closed;
+    }
 }
 
 /// What one server showed.
@@ -78,7 +89,8 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let head = [
         "server",
         "requests",
-        "failed",
+        "failed, fresh connection",
+        "failed, reused connection",
         "closed",
         "reload seen after ms (p50 / max)",
         "workers at once (most)",
@@ -105,7 +117,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
         };
         if kind == Kind::Freerun {
             let Outcome { seen, slow, all_workers, after, before, .. } = &outcome;
-            let failed = seen.failed as f64 + (slow.1 - slow.0) as f64;
+            let failed = (seen.failed + seen.failed_reused) as f64 + (slow.1 - slow.0) as f64;
             goals = [Some(failed), Some(*all_workers as f64), Some(after.rss as f64 / before.rss as f64)];
         }
         table.row(row(&spec.name, &outcome));
@@ -128,6 +140,7 @@ fn row(name: &str, outcome: &Outcome) -> Vec<String> {
         name.to_owned(),
         seen.answered.to_string(),
         seen.failed.to_string(),
+        seen.failed_reused.to_string(),
         seen.closed.to_string(),
         format!("{p50} / {max}"),
         most_workers.to_string(),
@@ -152,12 +165,7 @@ fn one(bench: &Bench, spec: &Spec, reloads: usize) -> Result<Outcome> {
     stop.store(true, Relaxed);
     let mut seen = Seen::default();
     for client in clients {
-        let one = client.join().unwrap_or(Seen { failed: 1, ..Seen::default() });
-        seen = Seen {
-            answered: seen.answered + one.answered,
-            failed: seen.failed + one.failed,
-            closed: seen.closed + one.closed,
-        };
+        seen.add(client.join().unwrap_or(Seen { failed: 1, ..Seen::default() }));
     }
     let (before, reload_ms, watched) = result?;
     pause(Duration::from_secs(2))?;
@@ -234,10 +242,8 @@ fn start_client(server: SocketAddr, index: usize, stop: &Arc<AtomicBool>) -> Joi
                 seen.closed += 1;
                 client = None;
             }
-            let connection = match client.take() {
-                Some(client) => Ok(client),
-                None => Client::connect(server, None, ANSWER_LIMIT),
-            };
+            let reused = client.is_some();
+            let connection = client.take().map_or_else(|| Client::connect(server, None, ANSWER_LIMIT), Ok);
             let answer = connection.and_then(|mut connection| Ok((connection.get(path)?, connection)));
             match answer {
                 Ok((reply, connection)) if reply.status == 200 && reply.body.len() as u64 == size => {
@@ -245,7 +251,8 @@ fn start_client(server: SocketAddr, index: usize, stop: &Arc<AtomicBool>) -> Joi
                     client = (!reply.closes).then_some(connection);
                 }
                 _ => {
-                    seen.failed += 1;
+                    let failed = if reused { &mut seen.failed_reused } else { &mut seen.failed };
+                    *failed += 1;
                     // A server that is gone would otherwise be asked without pause.
                     thread::sleep(Duration::from_millis(10));
                 }

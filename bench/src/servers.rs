@@ -152,7 +152,7 @@ impl Server {
 fn complaint(folder: &Path) -> String {
     let text = ["output", "error.log"].iter().find_map(|name| {
         let text = fs::read_to_string(folder.join(name)).ok()?;
-        text.lines().next().map(ToOwned::to_owned)
+        text.lines().last().map(ToOwned::to_owned)
     });
     text.map_or_else(String::new, |line| format!(": {line}"))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bench::Bench;
 use crate::configs::OK_PATH;
 use crate::error::{Error, Result};
-use crate::grid::{Sample, measure};
+use crate::grid::{Sample, disturbance, measure};
 use crate::process::{self, Placement};
 use crate::report::{Goal, Report, Table};
 use crate::servers::{Kind, Server, Spec, start_all};
@@ -106,6 +106,8 @@ fn one_number(bench: &Bench, workers: usize, rounds: usize, seconds: f64, report
             notes.push(format!("{name}, {workers} loops: connections accepted by each loop {:?}", status.accepted));
         }
     }
+    let strangers: Vec<f64> = results.values().flatten().map(|shared| shared.sample.strangers).collect();
+    notes.extend(disturbance(&strangers));
     report.notes.append(&mut notes);
     Ok(())
 }
