@@ -38,12 +38,13 @@ pub(crate) fn missing(registry: &Registry, context: Contexts, node: &Node) -> Pr
 
 /// The nearest of some names, if it is near enough to be meant: a quarter of the letters wrong at most, and three.
 pub fn near<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (wrong.chars().count() / 4).clamp(1, 3);
-    if wrong.len() > 64 || wrong.len() < 3 {
+    let letters = wrong.chars().count();
+    let limit = (letters / 4).clamp(1, 3);
+    if !(3..=64).contains(&letters) {
         return None;
     }
     names
-        .filter(|name| name.len().abs_diff(wrong.len()) <= limit * 4)
+        .filter(|name| name.len().abs_diff(letters) <= limit)
         .filter_map(|name| Some((distance(wrong, name)?, name)))
         .filter(|(distance, _)| *distance <= limit)
         .min()
