@@ -173,6 +173,9 @@ impl HeadParser {
         }
         // Offsets are 32 bits wide; `max_len` keeps below that.
         let buf = &buf[..buf.len().min(u32::MAX as usize)];
+        if buf.len() < self.scanned {
+            return Ok(Progress::Partial);
+        }
         if self.stage == HeadStage::Empty && !self.skip_empty_lines(buf, rules)? {
             return Ok(Progress::Partial);
         }

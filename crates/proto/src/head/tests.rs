@@ -117,3 +117,18 @@ fn expect() {
         assert_eq!(head.expect_continue, expected, "{version} {value}");
     }
 }
+
+/// A head parses without an allocation up to the number of fields that fit in it.
+#[test]
+fn usual_heads_stay_inline() {
+    let with = |n: usize| good(&with_fields(&"X: y\r\n".repeat(n - 1)));
+    assert!(!with(types::INLINE_FIELDS).fields.spilled());
+    assert!(with(types::INLINE_FIELDS + 1).fields.spilled());
+}
+
+#[test]
+fn a_buffer_that_shrank_is_no_panic() {
+    let mut parser = HeadParser::new();
+    assert_eq!(parser.advance(b"GET / HTTP/1.1\r\nHost", &HeadRules::default()), Ok(Progress::Partial));
+    assert_eq!(parser.advance(b"GET", &HeadRules::default()), Ok(Progress::Partial));
+}
