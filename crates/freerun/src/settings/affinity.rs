@@ -49,26 +49,19 @@ fn mask(word: &Word) -> Result<Vec<usize>, Problem> {
 }
 
 impl Affinity {
-    /// The processors for a loop, of the `available` ones. `None`: wherever the kernel likes.
-    pub fn cpus(&self, index: usize, available: &[usize]) -> Option<CpuSet> {
+    /// The processors for a loop, of the `available` ones; all of them where the setting names none.
+    pub fn cpus(&self, index: usize, available: &[usize]) -> Vec<usize> {
         let chosen: Vec<usize> = match self {
             Affinity::Auto(allowed) => {
                 let usable: Vec<usize> = match allowed {
                     Some(allowed) => available.iter().copied().filter(|cpu| allowed.contains(cpu)).collect(),
                     None => available.to_vec(),
                 };
-                if usable.is_empty() {
-                    return None;
-                }
-                vec![usable[index % usable.len()]]
+                if usable.is_empty() { usable } else { vec![usable[index % usable.len()]] }
             }
-            Affinity::Masks(masks) => masks.get(index).or(masks.last())?.clone(),
+            Affinity::Masks(masks) => masks.get(index).or(masks.last()).cloned().unwrap_or_default(),
         };
-        let mut set = CpuSet::new();
-        for cpu in &chosen {
-            set.set(*cpu);
-        }
-        (!chosen.is_empty()).then_some(set)
+        if chosen.is_empty() { available.to_vec() } else { chosen }
     }
 }
 
@@ -84,10 +77,6 @@ pub fn available() -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn chosen(affinity: &Affinity, index: usize, available: &[usize]) -> Option<Vec<usize>> {
-        affinity.cpus(index, available).map(|set| (0..64).filter(|cpu| set.is_set(*cpu)).collect())
-    }
-
     #[test]
     fn masks_read_from_the_right() {
         assert_eq!(mask(&Word::synthetic("0101")).unwrap(), [0, 2]);
@@ -100,17 +89,17 @@ mod tests {
     #[test]
     fn loops_beyond_the_masks_take_the_last() {
         let masks = Affinity::Masks(vec![vec![0], vec![1, 2]]);
-        assert_eq!(chosen(&masks, 0, &[]), Some(vec![0]));
-        assert_eq!(chosen(&masks, 5, &[]), Some(vec![1, 2]));
-        assert_eq!(chosen(&Affinity::Masks(vec![vec![]]), 0, &[0]), None);
+        assert_eq!(masks.cpus(0, &[]), [0]);
+        assert_eq!(masks.cpus(5, &[]), [1, 2]);
+        assert_eq!(Affinity::Masks(vec![vec![]]).cpus(0, &[0]), [0]);
     }
 
     #[test]
     fn auto_goes_round_the_processors() {
         let all = Affinity::Auto(None);
-        assert_eq!(chosen(&all, 3, &[4, 6]), Some(vec![6]));
+        assert_eq!(all.cpus(3, &[4, 6]), [6]);
         let some = Affinity::Auto(Some(vec![6, 9]));
-        assert_eq!(chosen(&some, 3, &[4, 6]), Some(vec![6]));
-        assert_eq!(chosen(&Affinity::Auto(Some(vec![9])), 0, &[4, 6]), None);
+        assert_eq!(some.cpus(3, &[4, 6]), [6]);
+        assert_eq!(Affinity::Auto(Some(vec![9])).cpus(0, &[4, 6]), [4, 6]);
     }
 }

@@ -122,6 +122,18 @@ impl ErrorLog {
         ErrorLog { shared: Arc::new(Targets { list: self.shared.list.clone(), widest: self.shared.widest, console }) }
     }
 
+    /// Whether it prints on stderr besides.
+    pub fn has_console(&self) -> bool {
+        self.shared.console
+    }
+
+    /// The same log without that.
+    pub fn without_console(&self) -> ErrorLog {
+        ErrorLog {
+            shared: Arc::new(Targets { list: self.shared.list.clone(), widest: self.shared.widest, console: false }),
+        }
+    }
+
     /// Whether a line of this level would go anywhere. Ask before costly formatting.
     #[inline]
     pub fn enabled(&self, level: Level) -> bool {

@@ -1,0 +1,147 @@
+//! What master and worker say to each other.
+
+use serde::{Deserialize, Serialize};
+
+use crate::loader::Recorded;
+use crate::settings::user::Identity;
+
+/// How a configuration is to be read; the same on both sides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// The main file.
+    pub conf: String,
+    /// `-g`
+    pub globals: Option<String>,
+    /// What relative paths begin at; ends with `/`.
+    pub prefix: String,
+    /// What the paths of `include` begin at; ends with `/`, or is empty.
+    pub conf_prefix: String,
+    /// The error log where the configuration names none: a path, or `stderr`.
+    pub error_log: String,
+    /// Whether the master has the rights of root, which decides the default port.
+    pub privileged: bool,
+}
+
+/// A listening address and how many of the bundle's descriptors are its sockets: one, or one for each loop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listener {
+    /// As `ListenSpec::name`.
+    pub name: String,
+    /// How many.
+    pub sockets: u32,
+}
+
+/// Everything a worker needs to serve. Descriptors follow in the order: each listener's sockets, then the logs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bundle {
+    /// Number of the configuration, counted by the master from 1.
+    pub number: u64,
+    /// How to read it.
+    pub input: Input,
+    /// What to read.
+    pub recorded: Recorded,
+    /// The sockets.
+    pub listeners: Vec<Listener>,
+    /// The names of the logs; `stderr` for that.
+    pub logs: Vec<String>,
+    /// Who the worker is to be. Only its first bundle counts: afterwards it has no right to change.
+    pub identity: Option<Identity>,
+    /// How many event loops. Only the first bundle counts.
+    pub loops: u32,
+}
+
+impl Bundle {
+    /// How many descriptors belong to it; `None` if the sum makes no sense.
+    pub fn descriptors(&self) -> Option<usize> {
+        let sockets = self.listeners.iter().try_fold(0_u32, |sum, listener| sum.checked_add(listener.sockets))?;
+        (sockets as usize).checked_add(self.logs.len())
+    }
+}
+
+/// From the master.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// Serve this. Answered with [`FromWorker::Applied`].
+    Bundle(Box<Bundle>),
+    /// The logs of these names have new descriptors, which follow.
+    Reopen(Vec<String>),
+    /// Accept no more connections, finish the requests, end.
+    Quit,
+    /// End.
+    Stop,
+}
+
+/// From the worker.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// The bundle of that number is in use, or cannot be and nothing has changed.
+    Applied {
+        /// [`Bundle::number`]
+        number: u64,
+        /// Why not.
+        result: Result<(), String>,
+    },
+}
+
+/// Longest error text a worker sends; the rest is cut, so that the frame stays within the master's limit.
+pub const MAX_ERROR: usize = 16 * 1024;
+
+impl FromWorker {
+    /// The answer to a bundle.
+    pub fn applied(number: u64, result: Result<(), String>) -> FromWorker {
+        let result = result.map_err(|mut text| {
+            text.truncate(text.floor_char_boundary(MAX_ERROR));
+            text
+        });
+        FromWorker::Applied { number, result }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::{Channel, Limits};
+
+    fn bundle() -> Bundle {
+        let mut recorded = Recorded::default();
+        recorded.files.insert("/x.conf".into(), b"events {}\xff".to_vec());
+        recorded.globs.insert("/d/*.conf".into(), vec!["/d/a.conf".into()]);
+        Bundle {
+            number: 3,
+            input: Input {
+                conf: "/x.conf".into(),
+                globals: Some("daemon off;".into()),
+                prefix: "/p/".into(),
+                conf_prefix: "/".into(),
+                error_log: "stderr".into(),
+                privileged: true,
+            },
+            recorded,
+            listeners: vec![Listener { name: "0.0.0.0:80".into(), sockets: 2 }],
+            logs: vec!["stderr".into(), "/var/log/x".into()],
+            identity: Some(Identity { uid: 1, gid: 2, groups: vec![2, 3] }),
+            loops: 2,
+        }
+    }
+
+    #[test]
+    fn a_bundle_travels_unchanged() {
+        let (a, b) = Channel::pair(Limits::FROM_WORKER).unwrap();
+        let b = Channel::new(b.into(), Limits::FROM_MASTER).unwrap();
+        a.send(&ToWorker::Bundle(Box::new(bundle())), &[]).unwrap();
+        a.send(&ToWorker::Reopen(vec!["stderr".into()]), &[]).unwrap();
+        assert_eq!(b.receive::<ToWorker>().unwrap().0, ToWorker::Bundle(Box::new(bundle())));
+        assert_eq!(b.receive::<ToWorker>().unwrap().0, ToWorker::Reopen(vec!["stderr".into()]));
+        let told = FromWorker::applied(3, Err("é".repeat(MAX_ERROR)));
+        b.send(&told, &[]).unwrap();
+        assert_eq!(a.receive::<FromWorker>().unwrap().0, told, "the longest error fits the master's limit");
+    }
+
+    #[test]
+    fn descriptors_are_counted_without_overflow() {
+        let mut bundle = bundle();
+        assert_eq!(bundle.descriptors(), Some(4));
+        bundle.listeners = vec![Listener { name: String::new(), sockets: u32::MAX }; 2];
+        assert_eq!(bundle.descriptors(), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! `-t` and `-T`: is the configuration good?
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use freerun_runtime::log::{ErrorLog, Level};
+
+use crate::bundle::Input;
+use crate::cli::Options;
+use crate::configuration::{self, Configuration, Side};
+use crate::error::Error;
+use crate::loader::Recorder;
+use crate::logs::{self, Logs};
+use crate::{console, pidfile, start};
+
+/// Tests, tells, and with `-T` prints every file.
+pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
+    let tell = |what: &str| {
+        if !options.quiet {
+            eprintln!("nginx: {what}");
+        }
+    };
+    let syntax_ok = format!("the configuration file {} syntax is ok", input.conf);
+    let failed = || {
+        eprintln!("nginx: configuration file {} test failed", input.conf);
+        ExitCode::FAILURE
+    };
+    let configuration = match configuration::read(input, &mut Recorder::default(), Side::Master) {
+        Ok(configuration) => configuration,
+        Err(failure) => {
+            if failure.syntax_ok {
+                tell(&syntax_ok);
+            }
+            console::tell_failure(log, &failure);
+            start::tell_ways_on(options, input);
+            return failed();
+        }
+    };
+    console::tell_warnings(log, &configuration.warnings, &configuration.sources);
+    tell(&syntax_ok);
+    if let Err(error) = surroundings(input, &configuration) {
+        log.write(Level::Emerg, None, format_args!("{error}"));
+        return failed();
+    }
+    tell(&format!("configuration file {} test is successful", input.conf));
+    if options.dump {
+        // A reader that has seen enough, such as head, is no failure of the test.
+        let _ = std::io::stdout().lock().write_all(&freerun_conf::dump(&configuration.sources));
+    }
+    ExitCode::SUCCESS
+}
+
+/// What the configuration needs around it: logs that can be opened, a pid file that can be written, a user.
+fn surroundings(input: &Input, configuration: &Configuration) -> Result<(), Error> {
+    logs::open_all(&configuration.logs, &Logs::new())?;
+    configuration.identity().map_err(Error::Configuration)?;
+    configuration.main().pid_path(&input.prefix).map_or(Ok(()), |path| pidfile::check(&path))
+}

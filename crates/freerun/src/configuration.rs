@@ -1,0 +1,180 @@
+//! From texts to a configuration: what master and worker both do with the same bytes.
+
+use std::sync::LazyLock;
+
+use freerun_conf::{
+    Contexts, Cx, Diagnostics, Directive, Loader, Node, Problem, Registry, SettingsSet, Sources, apply_block, group,
+};
+use freerun_http::build::Builder;
+use freerun_http::content::aio::ThreadPools;
+use freerun_http::generation::{Blueprint, Paths};
+use freerun_http::module::Module;
+use freerun_http::settings::logs::ErrorLogSettings;
+use freerun_runtime::log::{ErrorLog, Level, LogFile};
+use freerun_runtime::pool::PoolSpec;
+
+use crate::bundle::Input;
+use crate::settings::events::EventSettings;
+use crate::settings::main::MainSettings;
+use crate::settings::user::{Identity, NoLookup, default_identity};
+
+/// Which side reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// May look up users and say warnings.
+    Master,
+    /// Replays what the master has read.
+    Worker,
+}
+
+/// A configuration that was found good.
+pub struct Configuration {
+    /// The texts.
+    pub sources: Sources,
+    /// The settings of the main level and of `events`.
+    pub settings: SettingsSet,
+    /// Every log file, in the order in which settings refer to them by index; the default error log comes last,
+    /// unless it is among them anyway.
+    pub logs: Vec<String>,
+    /// The name of the error log that is used where none is configured.
+    default_log: String,
+    /// The `http` block.
+    pub blueprint: Blueprint,
+    /// The pools that `thread_pool` defines.
+    pub pools: Vec<PoolSpec>,
+    /// What relative paths begin at.
+    pub prefix: String,
+    /// What is odd.
+    pub warnings: Vec<Problem>,
+}
+
+/// Why there is no configuration.
+pub struct Failure {
+    /// The texts, as far as they were read.
+    pub sources: Sources,
+    /// Warnings that came before.
+    pub warnings: Vec<Problem>,
+    /// The problems, nginx's first one first.
+    pub problems: Diagnostics,
+    /// Whether the text itself was fine, so that `-t` says so before the problem.
+    pub syntax_ok: bool,
+}
+
+/// Every directive of the program.
+pub fn registry() -> &'static Registry {
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+        let mut groups = vec![group::<MainSettings>(), group::<EventSettings>()];
+        groups.extend(freerun_http::build::core_groups());
+        groups.extend(modules().iter().flat_map(|module| module.groups));
+        let structure: Vec<Directive> =
+            crate::settings::STRUCTURE.iter().chain(freerun_http::build::STRUCTURE).copied().collect();
+        // The tables are constants; a test builds the registry, so a clash cannot reach a release.
+        Registry::new(&groups, &structure).unwrap_or_else(|problem| panic!("directive tables: {problem}"))
+    });
+    &REGISTRY
+}
+
+/// The http modules, in order.
+pub fn modules() -> &'static [&'static Module] {
+    &[]
+}
+
+/// Reads a configuration and builds everything of it that needs no sockets, files or threads.
+pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Configuration, Box<Failure>> {
+    let tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, loader);
+    let mut cx = Cx::new(tree.sources.clone());
+    for warning in tree.warnings {
+        cx.warn(warning);
+    }
+    cx.extensions.insert(Paths { prefix: input.prefix.clone(), privileged: input.privileged });
+    if side == Side::Worker {
+        cx.extensions.insert(NoLookup);
+    }
+    let built = build(&tree.nodes, &mut cx);
+    let syntax_ok = tree.error.is_none() && !cx.has_problems();
+    let concluded = cx.conclude(built, tree.error);
+    match concluded {
+        Ok(Built { settings, blueprint, pools }) => {
+            let mut logs = blueprint.log_paths.clone();
+            if !logs.contains(&input.error_log) {
+                logs.push(input.error_log.clone());
+            }
+            let default_log = input.error_log.clone();
+            let prefix = input.prefix.clone();
+            let (sources, warnings) = (cx.sources, cx.warnings);
+            Ok(Configuration { sources, settings, logs, default_log, blueprint, pools, prefix, warnings })
+        }
+        Err(problems) => Err(Box::new(Failure { sources: cx.sources, warnings: cx.warnings, problems, syntax_ok })),
+    }
+}
+
+struct Built {
+    settings: SettingsSet,
+    blueprint: Blueprint,
+    pools: Vec<PoolSpec>,
+}
+
+fn build(nodes: &[Node], cx: &mut Cx) -> Result<Built, Problem> {
+    let registry = registry();
+    let builder = Builder { registry, modules: modules() };
+    builder.prepare(cx);
+    let defaults = registry.defaults(cx)?;
+    let (mut settings, blocks) = apply_block(registry, Contexts::MAIN, nodes, &defaults, cx)?;
+    let pools: Vec<PoolSpec> = settings.get::<MainSettings>().thread_pool.iter().map(pool_spec).collect();
+    cx.extensions.get_or_default::<ThreadPools>().defined = pools.clone();
+    let (events, others): (Vec<&Node>, Vec<&Node>) = blocks.into_iter().partition(|node| node.name.text == "events");
+    if let Some(second) = events.get(1) {
+        cx.report(Problem::duplicate(second))?;
+    }
+    if let Some(block) = events.first() {
+        settings = apply_block(registry, Contexts::EVENTS, block.children(), &settings, cx)?.0;
+    }
+    let blueprint = builder.build(&others, &settings, cx)?;
+    if events.is_empty() {
+        return Err(Problem::new("no \"events\" section in configuration").hint("add the line: events {}"));
+    }
+    Ok(Built { settings, blueprint, pools })
+}
+
+fn pool_spec(pool: &crate::settings::main::Pool) -> PoolSpec {
+    PoolSpec { name: pool.name.clone(), threads: pool.threads, max_queue: pool.max_queue }
+}
+
+impl Configuration {
+    /// The main level's settings.
+    pub fn main(&self) -> &MainSettings {
+        self.settings.get()
+    }
+
+    /// The settings of `events`.
+    pub fn events(&self) -> &EventSettings {
+        self.settings.get()
+    }
+
+    /// Who the worker is to be; `None`: whoever the master is.
+    pub fn identity(&self) -> Result<Option<Identity>, String> {
+        match &self.main().user {
+            Some(user) => Ok(user.identity.clone()),
+            None => default_identity(),
+        }
+    }
+
+    /// The error log of the main level. `files` are the open [`Configuration::logs`].
+    pub fn error_log(&self, files: &[LogFile]) -> ErrorLog {
+        let written = &self.settings.get::<ErrorLogSettings>().error_log;
+        if written.is_empty() {
+            let default = self.logs.iter().zip(files).find(|(name, _)| **name == self.default_log);
+            return ErrorLog::new(default.map(|(_, file)| (file.clone(), Level::Error)).into_iter().collect());
+        }
+        ErrorLog::new(written.iter().filter_map(|t| Some((files.get(t.log)?.clone(), t.level))).collect())
+    }
+
+    /// The names of that log's files.
+    pub fn error_log_names(&self) -> Vec<String> {
+        let written = &self.settings.get::<ErrorLogSettings>().error_log;
+        match written.is_empty() {
+            true => vec![self.default_log.clone()],
+            false => written.iter().filter_map(|target| self.logs.get(target.log).cloned()).collect(),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What is told before, and besides, the error log: stderr as nginx uses it.
+
+use freerun_conf::{Level as Severity, Problem, Sources};
+use freerun_runtime::log::{ErrorLog, Level, Writer};
+
+use crate::configuration::Failure;
+use crate::error::Error;
+use crate::logs::{self, STDERR};
+use crate::paths::Paths;
+
+/// The log that exists before the configuration is read: the file of `-e`, and stderr.
+///
+/// Where that file is stderr itself, lines there have the short form `nginx: [emerg] …` that tools look for.
+pub fn initial_log(paths: &Paths) -> Result<ErrorLog, Error> {
+    if paths.error_log == STDERR {
+        return Ok(ErrorLog::none().with_console());
+    }
+    let writer = Writer::direct();
+    let file = writer.file(&paths.error_log, logs::open(&paths.error_log)?);
+    Ok(ErrorLog::new(vec![(file, Level::Notice)]).with_console())
+}
+
+fn level(severity: Severity) -> Level {
+    match severity {
+        Severity::Notice => Level::Notice,
+        Severity::Warn => Level::Warn,
+        Severity::Crit => Level::Crit,
+        Severity::Emerg => Level::Emerg,
+    }
+}
+
+/// nginx's line without `[level] `.
+fn line(problem: &Problem, sources: &Sources) -> String {
+    let line = problem.first_line(sources);
+    line.strip_prefix(&format!("[{}] ", problem.level.name())).map(str::to_owned).unwrap_or(line)
+}
+
+/// One line in the log.
+pub fn log_problem(log: &ErrorLog, problem: &Problem, sources: &Sources) {
+    log.write(level(problem.level), None, format_args!("{}", line(problem, sources)));
+}
+
+/// Tells a person at a terminal: warnings, then the first problem with its line, a caret and help. The log without
+/// the console gets the lines alone.
+pub fn tell_failure(log: &ErrorLog, failure: &Failure) {
+    tell_warnings(log, &failure.warnings, &failure.sources);
+    eprint!("{}", failure.problems.render(&failure.sources, "nginx: "));
+    log_failure(&log.without_console(), failure);
+}
+
+/// The same where nobody looks at stderr: a reload.
+pub fn log_failure(log: &ErrorLog, failure: &Failure) {
+    if let Some(problem) = failure.problems.first() {
+        let help = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        let line = line(problem, &failure.sources);
+        log.write(level(problem.level), None, format_args!("{line}{help}"));
+    }
+}
+
+/// Each warning in the log, and on the console while there is one.
+pub fn tell_warnings(log: &ErrorLog, warnings: &[Problem], sources: &Sources) {
+    for warning in warnings {
+        log_problem(log, warning, sources);
+    }
+}

@@ -1,0 +1,56 @@
+//! Opening log files.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::sync::Arc;
+
+use crate::error::Error;
+
+/// The name that stands for the process's stderr.
+pub const STDERR: &str = "stderr";
+
+/// Open log files by name.
+pub type Logs = BTreeMap<String, Arc<OwnedFd>>;
+
+/// Opens one log for appending, making the file if need be.
+pub fn open(name: &str) -> Result<OwnedFd, Error> {
+    if name == STDERR {
+        return rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3).map_err(Error::named("dup", name));
+    }
+    let file = OpenOptions::new().append(true).create(true).mode(0o644).open(name);
+    Ok(file.map_err(Error::named("open", name))?.into())
+}
+
+/// Opens those of `names` that `known` lacks, and takes the others from there.
+pub fn open_all(names: &[String], known: &Logs) -> Result<Logs, Error> {
+    let mut logs = Logs::new();
+    for name in names {
+        let fd = match known.get(name) {
+            Some(fd) => fd.clone(),
+            None => Arc::new(open(name)?),
+        };
+        logs.insert(name.clone(), fd);
+    }
+    Ok(logs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_logs_stay_open_and_new_ones_are_made() {
+        let dir = std::env::temp_dir().join(format!("freerun-logs-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let name = |n: &str| dir.join(n).to_str().unwrap().to_owned();
+        let first = open_all(&[name("a"), STDERR.into()], &Logs::new()).unwrap();
+        let second = open_all(&[name("a"), name("b")], &first).unwrap();
+        assert!(Arc::ptr_eq(&first[&name("a")], &second[&name("a")]));
+        assert!(dir.join("b").exists());
+        let lost = open_all(&[name("no/dir")], &second).unwrap_err().to_string();
+        assert_eq!(lost, format!("open() \"{}\" failed (2: No such file or directory)", name("no/dir")));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,229 @@
+//! Listening sockets: bound by the master, kept over reloads, used by the worker.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_http::listen::{Keepalive, ListenSpec};
+use freerun_runtime::log::{Errno, ErrorLog, Level};
+use rustix::io::Errno as Code;
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+
+use crate::error::Error;
+
+/// How often a busy address is tried.
+const TRIES: u32 = 5;
+
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// One address: its sockets, and how they were made.
+#[derive(Clone, Debug)]
+struct Bound {
+    spec: ListenSpec,
+    /// One, or with `reuseport` one for each loop.
+    sockets: Vec<Arc<Socket>>,
+}
+
+/// The sockets of one configuration. Addresses that two configurations have in common share the sockets.
+#[derive(Clone, Debug, Default)]
+pub struct Listeners(BTreeMap<String, Bound>);
+
+impl Listeners {
+    /// Sockets for these addresses: those of `self` where it has them, new ones else. Nothing of `self` changes, but
+    /// options and backlogs of the sockets that are kept. Trouble is logged with nginx's messages.
+    ///
+    /// # Errors
+    /// When an address cannot be bound; the last message again.
+    pub fn extend(&self, specs: &[ListenSpec], loops: usize, log: &ErrorLog) -> Result<Listeners, Error> {
+        let mut new = Listeners::default();
+        for attempt in 1.. {
+            let mut busy = None;
+            for spec in specs {
+                if new.0.contains_key(&spec.name) {
+                    continue;
+                }
+                match self.bind(spec, loops, log) {
+                    Ok(bound) => {
+                        new.0.insert(spec.name.clone(), bound);
+                    }
+                    Err(error) => {
+                        log.write(Level::Emerg, None, format_args!("{error}"));
+                        match error {
+                            Error::Call { error: ref why, .. } if Code::from_io_error(why) == Some(Code::ADDRINUSE) => {
+                                busy = Some(error);
+                            }
+                            error => return Err(error),
+                        }
+                    }
+                }
+            }
+            let Some(busy) = busy else { break };
+            if attempt == TRIES {
+                log.write(Level::Emerg, None, format_args!("still could not bind()"));
+                return Err(busy);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(new)
+    }
+
+    fn bind(&self, spec: &ListenSpec, loops: usize, log: &ErrorLog) -> Result<Bound, Error> {
+        let wanted = if spec.reuseport { loops.max(1) } else { 1 };
+        let mut sockets = match self.0.get(&spec.name) {
+            Some(bound) => bound.sockets.clone(),
+            None => Vec::new(),
+        };
+        sockets.truncate(wanted);
+        for socket in &sockets {
+            if spec.reuseport {
+                // All sockets of the address need the option, the first one too, for the next to be bound.
+                option(log, spec, "SO_REUSEPORT", socket.set_reuse_port(true));
+            }
+            tune(socket, spec, log);
+            option(log, spec, "listen()", socket.listen(spec.backlog));
+        }
+        while sockets.len() < wanted {
+            sockets.push(Arc::new(open(spec, log)?));
+        }
+        Ok(Bound { spec: spec.clone(), sockets })
+    }
+
+    /// Each address with its sockets.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[Arc<Socket>])> {
+        self.0.iter().map(|(name, bound)| (name.as_str(), bound.sockets.as_slice()))
+    }
+
+    /// Removes the files of Unix sockets that `kept` does not have. To be called when nobody uses them any more.
+    pub fn unlink(&self, kept: Option<&Listeners>, log: &ErrorLog) {
+        for bound in self.0.values() {
+            let Some(path) = bound.spec.unix_path() else { continue };
+            if kept.is_some_and(|kept| kept.0.contains_key(&bound.spec.name)) {
+                continue;
+            }
+            if let Err(error) = std::fs::remove_file(path) {
+                log.write(Level::Emerg, None, format_args!("unlink() \"{path}\" failed ({})", Errno(&error)));
+            }
+        }
+    }
+}
+
+/// A failed option is no reason not to serve; nginx says it too.
+fn option(log: &ErrorLog, spec: &ListenSpec, what: &str, result: io::Result<()>) {
+    if let Err(error) = result {
+        let message = format_args!("{what} on {} failed, ignored ({})", spec.name, Errno(&error));
+        log.write(Level::Alert, None, message);
+    }
+}
+
+fn open(spec: &ListenSpec, log: &ErrorLog) -> Result<Socket, Error> {
+    let address = match (spec.ip, spec.unix_path()) {
+        (Some(ip), _) => SockAddr::from(ip),
+        (None, path) => SockAddr::unix(path.unwrap_or_default()).map_err(failed("bind", spec))?,
+    };
+    let socket =
+        Socket::new(Domain::from(i32::from(address.family())), Type::STREAM, None).map_err(failed("socket", spec))?;
+    socket.set_nonblocking(true).map_err(failed("fcntl", spec))?;
+    if spec.ip.is_some() {
+        socket.set_reuse_address(true).map_err(failed("setsockopt(SO_REUSEADDR)", spec))?;
+    }
+    if spec.ip.is_some_and(|ip| ip.is_ipv6()) {
+        socket.set_only_v6(spec.ipv6only).map_err(failed("setsockopt(IPV6_V6ONLY)", spec))?;
+    }
+    if spec.reuseport {
+        socket.set_reuse_port(true).map_err(failed("setsockopt(SO_REUSEPORT)", spec))?;
+    }
+    tune(&socket, spec, log);
+    match (socket.bind(&address), spec.unix_path()) {
+        (Ok(()), _) => {}
+        (Err(error), Some(path)) if Code::from_io_error(&error) == Some(Code::ADDRINUSE) && is_stale(path) => {
+            // Left behind by a server that was killed.
+            std::fs::remove_file(path).map_err(Error::named("unlink", path))?;
+            socket.bind(&address).map_err(failed("bind", spec))?;
+        }
+        (Err(error), _) => return Err(failed("bind", spec)(error)),
+    }
+    if let Some(path) = spec.unix_path() {
+        // As in nginx: who may reach the folder may connect.
+        let everyone = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(path, everyone).map_err(Error::named("chmod", path))?;
+    }
+    socket.listen(spec.backlog).map_err(failed("listen", spec))?;
+    Ok(socket)
+}
+
+/// nginx's words: `bind() to 0.0.0.0:80`, `listen() to …, backlog 511`.
+fn failed<'a>(call: &'a str, spec: &'a ListenSpec) -> impl FnOnce(io::Error) -> Error + use<'a> {
+    move |error| {
+        let call = match call {
+            "listen" => format!("listen() to {}, backlog {}", spec.name, spec.backlog),
+            "bind" => format!("bind() to {}", spec.name),
+            call if call.contains('(') => format!("{call} {}", spec.name),
+            call => format!("{call}() {}", spec.name),
+        };
+        Error::Call { call, error }
+    }
+}
+
+/// Nobody listens at the socket file.
+fn is_stale(path: &str) -> bool {
+    UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// The options that may change over a reload.
+fn tune(socket: &Socket, spec: &ListenSpec, log: &ErrorLog) {
+    if let Some(size) = spec.rcvbuf {
+        option(log, spec, "setsockopt(SO_RCVBUF)", socket.set_recv_buffer_size(size as usize));
+    }
+    if let Some(size) = spec.sndbuf {
+        option(log, spec, "setsockopt(SO_SNDBUF)", socket.set_send_buffer_size(size as usize));
+    }
+    if let Some(keepalive) = spec.so_keepalive {
+        let on = keepalive != Keepalive::Off;
+        option(log, spec, "setsockopt(SO_KEEPALIVE)", socket.set_keepalive(on));
+        if let Keepalive::On(idle, interval, count) = keepalive
+            && (idle, interval, count) != (None, None, None)
+        {
+            let mut parameters = TcpKeepalive::new();
+            if let Some(idle) = idle {
+                parameters = parameters.with_time(Duration::from_secs(idle.into()));
+            }
+            if let Some(interval) = interval {
+                parameters = parameters.with_interval(Duration::from_secs(interval.into()));
+            }
+            if let Some(count) = count {
+                parameters = parameters.with_retries(count);
+            }
+            option(log, spec, "setsockopt(TCP_KEEPIDLE)", socket.set_tcp_keepalive(&parameters));
+        }
+    }
+    if spec.ip.is_some() {
+        if spec.deferred {
+            option(log, spec, "setsockopt(TCP_DEFER_ACCEPT)", freerun_sys::socket::set_defer_accept(socket, 1));
+        }
+        if let Some(queue) = spec.fastopen {
+            let queue = i32::try_from(queue).unwrap_or(i32::MAX);
+            option(log, spec, "setsockopt(TCP_FASTOPEN)", freerun_sys::socket::set_fastopen(socket, queue));
+        }
+    }
+}
+
+/// A socket at an address without options, and the address with the port it got.
+pub fn bind_plain(address: SocketAddr, log: &ErrorLog) -> Result<(Listeners, SocketAddr), Error> {
+    let mut spec = ListenSpec::default_for(true);
+    spec.ip = Some(address);
+    spec.name = address.to_string();
+    let socket = open(&spec, log)?;
+    let address = socket.local_addr().ok().and_then(|address| address.as_socket()).unwrap_or(address);
+    spec.ip = Some(address);
+    spec.name = address.to_string();
+    let bound = Bound { spec: spec.clone(), sockets: vec![Arc::new(socket)] };
+    Ok((Listeners(BTreeMap::from([(spec.name, bound)])), address))
+}
+
+#[cfg(test)]
+mod tests;

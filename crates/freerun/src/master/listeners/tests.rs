@@ -1,0 +1,94 @@
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use super::*;
+
+fn spec(ip: SocketAddr) -> ListenSpec {
+    let mut spec = ListenSpec::default_for(true);
+    spec.ip = Some(ip);
+    spec.name = ip.to_string();
+    spec
+}
+
+fn unix(path: &str) -> ListenSpec {
+    let mut spec = ListenSpec::default_for(true);
+    spec.ip = None;
+    spec.name = format!("unix:{path}");
+    spec
+}
+
+/// An address that was free a moment ago.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn ids(listeners: &Listeners, name: &str) -> Vec<*const Socket> {
+    listeners.0[name].sockets.iter().map(Arc::as_ptr).collect()
+}
+
+#[test]
+fn sockets_are_kept_over_a_reload_and_removed_ones_close() {
+    let log = ErrorLog::none();
+    let (a, b) = (spec(free()), spec(free()));
+    let old = Listeners::default().extend(&[a.clone(), b.clone()], 2, &log).unwrap();
+    let new = old.extend(std::slice::from_ref(&a), 2, &log).unwrap();
+    assert_eq!(ids(&old, &a.name), ids(&new, &a.name));
+    drop(old);
+    TcpStream::connect(a.ip.unwrap()).unwrap();
+    assert!(TcpStream::connect(b.ip.unwrap()).is_err());
+}
+
+#[test]
+fn reuseport_makes_a_socket_for_each_loop_and_can_be_turned_on_later() {
+    let log = ErrorLog::none();
+    let mut a = spec(free());
+    let shared = Listeners::default().extend(std::slice::from_ref(&a), 3, &log).unwrap();
+    assert_eq!(ids(&shared, &a.name).len(), 1);
+    a.reuseport = true;
+    let sharded = shared.extend(std::slice::from_ref(&a), 3, &log).unwrap();
+    assert_eq!(ids(&sharded, &a.name).len(), 3);
+    assert_eq!(ids(&sharded, &a.name)[0], ids(&shared, &a.name)[0]);
+    let fewer = sharded.extend(std::slice::from_ref(&a), 2, &log).unwrap();
+    assert_eq!(ids(&fewer, &a.name), ids(&sharded, &a.name)[..2]);
+}
+
+#[test]
+fn a_busy_address_is_told_as_nginx_tells_it() {
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = spec(holder.local_addr().unwrap());
+    // One try: the pauses of `extend` are left out.
+    let error = Listeners::default().bind(&busy, 1, &ErrorLog::none()).unwrap_err();
+    assert_eq!(error.to_string(), format!("bind() to {} failed (98: Address already in use)", busy.name));
+}
+
+#[test]
+fn options_reach_the_socket() {
+    let mut a = spec(free());
+    a.so_keepalive = Some(Keepalive::On(Some(33), None, Some(4)));
+    a.rcvbuf = Some(8192);
+    let bound = Listeners::default().extend(std::slice::from_ref(&a), 1, &ErrorLog::none()).unwrap();
+    let socket = &bound.0[&a.name].sockets[0];
+    assert!(socket.keepalive().unwrap());
+    assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(33));
+    assert_eq!(socket.recv_buffer_size().unwrap(), 16_384, "the kernel doubles it, socket(7)");
+    assert!(socket.nonblocking().unwrap());
+}
+
+#[test]
+fn unix_sockets_replace_dead_ones_and_are_removed() {
+    let log = ErrorLog::none();
+    let path = std::env::temp_dir().join(format!("freerun-listen-{}.sock", std::process::id()));
+    let path = path.to_str().unwrap();
+    let a = unix(path);
+    // A dead one: the file without a listener.
+    drop(std::os::unix::net::UnixListener::bind(path).unwrap());
+    let bound = Listeners::default().extend(std::slice::from_ref(&a), 1, &log).unwrap();
+    UnixStream::connect(path).unwrap();
+    assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o666);
+    // A living one stays.
+    let error = Listeners::default().bind(&a, 1, &log).unwrap_err();
+    assert_eq!(error.to_string(), format!("bind() to unix:{path} failed (98: Address already in use)"));
+    bound.unlink(Some(&bound), &log);
+    assert!(std::fs::metadata(path).is_ok());
+    bound.unlink(None, &log);
+    assert!(std::fs::metadata(path).is_err());
+}

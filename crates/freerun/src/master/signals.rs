@@ -1,0 +1,68 @@
+//! Signals as flags and a pipe to poll.
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The signals registered with it. A process needs one at most.
+pub struct Signals {
+    flags: Vec<(i32, Arc<AtomicBool>)>,
+    pipe: UnixStream,
+}
+
+impl Signals {
+    /// Takes over these signals for good.
+    pub fn new(signals: &[i32]) -> io::Result<Signals> {
+        let (pipe, end) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        end.set_nonblocking(true)?;
+        let mut flags = Vec::new();
+        for &signal in signals {
+            let flag = Arc::new(AtomicBool::new(false));
+            // In this order: when the pipe wakes somebody, the flag is up.
+            signal_hook::flag::register(signal, flag.clone())?;
+            signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
+            flags.push((signal, flag));
+        }
+        Ok(Signals { flags, pipe })
+    }
+
+    /// Empties the pipe and takes the signals that have come, each once, in the order they were registered in.
+    pub fn take(&mut self) -> Vec<i32> {
+        let mut buffer = [0; 64];
+        while matches!(self.pipe.read(&mut buffer), Ok(n) if n > 0) {}
+        let came = |(signal, flag): &(i32, Arc<AtomicBool>)| flag.swap(false, Ordering::SeqCst).then_some(*signal);
+        self.flags.iter().filter_map(came).collect()
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use signal_hook::consts::{SIGUSR2, SIGWINCH};
+
+    #[test]
+    fn signals_wake_a_poll_and_are_taken_once() {
+        let mut signals = Signals::new(&[SIGWINCH, SIGUSR2]).unwrap();
+        assert!(signals.take().is_empty());
+        for signal in [SIGUSR2, SIGWINCH, SIGWINCH] {
+            signal_hook::low_level::raise(signal).unwrap();
+        }
+        let long = Timespec { tv_sec: 60, tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(&signals, PollFlags::IN)], Some(&long)).unwrap();
+        assert_eq!(ready, 1);
+        assert_eq!(signals.take(), [SIGWINCH, SIGUSR2]);
+        assert!(signals.take().is_empty());
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(&signals, PollFlags::IN)], Some(&now)).unwrap(), 0);
+    }
+}

@@ -1,0 +1,184 @@
+//! What the master keeps of a configuration: everything a worker is given, ready to be given again.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
+
+use crate::bundle::{Bundle, Input, Listener};
+use crate::configuration::{self, Configuration, Side};
+use crate::console;
+use crate::error::Error;
+use crate::loader::{Recorded, Recorder, Replay};
+use crate::logs::{self, Logs};
+use crate::settings::main::Variable;
+
+use super::listeners::Listeners;
+
+/// One configuration with its sockets and logs.
+pub struct State {
+    /// For the worker.
+    pub bundle: Bundle,
+    /// The sockets of [`Bundle::listeners`], in the same order.
+    pub listeners: Listeners,
+    /// The files of [`Bundle::logs`].
+    pub logs: Logs,
+    /// The master's own log by this configuration.
+    pub log: ErrorLog,
+    /// The first file of that log, for a daemon's stderr.
+    pub log_name: Option<String>,
+    /// Where the pid goes.
+    pub pid_path: Option<String>,
+    /// The worker's environment.
+    pub environment: Vec<(String, String)>,
+}
+
+/// What has been read, before anything is opened for it.
+pub struct Draft {
+    /// The configuration.
+    pub configuration: Configuration,
+    recorded: Recorded,
+}
+
+/// Reads the configuration; problems are told by `tell`.
+pub fn read(
+    input: &Input,
+    embedded: Option<&Recorded>,
+    tell: impl FnOnce(&configuration::Failure),
+) -> Result<Draft, ()> {
+    let mut recorder = Recorder::default();
+    let result = match embedded {
+        Some(recorded) => configuration::read(input, &mut Replay(recorded), Side::Master),
+        None => configuration::read(input, &mut recorder, Side::Master),
+    };
+    match result {
+        Ok(configuration) => Ok(Draft { configuration, recorded: embedded.cloned().unwrap_or(recorder.recorded) }),
+        Err(failure) => {
+            tell(&failure);
+            Err(())
+        }
+    }
+}
+
+impl Draft {
+    /// Opens logs and sockets; those that `before` has are kept. What goes wrong is logged in `log`, with the console
+    /// if that has one.
+    pub fn open(
+        self,
+        number: u64,
+        input: &Input,
+        before: Option<&State>,
+        adopted: Option<Listeners>,
+        loops: Option<u32>,
+        writer: &Writer,
+        log: &ErrorLog,
+    ) -> Result<State, ()> {
+        let told = |error: &dyn std::fmt::Display| log.write(Level::Emerg, None, format_args!("{error}"));
+        let configuration = self.configuration;
+        let main = configuration.main();
+        console::tell_warnings(log, &configuration.warnings, &configuration.sources);
+        let none = Logs::new();
+        let logs = logs::open_all(&configuration.logs, before.map_or(&none, |before| &before.logs));
+        let logs = logs.map_err(|error| told(&error))?;
+        let identity = configuration.identity().map_err(|error| told(&error))?;
+        let files = configuration.logs.iter().map(|name| own_file(writer, name, &logs)).collect::<Result<Vec<_>, _>>();
+        let own_log = configuration.error_log(&files.map_err(|error| told(&error))?);
+        let loops = loops.unwrap_or_else(|| main.worker_processes.count() as u32);
+        let specs: Vec<_> = configuration.blueprint.listens.iter().map(|listen| (*listen.spec).clone()).collect();
+        let old = adopted.or_else(|| before.map(|before| before.listeners.clone())).unwrap_or_default();
+        // Errors of sockets are logged where they happen, as each address may have its own.
+        let bind_log = if log.has_console() { own_log.with_console() } else { own_log.clone() };
+        let listeners = old.extend(&specs, loops as usize, &bind_log).map_err(|_| ())?;
+        let bundle = Bundle {
+            number,
+            input: input.clone(),
+            recorded: self.recorded,
+            listeners: listeners
+                .iter()
+                .map(|(name, sockets)| Listener { name: name.to_owned(), sockets: sockets.len() as u32 })
+                .collect(),
+            logs: logs.keys().cloned().collect(),
+            identity,
+            loops,
+        };
+        Ok(State {
+            bundle,
+            log_name: configuration.error_log_names().into_iter().next(),
+            pid_path: main.pid_path(&input.prefix),
+            environment: environment(&main.env),
+            listeners,
+            logs,
+            log: own_log,
+        })
+    }
+}
+
+/// The master's own handle on a log. It gets the very descriptor that workers get.
+fn own_file(writer: &Writer, name: &str, logs: &Logs) -> Result<LogFile, Error> {
+    let fd = logs.get(name).ok_or_else(|| Error::Message(format!("no log {name}")))?;
+    Ok(writer.file(name, fd.try_clone().map_err(Error::named("dup", name))?))
+}
+
+/// nginx removes every variable but TZ and those that `env` keeps or sets.
+fn environment(settings: &[Variable]) -> Vec<(String, String)> {
+    let mut environment = Vec::new();
+    let tz = Variable { name: "TZ".to_owned(), value: None };
+    for variable in std::iter::once(&tz).chain(settings) {
+        let value = variable.value.clone().or_else(|| std::env::var(&variable.name).ok());
+        if let Some(value) = value {
+            environment.retain(|(name, _)| *name != variable.name);
+            environment.push((variable.name.clone(), value));
+        }
+    }
+    environment
+}
+
+impl State {
+    /// The bundle's descriptors, in its order.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let sockets = self.listeners.iter().flat_map(|(_, sockets)| sockets.iter().map(|socket| socket.as_fd()));
+        sockets.chain(self.log_descriptors()).collect()
+    }
+
+    /// Those of the logs alone, in the order of [`Bundle::logs`].
+    pub fn log_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.logs.values().map(|fd| fd.as_fd())
+    }
+
+    /// Copies of these, for a worker in this process.
+    pub fn duplicates(&self) -> Result<Vec<OwnedFd>, Error> {
+        self.descriptors().into_iter().map(|fd| fd.try_clone_to_owned().map_err(Error::call("dup()"))).collect()
+    }
+
+    /// Opens every log anew; one that cannot be opened goes on where it was, and the log says why.
+    pub fn reopen(&mut self, writer: &Writer) {
+        for (name, fd) in &mut self.logs {
+            match logs::open(name) {
+                Ok(new) => *fd = new.into(),
+                Err(error) => self.log.write(Level::Emerg, None, format_args!("{error}")),
+            }
+        }
+        for name in self.logs.keys() {
+            // Same name, same file object: the master's log has the new descriptor from here on.
+            let _ = own_file(writer, name, &self.logs);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_keeps_tz_and_what_env_names() {
+        // PATH is in every environment a test runs in.
+        let set = |name: &str, value: Option<&str>| Variable { name: name.into(), value: value.map(str::to_owned) };
+        let variables =
+            environment(&[set("PATH", None), set("TZ", Some("UTC")), set("A", Some("1")), set("A", Some("2"))]);
+        let find =
+            |name: &str| variables.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_str()).collect::<Vec<_>>();
+        assert_eq!(find("PATH"), [std::env::var("PATH").unwrap()]);
+        assert_eq!(find("TZ"), ["UTC"]);
+        assert_eq!(find("A"), ["2"]);
+        assert_eq!(variables.len(), 3);
+    }
+}

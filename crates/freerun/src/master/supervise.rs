@@ -1,0 +1,128 @@
+//! The worker as the master sees it: a process with a channel, or (`master_process off`) the worker itself.
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::bundle::{Bundle, ToWorker};
+use crate::channel::{Channel, Limits};
+use crate::error::Error;
+use crate::worker::MARKER;
+
+/// A worker that dies sooner than this after its start is started again with a delay.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+
+/// The first delay; it doubles with each short life.
+const FIRST_DELAY: Duration = Duration::from_millis(50);
+
+/// The longest delay.
+const LONGEST_DELAY: Duration = Duration::from_secs(5);
+
+/// A worker process.
+pub struct Process {
+    child: Child,
+    /// The way to talk to it.
+    pub channel: Channel,
+    started: Instant,
+}
+
+impl Process {
+    /// Executes this very program afresh, also when its file has been replaced or removed. The worker gets these
+    /// environment variables and no others.
+    pub fn spawn(environment: &[(String, String)]) -> Result<Process, Error> {
+        let (channel, theirs) = Channel::pair(Limits::FROM_WORKER).map_err(Error::call("socketpair()"))?;
+        let child = Command::new("/proc/self/exe")
+            .arg0("freerun: worker process")
+            .env_clear()
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .env(MARKER, "1")
+            .stdin(Stdio::from(theirs))
+            .spawn()
+            .map_err(Error::named("execve", "/proc/self/exe"))?;
+        Ok(Process { child, channel, started: Instant::now() })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a bundle.
+    pub fn send_bundle(&self, bundle: &Bundle, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        self.channel.send(&ToWorker::Bundle(Box::new(bundle.clone())), fds)
+    }
+
+    /// How it ended, if it has.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Kills it and waits for its end, which SIGKILL makes sure of.
+    pub fn kill(&mut self) -> Option<ExitStatus> {
+        let _ = self.child.kill();
+        self.child.wait().ok()
+    }
+}
+
+/// `exited with code 1`, `exited on signal 9`, `… (core dumped)`: nginx's words.
+pub fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => {
+            let core = if status.core_dumped() { " (core dumped)" } else { "" };
+            format!("exited on signal {signal}{core}")
+        }
+        (None, code) => format!("exited with code {}", code.unwrap_or_default()),
+    }
+}
+
+/// When to start the next worker.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    short_lives: u32,
+}
+
+impl Backoff {
+    /// The pause before the next start, after a worker that lived this long: none, unless workers keep dying young.
+    pub fn after(&mut self, lived: Duration) -> Duration {
+        if lived >= SHORT_LIFE {
+            self.short_lives = 0;
+            return Duration::ZERO;
+        }
+        self.short_lives += 1;
+        match self.short_lives {
+            1 => Duration::ZERO,
+            lives => (FIRST_DELAY * 2_u32.saturating_pow(lives - 2).min(1 << 16)).min(LONGEST_DELAY),
+        }
+    }
+
+    /// The same for a process.
+    pub fn after_process(&mut self, process: &Process) -> Duration {
+        self.after(process.started.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_that_die_young_are_started_with_growing_delays() {
+        let mut backoff = Backoff::default();
+        let young = Duration::from_millis(10);
+        let pauses: Vec<u128> = (0..10).map(|_| backoff.after(young).as_millis()).collect();
+        assert_eq!(pauses, [0, 50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(backoff.after(SHORT_LIFE), Duration::ZERO);
+        assert_eq!(backoff.after(young), Duration::ZERO, "one long life forgives");
+        for _ in 0..100 {
+            assert!(backoff.after(young) <= LONGEST_DELAY);
+        }
+    }
+
+    #[test]
+    fn ends_are_told_as_nginx_tells_them() {
+        assert_eq!(describe(ExitStatus::from_raw(9)), "exited on signal 9");
+        assert_eq!(describe(ExitStatus::from_raw(11 | 0x80)), "exited on signal 11 (core dumped)");
+        assert_eq!(describe(ExitStatus::from_raw(2 << 8)), "exited with code 2");
+    }
+}

@@ -1,0 +1,85 @@
+//! From the command line to what it asks for.
+
+use std::process::ExitCode;
+
+use freerun_runtime::log::Level;
+
+use crate::bundle::Input;
+use crate::cli::{self, Command, Options};
+use crate::loader::Recorded;
+use crate::master::{self, Start};
+use crate::paths::Paths;
+use crate::settings::user::privileged;
+use crate::{check, configuration, console, order, serve, version};
+
+/// The program, unless it is a worker.
+pub fn run() -> ExitCode {
+    match cli::parse(std::env::args_os().skip(1).collect()) {
+        Ok(Command::Server(options)) => server(&options),
+        Ok(Command::Serve(options)) => serve::run(&options),
+        Err(error) => {
+            eprintln!("nginx: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn server(options: &Options) -> ExitCode {
+    if options.version {
+        eprint!("{}", version::versions());
+        if options.help {
+            eprint!("{}", version::help());
+        }
+        if options.build {
+            let names: Vec<&str> = configuration::modules().iter().map(|module| module.name).collect();
+            eprint!("{}", version::build(&names));
+        }
+        // nginx goes on where a test is asked for as well.
+        if !options.test {
+            return ExitCode::SUCCESS;
+        }
+    }
+    let paths = Paths::new(options);
+    let log = match console::initial_log(&paths) {
+        Ok(log) => log,
+        Err(error) => {
+            eprintln!("nginx: [alert] could not open error log file: {error}");
+            freerun_runtime::log::ErrorLog::none().with_console()
+        }
+    };
+    let input = Input {
+        conf: paths.conf.clone(),
+        globals: options.globals.clone(),
+        prefix: paths.prefix.clone(),
+        conf_prefix: paths.conf_prefix.clone(),
+        error_log: paths.error_log.clone(),
+        privileged: privileged(),
+    };
+    if options.test {
+        return check::run(options, &input, &log);
+    }
+    if let Some(order) = options.signal {
+        return order::run(order, &input, &log);
+    }
+    let start = Start { input: input.clone(), embedded: None::<Recorded>, adopted: None, log, on_ready: None };
+    match master::run(start) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(told) => {
+            if told == Level::Emerg {
+                tell_ways_on(options, &input);
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Somebody who just tries the program has no configuration: say what can be done.
+pub fn tell_ways_on(options: &Options, input: &Input) {
+    if options.conf.is_none() && !std::path::Path::new(&input.conf).exists() {
+        eprint!(
+            "there is no configuration at the default place; either\n  \
+             freerun serve DIR   serves a folder without one, or\n  \
+             freerun -c FILE     reads another one\n"
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! The worker: takes bundles, serves, ends when told to, or when the master is gone.
+
+pub mod engine;
+pub mod panics;
+pub mod privileges;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+
+use crate::bundle::{Bundle, FromWorker, ToWorker};
+use crate::channel::{Channel, Limits};
+use crate::configuration::{self, Configuration, Side};
+use crate::error::Error;
+use crate::loader::Replay;
+use crate::master::signals::Signals;
+use engine::Engine;
+
+/// The environment variable that tells a fresh process that it is a worker and that its stdin is the master.
+pub const MARKER: &str = "FREERUN_WORKER_OF_MASTER";
+
+/// How long the end of the process waits for logs to be written.
+const LOG_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often a draining worker looks whether it is done.
+const DRAIN_STEP: Duration = Duration::from_millis(20);
+
+/// What serves: in a process of its own, or (`master_process off`) in the master's.
+pub struct Worker {
+    /// Whether it may change its process: rights, limits, priority.
+    own_process: bool,
+    running: Option<Running>,
+    draining: Option<Draining>,
+}
+
+struct Running {
+    writer: Writer,
+    engine: Engine,
+    log: ErrorLog,
+    shutdown_timeout: Option<Duration>,
+}
+
+struct Draining {
+    deadline: Option<Instant>,
+}
+
+impl Worker {
+    /// One that has no configuration yet.
+    pub fn new(own_process: bool) -> Worker {
+        Worker { own_process, running: None, draining: None }
+    }
+
+    /// Serves by this bundle from now on. On an error nothing has changed (a first bundle that fails leaves a worker
+    /// that is of no use).
+    pub fn apply(&mut self, bundle: &Bundle, fds: Vec<OwnedFd>) -> Result<(), Error> {
+        if bundle.descriptors() != Some(fds.len()) {
+            return Err(Error::Message(format!("a bundle with {} descriptors", fds.len())));
+        }
+        let read = configuration::read(&bundle.input, &mut Replay(&bundle.recorded), Side::Worker);
+        let configuration = read.map_err(|failure| {
+            let first = failure.problems.first().map(|problem| problem.first_line(&failure.sources));
+            Error::Configuration(first.unwrap_or_default())
+        })?;
+        let mut fds = fds.into_iter();
+        let mut sockets = Vec::with_capacity(bundle.listeners.len());
+        for listener in &bundle.listeners {
+            sockets.push((listener.name.clone(), fds.by_ref().take(listener.sockets as usize).collect()));
+        }
+        if self.running.is_none() {
+            if self.own_process {
+                privileges::settle(&configuration, bundle.identity.as_ref())?;
+            } else {
+                privileges::change_folder(&configuration)?;
+            }
+            self.running = Some(Running::start(bundle)?);
+        }
+        let Some(running) = &mut self.running else { return Err(Error::Gone) };
+        running.install(bundle, configuration, sockets, fds)
+    }
+
+    /// New descriptors for logs.
+    pub fn reopen(&mut self, names: &[String], fds: Vec<OwnedFd>) {
+        if let Some(running) = &self.running {
+            for (name, fd) in names.iter().zip(fds) {
+                if let Some(file) = running.writer.get(name) {
+                    file.reopen(fd);
+                }
+            }
+        }
+    }
+
+    /// Stops accepting; [`Worker::drained`] tells the end.
+    pub fn drain(&mut self) {
+        if self.draining.is_some() {
+            return;
+        }
+        let mut deadline = None;
+        if let Some(running) = &mut self.running {
+            running.engine.drain();
+            running.log.write(Level::Notice, None, format_args!("gracefully shutting down"));
+            deadline = running.shutdown_timeout.map(|timeout| Instant::now() + timeout);
+        }
+        self.draining = Some(Draining { deadline });
+    }
+
+    /// How long to wait before asking [`Worker::drained`] again; `None` while it makes no sense to ask.
+    pub fn drain_step(&self) -> Option<Duration> {
+        self.draining.as_ref().map(|_| DRAIN_STEP)
+    }
+
+    /// Whether the last connection is gone, or the time is up.
+    pub fn drained(&self) -> bool {
+        let Some(draining) = &self.draining else { return false };
+        let late = draining.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        late || self.running.as_ref().is_none_or(|running| running.engine.connections() == 0)
+    }
+
+    /// Ends the loops and writes what the logs still hold.
+    pub fn stop(self) {
+        if let Some(running) = self.running {
+            running.engine.stop();
+            running.log.write(Level::Notice, None, format_args!("exit"));
+            running.writer.shutdown(LOG_PATIENCE);
+        }
+    }
+
+    fn log(&self, level: Level, message: std::fmt::Arguments<'_>) {
+        if let Some(running) = &self.running {
+            running.log.write(level, None, message);
+        }
+    }
+}
+
+impl Running {
+    fn start(bundle: &Bundle) -> Result<Running, Error> {
+        let writer = Writer::start().map_err(Error::call("clone()"))?;
+        let engine = Engine::new(bundle.loops as usize);
+        Ok(Running { writer, engine, log: ErrorLog::none(), shutdown_timeout: None })
+    }
+
+    fn install(
+        &mut self,
+        bundle: &Bundle,
+        configuration: Configuration,
+        sockets: Vec<(String, Vec<OwnedFd>)>,
+        log_fds: impl Iterator<Item = OwnedFd>,
+    ) -> Result<(), Error> {
+        // A log that is in use already goes on in the same file object, with the descriptor that came now.
+        let named: Vec<LogFile> =
+            bundle.logs.iter().zip(log_fds).map(|(name, fd)| self.writer.file(name, fd)).collect();
+        let files: Vec<LogFile> = configuration
+            .logs
+            .iter()
+            .map(|name| named.iter().find(|file| file.name() == name).cloned())
+            .collect::<Option<_>>()
+            .ok_or_else(|| Error::Message("a log is missing from the bundle".into()))?;
+        let log = configuration.error_log(&files);
+        let shutdown_timeout = configuration.main().worker_shutdown_timeout;
+        self.engine.install(bundle.number, configuration, sockets, files, log.clone())?;
+        self.writer.report_to(log.clone());
+        panics::report_to(log.clone());
+        self.log = log;
+        self.shutdown_timeout = shutdown_timeout;
+        Ok(())
+    }
+}
+
+/// The whole life of a worker process.
+pub fn main() -> ExitCode {
+    panics::install();
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nginx: [alert] worker: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What woke the worker.
+fn serve() -> Result<(), Error> {
+    let channel = inherited_channel()?;
+    // A terminal sends its signals to the whole group; what they mean for the worker is the master's business. Those
+    // sent to the worker itself end it, as they end nginx's.
+    let mut signals = Signals::new(&[SIGTERM, SIGQUIT, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH])
+        .map_err(Error::call("sigaction()"))?;
+    let mut worker = Worker::new(true);
+    let mut master_lives = true;
+    while !worker.drained() {
+        let mut fds = [PollFd::new(&signals, PollFlags::IN), PollFd::new(&channel, PollFlags::IN)];
+        let count = if master_lives { 2 } else { 1 };
+        let timeout = worker.drain_step().and_then(|step| Timespec::try_from(step).ok());
+        match poll(&mut fds[..count], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Error::call("poll()")(error)),
+        }
+        let told = master_lives && !fds[1].revents().is_empty();
+        for signal in signals.take() {
+            match signal {
+                SIGTERM => {
+                    worker.stop();
+                    return Ok(());
+                }
+                SIGQUIT => worker.drain(),
+                _ => {}
+            }
+        }
+        if told {
+            match hear(&mut worker, &channel) {
+                Ok(true) => {}
+                Ok(false) => {
+                    worker.stop();
+                    return Ok(());
+                }
+                Err(error) => {
+                    // Nobody could restart or reload us any more: finish what is begun and end.
+                    worker.log(Level::Alert, format_args!("no master process any more ({error}), shutting down"));
+                    master_lives = false;
+                    worker.drain();
+                }
+            }
+        }
+    }
+    worker.stop();
+    Ok(())
+}
+
+/// Follows one message; `false`: end now.
+fn hear(worker: &mut Worker, channel: &Channel) -> Result<bool, Error> {
+    let (message, fds) = channel.receive::<ToWorker>()?;
+    match message {
+        ToWorker::Bundle(bundle) => {
+            let result = worker.apply(&bundle, fds).map_err(|error| error.to_string());
+            channel.send(&FromWorker::applied(bundle.number, result), &[])?;
+        }
+        ToWorker::Reopen(names) => worker.reopen(&names, fds),
+        ToWorker::Quit => worker.drain(),
+        ToWorker::Stop => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// The master's socket came as stdin, which needs no trust in a number; a new stdin takes its place.
+fn inherited_channel() -> Result<Channel, Error> {
+    let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(Error::call("dup()"))?;
+    let null = std::fs::File::open("/dev/null").map_err(Error::named("open", "/dev/null"))?;
+    rustix::stdio::dup2_stdin(null.as_fd()).map_err(Error::call("dup2()"))?;
+    Channel::new(UnixStream::from(fd), Limits::FROM_MASTER).map_err(Error::call("setsockopt()"))
+}

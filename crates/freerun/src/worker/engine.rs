@@ -1,0 +1,98 @@
+//! The seam between the processes and what serves HTTP.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use freerun_http::generation::Generation;
+use freerun_http::listen::ListenSpec;
+use freerun_http::worker::{Worker, WorkerOptions};
+use freerun_runtime::files::FileSystem;
+use freerun_runtime::log::{ErrorLog, LogFile};
+use freerun_runtime::pool::Pools;
+
+use crate::configuration::Configuration;
+use crate::error::Error;
+use crate::settings::affinity;
+
+/// The loops and what outlives a generation.
+pub struct Engine {
+    loops: usize,
+    pools: Pools,
+    started: Option<(Worker, Arc<FileSystem>)>,
+}
+
+impl Engine {
+    /// One that will have this many loops. They start with the first configuration.
+    pub fn new(loops: usize) -> Engine {
+        Engine { loops, pools: Pools::new(), started: None }
+    }
+
+    /// Serves by this configuration from now on. `sockets` are those of each address by name, `logs` the open
+    /// [`Configuration::logs`].
+    pub fn install(
+        &mut self,
+        number: u64,
+        configuration: Configuration,
+        mut sockets: Vec<(String, Vec<OwnedFd>)>,
+        logs: Vec<LogFile>,
+        log: ErrorLog,
+    ) -> Result<(), Error> {
+        let options = self.options(&configuration);
+        let pools = self.pools.generation(&configuration.pools).map_err(Error::call("pthread_create()"))?;
+        let mut listeners: Vec<(ListenSpec, Vec<OwnedFd>)> = Vec::new();
+        for listen in &configuration.blueprint.listens {
+            let place = sockets.iter().position(|(name, _)| *name == listen.spec.name);
+            let place = place.ok_or_else(|| Error::Message(format!("no socket for {}", listen.spec.name)))?;
+            listeners.push(((*listen.spec).clone(), sockets.swap_remove(place).1));
+        }
+        let files = match &self.started {
+            Some((_, files)) => files.clone(),
+            None => FileSystem::new(pools.default().clone()).map_err(Error::call("open()"))?,
+        };
+        let generation = Generation::new(number, configuration.blueprint, logs, log, pools, files.clone());
+        let generation = Arc::new(generation);
+        match &mut self.started {
+            Some((worker, _)) => worker.install(generation, listeners),
+            None => {
+                let started = Worker::start(&options, generation.clone()).map_err(Error::call("pthread_create()"))?;
+                let (worker, _) = self.started.insert((started, files));
+                worker.install(generation, listeners);
+            }
+        }
+        Ok(())
+    }
+
+    fn options(&self, configuration: &Configuration) -> WorkerOptions {
+        let events = configuration.events();
+        let cpus = configuration.main().worker_cpu_affinity.as_ref().map(|affinity| {
+            let available = affinity::available();
+            (0..self.loops).map(|index| affinity.cpus(index, &available)).collect()
+        });
+        WorkerOptions {
+            loops: self.loops,
+            connections: events.worker_connections.0 as usize,
+            accept_mutex: events.accept_mutex,
+            multi_accept: events.multi_accept,
+            cpus: cpus.unwrap_or_default(),
+        }
+    }
+
+    /// Accepts no more connections; those without a request are closed.
+    pub fn drain(&mut self) {
+        if let Some((worker, _)) = &mut self.started {
+            worker.drain();
+        }
+    }
+
+    /// Connections of clients that are open.
+    pub fn connections(&self) -> u64 {
+        self.started.as_ref().map_or(0, |(worker, _)| worker.active())
+    }
+
+    /// Ends the loops at once.
+    pub fn stop(self) {
+        if let Some((worker, _)) = self.started {
+            worker.stop();
+        }
+    }
+}
