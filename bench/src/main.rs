@@ -47,8 +47,6 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> ExitCode {
-    let command: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--record").collect();
-    let command = format!("cargo run --release -p freerun-bench -- {}", command.join(" "));
     let bench = match interrupt::install().and_then(|()| Bench::prepare(options)) {
         Ok(bench) => bench,
         Err(error) => {
@@ -61,7 +59,7 @@ fn run(options: Options) -> ExitCode {
         bench.say(&format!("== {name}"));
         let facts = bench.machine.facts(bench.freerun());
         let recorded = benchmark(&bench, name).and_then(|report| {
-            let section = report.markdown(&command, &facts);
+            let section = report.markdown(&bench.options.command(name), &facts);
             println!("{section}");
             match bench.options.record {
                 true => report::record(&bench::repository().join("bench/RESULTS.md"), report.name, &section),

@@ -72,6 +72,25 @@ impl Options {
     pub fn seconds(&self, quick: f64, usual: f64) -> f64 {
         self.seconds.unwrap_or(if self.quick { quick } else { usual })
     }
+
+    /// The command that measures `benchmark` alone in the same way. Paths of this machine are left out.
+    pub fn command(&self, benchmark: &str) -> String {
+        let mut command = format!("cargo run --release -p freerun-bench -- {benchmark}");
+        if self.quick {
+            command += " --quick";
+        }
+        if !self.only.is_empty() {
+            command += &format!(" --only '{}'", self.only.join(","));
+        }
+        for (option, value) in
+            [("--runs", self.runs.map(|runs| runs.to_string())), ("--seconds", self.seconds.map(|s| s.to_string()))]
+        {
+            if let Some(value) = value {
+                command += &format!(" {option} {value}");
+            }
+        }
+        command
+    }
 }
 
 fn parse(mut parser: lexopt::Parser) -> std::result::Result<Option<Options>, lexopt::Error> {
@@ -142,6 +161,15 @@ mod tests {
         assert!(options("mixd").is_err());
         assert!(options("mixed --runs 0").is_err());
         assert!(options("--help").unwrap().is_none());
+    }
+
+    #[test]
+    fn the_command_of_a_section_measures_that_benchmark_alone() {
+        let options = options("warm mixed --only nginx,h2o --runs 2 --record --keep --scratch /x").unwrap().unwrap();
+        assert_eq!(
+            options.command("mixed"),
+            "cargo run --release -p freerun-bench -- mixed --only 'nginx,h2o' --runs 2"
+        );
     }
 
     #[test]
