@@ -1,1 +1,18 @@
 //! The http modules, one file each, in folders by phase, and the list that registers them.
+
+pub mod content;
+pub mod filters;
+pub mod precontent;
+pub mod rewrite;
+
+use freerun_http::module::Module;
+
+/// All modules. Handlers of one phase run in this order.
+pub static MODULES: &[&Module] = &[
+    &rewrite::returns::MODULE,
+    &precontent::try_files::MODULE,
+    &content::index::MODULE,
+    &content::static_files::MODULE,
+    &filters::not_modified::MODULE,
+    &filters::range::MODULE,
+];

@@ -26,7 +26,7 @@ use crate::request::{Connection, Head, MAX_INTERNAL_REDIRECTS, Request, Sent};
 use crate::settings::core::{CoreSettings, LingeringClose};
 use crate::settings::server::ServerSettings;
 use crate::write::{self, WriteError};
-use crate::{filters, finish, log_error};
+use crate::{finish, log_error};
 
 /// What happens after a request.
 enum After {
@@ -230,9 +230,8 @@ async fn conclude(mut request: Request, timer: &mut Timer, answer: Answer) -> Af
     let connection = request.connection.clone();
     let core = request.location.settings.share::<CoreSettings>();
     let written = match answer {
-        Answer::Response(mut response) => {
+        Answer::Response(response) => {
             decide_keep_alive(&mut request, &core);
-            filters::run(&mut request, &mut response);
             if request.keep_alive && core.tcp_nodelay {
                 connection.set_nodelay();
             }

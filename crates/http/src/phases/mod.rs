@@ -4,6 +4,7 @@ use freerun_proto::head::Method;
 
 use crate::content::error_page;
 use crate::content::response::Response;
+use crate::filters;
 use crate::log_error;
 use crate::module::{Outcome, Phase, Run};
 use crate::request::Request;
@@ -185,11 +186,12 @@ fn count_redirect(request: &mut Request, target: &[u8]) -> bool {
     }
 }
 
-/// Lets `error_page` replace a built-in response; otherwise the response is the answer.
+/// Sends a response through the filters, then lets `error_page` replace it if it is a built-in one.
 fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Step> {
     if let Some(status) = request.forced_status.filter(|_| !response.special || response.status < 300) {
         response.status = status;
     }
+    filters::run(request, &mut response);
     if !response.special || response.status < 300 || request.in_error_page {
         return Ok(response);
     }

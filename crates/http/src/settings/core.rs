@@ -82,7 +82,7 @@ settings! {
         /// Maps file name extensions to media types.
         types: Types = "", in HTTP | SERVER | LOCATION;
         /// The media type of files whose extension is not in `types`.
-        default_type: String = "text/plain", in HTTP | SERVER | LOCATION;
+        default_type: MediaType = "text/plain", in HTTP | SERVER | LOCATION;
         /// Sends files with sendfile(2), without copying them through the process.
         sendfile: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF,
             fidelity = Differs("with `off`, large files that no filter reads are still sent with sendfile(2) once they are in memory; reading them through a buffer would only cost more");
@@ -154,6 +154,18 @@ settings! {
             fidelity = NoEffect("one buffer is used and its size is fixed");
         /// The location serves requests of the server itself only (error pages, `try_files`), others get 404.
         internal: Switch, in LOCATION, local;
+    }
+}
+
+/// A media type, ready to send.
+#[derive(Debug, Clone)]
+pub struct MediaType(pub bytes::Bytes);
+
+impl freerun_conf::Value for MediaType {
+    const SHAPE: freerun_conf::Shape = freerun_conf::Shape::exactly(1, "mime-type");
+
+    fn parse(directive: &freerun_conf::Node, _: &mut freerun_conf::Cx) -> Result<MediaType, freerun_conf::Problem> {
+        Ok(MediaType(directive.args[0].text.clone().into()))
     }
 }
 

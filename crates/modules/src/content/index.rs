@@ -1,0 +1,118 @@
+//! `index`: the file that stands for a folder.
+
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings};
+use freerun_http::content::open;
+use freerun_http::content::path;
+use freerun_http::content::response::LocalBoxFuture;
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+use freerun_proto::Method;
+
+use crate::content::static_files::log_open_error;
+
+settings! {
+    /// Index files of folders.
+    #[module = "index"]
+    pub struct IndexSettings {
+        /// Files tried, in order, for a URI that ends with a slash. The last one may be a URI of its own (`/index.php`).
+        index: IndexFiles = "index.html", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The names of one level.
+#[derive(Debug, Clone)]
+pub struct IndexFiles(std::sync::Arc<[Template]>);
+
+impl Setting for IndexFiles {
+    const SHAPE: Shape = Shape::at_least(1, "file …");
+
+    fn set(previous: Option<IndexFiles>, directive: &Node, cx: &mut Cx) -> Result<IndexFiles, Problem> {
+        let mut files = previous.map(|files| files.0.to_vec()).unwrap_or_default();
+        for word in &directive.args {
+            if word.text.is_empty() {
+                return Err(Problem::new("index \"\" in \"index\" directive is invalid").at(word.place));
+            }
+            files.push(Template::parse(word, cx)?);
+        }
+        Ok(IndexFiles(files.into()))
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "index",
+    groups: &[group::<IndexSettings>()],
+    handlers: &[
+        Handler { phase: Phase::Content, wanted: |_| true, run: Run::Now(not_a_folder_or_hot) },
+        Handler { phase: Phase::Content, wanted: |_| true, run: Run::Later(answer) },
+    ],
+    ..Module::EMPTY
+};
+
+fn concerns(request: &Request) -> bool {
+    request.path.last() == Some(&b'/') && matches!(request.method, Method::Get | Method::Head | Method::Post)
+}
+
+/// Finds a hot index file without a future.
+fn not_a_folder_or_hot(request: &mut Request) -> Outcome {
+    if !concerns(request) {
+        return Outcome::Declined;
+    }
+    let files = request.settings().get::<IndexSettings>().index.0.clone();
+    if let Some(first) = files.first() {
+        let first = first.render(request).into_owned();
+        if first.first() != Some(&b'/') {
+            let mut uri = request.path.clone();
+            uri.extend_from_slice(&first);
+            if open::hot(request, &path::file_name_of(request, &uri)).is_some() {
+                return Outcome::Redirect(uri, request.args.take());
+            }
+        }
+    }
+    Outcome::Declined
+}
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    if !concerns(request) {
+        return Box::pin(std::future::ready(Outcome::Declined));
+    }
+    Box::pin(find(request))
+}
+
+async fn find(request: &mut Request) -> Outcome {
+    let files = request.settings().get::<IndexSettings>().index.0.clone();
+    let folder = path::file_name(request);
+    let mut folder_is_there = false;
+    for file in &*files {
+        let name = file.render(request).into_owned();
+        if name.first() == Some(&b'/') {
+            return Outcome::Redirect(name, request.args.take());
+        }
+        let mut uri = request.path.clone();
+        uri.extend_from_slice(&name);
+        let full = path::file_name_of(request, &uri);
+        match open::open(request, &full).await {
+            Ok(_) => return Outcome::Redirect(uri, request.args.take()),
+            Err(error) if error.is_missing() => {
+                if !folder_is_there {
+                    match open::stat(request, &folder).await {
+                        Ok(meta) if meta.is_dir() => folder_is_there = true,
+                        _ => {
+                            let full = String::from_utf8_lossy(&full);
+                            if request.settings().get::<freerun_http::settings::core::CoreSettings>().log_not_found {
+                                log_error!(request, Error, "\"{full}\" is not found (2: No such file or directory)");
+                            }
+                            return Outcome::Status(404);
+                        }
+                    }
+                }
+            }
+            Err(error) => return Outcome::Status(log_open_error(request, &full, &error)),
+        }
+    }
+    let folder = String::from_utf8_lossy(&folder);
+    log_error!(request, Error, "directory index of \"{folder}\" is forbidden");
+    Outcome::Status(403)
+}

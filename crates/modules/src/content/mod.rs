@@ -1,0 +1,4 @@
+//! Handlers that make the response.
+
+pub mod index;
+pub mod static_files;

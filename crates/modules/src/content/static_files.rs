@@ -1,0 +1,124 @@
+//! Files as they are: the handler that answers when no other did.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use freerun_http::content::error_page;
+use freerun_http::content::hot::HotFile;
+use freerun_http::content::open::{self, OpenError};
+use freerun_http::content::path;
+use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Response};
+use freerun_http::head::body;
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::settings::core::CoreSettings;
+use freerun_proto::Method;
+use freerun_proto::uri::{EscapeSet, escape, extension};
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "static",
+    handlers: &[
+        Handler { phase: Phase::Content, wanted: |_| true, run: Run::Now(answer_hot) },
+        Handler { phase: Phase::Content, wanted: |_| true, run: Run::Later(answer) },
+    ],
+    ..Module::EMPTY
+};
+
+/// What can be said before looking at any file.
+fn refuse(request: &Request) -> Option<Outcome> {
+    if !matches!(request.method, Method::Get | Method::Head | Method::Post) {
+        return Some(Outcome::Status(405));
+    }
+    (request.path.last() == Some(&b'/')).then_some(Outcome::Declined)
+}
+
+/// Answers from the hot files, without a future.
+fn answer_hot(request: &mut Request) -> Outcome {
+    if let Some(outcome) = refuse(request) {
+        return outcome;
+    }
+    let name = path::file_name(request);
+    match open::hot(request, &name) {
+        Some(file) => respond(request, &file),
+        None => Outcome::Declined,
+    }
+}
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        if let Some(outcome) = refuse(request) {
+            return outcome;
+        }
+        let name = path::file_name(request);
+        match open::open(request, &name).await {
+            Ok(file) if file.file.is_dir() => add_slash(request),
+            Ok(file) if file.file.is_file() => respond(request, &file),
+            Ok(_) => {
+                let name = String::from_utf8_lossy(&name);
+                log_error!(request, Crit, "\"{name}\" is not a regular file");
+                Outcome::Status(404)
+            }
+            Err(error) => Outcome::Status(log_open_error(request, &name, &error)),
+        }
+    })
+}
+
+/// Logs why a file could not be opened, as nginx does, and gives the status of the answer.
+pub fn log_open_error(request: &Request, name: &[u8], error: &OpenError) -> u16 {
+    let status = error.status();
+    if let OpenError::File(error) = error {
+        let text = error.describe(name);
+        match status {
+            404 if !request.settings().get::<CoreSettings>().log_not_found => {}
+            404 | 403 => log_error!(request, Error, "{text}"),
+            503 => log_error!(request, Error, "{text}"),
+            _ => log_error!(request, Crit, "{text}"),
+        }
+    }
+    status
+}
+
+/// The media type for the request's path.
+pub fn content_type(request: &Request, path: &[u8]) -> Bytes {
+    let core = request.settings().get::<CoreSettings>();
+    match core.types.find(extension(path)) {
+        Some(media_type) => media_type.clone(),
+        None => core.default_type.0.clone(),
+    }
+}
+
+/// The redirect from a folder without its slash to the one with it.
+fn add_slash(request: &mut Request) -> Outcome {
+    let mut location = escape(EscapeSet::Uri, &request.path).into_owned();
+    location.push(b'/');
+    if let Some(args) = request.args.as_ref().filter(|args| !args.is_empty()) {
+        location.push(b'?');
+        location.extend_from_slice(args);
+    }
+    let mut response = error_page::built_in(request, 301);
+    response.location = Some(location.into());
+    response.into()
+}
+
+fn respond(request: &mut Request, file: &Rc<HotFile>) -> Outcome {
+    if request.method == Method::Post {
+        return Outcome::Status(405);
+    }
+    if let Err(status) = body::begin_discarding(request) {
+        return Outcome::Status(status);
+    }
+    let core = request.settings().get::<CoreSettings>();
+    let meta = file.file.meta();
+    let content = match &file.content {
+        Some(content) => Body::Bytes(content.clone()),
+        None if meta.size == 0 => Body::Empty,
+        None => Body::File(FileRange { file: file.file.clone(), offset: 0, len: meta.size }),
+    };
+    let mut response = Response::new(200, content_type(request, &request.path), content);
+    response.last_modified = Some(meta.mtime);
+    response.etag = core.etag.then(|| file.etag.clone());
+    response.ranges = true;
+    response.into()
+}

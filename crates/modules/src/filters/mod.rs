@@ -1,0 +1,4 @@
+//! Filters of responses.
+
+pub mod not_modified;
+pub mod range;

@@ -1,0 +1,43 @@
+//! Conditional requests: 304 and 412 (RFC 9110 section 13).
+
+use bytes::Bytes;
+use freerun_http::content::error_page;
+use freerun_http::content::response::{Body, Response};
+use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::request::Request;
+use freerun_http::settings::core::CoreSettings;
+use freerun_proto::HeaderId;
+use freerun_proto::conditional::{Conditions, Verdict};
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "not_modified",
+    filters: &[Filter { slot: Slot::NotModified, wanted: |_| true, run }],
+    ..Module::EMPTY
+};
+
+fn run(request: &mut Request, response: &mut Response) {
+    if response.status != 200 || response.special || (response.last_modified.is_none() && response.etag.is_none()) {
+        return;
+    }
+    let conditions = Conditions {
+        if_match: request.head.value(HeaderId::IfMatch),
+        if_none_match: request.head.value(HeaderId::IfNoneMatch),
+        if_modified_since: request.head.value(HeaderId::IfModifiedSince),
+        if_unmodified_since: request.head.value(HeaderId::IfUnmodifiedSince),
+    };
+    if conditions.is_empty() {
+        return;
+    }
+    let mode = request.settings().get::<CoreSettings>().if_modified_since.into();
+    match conditions.evaluate(response.etag.as_deref(), response.last_modified, mode) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => {
+            response.status = 304;
+            response.content_type = Bytes::new();
+            response.ranges = false;
+            response.body = Body::Empty;
+        }
+        Verdict::PreconditionFailed => *response = error_page::built_in(request, 412),
+    }
+}

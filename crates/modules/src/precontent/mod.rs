@@ -1,0 +1,3 @@
+//! Just before content is made.
+
+pub mod try_files;

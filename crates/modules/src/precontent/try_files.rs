@@ -1,0 +1,129 @@
+//! `try_files`: the first of several files that is there, else a last resort.
+
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, group, settings};
+use freerun_http::content::open;
+use freerun_http::content::path;
+use freerun_http::content::response::LocalBoxFuture;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::settings::core::CoreSettings;
+use freerun_http::template::Template;
+
+settings! {
+    /// Trying several files.
+    #[module = "try_files"]
+    pub struct TryFilesSettings {
+        /// Serves the first file (or, with a slash at the end, folder) that is there; otherwise goes on with the last
+        /// argument: a URI, a named location, or `=status`.
+        try_files: Option<TryFiles>, in SERVER | LOCATION, local;
+    }
+}
+
+/// What is tried.
+#[derive(Debug, Clone)]
+pub struct TryFiles {
+    tries: Arc<[Try]>,
+    last: Last,
+}
+
+#[derive(Debug, Clone)]
+struct Try {
+    path: Template,
+    folder: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Last {
+    Status(u16),
+    Named(String),
+    Uri(Template),
+}
+
+impl Value for TryFiles {
+    const SHAPE: Shape = Shape::at_least(2, "file … uri | file … =code");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<TryFiles, Problem> {
+        let Some((last, files)) = directive.args.split_last() else { return Err(Problem::wrong_count(directive)) };
+        let mut tries = Vec::with_capacity(files.len());
+        for word in files {
+            let (text, folder) = match word.text.strip_suffix('/') {
+                Some(text) => (text, true),
+                None => (word.text.as_str(), false),
+            };
+            let path = Template::parse(&Word { text: text.to_owned(), ..word.clone() }, cx)?;
+            tries.push(Try { path, folder });
+        }
+        let last = match last.text.strip_prefix('=') {
+            Some(code) => match code.parse() {
+                Ok(code @ 0..=999) => Last::Status(code),
+                _ => return Err(Problem::new(format!("invalid code \"{code}\"")).at(last.place)),
+            },
+            None if last.text.starts_with('@') => Last::Named(last.text.clone()),
+            None => Last::Uri(Template::parse(last, cx)?),
+        };
+        Ok(TryFiles { tries: tries.into(), last })
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "try_files",
+    groups: &[group::<TryFilesSettings>()],
+    handlers: &[Handler {
+        phase: Phase::PreContent,
+        wanted: |settings| settings.get::<TryFilesSettings>().try_files.is_some(),
+        run: Run::Later(run),
+    }],
+    ..Module::EMPTY
+};
+
+fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        let Some(setting) = request.settings().get::<TryFilesSettings>().try_files.clone() else {
+            return Outcome::Declined;
+        };
+        for candidate in &*setting.tries {
+            let value = candidate.path.render(request).into_owned();
+            let (uri, file) = place(request, &value);
+            let there = if candidate.folder {
+                open::stat(request, &file).await.is_ok_and(|meta| meta.is_dir())
+            } else {
+                open::stat(request, &file).await.is_ok_and(|meta| !meta.is_dir())
+            };
+            if there {
+                let mut uri = uri;
+                if candidate.folder {
+                    uri.push(b'/');
+                }
+                request.path = uri;
+                return Outcome::Declined;
+            }
+        }
+        match &setting.last {
+            Last::Status(status) => Outcome::Status(*status),
+            Last::Named(name) => Outcome::Named(name.clone()),
+            Last::Uri(uri) => {
+                let uri = uri.render(request).into_owned();
+                match uri.iter().position(|byte| *byte == b'?') {
+                    Some(mark) => Outcome::Redirect(uri[..mark].to_vec(), Some(uri[mark + 1..].to_vec())),
+                    None => Outcome::Redirect(uri, None),
+                }
+            }
+        }
+    })
+}
+
+/// The URI and the file that a value stands for. With `alias`, values that begin with the location's prefix keep it in
+/// the URI and lose it in the file; others are put after the alias.
+fn place(request: &Request, value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let location = &request.location;
+    if request.settings().get::<CoreSettings>().alias.is_none() || location.is_regex {
+        return (value.to_vec(), path::file_name_of(request, value));
+    }
+    let prefix = location.name.as_bytes();
+    let uri = if value.starts_with(prefix) { value.to_vec() } else { [prefix, value].concat() };
+    let file = path::file_name_of(request, &uri);
+    (uri, file)
+}

@@ -1,0 +1,3 @@
+//! Rewriting.
+
+pub mod returns;
