@@ -169,7 +169,10 @@ fn comparable(response: Response, method: &str, port: u16) -> Comparable {
     if let Some(boundary) = &boundary {
         body = replace(&body, boundary.as_bytes(), b"BOUNDARY");
     }
-    body = replace(&body, port.as_bytes(), b"PORT");
+    if body.len() < 4000 {
+        // Long ones are files, whose digits may happen to be the port's.
+        body = replace(&body, port.as_bytes(), b"PORT");
+    }
     for (name, value) in response.headers {
         let skipped = ["Server", "Date"].contains(&name.as_str());
         // The length of a page that ends with the server's name, seen or (for HEAD) unseen.

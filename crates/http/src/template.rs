@@ -36,7 +36,7 @@ impl Template {
         let mut rest = text;
         while let Some(dollar) = rest.find('$') {
             if dollar > 0 {
-                pieces.push(Piece::Text(rest[..dollar].as_bytes().into()));
+                pieces.push(Piece::Text(rest.as_bytes()[..dollar].into()));
             }
             rest = &rest[dollar + 1..];
             let braced = rest.starts_with('{');

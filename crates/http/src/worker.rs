@@ -61,11 +61,14 @@ pub struct Shared {
     next_connection: AtomicU64,
 }
 
+/// An address with its sockets, and the turn to accept from a shared one.
+type Bound = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Mutex<()>>);
+
 /// The loops, as the process that owns them sees them.
 pub struct Worker {
     shared: Arc<Shared>,
     handles: Vec<LoopHandle>,
-    listeners: Vec<(Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Mutex<()>>)>,
+    listeners: Vec<Bound>,
 }
 
 thread_local! {
@@ -264,7 +267,7 @@ impl LoopState {
 
     /// Hands the value of `Date` to `use_it`; it is made once a second.
     pub fn date(&self, use_it: impl FnOnce(&[u8; 29])) {
-        let now = i64::try_from(clock::now().secs).unwrap_or(0);
+        let now = clock::now().secs;
         let (second, mut text) = self.date.get();
         if second != now {
             text = date::imf_fixdate(now);
@@ -273,11 +276,7 @@ impl LoopState {
         use_it(&text);
     }
 
-    fn install(
-        self: &Rc<Self>,
-        generation: Arc<Generation>,
-        wanted: Vec<(Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Mutex<()>>)>,
-    ) {
+    fn install(self: &Rc<Self>, generation: Arc<Generation>, wanted: Vec<Bound>) {
         *self.generation.borrow_mut() = generation;
         // Settings may have changed what a path means or whether it may be kept.
         self.hot.borrow_mut().purge(Instant::now() + VALID);

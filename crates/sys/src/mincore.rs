@@ -24,14 +24,7 @@ impl Mapping {
         // SAFETY: the kernel chooses the address (no MAP_FIXED), so nothing that exists is replaced; the mapping has no
         // access rights, so nothing can be read or written through it; errors are looked at below.
         let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_NONE,
-                libc::MAP_SHARED,
-                file.as_fd().as_raw_fd(),
-                offset,
-            )
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_SHARED, file.as_fd().as_raw_fd(), offset)
         };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());

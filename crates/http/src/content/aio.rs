@@ -1,7 +1,5 @@
 //! `aio` and the thread pools it names.
 
-use std::borrow::Cow;
-
 use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, Word};
 use freerun_runtime::files::Aio;
 use freerun_runtime::pool::{DEFAULT_NAME, PoolSpec};
@@ -91,6 +89,6 @@ pub fn resolve(request: &Request) -> Option<Aio> {
     Some(if always { Aio::Always(pool.clone()) } else { Aio::Threads(pool.clone()) })
 }
 
-fn log_unknown(request: &Request, name: &Cow<'_, str>) {
+fn log_unknown(request: &Request, name: &str) {
     log_error!(request, Error, "thread pool \"{name}\" not found");
 }

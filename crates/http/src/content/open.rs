@@ -116,7 +116,7 @@ fn small_content(
 /// See [`OpenError`].
 pub async fn stat(request: &Request, path: &[u8]) -> Result<Meta, OpenError> {
     if let Some(file) = hot(request, path) {
-        return Ok(file.file.meta().clone());
+        return Ok(*file.file.meta());
     }
     let aio = aio::resolve(request).ok_or(OpenError::Status(500))?;
     let c_path: CString = c_path(path)?;

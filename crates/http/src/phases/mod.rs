@@ -211,10 +211,8 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
         Target::Uri(template) => {
             let uri = template.render(request).into_owned();
             if uri.first() != Some(&b'/') {
-                let status = match overwrite {
-                    Some(status @ (301 | 302 | 303 | 307 | 308)) => status,
-                    _ => 302,
-                };
+                let is_redirect = |status: &u16| matches!(status, 301 | 302 | 303 | 307 | 308);
+                let status = overwrite.filter(is_redirect).unwrap_or(302);
                 let mut redirect = error_page::built_in(request, status);
                 redirect.location = Some(uri.into());
                 return Ok(Box::new(redirect));

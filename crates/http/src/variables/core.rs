@@ -122,7 +122,7 @@ fn seconds<'r>(time: std::time::Duration) -> Value<'r> {
 }
 
 fn now() -> i64 {
-    i64::try_from(clock::now().secs).unwrap_or(0)
+    clock::now().secs
 }
 
 fn header(request: &Request, id: HeaderId) -> Value<'_> {
@@ -155,10 +155,9 @@ fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
     for field in request.head.parsed.all(HeaderId::Cookie) {
         for pair in request.head.text(field.value()).split(|byte| *byte == b';') {
             let pair = pair.trim_ascii();
-            if let Some(rest) = pair.get(..name.len()).filter(|start| start.eq_ignore_ascii_case(name.as_bytes())) {
-                if let Some(value) = pair[rest.len()..].trim_ascii_start().strip_prefix(b"=") {
-                    return Some(Cow::Borrowed(value.trim_ascii_start()));
-                }
+            let named = pair.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()));
+            if named && let Some(value) = pair[name.len()..].trim_ascii_start().strip_prefix(b"=") {
+                return Some(Cow::Borrowed(value.trim_ascii_start()));
             }
         }
     }

@@ -113,7 +113,7 @@ async fn write_body(
 /// Sends what a source gives; chunked where the length is not known.
 async fn pull(
     writer: &mut Writer<'_>,
-    head: &mut Vec<u8>,
+    head: &[u8],
     mut source: Box<dyn Source>,
     framing: Framing,
 ) -> Result<(), WriteError> {

@@ -62,9 +62,9 @@ impl Use {
     }
 
     /// Takes back one parked entry if a free thread could come to it.
-    fn unpark(&mut self, cap: usize) -> Option<u64> {
+    fn unpark(&mut self, cap: usize) -> Option<(Turn, u64)> {
         if self.running < cap && self.running + self.active < cap + SPARE_ENTRIES {
-            self.parked.pop_first().map(|(_, key)| key)
+            self.parked.pop_first()
         } else {
             None
         }
@@ -174,13 +174,13 @@ impl<T> Schedule<T> {
         file.tasks.insert(sequence, task);
         self.waiting += 1;
         if file.place == Place::Out {
-            self.enter_file(tag);
+            let turn = self.next_turn();
+            self.enter_file(tag, turn);
         }
     }
 
     /// Puts a file's entry into its client's ring, and what is above it where it belongs.
-    fn enter_file(&mut self, tag: Tag) {
-        let turn = self.next_turn();
+    fn enter_file(&mut self, tag: Tag, turn: Turn) {
         let Some(mount) = self.mounts.get_mut(&tag.mount) else { return };
         let Some(client) = mount.clients.get_mut(&tag.client) else { return };
         let Some(file) = client.files.get_mut(&tag.file) else { return };
@@ -190,12 +190,11 @@ impl<T> Schedule<T> {
             usage.active += 1;
         }
         if client.place == Place::Out {
-            self.enter_client(tag.mount, tag.client);
+            self.enter_client(tag.mount, tag.client, turn);
         }
     }
 
-    fn enter_client(&mut self, mount_id: u64, client_id: u64) {
-        let turn = self.next_turn();
+    fn enter_client(&mut self, mount_id: u64, client_id: u64, turn: Turn) {
         let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
         let Some(client) = mount.clients.get_mut(&client_id) else { return };
         client.place = Place::Ring(turn);
@@ -390,26 +389,27 @@ impl<T> Schedule<T> {
         loop {
             let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
             let Some(usage) = mount.files.get_mut(&file_id) else { return };
-            let Some(client) = usage.unpark(self.caps.single) else {
+            // With the turn it had: waiting parked does not cost it its place.
+            let Some((turn, client)) = usage.unpark(self.caps.single) else {
                 if usage.is_unused() {
                     mount.files.remove(&file_id);
                 }
                 return;
             };
-            self.enter_file(Tag { mount: mount_id, client, file: file_id });
+            self.enter_file(Tag { mount: mount_id, client, file: file_id }, turn);
         }
     }
 
     fn refill_client(&mut self, client_id: u64) {
         loop {
             let Some(usage) = self.clients.get_mut(&client_id) else { return };
-            let Some(mount) = usage.unpark(self.caps.single) else {
+            let Some((turn, mount)) = usage.unpark(self.caps.single) else {
                 if usage.is_unused() {
                     self.clients.remove(&client_id);
                 }
                 return;
             };
-            self.enter_client(mount, client_id);
+            self.enter_client(mount, client_id, turn);
         }
     }
 
