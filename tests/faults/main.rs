@@ -13,15 +13,15 @@ use freerun_testkit::fuse::Fixture;
 use freerun_testkit::{Server, Site};
 
 /// A document root whose folder `slow` is the fixture.
-pub struct Disk {
+pub(crate) struct Disk {
     // Fields are dropped in this order: the mount goes before the folder that it is in.
-    pub fixture: Fixture,
-    pub site: Site,
+    pub(crate) fixture: Fixture,
+    pub(crate) site: Site,
 }
 
 impl Disk {
     /// Files `slow/f0` to `slow/f199` of 10,000 bytes, `slow/big` of 4 MB; on the ordinary disk `fast` and `index.html`.
-    pub fn new() -> Disk {
+    fn new() -> Disk {
         let site = Site::new();
         site.file("fast", "fast file").file("index.html", "the index").folder("slow");
         let fixture = Fixture::mount(&site.at("slow"), false).expect("mounting");
@@ -34,16 +34,16 @@ impl Disk {
 }
 
 /// The size of `slow/big`.
-pub const BIG: u64 = 4_000_000;
+pub(crate) const BIG: u64 = 4_000_000;
 
 /// How many descriptors a process has open.
-pub fn descriptors(pid: u32) -> usize {
+pub(crate) fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).unwrap_or(0)
 }
 
 /// What must go on whatever the slow disk does: a response from memory, a file of another disk, on old and new connections.
 #[track_caller]
-pub fn goes_on(server: &Server) {
+pub(crate) fn goes_on(server: &Server) {
     let mut kept = server.connect();
     for _ in 0..20 {
         assert_eq!(kept.get("/text").text(), "text");

@@ -1,0 +1,128 @@
+//! Files that change while they are being sent: what comes is right or cut short, never padded, never mixed.
+
+use crate::BIG;
+use freerun_testkit::fuse::Fixture;
+use freerun_testkit::{Client, Server, Setup, Site, require};
+use std::fs;
+
+const SIZE: usize = 30_000_000;
+/// What is left of a file of that size when it is cut.
+const LEFT: u64 = 25_000_000;
+const WAYS: [&str; 4] = ["sendfile on;", "sendfile off;", "sendfile on; aio threads;", "sendfile off; aio threads;"];
+
+fn site() -> Site {
+    let site = Site::new();
+    site.file("big", vec![b'a'; SIZE]).file("small", "small");
+    site
+}
+
+/// A client that has begun to read and then stands still, so that the server is in the middle of the file.
+fn begun(server: &Server, target: &str) -> Client {
+    let mut client = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")).at_least(1);
+    client
+}
+
+fn body(mut client: Client) -> Vec<u8> {
+    let (bytes, _) = client.half_close().rest();
+    let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
+    bytes[head..].to_vec()
+}
+
+#[test]
+fn a_file_that_shrinks() {
+    for way in WAYS {
+        let site = site();
+        let server = Setup::server(&site, way).run();
+        let client = begun(&server, "/big");
+        // Far behind what the sockets hold: pages that are on their way by `sendfile` and get cut show zeros, which nobody can help.
+        let file = fs::File::options().write(true).open(site.at("big"));
+        file.and_then(|file| file.set_len(LEFT)).expect("cutting");
+        let body = body(client);
+        assert!(body.len() <= LEFT as usize, "{way}: {} bytes", body.len());
+        assert!(body.iter().all(|byte| *byte == b'a'), "{way}: nothing else came");
+        assert_eq!(server.get("/small").text(), "small");
+        assert_eq!(server.get("/big").body.len() as u64, LEFT, "{way}");
+    }
+}
+
+#[test]
+fn a_file_that_grows() {
+    for way in WAYS {
+        let site = site();
+        let server = Setup::server(&site, way).run();
+        let mut client = begun(&server, "/big");
+        let more = fs::File::options().append(true).open(site.at("big"));
+        more.and_then(|mut file| std::io::Write::write_all(&mut file, &[b'b'; 100_000])).expect("appending");
+        let response = client.response();
+        assert!(response.body == vec![b'a'; SIZE], "{way}: exactly what was promised");
+        assert_eq!(client.get("/small").text(), "small");
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_or_removed() {
+    for way in WAYS {
+        for replaced in [true, false] {
+            let site = site();
+            let server = Setup::server(&site, way).run();
+            let mut client = begun(&server, "/big");
+            if replaced {
+                site.file("new", vec![b'b'; 1000]);
+                fs::rename(site.at("new"), site.at("big")).expect("renaming");
+            } else {
+                fs::remove_file(site.at("big")).expect("removing");
+            }
+            let response = client.response();
+            assert!(response.body == vec![b'a'; SIZE], "{way}: the file that was opened");
+            let next = client.get("/big");
+            match replaced {
+                // A short-lived cache of open files may still have the old one.
+                true => assert!(next.body == vec![b'b'; 1000] || next.body == vec![b'a'; SIZE], "{way}"),
+                false => assert!(next.status == 404 || next.body == vec![b'a'; SIZE], "{way}: {}", next.line),
+            }
+        }
+    }
+}
+
+#[test]
+fn small_files_are_never_mixed() {
+    // Rewritten in place all the time, always all of one letter and of one length per letter.
+    let site = Site::new();
+    site.file("f", "a".repeat(1000));
+    let server = Setup::server(&site, "").run();
+    let mut client = server.connect();
+    for round in 0..200 {
+        let letter = (b'a' + round % 26) as char;
+        site.file("next", letter.to_string().repeat(1000 + usize::from(round)));
+        fs::rename(site.at("next"), site.at("f")).expect("renaming");
+        let response = client.get("/f");
+        assert_eq!(response.status, 200);
+        let first = response.body[0];
+        assert!(response.body.iter().all(|byte| *byte == first));
+    }
+}
+
+#[test]
+fn a_mount_that_tells_too_large_a_size() {
+    if !require::fuse() {
+        return;
+    }
+    for way in WAYS {
+        let site = Site::new();
+        site.folder("slow").file("small", "small");
+        let fixture = Fixture::mount(&site.at("slow"), false).expect("mounting");
+        fixture.file("big", BIG);
+        fixture.tree().shrink("big", 1_000_000).expect("the file is there");
+        let server = Setup::server(&site, way).freerun();
+        let mut client = server.connect();
+        client.send("GET /slow/big HTTP/1.1\r\nHost: h\r\n\r\n");
+        let body = body(client);
+        assert!(
+            body.len() <= 1_000_000 && body == Fixture::content("big", 0, body.len()),
+            "{way}: {} bytes",
+            body.len()
+        );
+        assert_eq!(server.get("/small").text(), "small");
+    }
+}

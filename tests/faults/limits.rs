@@ -1,0 +1,95 @@
+//! More connections than there is room for.
+
+use crate::descriptors;
+use freerun_testkit::{Client, Setup, Site, eventually, within};
+use std::time::Duration;
+
+fn site() -> Site {
+    let site = Site::new();
+    site.file("a", "file a");
+    site
+}
+
+#[test]
+fn no_descriptors_left() {
+    let site = site();
+    let server = Setup::server(&site, "").main("worker_rlimit_nofile 64;").events("worker_connections 1000;").freerun();
+    assert_eq!(server.get("/a").text(), "file a");
+    let worker = server.worker();
+    let mut clients: Vec<Client> = (0..100).map(|_| server.connect()).collect();
+    eventually("descriptors run out", || {
+        descriptors(worker) >= 60 || server.error_log().contains("(24: Too many open files)")
+    });
+    // Those that were accepted may find no descriptor for the file; what they get is an answer all the same.
+    let mut answered = 0;
+    for client in &mut clients {
+        client.set_timeout(Duration::from_millis(20));
+        client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+        if let Ok(response) = client.try_response("GET") {
+            assert!(matches!(response.status, 200 | 500 | 503), "{}", response.line);
+            answered += 1;
+        }
+    }
+    assert!(answered > 0, "those that were let in are answered");
+    // When some leave, the ones that wait are let in.
+    clients.drain(..80);
+    for client in &mut clients {
+        client.set_timeout(Duration::from_secs(15));
+        assert!(client.try_response("GET").is_ok() || client.try_send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n").is_ok());
+    }
+    drop(clients);
+    for _ in 0..50 {
+        assert_eq!(server.get("/a").text(), "file a");
+    }
+    assert_eq!(server.worker(), worker, "the worker lives");
+}
+
+#[test]
+fn more_than_worker_connections() {
+    let site = site();
+    let server = Setup::server(&site, "").events("worker_connections 20;").run();
+    let mut early: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    for client in &mut early {
+        assert_eq!(client.get("/a").text(), "file a");
+    }
+    let late: Vec<Client> = (0..30).map(|_| server.connect()).collect();
+    server.logs("20 worker_connections are not enough");
+    drop(late);
+    // Being over the limit leaves no mark: the early ones are served or were asked to make room, and new ones are let in.
+    let up = within(Duration::from_secs(15), || {
+        let client = Client::try_connect(server.address());
+        client.is_ok_and(|mut client| {
+            client.try_send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n").is_ok()
+                && client.try_response("GET").is_ok_and(|r| r.status == 200)
+        })
+    });
+    assert!(up, "connections are taken again");
+}
+
+#[test]
+fn clients_that_vanish_leave_no_descriptors() {
+    let site = Site::new();
+    site.file("big", vec![b'x'; 10_000_000]).file("a", "file a");
+    for way in ["sendfile on;", "sendfile off;", "sendfile on; aio threads;"] {
+        let server = Setup::server(&site, way).run();
+        server.get("/a");
+        let worker = server.worker();
+        let before = descriptors(worker);
+        for number in 0..60 {
+            let mut client = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+            match number % 4 {
+                0 => client.send("GET /bi"),
+                1 => client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n"),
+                2 => client.send("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\nabc"),
+                _ => {
+                    client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+                    &mut client
+                }
+            };
+            client.reset();
+        }
+        // An open file may be kept for a moment.
+        eventually("descriptors are closed", || descriptors(worker) <= before + 2);
+        assert_eq!(server.get("/a").text(), "file a");
+    }
+}
