@@ -90,7 +90,11 @@ impl FromWorker {
     /// The answer to a bundle.
     pub fn applied(number: u64, result: Result<(), String>) -> FromWorker {
         let result = result.map_err(|mut text| {
-            text.truncate(text.floor_char_boundary(MAX_ERROR));
+            let mut end = text.len().min(MAX_ERROR);
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            text.truncate(end);
             text
         });
         FromWorker::Applied { number, result }

@@ -76,7 +76,7 @@ pub fn registry() -> &'static Registry {
 
 /// The http modules, in order.
 pub fn modules() -> &'static [&'static Module] {
-    &[]
+    freerun_modules::MODULES
 }
 
 /// Reads a configuration and builds everything of it that needs no sockets, files or threads.

@@ -21,7 +21,7 @@ use crate::{console, pidfile};
 use daemon::Ready;
 use listeners::Listeners;
 use signals::Signals;
-use state::State;
+use state::{Opening, State};
 use supervise::{Backoff, Process, describe};
 
 /// How long a worker that was told to stop may take, before it is killed.
@@ -83,26 +83,25 @@ struct Master {
     daemon: Option<Ready>,
 }
 
-/// Runs until the end was ordered. `Err`: it could not begin, or not go on; everything has been told, at this level.
-pub fn run(start: Start) -> Result<(), Level> {
+/// Runs until the end was ordered. `Err`: it could not begin, or not go on; everything has been told.
+pub fn run(start: Start) -> Result<(), ()> {
     let Start { input, embedded, adopted, log, on_ready } = start;
-    let draft = state::read(&input, embedded.as_ref(), |failure| console::tell_failure(&log, failure));
-    let draft = draft.map_err(|()| Level::Emerg)?;
+    let draft = state::read(&input, embedded.as_ref(), |failure| console::tell_failure(&log, failure))?;
     let main = draft.configuration.main();
     let (own_process, detach) = (main.master_process, main.daemon);
     let told = |error: Error| {
         log.write(Level::Alert, None, format_args!("{error}"));
-        Level::Alert
     };
     let daemon = match detach.then(daemon::detach).transpose().map_err(told)? {
-        Some(daemon::Side::Caller(wait)) => return if wait.wait() { Ok(()) } else { Err(Level::Alert) },
+        Some(daemon::Side::Caller(wait)) => return if wait.wait() { Ok(()) } else { Err(()) },
         Some(daemon::Side::Daemon(ready)) => Some(ready),
         None => None,
     };
     let signals = [SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCHLD, SIGTERM, SIGINT, SIGQUIT];
     let signals = Signals::new(&signals).map_err(Error::call("sigaction()")).map_err(told)?;
     let writer = Writer::direct();
-    let current = draft.open(1, &input, None, adopted, None, &writer, &log).map_err(|()| Level::Emerg)?;
+    let opening = Opening { number: 1, input: &input, before: None, adopted, loops: None, writer: &writer, log: &log };
+    let current = draft.open(opening)?;
     let serving = match own_process {
         true => Process::spawn(&current.environment).map(|process| Serving::Process(Box::new(process))),
         false => Ok(Serving::Here(Box::new(Worker::new(false)))),
@@ -126,10 +125,7 @@ pub fn run(start: Start) -> Result<(), Level> {
     };
     let result = master.begin().and_then(|()| master.follow(signals));
     master.finish();
-    result.map_err(|error| {
-        log.write(Level::Emerg, None, format_args!("{error}"));
-        Level::Alert
-    })
+    result.map_err(|error| log.write(Level::Emerg, None, format_args!("{error}")))
 }
 
 impl Master {
@@ -272,10 +268,16 @@ impl Master {
             log.write(Level::Warn, None, what);
         }
         let number = self.number + 1;
-        let before = Some(&self.current);
-        let Ok(state) = draft.open(number, &self.input, before, None, Some(loops), &self.writer, &log) else {
-            return;
+        let opening = Opening {
+            number,
+            input: &self.input,
+            before: Some(&self.current),
+            adopted: None,
+            loops: Some(loops),
+            writer: &self.writer,
+            log: &log,
         };
+        let Ok(state) = draft.open(opening) else { return };
         self.number = number;
         let told = match &mut self.serving {
             Serving::Here(worker) => {

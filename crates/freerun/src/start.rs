@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use freerun_runtime::log::Level;
-
 use crate::bundle::Input;
 use crate::cli::{self, Command, Options};
 use crate::loader::Recorded;
@@ -64,22 +62,49 @@ fn server(options: &Options) -> ExitCode {
     let start = Start { input: input.clone(), embedded: None::<Recorded>, adopted: None, log, on_ready: None };
     match master::run(start) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(told) => {
-            if told == Level::Emerg {
-                tell_ways_on(options, &input);
-            }
+        Err(()) => {
+            tell_ways_on(options, &input);
             ExitCode::FAILURE
         }
     }
 }
 
-/// Somebody who just tries the program has no configuration: say what can be done.
+/// For somebody who just tries the program and has no configuration.
+const WAYS_ON: &str = "\
+there is no configuration at the default place; either
+  freerun serve DIR   serves a folder without one, or
+  freerun -c FILE     reads another one
+";
+
+/// Says what can be done where no `-c` was given and there is no file at the default place.
 pub fn tell_ways_on(options: &Options, input: &Input) {
-    if options.conf.is_none() && !std::path::Path::new(&input.conf).exists() {
-        eprint!(
-            "there is no configuration at the default place; either\n  \
-             freerun serve DIR   serves a folder without one, or\n  \
-             freerun -c FILE     reads another one\n"
-        );
+    eprint!("{}", ways_on(options, input));
+}
+
+fn ways_on(options: &Options, input: &Input) -> &'static str {
+    let absent = options.conf.is_none() && !std::path::Path::new(&input.conf).exists();
+    if absent { WAYS_ON } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_configuration_both_ways_on_are_named() {
+        let input = |conf: &str| Input {
+            conf: conf.to_owned(),
+            globals: None,
+            prefix: "/".into(),
+            conf_prefix: "/".into(),
+            error_log: "stderr".into(),
+            privileged: false,
+        };
+        let plain = Options::default();
+        let given = Options { conf: Some("x".into()), ..Options::default() };
+        assert!(ways_on(&plain, &input("/no/such/file")).contains("freerun serve DIR"));
+        assert!(ways_on(&plain, &input("/no/such/file")).contains("freerun -c FILE"));
+        assert_eq!(ways_on(&plain, &input("/")), "");
+        assert_eq!(ways_on(&given, &input("/no/such/file")), "");
     }
 }

@@ -73,7 +73,7 @@ impl Worker {
         }
         if self.running.is_none() {
             if self.own_process {
-                privileges::settle(&configuration, bundle.identity.as_ref())?;
+                privileges::settle(&configuration, bundle.loops, bundle.identity.as_ref())?;
             } else {
                 privileges::change_folder(&configuration)?;
             }
@@ -173,6 +173,8 @@ impl Running {
 /// The whole life of a worker process.
 pub fn main() -> ExitCode {
     panics::install();
+    // The kernel named the process after "/proc/self/exe".
+    let _ = rustix::thread::set_name(c"freerun");
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -182,7 +184,6 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What woke the worker.
 fn serve() -> Result<(), Error> {
     let channel = inherited_channel()?;
     // A terminal sends its signals to the whole group; what they mean for the worker is the master's business. Those

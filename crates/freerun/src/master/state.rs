@@ -59,19 +59,28 @@ pub fn read(
     }
 }
 
+/// What a draft is opened with.
+pub struct Opening<'a> {
+    /// Number of the configuration.
+    pub number: u64,
+    /// How it was read.
+    pub input: &'a Input,
+    /// The one in use: what both have stays open.
+    pub before: Option<&'a State>,
+    /// Sockets that are there without one being in use.
+    pub adopted: Option<Listeners>,
+    /// How many event loops, where that is settled already.
+    pub loops: Option<u32>,
+    /// The master's writer.
+    pub writer: &'a Writer,
+    /// Where it is logged what goes wrong; on the console too, if it has one.
+    pub log: &'a ErrorLog,
+}
+
 impl Draft {
-    /// Opens logs and sockets; those that `before` has are kept. What goes wrong is logged in `log`, with the console
-    /// if that has one.
-    pub fn open(
-        self,
-        number: u64,
-        input: &Input,
-        before: Option<&State>,
-        adopted: Option<Listeners>,
-        loops: Option<u32>,
-        writer: &Writer,
-        log: &ErrorLog,
-    ) -> Result<State, ()> {
+    /// Opens logs and sockets. Errors have been told.
+    pub fn open(self, opening: Opening<'_>) -> Result<State, ()> {
+        let Opening { number, input, before, adopted, loops, writer, log } = opening;
         let told = |error: &dyn std::fmt::Display| log.write(Level::Emerg, None, format_args!("{error}"));
         let configuration = self.configuration;
         let main = configuration.main();

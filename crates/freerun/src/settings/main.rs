@@ -196,8 +196,12 @@ settings! {
         worker_cpu_affinity: Option<Affinity>, in MAIN;
         /// The scheduling priority of the worker; a lower number is a higher priority.
         worker_priority: Option<Priority>, in MAIN;
-        /// Most descriptors the worker may have open (RLIMIT_NOFILE).
-        worker_rlimit_nofile: Option<u32>, in MAIN;
+        /// How many descriptors each event loop may have open.
+        ///
+        /// The worker's RLIMIT_NOFILE becomes this number times the number of event loops, as one process does the work
+        /// of nginx's several. Without the directive the soft limit is raised as far as needed and allowed.
+        worker_rlimit_nofile: Option<u32>, in MAIN,
+            fidelity = Differs("the limit is shared by the event loops of one process");
         /// Largest core file the worker may write (RLIMIT_CORE).
         worker_rlimit_core: Option<Offset>, in MAIN;
         /// How long a worker that shuts down gracefully goes on; then its connections are closed.

@@ -8,12 +8,16 @@ use crate::error::Error;
 use crate::paths;
 use crate::settings::user::Identity;
 
+/// Descriptors that a worker needs besides those of connections: loops, logs, listeners, pools.
+const RESERVE: u64 = 512;
+
 /// Applies everything, the identity last. Must run while the process has one thread; all later ones inherit it.
-pub fn settle(configuration: &Configuration, identity: Option<&Identity>) -> Result<(), Error> {
+pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Identity>) -> Result<(), Error> {
     let main = configuration.main();
-    if let Some(files) = main.worker_rlimit_nofile {
-        let limit = u64::from(files);
-        set_limit("RLIMIT_NOFILE", Resource::Nofile, limit)?;
+    match main.worker_rlimit_nofile {
+        // In nginx each of its worker processes has this many; here their successors share one process.
+        Some(files) => set_limit("RLIMIT_NOFILE", Resource::Nofile, u64::from(files) * u64::from(loops.max(1)))?,
+        None => raise_files(u64::from(loops) * u64::from(configuration.events().worker_connections.0)),
     }
     if let Some(core) = main.worker_rlimit_core {
         set_limit("RLIMIT_CORE", Resource::Core, core.0)?;
@@ -30,6 +34,17 @@ pub fn settle(configuration: &Configuration, identity: Option<&Identity>) -> Res
         })?;
     }
     rustix::thread::set_no_new_privs(true).map_err(Error::call("prctl(PR_SET_NO_NEW_PRIVS)"))
+}
+
+/// Raises the soft limit, as far as the hard one allows, so that every connection may have a file open as well.
+fn raise_files(connections: u64) {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = connections.saturating_mul(2).saturating_add(RESERVE);
+    let wanted = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    if limit.current.is_some_and(|current| current < wanted) {
+        // It may be forbidden by a sandbox; then the limit is what it was, and running into it is handled.
+        let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
 }
 
 /// `working_directory`

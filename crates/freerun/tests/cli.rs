@@ -1,0 +1,169 @@
+//! The command line beside nginx's own: the same words on the same stream, the same exit codes.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use freerun_testkit::{TempDir, require};
+
+fn run(program: &Path, dir: &Path, args: &[&str]) -> Output {
+    Command::new(program).args(args).current_dir(dir).env_remove("FREERUN_WORKER_OF_MASTER").output().unwrap()
+}
+
+fn freerun(dir: &Path, args: &[&str]) -> Output {
+    run(Path::new(env!("CARGO_BIN_EXE_freerun")), dir, args)
+}
+
+/// Lines without the time and process that a log on stderr puts in front, which Debian's nginx has there.
+fn lines(bytes: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    text.lines()
+        .map(|line| match line.split_once(" [") {
+            Some((time, rest)) if time.len() == 19 && time.as_bytes()[4] == b'/' => {
+                let (level, rest) = rest.split_once("] ").unwrap();
+                let message = rest.split_once(": ").unwrap().1;
+                format!("nginx: [{level}] {message}")
+            }
+            _ => line.to_owned(),
+        })
+        .filter(|line| !line.contains("[notice]"))
+        .collect()
+}
+
+/// Each file's name and text.
+const FILES: &[(&str, &str)] = &[
+    ("good.conf", "pid run.pid; error_log error.log; events {} http { server { listen 127.0.0.1:1; } }"),
+    ("unknown.conf", "events {}\nfoo bar;\n"),
+    ("include.conf", "events {}\ninclude absent.conf;\n"),
+    ("glob.conf", "events {}\ninclude absent-*.conf;\npid run.pid;\n"),
+    ("context.conf", "events {}\nlisten 80;\n"),
+    ("brace.conf", "events {\n"),
+    ("extra.conf", "events {}\n}\n"),
+    ("semicolon.conf", "events {}\nuser root\n"),
+    ("block.conf", "events;\n"),
+    ("noblock.conf", "events {}\ndaemon {}\n"),
+    ("arguments.conf", "events {}\ndaemon on off;\n"),
+    ("duplicate.conf", "events {}\ndaemon on;\ndaemon on;\n"),
+    ("flag.conf", "events {}\ndaemon maybe;\n"),
+    ("events.conf", "pid run.pid;\n"),
+    ("events2.conf", "events {}\nevents {}\n"),
+    ("level.conf", "events {}\nerror_log x loud;\n"),
+    ("log.conf", "events {}\nerror_log no/such/dir/x;\npid run.pid;\n"),
+    ("pid.conf", "events {}\npid no/such/dir/x;\n"),
+    ("quote.conf", "events {}\npid \"run.pid;\n"),
+    ("first.conf", "events {}\nfoo;\nhttp {\n"),
+];
+
+fn folder() -> TempDir {
+    let dir = TempDir::new("cli");
+    for (name, text) in FILES {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    std::fs::write(dir.path().join("empty.pid"), "").unwrap();
+    dir
+}
+
+/// For each command line nginx's lines must be among ours, in order, and the exit codes the same.
+#[test]
+fn messages_and_exit_codes_are_those_of_nginx() {
+    if !require::nginx() {
+        return;
+    }
+    let nginx = require::nginx_path().unwrap();
+    let dir = folder();
+    let mut cases: Vec<Vec<&str>> = [
+        &["-x"][..],
+        &["--help"],
+        &["foo"],
+        &["-c"],
+        &["-e"],
+        &["-g"],
+        &["-p"],
+        &["-s"],
+        &["-s", "foo"],
+        &["-sfoo"],
+        &["-tc"],
+        &["-p", ".", "-c", "absent.conf"],
+        &["-p", ".", "-tqc", "good.conf"],
+        &["-p", ".", "-tc", "good.conf", "-g", "foo;"],
+        &["-p", ".", "-tc", "good.conf", "-g", "daemon off; daemon on;"],
+        &["-p", ".", "-c", "unknown.conf"],
+        &["-p", ".", "-c", "unknown.conf", "-s", "stop"],
+        &["-p", ".", "-c", "good.conf", "-s", "stop"],
+        &["-p", ".", "-c", "good.conf", "-g", "pid empty.pid;", "-s", "stop"],
+        &["-p", ".", "-c", "unknown.conf", "-T"],
+        &["-p", ".", "-qtc", "unknown.conf"],
+    ]
+    .iter()
+    .map(|case| case.to_vec())
+    .collect();
+    cases.extend(FILES.iter().map(|(name, _)| vec!["-p", ".", "-t", "-c", name]));
+    let mut wrong = Vec::new();
+    for case in cases {
+        let theirs = run(&nginx, dir.path(), &case);
+        // nginx makes the pid file at -t; the next case starts afresh.
+        let _ = std::fs::remove_file(dir.path().join("run.pid"));
+        let ours = freerun(dir.path(), &case);
+        let (expected, got) = (lines(&theirs.stderr), lines(&ours.stderr));
+        let mut rest = got.iter();
+        if !expected.iter().all(|line| rest.any(|own| own == line)) || theirs.status.code() != ours.status.code() {
+            wrong.push(format!(
+                "{case:?}\n  nginx ({:?}): {expected:#?}\n  freerun ({:?}): {got:#?}",
+                theirs.status.code(),
+                ours.status.code()
+            ));
+        }
+        assert_eq!(theirs.stdout, ours.stdout, "{case:?}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_dump_is_that_of_nginx() {
+    let dir = TempDir::new("cli");
+    std::fs::create_dir(dir.path().join("d")).unwrap();
+    for (name, text) in [
+        ("main.conf", "events {} pid run.pid; error_log e.log;\ninclude d/*.conf;\ninclude d/a.conf;"),
+        ("d/b.conf", "# b\n"),
+        ("d/a.conf", "# a, without a line end"),
+    ] {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let args = ["-p", ".", "-c", "main.conf", "-T", "-g", "daemon off;"];
+    let ours = freerun(dir.path(), &args);
+    let told = String::from_utf8_lossy(&ours.stderr).into_owned();
+    assert!(told.ends_with("nginx: configuration file ./main.conf test is successful\n"), "{told}");
+    let dump = String::from_utf8(ours.stdout).unwrap();
+    assert!(
+        dump.contains("# configuration file ./d/a.conf:\n# a, without a line end\n# configuration file "),
+        "{dump}"
+    );
+    if require::nginx() {
+        let theirs = run(&require::nginx_path().unwrap(), dir.path(), &args);
+        assert_eq!(String::from_utf8_lossy(&theirs.stdout), dump);
+    }
+}
+
+#[test]
+fn a_test_leaves_no_pid_file_behind() {
+    let dir = folder();
+    let out = freerun(dir.path(), &["-p", ".", "-t", "-c", "good.conf"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(!dir.path().join("run.pid").exists());
+}
+
+#[test]
+fn versions_come_on_stderr_with_the_line_tools_look_for() {
+    let dir = TempDir::new("cli");
+    for (arg, wanted) in [
+        ("-v", "nginx version: nginx/1.31.5"),
+        ("-V", "configure arguments: --prefix="),
+        ("-h", "Usage: freerun [-?hvVtTq]"),
+        ("-?", "       freerun serve [DIR] [--listen ADDR]"),
+    ] {
+        let out = freerun(dir.path(), &[arg]);
+        let told = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success() && out.stdout.is_empty());
+        assert!(told.starts_with("freerun version: freerun/"), "{told}");
+        assert!(told.lines().any(|line| line.starts_with(wanted)), "{arg}: {told}");
+    }
+}
