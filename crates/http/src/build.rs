@@ -108,7 +108,7 @@ impl Builder<'_> {
         for block in blocks.into_iter().filter(|block| block.name.text == "location") {
             self.location(block, None, &settings, &mut locations, cx)?;
         }
-        let entry = Arc::new(self.compile(String::new(), settings.clone(), Locations::default()));
+        let entry = Arc::new(self.compile(String::new(), settings.clone(), Locations::default(), cx)?);
         let name = settings.get::<ServerSettings>().server_name.first.clone();
         let server = Arc::new(Server { name, locations, entry });
         Ok(Planned { server, settings, place: node.end, order: node.order })
@@ -151,7 +151,7 @@ impl Builder<'_> {
         for block in blocks.into_iter().filter(|block| block.name.text == "location") {
             self.location(block, Some(inside), &settings, &mut nested, cx)?;
         }
-        let mut location = self.compile(name.clone(), settings, nested);
+        let mut location = self.compile(name.clone(), settings, nested, cx)?;
         location.is_regex = is_regex;
         location.no_regex = matches!(kind, Kind::Exact | Kind::Prefix { no_regex: true });
         location.prefix_len = if is_regex { 0 } else { name.len() };
@@ -171,17 +171,26 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn compile(&self, name: String, settings: SettingsSet, nested: Locations) -> Location {
+    fn compile(
+        &self,
+        name: String,
+        settings: SettingsSet,
+        nested: Locations,
+        cx: &mut Cx,
+    ) -> Result<Location, Problem> {
         let mut handlers: Vec<Handler> = Vec::new();
         let mut filters: Vec<Filter> = Vec::new();
         for module in self.modules {
             handlers.extend(module.handlers.iter().filter(|handler| (handler.wanted)(&settings)));
             filters.extend(module.filters.iter().filter(|filter| (filter.wanted)(&settings)));
+            if let Some(settle) = module.settle {
+                settle(&settings, cx).or_else(|problem| cx.report(problem))?;
+            }
         }
         handlers.sort_by_key(|handler| handler.phase);
         filters.sort_by_key(|filter| filter.slot);
         let internal = settings.get::<CoreSettings>().internal.0;
-        Location {
+        Ok(Location {
             name,
             settings,
             handlers: handlers.into(),
@@ -193,7 +202,7 @@ impl Builder<'_> {
             internal,
             keeps_sent_head: true,
             error_log: Default::default(),
-        }
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 //! Modules are listed once, explicitly; nothing registers itself. The order in the list is the order in which
 //! handlers of one phase run.
 
-use freerun_conf::{Group, SettingsSet};
+use freerun_conf::{Cx, Group, Problem, SettingsSet};
 
 use crate::content::response::{LocalBoxFuture, Response};
 use crate::request::Request;
@@ -108,9 +108,13 @@ pub struct Module {
     pub filters: &'static [Filter],
     /// Its variables.
     pub variables: &'static [Variable],
+    /// Called with the merged settings of every location and of every server's own level: for what can only be known
+    /// then, such as a default that needs a file.
+    pub settle: Option<fn(&SettingsSet, &mut Cx) -> Result<(), Problem>>,
 }
 
 impl Module {
     /// A module that brings nothing; for `..Module::EMPTY`.
-    pub const EMPTY: Module = Module { name: "", groups: &[], handlers: &[], filters: &[], variables: &[] };
+    pub const EMPTY: Module =
+        Module { name: "", groups: &[], handlers: &[], filters: &[], variables: &[], settle: None };
 }

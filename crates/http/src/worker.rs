@@ -167,8 +167,28 @@ impl Worker {
         self.handles.iter().map(|handle| handle.stats.active.get()).sum()
     }
 
+    /// Has the loops hand over what they have gathered, such as buffered lines of logs that are about to be reopened.
+    pub fn hand_over(&self) {
+        for handle in &self.handles {
+            handle.tell(|| {
+                if let Some(home) = home() {
+                    home.hand_over();
+                }
+            });
+        }
+    }
+
     /// Ends the loops; what still runs is cut off.
     pub fn stop(self) {
+        for handle in &self.handles {
+            handle.tell(|| {
+                if let Some(home) = home() {
+                    home.hand_over();
+                    // Connections hold on to the loop's state: without them it goes when its thread ends.
+                    home.idle.borrow_mut().clear();
+                }
+            });
+        }
         for handle in self.handles {
             handle.stop();
         }
@@ -195,7 +215,11 @@ pub struct LoopState {
     accepting: RefCell<Vec<(Arc<ListenSpec>, Rc<Notify>)>>,
     date: Cell<(i64, [u8; 29])>,
     modules: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    hand_over: RefCell<Vec<HandOver>>,
 }
+
+/// Called when what a module has gathered on a loop must not be kept any longer.
+type HandOver = Box<dyn Fn()>;
 
 impl LoopState {
     fn begin(index: usize, stats: Arc<LoopStats>, shared: Arc<Shared>) {
@@ -215,6 +239,7 @@ impl LoopState {
             accepting: RefCell::default(),
             date: Cell::new((i64::MIN, [0; 29])),
             modules: RefCell::default(),
+            hand_over: RefCell::default(),
         });
         let weak = Rc::downgrade(&state);
         loops::set_stall_report(Box::new(move |took, activity| {
@@ -250,6 +275,18 @@ impl LoopState {
         }
     }
 
+    /// Has `hook` called when what a module gathers on this loop must be handed over: when another generation takes
+    /// over, when logs are reopened, and before the loop ends. The hook must not register another one.
+    pub fn on_hand_over(&self, hook: impl Fn() + 'static) {
+        self.hand_over.borrow_mut().push(Box::new(hook));
+    }
+
+    fn hand_over(&self) {
+        for hook in &*self.hand_over.borrow() {
+            hook();
+        }
+    }
+
     /// Keeps a file for the requests of the next second.
     pub fn keep_hot(self: &Rc<Self>, path: &[u8], file: &Rc<HotFile>) {
         let was_empty = self.hot.borrow().is_empty();
@@ -278,6 +315,7 @@ impl LoopState {
 
     fn install(self: &Rc<Self>, generation: Arc<Generation>, wanted: Vec<Bound>) {
         *self.generation.borrow_mut() = generation;
+        self.hand_over();
         // Settings may have changed what a path means or whether it may be kept.
         self.hot.borrow_mut().purge(Instant::now() + VALID);
         let mut accepting = self.accepting.borrow_mut();

@@ -28,6 +28,8 @@ pub(super) struct Inner {
     pub(super) waiting: AtomicUsize,
     /// Lines dropped since the last report.
     pub(super) lost: AtomicU64,
+    /// Lines dropped since the file is in use.
+    pub(super) lost_in_all: AtomicU64,
     /// The file is in the writer's list of files with work (or in its list of files that failed).
     pub(super) scheduled: AtomicBool,
     /// `None`: no thread, write where called.
@@ -66,7 +68,9 @@ impl LogFile {
         let before = inner.waiting.fetch_add(size, Ordering::AcqRel);
         if before != 0 && before + size > MAX_WAITING {
             inner.waiting.fetch_sub(size, Ordering::AcqRel);
-            inner.lost.fetch_add(memchr::memchr_iter(b'\n', &lines).count().max(1) as u64, Ordering::AcqRel);
+            let count = memchr::memchr_iter(b'\n', &lines).count().max(1) as u64;
+            inner.lost.fetch_add(count, Ordering::AcqRel);
+            inner.lost_in_all.fetch_add(count, Ordering::Relaxed);
             return false;
         }
         inner.queue.push(lines);
@@ -85,6 +89,11 @@ impl LogFile {
     /// Lines dropped and not yet reported in the error log.
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Acquire)
+    }
+
+    /// Lines dropped since the file is in use, reported or not.
+    pub fn lost_in_all(&self) -> u64 {
+        self.0.lost_in_all.load(Ordering::Relaxed)
     }
 }
 

@@ -106,6 +106,7 @@ impl Writer {
             queue: SegQueue::new(),
             waiting: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
+            lost_in_all: AtomicU64::new(0),
             scheduled: AtomicBool::new(false),
             shared: self.shared.clone(),
         });
