@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::bench::Bench;
 use crate::error::{Error, Result};
-use crate::process::{machine_cpu, own_cpu};
+use crate::process::Watch;
 use crate::servers::Server;
 use crate::stats::{Series, short_or_nothing};
 use crate::wrk::{self, Load, Outcome};
@@ -44,14 +44,10 @@ pub fn measure(bench: &Bench, server: &Server, load: &Load) -> Result<Sample> {
 
 fn measure_once(bench: &Bench, server: &Server, load: &Load) -> Result<Sample> {
     let folder = bench.scratch.folder("servers")?;
-    let (machine, own, before) = (machine_cpu(), own_cpu(), server.process.cpu());
+    let (watch, before) = (Watch::start(), server.process.cpu());
     let outcome = wrk::run(bench.wrk()?, &folder, server.address, load)?;
     let cpu = server.process.cpu().saturating_sub(before);
-    // The client's time is in ours: it has ended and been waited for.
-    let (machine, own) = (machine_cpu() - machine, own_cpu().saturating_sub(own));
-    let strangers =
-        machine.busy.saturating_sub(cpu + own).as_secs_f64() / machine.whole.as_secs_f64().max(0.01) * 100.0;
-    Ok(Sample { outcome, cpu_us: cpu.as_secs_f64() * 1e6 / outcome.requests, strangers })
+    Ok(Sample { outcome, cpu_us: cpu.as_secs_f64() * 1e6 / outcome.requests, strangers: watch.strangers() })
 }
 
 /// A note on `strangers`, the parts of the machine that other processes used in several measurements.

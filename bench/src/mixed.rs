@@ -9,13 +9,14 @@ use crate::cgroup::{Disk, Group, Limits};
 use crate::client::Client;
 use crate::configs::OK_PATH;
 use crate::error::{Doing, Error, Result};
+use crate::grid::disturbance;
 use crate::interrupt::pause;
 use crate::probe::{self, Pace};
-use crate::process::Placement;
+use crate::process::{Placement, Watch};
 use crate::report::{Goal, Report, Table};
 use crate::scratch::forget;
 use crate::servers::{Kind, Server, Spec};
-use crate::stats::{Latencies, NOTHING, Series, short_or_nothing};
+use crate::stats::{Latencies, Series, short_or_nothing};
 use crate::status::{self, Status};
 use crate::wrk::{self, Load, Outcome, Target, Wrk};
 
@@ -44,6 +45,8 @@ struct Shown {
     disk: f64,
     probe: Latencies,
     status: Option<Status>,
+    /// Part of the machine that other processes used, in percent.
+    strangers: f64,
 }
 
 impl Shown {
@@ -83,6 +86,8 @@ pub fn run(bench: &Bench) -> Result<Report> {
             }
         }
     }
+    let strangers: Vec<f64> = shown.iter().flat_map(|(_, list)| list).map(|one| one.strangers).collect();
+    notes.extend(disturbance(&strangers));
     Ok(Report {
         name: "mixed",
         method: format!(
@@ -131,6 +136,7 @@ fn load(connections: usize, seconds: f64, target: Target) -> Load {
 
 fn one(bench: &Bench, spec: &Spec, group: &Group, limits: &Limits, files: &[PathBuf], seconds: f64) -> Result<Shown> {
     forget(files)?;
+    let watch = Watch::start();
     let placement = Placement { cores: Vec::new(), cgroups: group.entries() };
     let server = Server::start(bench, spec, &placement)?;
     let folder = bench.scratch.folder("servers")?;
@@ -170,7 +176,7 @@ fn one(bench: &Bench, spec: &Spec, group: &Group, limits: &Limits, files: &[Path
     ));
     server.stop();
     let disk = (bytes / limits.read_bytes as f64).max(ios / limits.read_ios as f64);
-    Ok(Shown { alone, mixed, disk, probe, status })
+    Ok(Shown { alone, mixed, disk, probe, status, strangers: watch.strangers() })
 }
 
 fn table(shown: &[(String, Vec<Shown>)]) -> Table {
@@ -191,8 +197,10 @@ fn table(shown: &[(String, Vec<Shown>)]) -> Table {
     for (name, list) in shown {
         let series = |figure: &dyn Fn(&Shown) -> f64| list.iter().map(figure).collect::<Series>();
         let maybe = |figure: &dyn Fn(&Shown) -> Option<f64>| list.iter().filter_map(figure).collect::<Series>();
-        let answered = series(&|shown| shown.mixed.requests).max().unwrap_or(0.0) > 0.0;
-        let latency = |figure: &dyn Fn(&Shown) -> f64| if answered { series(figure).cell() } else { NOTHING.into() };
+        // A round without an answer has no latency.
+        let latency = |figure: &dyn Fn(&Outcome) -> f64| {
+            maybe(&|shown| (shown.mixed.requests > 0.0).then(|| figure(&shown.mixed))).cell()
+        };
         let own = |figure: &dyn Fn(&Status) -> Option<f64>| {
             short_or_nothing(maybe(&|shown| figure(shown.status.as_ref()?)).max())
         };
@@ -201,8 +209,8 @@ fn table(shown: &[(String, Vec<Shown>)]) -> Table {
             series(&|shown| shown.alone.rate()).cell(),
             series(&|shown| shown.mixed.rate()).cell(),
             series(&|shown| shown.kept() * 100.0).cell(),
-            latency(&|shown| shown.mixed.p50_ms),
-            latency(&|shown| shown.mixed.p99_ms),
+            latency(&|mixed| mixed.p50_ms),
+            latency(&|mixed| mixed.p99_ms),
             series(&|shown| shown.disk * 100.0).cell(),
             maybe(&|shown| shown.probe.percentile_ms(99.0)).cell(),
             maybe(&|shown| shown.probe.percentile_ms(100.0)).cell(),

@@ -104,10 +104,7 @@ impl Process {
 
     /// CPU time of the process and its descendants so far.
     pub fn cpu(&self) -> Duration {
-        let stats = all_stats();
-        let ticks =
-            descendants(self.pid(), &stats).iter().filter_map(|pid| stats.get(pid)).map(|stat| stat.cpu_ticks).sum();
-        ticks_to_duration(ticks)
+        tree_cpu(self.pid(), &all_stats())
     }
 
     /// Memory of the process and its descendants.
@@ -223,36 +220,46 @@ fn descendants(root: i32, stats: &BTreeMap<i32, Stat>) -> Vec<i32> {
     tree
 }
 
+fn tree_cpu(root: i32, stats: &BTreeMap<i32, Stat>) -> Duration {
+    ticks_to_duration(descendants(root, stats).iter().filter_map(|pid| stats.get(pid)).map(|stat| stat.cpu_ticks).sum())
+}
+
 fn ticks_to_duration(ticks: u64) -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// CPU time of this process and of its children that have ended.
-pub fn own_cpu() -> Duration {
-    let stat = fs::read_to_string("/proc/self/stat").ok().and_then(|text| parse_stat(&text));
-    ticks_to_duration(stat.map_or(0, |stat| stat.cpu_ticks))
+/// Tells what part of the machine processes other than this one and its descendants use.
+#[derive(Debug)]
+pub struct Watch {
+    machine: MachineCpu,
+    family: Duration,
+}
+
+impl Watch {
+    /// Starts watching.
+    pub fn start() -> Watch {
+        let own = std::process::id().cast_signed();
+        let machine = parse_machine(&fs::read_to_string("/proc/stat").unwrap_or_default());
+        Watch { machine, family: tree_cpu(own, &all_stats()) }
+    }
+
+    /// The part of all cores' time since the start that went to other processes, in percent.
+    pub fn strangers(&self) -> f64 {
+        let now = Watch::start();
+        let busy = now.machine.busy.saturating_sub(self.machine.busy);
+        let whole = now.machine.whole.saturating_sub(self.machine.whole);
+        let strangers = busy.saturating_sub(now.family.saturating_sub(self.family));
+        strangers.as_secs_f64() / whole.as_secs_f64().max(0.01) * 100.0
+    }
 }
 
 /// CPU time of all cores together since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct MachineCpu {
+struct MachineCpu {
     /// Spent on processes, interrupts, and by the hypervisor on other machines.
-    pub busy: Duration,
+    busy: Duration,
     /// The same with idle time.
-    pub whole: Duration,
-}
-
-impl std::ops::Sub for MachineCpu {
-    type Output = MachineCpu;
-
-    fn sub(self, earlier: MachineCpu) -> MachineCpu {
-        MachineCpu { busy: self.busy.saturating_sub(earlier.busy), whole: self.whole.saturating_sub(earlier.whole) }
-    }
-}
-
-/// CPU time of the machine, from `/proc/stat`.
-pub fn machine_cpu() -> MachineCpu {
-    parse_machine(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    whole: Duration,
 }
 
 /// The first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal.

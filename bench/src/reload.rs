@@ -12,8 +12,9 @@ use crate::bench::Bench;
 use crate::client::Client;
 use crate::configs::{GENERATION_PATH, OK_PATH};
 use crate::error::{Error, Result};
+use crate::grid::disturbance;
 use crate::interrupt::{pause, wait_for};
-use crate::process::{Memory, Placement};
+use crate::process::{Memory, Placement, Watch};
 use crate::report::{Goal, Report, Table};
 use crate::servers::{Kind, Server, Spec};
 use crate::stats::{Latencies, short_or_nothing};
@@ -66,6 +67,7 @@ struct Outcome {
     after: Memory,
     peak: u64,
     slow: (usize, usize),
+    strangers: f64,
 }
 
 /// Runs the benchmark.
@@ -120,6 +122,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
             let failed = (seen.failed + seen.failed_reused) as f64 + (slow.1 - slow.0) as f64;
             goals = [Some(failed), Some(*all_workers as f64), Some(after.rss as f64 / before.rss as f64)];
         }
+        report.notes.extend(disturbance(&[outcome.strangers]).map(|note| format!("{}: {note}", spec.name)));
         table.row(row(&spec.name, &outcome));
     }
     report.tables.push(table);
@@ -133,7 +136,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
 }
 
 fn row(name: &str, outcome: &Outcome) -> Vec<String> {
-    let Outcome { seen, reload_ms, most_workers, all_workers, before, after, peak, slow } = outcome;
+    let Outcome { seen, reload_ms, most_workers, all_workers, before, after, peak, slow, .. } = outcome;
     let kib = |bytes: u64| (bytes / 1024).to_string();
     let [p50, max] = [50.0, 100.0].map(|percent| short_or_nothing(reload_ms.percentile_ms(percent)));
     vec![
@@ -153,6 +156,7 @@ fn row(name: &str, outcome: &Outcome) -> Vec<String> {
 }
 
 fn one(bench: &Bench, spec: &Spec, reloads: usize) -> Result<Outcome> {
+    let watch = Watch::start();
     let server = Server::start(bench, spec, &Placement::default())?;
     let stop = Arc::new(AtomicBool::new(false));
     let over = Arc::new(AtomicBool::new(false));
@@ -174,7 +178,17 @@ fn one(bench: &Bench, spec: &Spec, reloads: usize) -> Result<Outcome> {
     let Watched { most_workers, all_workers, peak } = watched;
     bench.say(&format!("{}: {seen:?}, {reload_ms}, {most_workers} workers at once", spec.name));
     server.stop();
-    Ok(Outcome { seen, reload_ms, most_workers, all_workers: all_workers.len(), before, after, peak, slow })
+    Ok(Outcome {
+        seen,
+        reload_ms,
+        most_workers,
+        all_workers: all_workers.len(),
+        before,
+        after,
+        peak,
+        slow,
+        strangers: watch.strangers(),
+    })
 }
 
 /// What the processes looked like meanwhile.
@@ -208,8 +222,9 @@ fn reload_all(
         if generation % SLOW_EVERY == 1 {
             slow.push(start_slow(server.address, over));
         }
+        server.rewrite(bench, generation)?;
         let start = Instant::now();
-        server.reload(bench, generation)?;
+        server.reload()?;
         let seen = wait_for(RELOAD_LIMIT, Duration::from_millis(2), || {
             watched.look(server);
             let answer =

@@ -129,10 +129,14 @@ impl Server {
         }
     }
 
-    /// Writes the configuration anew with another generation, and asks the server to read it (SIGHUP).
-    pub fn reload(&self, bench: &Bench, generation: usize) -> Result<()> {
+    /// Writes the configuration anew with another generation.
+    pub fn rewrite(&self, bench: &Bench, generation: usize) -> Result<()> {
         let spec = Spec { generation, ..self.spec.clone() };
-        configs::write(&spec, &self.folder, self.address, bench.user.as_ref())?;
+        configs::write(&spec, &self.folder, self.address, bench.user.as_ref()).map(|_| ())
+    }
+
+    /// Asks the server to read its configuration again (SIGHUP).
+    pub fn reload(&self) -> Result<()> {
         self.process.signal(Signal::HUP)
     }
 
