@@ -99,7 +99,9 @@ impl Builder<'_> {
         cx.extensions.get_or_default::<VariableTable>().check()?;
         cx.extensions.get_or_default::<ThreadPools>().check()?;
         let log_paths = cx.extensions.get_or_default::<LogPaths>().0.clone();
-        Ok(Blueprint { listens, log_paths, paths: cx.extensions.get_or_default::<Paths>().clone() })
+        let keeps_sent_head = cx.extensions.get_or_default::<VariableTable>().uses_sent_head();
+        let paths = cx.extensions.get_or_default::<Paths>().clone();
+        Ok(Blueprint { listens, log_paths, paths, keeps_sent_head })
     }
 
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {
@@ -200,7 +202,6 @@ impl Builder<'_> {
             is_regex: false,
             no_regex: false,
             internal,
-            keeps_sent_head: true,
             error_log: Default::default(),
         })
     }

@@ -48,8 +48,6 @@ pub struct Location {
     pub no_regex: bool,
     /// `internal`
     pub internal: bool,
-    /// Whether anything may ask for `$sent_http_…` after the response.
-    pub keeps_sent_head: bool,
     /// The error log of this level, made when it is first written to.
     pub error_log: OnceLock<ErrorLog>,
 }
@@ -94,6 +92,8 @@ pub struct Blueprint {
     pub log_paths: Vec<String>,
     /// What relative paths begin at.
     pub paths: Paths,
+    /// Whether heads of responses are kept for `$sent_http_…`.
+    pub keeps_sent_head: bool,
 }
 
 /// A configuration that serves.
@@ -104,6 +104,8 @@ pub struct Generation {
     pub listens: Vec<Arc<Listen>>,
     /// What relative paths begin at.
     pub paths: Paths,
+    /// Whether heads of responses are kept for `$sent_http_…`.
+    pub keeps_sent_head: bool,
     /// The open log files, indexed as the blueprint's paths.
     pub logs: Vec<LogFile>,
     /// The error log of the main level.
@@ -124,7 +126,8 @@ impl Generation {
         pools: PoolSet,
         files: Arc<FileSystem>,
     ) -> Generation {
-        Generation { number, listens: blueprint.listens, paths: blueprint.paths, logs, error_log, pools, files }
+        let Blueprint { listens, paths, keeps_sent_head, .. } = blueprint;
+        Generation { number, listens, paths, keeps_sent_head, logs, error_log, pools, files }
     }
 
     /// The listening address of that name.

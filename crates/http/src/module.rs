@@ -96,6 +96,9 @@ pub struct Filter {
     pub run: fn(&mut Request, &mut Response),
 }
 
+/// Looks at merged settings; a problem refuses the configuration.
+pub type Settle = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
+
 /// A module.
 pub struct Module {
     /// Its name, for the reference and `-V`.
@@ -110,7 +113,7 @@ pub struct Module {
     pub variables: &'static [Variable],
     /// Called with the merged settings of every location and of every server's own level: for what can only be known
     /// then, such as a default that needs a file.
-    pub settle: Option<fn(&SettingsSet, &mut Cx) -> Result<(), Problem>>,
+    pub settle: Option<Settle>,
 }
 
 impl Module {

@@ -24,6 +24,7 @@ use crate::content::hot::{HotFile, HotFiles, VALID};
 use crate::generation::Generation;
 use crate::listen::ListenSpec;
 use crate::listen::accept::{self, Listener};
+use crate::listen::rescue::{self, Shard, Shards};
 use crate::request::{Address, Connection};
 
 /// What the main and `events` levels say of a worker.
@@ -69,6 +70,8 @@ pub struct Worker {
     shared: Arc<Shared>,
     handles: Vec<LoopHandle>,
     listeners: Vec<Bound>,
+    /// The sockets of `reuseport`; watched from the first time there are any.
+    shards: Option<Arc<Shards>>,
 }
 
 thread_local! {
@@ -115,7 +118,7 @@ impl Worker {
             let index = handle.index;
             handle.tell(move || LoopState::begin(index, stats, shared));
         }
-        Ok(Worker { shared, handles, listeners: Vec::new() })
+        Ok(Worker { shared, handles, listeners: Vec::new(), shards: None })
     }
 
     /// What the loops share: for the status handler.
@@ -138,6 +141,7 @@ impl Worker {
             });
         }
         self.listeners = next;
+        self.watch_shards();
         let wanted: Vec<_> = self.listeners.clone();
         for handle in &self.handles {
             let wanted = wanted.clone();
@@ -150,9 +154,31 @@ impl Worker {
         }
     }
 
+    /// Tells the rescue which sockets belong to one loop alone, and starts it when there are such for the first time.
+    fn watch_shards(&mut self) {
+        let loops = self.handles.len();
+        let mut own = Vec::new();
+        for (spec, fds, _) in self.listeners.iter().filter(|(spec, fds, _)| spec.reuseport && fds.len() > 1) {
+            let each = (0..loops).map(|index| Shard { index, spec: spec.clone(), fd: fds[index % fds.len()].clone() });
+            own.extend(each);
+        }
+        match &self.shards {
+            Some(shards) => shards.store(Arc::new(own)),
+            None if own.is_empty() => {}
+            None => {
+                let shards = Arc::new(Shards::from_pointee(own));
+                // Without the thread a late loop's connections wait for it, as they do in nginx.
+                if rescue::start(&self.shared, &shards).is_ok() {
+                    self.shards = Some(shards);
+                }
+            }
+        }
+    }
+
     /// Stops accepting, closes idle connections, and lets requests that run end; connections close after them.
     pub fn drain(&mut self) {
         self.listeners.clear();
+        self.watch_shards();
         for handle in &self.handles {
             handle.tell(|| {
                 if let Some(home) = home() {

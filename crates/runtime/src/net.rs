@@ -97,22 +97,18 @@ impl Socket {
     /// # Errors
     /// Registration with the loop failed, or the loop is going away.
     pub async fn readable(&self) -> io::Result<()> {
-        if self.read_first.get() {
-            match rustix::net::recv(&*self.fd, &mut [0u8; 1][..], RecvFlags::PEEK) {
-                Err(rustix::io::Errno::AGAIN) => self.read_first.set(false),
-                _ => return Ok(()),
-            }
-        }
-        self.registration()?.ready(Interest::READABLE).await?.retain_ready();
-        Ok(())
+        std::future::poll_fn(|context| self.poll_readable(context)).await
     }
 
-    /// As [`Socket::readable`], for a task that waits for other things too. Holds nothing while it waits.
+    /// As [`Socket::readable`], for a task that waits for other things too.
     ///
     /// # Errors
     /// As there.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.read_first.get() {
+        if self.registered.get().is_none() {
+            // Entering the epoll reports what is there already.
+            self.read_first.set(false);
+        } else if self.read_first.get() {
             match rustix::net::recv(&*self.fd, &mut [0u8; 1][..], RecvFlags::PEEK) {
                 Err(rustix::io::Errno::AGAIN) => self.read_first.set(false),
                 _ => return Poll::Ready(Ok(())),

@@ -73,7 +73,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             if !home.has_room() {
                 break;
             }
-            match accept(&listener) {
+            match accept(&listener.fd) {
                 Ok((fd, peer)) => home.accepted(fd, peer, &listener.spec),
                 Err(Errno::AGAIN) => {
                     guard.clear_ready();
@@ -102,9 +102,9 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
 ///
 /// # Errors
 /// What `accept4(2)` answers.
-pub fn accept(listener: &Listener) -> Result<(OwnedFd, Address), Errno> {
+pub fn accept(socket: &OwnedFd) -> Result<(OwnedFd, Address), Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let (fd, peer) = rustix::net::acceptfrom_with(&*listener.fd, flags)?;
+    let (fd, peer) = rustix::net::acceptfrom_with(socket, flags)?;
     let peer = match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
         Some(mut address) => {
             // A client of an IPv6 socket that speaks IPv4 is an IPv4 client, in logs and rules.

@@ -1,6 +1,7 @@
 //! Listening addresses: what `listen` says, what is bound, and which servers answer there.
 
 pub mod accept;
+pub mod rescue;
 pub mod setting;
 
 use std::collections::HashMap;

@@ -77,6 +77,8 @@ pub struct VariableTable {
     /// Names that only a capture can define, with their first use; judged when everything has been read, because a
     /// variable may be used above the expression that sets it.
     pending: Vec<(String, Place)>,
+    /// Whether `$sent_http_…` is used at all: otherwise the heads of responses need not be kept for the log.
+    uses_sent_head: bool,
 }
 
 impl VariableTable {
@@ -106,11 +108,17 @@ impl VariableTable {
         }
         for family in &self.families {
             if let Some(rest) = name.strip_prefix(family.name).filter(|rest| !rest.is_empty()) {
+                self.uses_sent_head |= family.name == "sent_http_";
                 return Reference { get: family.get, argument: rest.into() };
             }
         }
         self.pending.push((name.to_owned(), place));
         Reference { get: capture, argument: name.into() }
+    }
+
+    /// Whether `$sent_http_…` is used.
+    pub fn uses_sent_head(&self) -> bool {
+        self.uses_sent_head
     }
 
     /// After everything was read: the first use of a variable that nothing defines.

@@ -30,7 +30,7 @@ pub enum WriteError {
 pub async fn write(request: &mut Request, response: Response) -> Result<(), WriteError> {
     let mut out = freerun_runtime::buffers::take();
     let framing = head::serialise(request, &response, &mut out);
-    if request.location.keeps_sent_head {
+    if request.generation.keeps_sent_head {
         request.sent_head.clone_from(&out);
     }
     let result = body::write(request, &mut out, response.body, framing).await;

@@ -1,0 +1,80 @@
+//! Rescue of connections from the own socket (`reuseport`) of a loop that is late.
+//!
+//! With one socket for each loop, the kernel gives a connection to a loop before it knows whether that loop has time: one
+//! slow step, and connections wait that another loop could serve. All sockets are in this process, so a thread that sees
+//! a loop stay in one poll for longer than [`LATE`] accepts from that loop's sockets and hands what comes to the others.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::listen::ListenSpec;
+use crate::listen::accept::accept;
+use crate::worker::Shared;
+
+/// A loop that has been in one poll for so long is late.
+pub const LATE: Duration = Duration::from_millis(5);
+
+/// How often the loops are looked at.
+const PERIOD: Duration = Duration::from_millis(5);
+
+/// The most connections taken from one socket at a time.
+const BATCH: usize = 64;
+
+/// A socket that only one loop accepts from.
+pub struct Shard {
+    /// The loop.
+    pub index: usize,
+    /// How the socket was made.
+    pub spec: Arc<ListenSpec>,
+    /// The socket.
+    pub fd: Arc<OwnedFd>,
+}
+
+/// The sockets that are watched; replaced with each configuration.
+pub type Shards = ArcSwap<Vec<Shard>>;
+
+/// Starts the watching thread. It ends when the worker is gone.
+///
+/// # Errors
+/// The thread could not be made.
+pub fn start(shared: &Arc<Shared>, shards: &Arc<Shards>) -> std::io::Result<()> {
+    let (shared, shards) = (Arc::downgrade(shared), Arc::downgrade(shards));
+    std::thread::Builder::new().name("rescue".to_owned()).spawn(move || watch(&shared, &shards))?;
+    Ok(())
+}
+
+fn watch(shared: &Weak<Shared>, shards: &Weak<Shards>) {
+    loop {
+        std::thread::park_timeout(PERIOD);
+        let (Some(shared), Some(shards)) = (shared.upgrade(), shards.upgrade()) else { return };
+        for shard in shards.load().iter() {
+            rescue(&shared, shard);
+        }
+    }
+}
+
+/// Takes over what waits at a late loop's socket. Says how many connections that were.
+pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
+    let Some(late) = shared.loops.get(shard.index).filter(|stats| stats.in_poll_for() >= LATE) else { return 0 };
+    let mut taken = 0;
+    while taken < BATCH {
+        let others = shared.loops.iter().enumerate().filter(|(index, stats)| {
+            *index != shard.index
+                && stats.in_poll_for() < LATE
+                && stats.active.get() + (taken as u64) < shared.connections as u64
+        });
+        let Some((helper, _)) = others.min_by_key(|(_, stats)| stats.active.get()) else { break };
+        // Nothing there, or no descriptor left: the loop itself will see to it.
+        let Ok((fd, peer)) = accept(&shard.fd) else { break };
+        let spec = shard.spec.clone();
+        if !shared.tell(helper, move |home| home.accepted(fd, peer, &spec)) {
+            break;
+        }
+        late.rescued.add();
+        taken += 1;
+    }
+    taken
+}
