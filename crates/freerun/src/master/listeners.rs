@@ -69,7 +69,23 @@ impl Listeners {
             }
             std::thread::sleep(PAUSE);
         }
+        new.listen(log)?;
         Ok(new)
+    }
+
+    /// Only when every address is bound: with `reuseport` a socket that listens takes connections away from a server
+    /// that is there already, and a start that fails must not. A socket that listens gets a new backlog that way.
+    fn listen(&self, log: &ErrorLog) -> Result<(), Error> {
+        for bound in self.0.values() {
+            for socket in &bound.sockets {
+                socket.listen(bound.spec.backlog).map_err(|error| {
+                    let error = failed("listen", &bound.spec)(error);
+                    log.write(Level::Emerg, None, format_args!("{error}"));
+                    error
+                })?;
+            }
+        }
+        Ok(())
     }
 
     fn bind(&self, spec: &ListenSpec, loops: usize, log: &ErrorLog) -> Result<Bound, Error> {
@@ -85,7 +101,6 @@ impl Listeners {
                 option(log, spec, "SO_REUSEPORT", socket.set_reuse_port(true));
             }
             tune(socket, spec, log);
-            option(log, spec, "listen()", socket.listen(spec.backlog));
         }
         while sockets.len() < wanted {
             sockets.push(Arc::new(open(spec, log)?));
@@ -152,7 +167,6 @@ fn open(spec: &ListenSpec, log: &ErrorLog) -> Result<Socket, Error> {
         let everyone = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(path, everyone).map_err(Error::named("chmod", path))?;
     }
-    socket.listen(spec.backlog).map_err(failed("listen", spec))?;
     Ok(socket)
 }
 
@@ -218,6 +232,7 @@ pub fn bind_plain(address: SocketAddr, log: &ErrorLog) -> Result<(Listeners, Soc
     spec.ip = Some(address);
     spec.name = address.to_string();
     let socket = open(&spec, log)?;
+    socket.listen(spec.backlog).map_err(failed("listen", &spec))?;
     let address = socket.local_addr().ok().and_then(|address| address.as_socket()).unwrap_or(address);
     spec.ip = Some(address);
     spec.name = address.to_string();
