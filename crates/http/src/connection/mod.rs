@@ -7,6 +7,7 @@ mod linger;
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -55,7 +56,9 @@ pub async fn serve(connection: Rc<Connection>) {
     let mut serial = 0;
     loop {
         serial += 1;
-        match guarded(&connection, one_request(&connection, &mut timer, buffer, serial)).await {
+        // Boxed here, so that the connection's own future does not have to have room for it.
+        let request = Box::pin(one_request(&connection, &mut timer, buffer, serial));
+        match guarded(&connection, request).await {
             After::Next(rest, keep) => {
                 buffer = rest;
                 if buffer.is_empty() && !idle(&connection, &mut timer, keep).await {
@@ -70,10 +73,9 @@ pub async fn serve(connection: Rc<Connection>) {
     }
 }
 
-/// Runs one request in a box that lives no longer than it. A panic ends that request and its connection, not the loop.
-async fn guarded(connection: &Connection, request: impl Future<Output = After>) -> After {
+/// Runs one request. A panic ends that request and its connection, not the loop.
+async fn guarded<F: Future<Output = After>>(connection: &Connection, mut request: Pin<Box<F>>) -> After {
     let sent_before = connection.sent.get();
-    let mut request = Box::pin(request);
     poll_fn(|context| match std::panic::catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context))) {
         Ok(poll) => poll,
         Err(panic) => {
@@ -129,7 +131,7 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         Reading::Nothing => return After::Close,
     };
     connection.home.stats.requests.add();
-    let mut request = Request {
+    let mut request = Box::new(Request {
         connection: connection.clone(),
         generation,
         location: default.entry.clone(),
@@ -151,7 +153,7 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         id: std::cell::Cell::new(None),
         sent_head: Vec::new(),
         head,
-    };
+    });
     loops::note(connection.number, "answering");
     let answer = match fault {
         Some(Fault::Silent(status, text)) => {
@@ -226,7 +228,7 @@ fn route_server(request: &mut Request, servers: &crate::listen::Servers, merge_s
 }
 
 /// Sends the answer, logs, and decides about the connection.
-async fn conclude(mut request: Request, timer: &mut Timer, answer: Answer) -> After {
+async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) -> After {
     let connection = request.connection.clone();
     let core = request.location.settings.share::<CoreSettings>();
     let written = match answer {
@@ -235,7 +237,7 @@ async fn conclude(mut request: Request, timer: &mut Timer, answer: Answer) -> Af
             if request.keep_alive && core.tcp_nodelay {
                 connection.set_nodelay();
             }
-            write::write(&mut request, *response).await
+            write::write(&mut request, response).await
         }
         Answer::Close => {
             request.sent.status = 444;
@@ -283,7 +285,7 @@ fn decide_keep_alive(request: &mut Request, core: &CoreSettings) {
 }
 
 /// What has come of the next request, in a buffer of its own; the head's buffer goes back to the loop.
-fn rest_of(request: Request) -> Vec<u8> {
+fn rest_of(request: Box<Request>) -> Vec<u8> {
     let used = request.body.used();
     let mut buffer = request.head.buffer;
     if used >= buffer.len() {

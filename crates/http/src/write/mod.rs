@@ -27,7 +27,7 @@ pub enum WriteError {
 ///
 /// # Errors
 /// The response is not complete, and the connection is of no further use.
-pub async fn write(request: &mut Request, response: Response) -> Result<(), WriteError> {
+pub async fn write(request: &mut Request, response: Box<Response>) -> Result<(), WriteError> {
     let mut out = freerun_runtime::buffers::take();
     let framing = head::serialise(request, &response, &mut out);
     if request.generation.keeps_sent_head {
