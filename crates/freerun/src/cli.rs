@@ -15,6 +15,8 @@ pub enum Command {
     Server(Options),
     /// Serve a folder without a configuration file.
     Serve(Serve),
+    /// Print the reference of the directives.
+    Reference(Reference),
 }
 
 /// nginx's options.
@@ -80,6 +82,15 @@ pub struct Serve {
     pub help: bool,
 }
 
+/// `freerun reference [--check] DIR`
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The folder of the pages.
+    pub dir: OsString,
+    /// Only see whether the pages are current.
+    pub check: bool,
+}
+
 /// Where `freerun serve` listens without `--listen`.
 pub const SERVE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
@@ -92,15 +103,18 @@ pub enum UsageError {
     /// An option at the end of the line that wants something after it.
     #[error("option \"-{0}\" requires {1}")]
     Requires(char, &'static str),
-    /// An option of `freerun serve`.
-    #[error("freerun serve: {0}")]
-    Serve(String),
+    /// After `freerun serve` or `freerun reference`.
+    #[error("freerun {0}: {1}")]
+    Own(&'static str, String),
 }
 
 /// Reads the arguments after the program's name.
 pub fn parse(args: Vec<OsString>) -> Result<Command, UsageError> {
     if args.first().is_some_and(|first| first == "serve") {
         return parse_serve(&args[1..]).map(Command::Serve);
+    }
+    if args.first().is_some_and(|first| first == "reference") {
+        return parse_reference(&args[1..]).map(Command::Reference);
     }
     parse_options(args).map(Command::Server)
 }
@@ -156,7 +170,7 @@ fn parse_options(args: Vec<OsString>) -> Result<Options, UsageError> {
 
 fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
     use lexopt::Arg::{Long, Short, Value};
-    let wrong = |error: lexopt::Error| UsageError::Serve(error.to_string());
+    let wrong = |error: lexopt::Error| UsageError::Own("serve", error.to_string());
     let mut serve = Serve { dir: ".".into(), listen: SERVE_ADDRESS, help: false };
     let mut dir = None;
     let mut parser = lexopt::Parser::from_args(args);
@@ -166,7 +180,8 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
             Short('l') | Long("listen") => {
                 let text = parser.value().map_err(wrong)?;
                 serve.listen = text.to_str().and_then(parse_address).ok_or_else(|| {
-                    UsageError::Serve(format!("\"{}\" is not ADDRESS:PORT, ADDRESS or PORT", text.to_string_lossy()))
+                    let told = format!("\"{}\" is not ADDRESS:PORT, ADDRESS or PORT", text.to_string_lossy());
+                    UsageError::Own("serve", told)
                 })?;
             }
             Value(value) if dir.is_none() => dir = Some(value),
@@ -177,6 +192,22 @@ fn parse_serve(args: &[OsString]) -> Result<Serve, UsageError> {
         serve.dir = dir;
     }
     Ok(serve)
+}
+
+fn parse_reference(args: &[OsString]) -> Result<Reference, UsageError> {
+    use lexopt::Arg::{Long, Value};
+    let wrong = |error: lexopt::Error| UsageError::Own("reference", error.to_string());
+    let (mut dir, mut check) = (None, false);
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next().map_err(wrong)? {
+        match arg {
+            Long("check") => check = true,
+            Value(value) if dir.is_none() => dir = Some(value),
+            other => return Err(wrong(other.unexpected())),
+        }
+    }
+    let dir = dir.ok_or_else(|| UsageError::Own("reference", "the folder of the pages is missing".into()))?;
+    Ok(Reference { dir, check })
 }
 
 /// `ADDR:PORT`, `ADDR` or `PORT`.
@@ -196,7 +227,7 @@ mod tests {
     fn options(line: &[&str]) -> Result<Options, String> {
         match parse(line.iter().map(OsString::from).collect()) {
             Ok(Command::Server(options)) => Ok(options),
-            Ok(Command::Serve(_)) => panic!("not serve"),
+            Ok(other) => panic!("{other:?}"),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -204,7 +235,7 @@ mod tests {
     fn serve(line: &[&str]) -> Result<Serve, String> {
         match parse(["serve"].iter().chain(line).map(OsString::from).collect()) {
             Ok(Command::Serve(serve)) => Ok(serve),
-            Ok(Command::Server(_)) => panic!("serve"),
+            Ok(other) => panic!("{other:?}"),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -244,6 +275,15 @@ mod tests {
         ] {
             assert_eq!(options(line).unwrap_err(), message);
         }
+    }
+
+    #[test]
+    fn the_reference_needs_a_folder() {
+        let reference = |line: &[&str]| parse(["reference"].iter().chain(line).map(OsString::from).collect());
+        let wanted = Reference { dir: "d".into(), check: true };
+        assert_eq!(reference(&["--check", "d"]), Ok(Command::Reference(wanted)));
+        assert!(reference(&[]).unwrap_err().to_string().contains("folder"));
+        assert!(reference(&["a", "b"]).is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod master;
 mod order;
 mod paths;
 mod pidfile;
+mod reference;
 mod serve;
 mod settings;
 mod start;

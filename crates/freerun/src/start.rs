@@ -8,13 +8,14 @@ use crate::loader::Recorded;
 use crate::master::{self, Start};
 use crate::paths::Paths;
 use crate::settings::user::privileged;
-use crate::{check, configuration, console, order, serve, version};
+use crate::{check, configuration, console, order, reference, serve, version};
 
 /// The program, unless it is a worker.
 pub fn run() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1).collect()) {
         Ok(Command::Server(options)) => server(&options),
         Ok(Command::Serve(options)) => serve::run(&options),
+        Ok(Command::Reference(options)) => reference::run(&options),
         Err(error) => {
             eprintln!("nginx: {error}");
             ExitCode::FAILURE

@@ -171,7 +171,7 @@ keyword_enum! {
 
 settings! {
     /// Processes, rights and limits.
-    #[module = "core"]
+    #[module = "main"]
     pub struct MainSettings {
         /// Whether the server becomes a daemon.
         ///

@@ -1,0 +1,103 @@
+//! `freerun reference`: the pages of docs/reference, from the directive tables.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use freerun_runtime::log::Errno;
+
+use crate::cli::Reference;
+use crate::configuration;
+
+/// Writes the pages, removing those that are not among them any more, or says which are not current.
+pub fn run(options: &Reference) -> ExitCode {
+    let dir = Path::new(&options.dir);
+    let pages = freerun_conf::reference(configuration::registry());
+    let done = if options.check { check(dir, &pages) } else { write(dir, &pages) };
+    match done {
+        Ok(stale) if stale.is_empty() => ExitCode::SUCCESS,
+        Ok(stale) => {
+            for name in stale {
+                eprintln!("freerun: {} is not current", dir.join(name).display());
+            }
+            eprintln!("freerun: \"freerun reference {}\" writes it anew", dir.display());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("freerun: {} ({})", dir.display(), Errno(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The pages in the folder that are none of ours.
+fn others(dir: &Path, pages: &[(String, String)]) -> std::io::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(dir)? {
+        if let Ok(name) = entry?.file_name().into_string()
+            && name.ends_with(".md")
+            && !pages.iter().any(|(page, _)| *page == name)
+        {
+            names.insert(name);
+        }
+    }
+    Ok(names)
+}
+
+fn check(dir: &Path, pages: &[(String, String)]) -> std::io::Result<BTreeSet<String>> {
+    let mut stale = others(dir, pages)?;
+    for (name, text) in pages {
+        if fs::read_to_string(dir.join(name)).ok().as_ref() != Some(text) {
+            stale.insert(name.clone());
+        }
+    }
+    Ok(stale)
+}
+
+fn write(dir: &Path, pages: &[(String, String)]) -> std::io::Result<BTreeSet<String>> {
+    fs::create_dir_all(dir)?;
+    for name in others(dir, pages)? {
+        fs::remove_file(dir.join(name))?;
+    }
+    for (name, text) in pages {
+        fs::write(dir.join(name), text)?;
+    }
+    Ok(BTreeSet::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freerun_conf::{Cx, Sources};
+
+    #[test]
+    fn pages_are_current_once_written_and_not_after_a_change() {
+        let dir = std::env::temp_dir().join(format!("freerun-reference-{}", std::process::id()));
+        let pages = vec![("a.md".to_owned(), "A".to_owned()), ("b.md".to_owned(), "B".to_owned())];
+        write(&dir, &pages).unwrap();
+        assert!(check(&dir, &pages).unwrap().is_empty());
+        fs::write(dir.join("a.md"), "C").unwrap();
+        fs::write(dir.join("old.md"), "").unwrap();
+        fs::write(dir.join("note.txt"), "").unwrap();
+        let stale: Vec<_> = check(&dir, &pages).unwrap().into_iter().collect();
+        assert_eq!(stale, ["a.md", "old.md"]);
+        write(&dir, &pages).unwrap();
+        assert!(check(&dir, &pages).unwrap().is_empty());
+        assert!(dir.join("note.txt").exists());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn every_table_of_the_program_is_sound() {
+        let faults = configuration::registry().check(&mut Cx::new(Sources::default()));
+        assert_eq!(faults, Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_page_has_a_name_of_its_own() {
+        let pages = freerun_conf::reference(configuration::registry());
+        let names: BTreeSet<_> = pages.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), pages.len(), "{names:?}");
+    }
+}
