@@ -48,6 +48,7 @@ impl Bench {
     /// Looks around, makes the scratch folder and builds freerun.
     pub fn prepare(options: Options) -> Result<Bench> {
         let machine = Machine::look();
+        process::raise_limit()?;
         machine.program("wrk")?;
         if let Some(command) = machine.missing() {
             eprintln!("some programs are missing; to have them: {command}");

@@ -63,7 +63,7 @@ fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> 
         }
     };
     format!(
-        "daemon off;\n{user}worker_processes {workers};\nworker_rlimit_nofile 20000;\npid {place}/pid;\n\
+        "daemon off;\n{user}worker_processes {workers};\npid {place}/pid;\n\
          error_log {place}/error.log;\n\
          events {{\nworker_connections {connections};\n{mutex}}}\n\
          http {{\ninclude mime.types;\ndefault_type application/octet-stream;\naccess_log off;\nsendfile on;\n{chunk}\

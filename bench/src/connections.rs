@@ -4,15 +4,13 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 use crate::bench::Bench;
 use crate::client::Client;
 use crate::configs::OK_PATH;
 use crate::error::{Doing, Error, Result};
 use crate::grid::Grid;
 use crate::interrupt::{pause, wait_for};
-use crate::process::{Memory, Placement};
+use crate::process::{Memory, Placement, raise_limit};
 use crate::report::{Goal, Report, Table};
 use crate::servers::{Kind, Server, Spec, start_all};
 use crate::stats::{Series, short_or_nothing};
@@ -27,6 +25,8 @@ const SIZE: u64 = 1_000;
 const OPENERS: usize = 4;
 /// How long one answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
+/// Connections a server may hold.
+const CONNECTIONS: usize = 16_384;
 /// Descriptors this process needs besides the idle connections.
 const SPARE: u64 = 200;
 
@@ -34,7 +34,8 @@ const SPARE: u64 = 200;
 pub fn run(bench: &Bench) -> Result<Report> {
     bench.scratch.file(FILE.trim_start_matches('/'), SIZE)?;
     let root = bench.scratch.folder("data")?;
-    let specs = [Kind::Nginx, Kind::Freerun, Kind::H2o, Kind::Lighttpd].map(|kind| Spec::new(kind, "", &root));
+    let specs = [Kind::Nginx, Kind::Freerun, Kind::H2o, Kind::Lighttpd]
+        .map(|kind| Spec { connections: CONNECTIONS, ..Spec::new(kind, "", &root) });
     let mut report = Report { name: "connections", ..Report::default() };
     one_request_each(bench, &specs, &mut report)?;
     idle(bench, &specs, &mut report)?;
@@ -89,7 +90,14 @@ impl Growth {
 
 fn idle(bench: &Bench, specs: &[Spec], report: &mut Report) -> Result<()> {
     let count = if bench.options.quick { 2_000 } else { 10_000 };
-    raise_limit(count as u64 + SPARE)?;
+    let open_files = raise_limit()?;
+    if open_files < count as u64 + SPARE {
+        let text = format!(
+            "{count} idle connections need {} open files, the limit is {open_files}: ulimit -n",
+            count as u64 + SPARE
+        );
+        return Err(Error::Setup(text));
+    }
     let rounds = bench.options.runs(3);
     let mut table = Table::new(
         format!("{count} idle keep-alive connections"),
@@ -132,16 +140,6 @@ fn idle(bench: &Bench, specs: &[Spec], report: &mut Report) -> Result<()> {
     }
     report.tables.push(table);
     Ok(())
-}
-
-fn raise_limit(need: u64) -> Result<()> {
-    let now = getrlimit(Resource::Nofile);
-    if now.current.is_none_or(|current| current >= need) {
-        return Ok(());
-    }
-    let maximum = now.maximum.map(|maximum| maximum.max(need));
-    setrlimit(Resource::Nofile, Rlimit { current: Some(need), maximum })
-        .doing(format!("raise the limit of open files to {need} (ulimit -n)"))
 }
 
 fn grow(bench: &Bench, spec: &Spec, count: usize) -> Result<Growth> {

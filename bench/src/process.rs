@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{Doing, Error, Result};
@@ -269,6 +269,15 @@ fn parse_machine(text: &str) -> MachineCpu {
     let whole: u64 = fields.iter().sum();
     let idle: u64 = fields.iter().skip(3).take(2).sum();
     MachineCpu { busy: ticks_to_duration(whole - idle), whole: ticks_to_duration(whole) }
+}
+
+/// Raises the limit of open files as far as this process may, for itself and the servers it starts; answers the limit.
+pub fn raise_limit() -> Result<u64> {
+    let now = getrlimit(Resource::Nofile);
+    if now.current != now.maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now }).doing("raise the limit of open files")?;
+    }
+    Ok(now.maximum.unwrap_or(u64::MAX))
 }
 
 /// CPU time of each thread of `pid`: thread id, name, time.

@@ -73,7 +73,7 @@ impl Spec {
             name: format!("{} {variant}", kind.name()).trim().to_owned(),
             kind,
             workers: 1,
-            connections: 16_384,
+            connections: 4_096,
             root: root.to_owned(),
             aio: None,
             accept_mutex: None,
@@ -156,7 +156,8 @@ impl Server {
 fn complaint(folder: &Path) -> String {
     let text = ["output", "error.log"].iter().find_map(|name| {
         let text = fs::read_to_string(folder.join(name)).ok()?;
-        text.lines().last().map(ToOwned::to_owned)
+        let line = text.lines().find(|line| line.contains("[emerg]")).or_else(|| text.lines().last())?;
+        Some(line.to_owned())
     });
     text.map_or_else(String::new, |line| format!(": {line}"))
 }
