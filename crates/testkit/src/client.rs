@@ -3,7 +3,7 @@
 use crate::response::{Parsed, Response};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl Client {
     /// # Errors
     /// What `connect(2)` says.
     pub fn try_connect(address: SocketAddr) -> io::Result<Client> {
-        Client::open(Domain::for_address(address), &address.into(), None)
+        Client::open(Domain::for_address(address), &address.into(), None, None)
     }
 
     /// Connects with a receive buffer of about this many bytes, so that a server soon has to wait for a slow reader.
@@ -43,7 +43,15 @@ impl Client {
     /// # Errors
     /// What `connect(2)` says.
     pub fn try_connect_narrow(address: SocketAddr, receive_buffer: usize) -> io::Result<Client> {
-        Client::open(Domain::for_address(address), &address.into(), Some(receive_buffer))
+        Client::open(Domain::for_address(address), &address.into(), Some(receive_buffer), None)
+    }
+
+    /// Connects from a given address, so that the server sees another client.
+    ///
+    /// # Errors
+    /// What `bind(2)` or `connect(2)` says.
+    pub fn try_connect_from(source: IpAddr, address: SocketAddr) -> io::Result<Client> {
+        Client::open(Domain::for_address(address), &address.into(), None, Some(SocketAddr::new(source, 0)))
     }
 
     /// Connects to a Unix socket.
@@ -51,11 +59,19 @@ impl Client {
     /// # Errors
     /// What `connect(2)` says.
     pub fn try_connect_unix(path: &Path) -> io::Result<Client> {
-        Client::open(Domain::UNIX, &SockAddr::unix(path)?, None)
+        Client::open(Domain::UNIX, &SockAddr::unix(path)?, None, None)
     }
 
-    fn open(domain: Domain, address: &SockAddr, receive_buffer: Option<usize>) -> io::Result<Client> {
+    fn open(
+        domain: Domain,
+        address: &SockAddr,
+        receive_buffer: Option<usize>,
+        source: Option<SocketAddr>,
+    ) -> io::Result<Client> {
         let socket = Socket::new(domain, Type::STREAM, None)?;
+        if let Some(source) = source {
+            socket.bind(&source.into())?;
+        }
         if let Some(size) = receive_buffer {
             socket.set_recv_buffer_size(size)?;
         }

@@ -43,7 +43,7 @@ impl Server {
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
         let mut server = Server { kind, child, dir, setup, ports, status: None };
-        let up = within(PATIENCE, || server.ended() || server.answers());
+        let up = within(PATIENCE, || server.ended() || server.answers() && server.has_pid_file());
         if server.ended() || !up {
             let text = fs::read_to_string(server.path("nginx.conf")).unwrap_or_default();
             let said = server.stderr() + &server.error_log();
@@ -56,9 +56,14 @@ impl Server {
     fn answers(&self) -> bool {
         let text = fs::read_to_string(self.path("nginx.conf")).unwrap_or_default();
         if !text.contains(&self.ports[0].to_string()) {
-            return fs::read_to_string(self.path("server.pid")).is_ok_and(|pid| pid.ends_with('\n'));
+            return self.has_pid_file();
         }
         TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_ok()
+    }
+
+    /// Whether the pid file is written, from when on signals mean what they say.
+    fn has_pid_file(&self) -> bool {
+        fs::read_to_string(self.path("server.pid")).is_ok_and(|pid| pid.ends_with('\n'))
     }
 
     fn ended(&mut self) -> bool {

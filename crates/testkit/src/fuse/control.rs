@@ -92,7 +92,7 @@ impl Control {
         self.rule(op, Action::Hang, prefix);
     }
 
-    /// Reads at or after `offset` of files below `prefix` fail with EIO.
+    /// Reads of bytes at or after `offset` of files below `prefix` fail with EIO.
     pub fn fail_after(&self, offset: u64, prefix: &str) {
         self.state().fail_after.push((prefix.to_owned(), offset));
     }

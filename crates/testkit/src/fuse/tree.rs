@@ -244,10 +244,14 @@ impl Filesystem for Mounted {
             let fails_at = control.fails_at(&path).unwrap_or(u64::MAX);
             // The file is looked at after the wait: it may have been cut meanwhile.
             let file = tree.entry(ino).and_then(|(_, entry)| entry.file);
-            let (Ok(()), Some(file), true) = (held, file, offset < fails_at) else {
+            let (Ok(()), Some(file)) = (held, file) else {
                 return reply.error(Errno::EIO);
             };
-            let end = file.available.min(offset.saturating_add(u64::from(size))).min(fails_at);
+            let end = file.available.min(offset.saturating_add(u64::from(size)));
+            // All of it fails, as a short answer would tell the kernel that the file ends there. It asks again in smaller pieces.
+            if end > fails_at {
+                return reply.error(Errno::EIO);
+            }
             let length = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
             reply.data(&pattern::bytes(file.seed, offset, length));
         });
