@@ -2,6 +2,7 @@
 
 pub mod content;
 pub mod filters;
+pub mod log;
 pub mod precontent;
 pub mod rewrite;
 
@@ -11,8 +12,10 @@ use freerun_http::module::Module;
 pub static MODULES: &[&Module] = &[
     &rewrite::returns::MODULE,
     &precontent::try_files::MODULE,
+    &content::status::MODULE,
     &content::index::MODULE,
     &content::static_files::MODULE,
     &filters::not_modified::MODULE,
     &filters::range::MODULE,
+    &log::access::MODULE,
 ];

@@ -2,3 +2,4 @@
 
 pub mod index;
 pub mod static_files;
+pub mod status;

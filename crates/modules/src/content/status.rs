@@ -1,0 +1,141 @@
+//! `status`: what the worker does, as JSON, or as text for Prometheus with `?format=prometheus`.
+//!
+//! All figures are read from atomics and immutable snapshots, one after the other: no request ever waits for a reader,
+//! and figures of one answer may differ by what happened meanwhile. Counters begin at 0 when the worker starts.
+//!
+//! The JSON, times in microseconds where the name ends in `_us`:
+//!
+//! ```text
+//! {
+//!   "version": "0.1.0",          freerun's
+//!   "generation": 3,             number of the configuration that new requests begin with
+//!   "reloads": 2,                configurations that this worker took over after its first
+//!   "uptime_seconds": 12.345,    since this worker started
+//!   "pid": 4711,                 of this worker
+//!   "loops": [ {                 in their order
+//!     "index": 0,
+//!     "connections": {
+//!       "active": 3,             open now, the idle ones included
+//!       "idle": 2,               keep-alive connections without a request
+//!       "accepted": 40,          by this loop
+//!       "rescued": 0             accepted by another loop from this one's own socket, because this one was late
+//!     },
+//!     "requests": 1000,          begun
+//!     "stalls": 0,               polls of tasks longer than 10 ms
+//!     "polls": HISTOGRAM         how long polls of tasks took
+//!   } ],
+//!   "pools": [ {                 thread pools of the current configuration, by name
+//!     "name": "default",
+//!     "threads": 2, "limit": 32,           threads now, and at most
+//!     "active": 0,                         tasks that run
+//!     "waiting": 0, "max_queue": 65536,    tasks that wait, and how many may
+//!     "refused": 0, "served": 20, "cancelled": 0, "panicked": 0,
+//!     "wait": HISTOGRAM                    from the hand-over of a task to its start
+//!     "service": HISTOGRAM                 from its start to its end
+//!   } ],
+//!   "mounts": [ {                mounts that files were served from
+//!     "mount": "/srv",           empty for a device that is not in the mount table
+//!     "device": "8:1", "type": "ext4",
+//!     "rung": "nowait",          the probe in use: memory, nowait, mincore, pool (none works: always the pool)
+//!     "demoted": false,          whether inline operations have stalled, so that the pool is used for a while
+//!     "density": "sparse",       how densely it is probed: dense, medium, sparse
+//!     "hits": 9, "misses": 1,    probes that found all in memory, and that did not
+//!     "pooled": 1,               operations done by a pool
+//!     "stalls": 0,               inline operations that took longer than 20 ms
+//!     "demotions": 0
+//!   } ],
+//!   "logs": [ {                  log files of the current configuration
+//!     "name": "/var/log/nginx/access.log",
+//!     "lost_lines": 0            dropped because the file did not take them fast enough
+//!   } ]
+//! }
+//!
+//! HISTOGRAM: {
+//!   "bounds_us": [1, 2, 4, ...], exclusive upper bounds of the buckets but the last, which has none
+//!   "counts": [0, 3, 1, ...],    of each bucket
+//!   "count": 4, "sum_us": 9, "max_us": 3
+//! }
+//! ```
+
+mod figures;
+mod prometheus;
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes;
+use freerun_conf::{SettingsSet, group, settings};
+use freerun_http::content::response::{Body, Response};
+use freerun_http::head::body;
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::settings::core::Switch;
+use freerun_proto::{Method, uri};
+
+use figures::Figures;
+
+settings! {
+    /// What the worker does.
+    #[module = "status"]
+    pub struct StatusSettings {
+        /// Answers with the figures of the worker: connections, event loops, thread pools, mounts, logs.
+        ///
+        /// They come as JSON, or with the argument `format=prometheus` as text for Prometheus. Whoever may ask learns
+        /// paths of the machine: allow it only to those who should.
+        status: Switch, in LOCATION, local, fidelity = Own;
+    }
+}
+
+/// The module. It has to stand before the modules that answer with files.
+pub static MODULE: Module = Module {
+    name: "status",
+    groups: &[group::<StatusSettings>()],
+    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Now(answer) }],
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<StatusSettings>().status.0
+}
+
+/// What the figures are written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Json,
+    Prometheus,
+}
+
+impl Format {
+    /// What the arguments ask for; `None`: something that we do not have.
+    fn asked(args: Option<&[u8]>) -> Option<Format> {
+        match args.and_then(|args| uri::argument(args, b"format")) {
+            None | Some(b"json") => Some(Format::Json),
+            Some(b"prometheus") => Some(Format::Prometheus),
+            Some(_) => None,
+        }
+    }
+}
+
+fn answer(request: &mut Request) -> Outcome {
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Outcome::Status(405);
+    }
+    let Some(format) = Format::asked(request.args.as_deref()) else { return Outcome::Status(400) };
+    if let Err(status) = body::begin_discarding(request) {
+        return Outcome::Status(status);
+    }
+    let figures = Figures::collect(&request.connection.home.shared);
+    let (content_type, text) = match format {
+        Format::Json => match serde_json::to_vec(&figures) {
+            Ok(text) => ("application/json", text),
+            Err(error) => {
+                log_error!(request, Error, "status cannot be written as JSON ({error})");
+                return Outcome::Status(500);
+            }
+        },
+        Format::Prometheus => (prometheus::CONTENT_TYPE, prometheus::text(&figures).into_bytes()),
+    };
+    let mut response = Response::new(200, content_type, Body::Bytes(text.into()));
+    response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
+    response.into()
+}

@@ -1,0 +1,213 @@
+//! The figures, gathered from where they are kept. The field names are those of the JSON.
+
+use freerun_http::worker::Shared;
+use freerun_runtime::log::LogFile;
+use freerun_runtime::loops::LoopStats;
+use freerun_runtime::mounts::MountStatus;
+use freerun_runtime::pool::PoolStatus;
+use freerun_runtime::stats::{BUCKETS, HistogramSnapshot};
+use serde::Serialize;
+
+/// All figures.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    pub version: &'static str,
+    pub generation: u64,
+    pub reloads: u64,
+    pub uptime_seconds: f64,
+    pub pid: u32,
+    pub loops: Vec<Loop>,
+    pub pools: Vec<Pool>,
+    pub mounts: Vec<Mount>,
+    pub logs: Vec<Log>,
+}
+
+/// A loop.
+#[derive(Debug, Serialize)]
+pub struct Loop {
+    pub index: usize,
+    pub connections: Connections,
+    pub requests: u64,
+    pub stalls: u64,
+    pub polls: Histogram,
+}
+
+/// A loop's connections.
+#[derive(Debug, Serialize)]
+pub struct Connections {
+    pub active: u64,
+    pub idle: u64,
+    pub accepted: u64,
+    pub rescued: u64,
+}
+
+/// A thread pool.
+#[derive(Debug, Serialize)]
+pub struct Pool {
+    pub name: String,
+    pub threads: usize,
+    pub limit: usize,
+    pub active: usize,
+    pub waiting: usize,
+    pub max_queue: usize,
+    pub refused: u64,
+    pub served: u64,
+    pub cancelled: u64,
+    pub panicked: u64,
+    pub wait: Histogram,
+    pub service: Histogram,
+}
+
+/// A mount.
+#[derive(Debug, Serialize)]
+pub struct Mount {
+    pub mount: String,
+    pub device: String,
+    #[serde(rename = "type")]
+    pub fs_type: String,
+    pub rung: &'static str,
+    pub demoted: bool,
+    pub density: &'static str,
+    pub hits: u64,
+    pub misses: u64,
+    pub pooled: u64,
+    pub stalls: u64,
+    pub demotions: u64,
+}
+
+/// A log file.
+#[derive(Debug, Serialize)]
+pub struct Log {
+    pub name: String,
+    pub lost_lines: u64,
+}
+
+/// A histogram of durations.
+#[derive(Debug, Serialize)]
+pub struct Histogram {
+    pub bounds_us: &'static [u64],
+    pub counts: [u64; BUCKETS],
+    pub count: u64,
+    pub sum_us: u64,
+    pub max_us: u64,
+}
+
+/// Upper bounds of all buckets but the last.
+static BOUNDS_US: [u64; BUCKETS - 1] = {
+    let mut bounds = [0; BUCKETS - 1];
+    let mut index = 0;
+    while index < bounds.len() {
+        bounds[index] = 1 << index;
+        index += 1;
+    }
+    bounds
+};
+
+impl Figures {
+    /// The figures now.
+    pub fn collect(shared: &Shared) -> Figures {
+        // Held only while the figures are read: it keeps nothing and nobody waiting.
+        let generation = shared.generation.load();
+        let mut pools: Vec<Pool> = generation.pools.iter().map(|pool| Pool::from(pool.status())).collect();
+        pools.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut mounts: Vec<Mount> = generation.files.mounts().into_iter().map(Mount::from).collect();
+        mounts.sort_by(|one, other| (&one.mount, &one.device).cmp(&(&other.mount, &other.device)));
+        Figures {
+            version: env!("CARGO_PKG_VERSION"),
+            generation: generation.number,
+            // The first configuration is installed like all others.
+            reloads: shared.reloads.get().saturating_sub(1),
+            uptime_seconds: shared.started.elapsed().as_millis() as f64 / 1000.0,
+            pid: std::process::id(),
+            loops: shared.loops.iter().enumerate().map(|(index, stats)| Loop::new(index, stats)).collect(),
+            pools,
+            mounts,
+            logs: generation.logs.iter().map(Log::from).collect(),
+        }
+    }
+}
+
+impl Loop {
+    fn new(index: usize, stats: &LoopStats) -> Loop {
+        Loop {
+            index,
+            connections: Connections {
+                active: stats.active.get(),
+                idle: stats.idle.get(),
+                accepted: stats.accepted.get(),
+                rescued: stats.rescued.get(),
+            },
+            requests: stats.requests.get(),
+            stalls: stats.stalls.get(),
+            polls: stats.polls.snapshot().into(),
+        }
+    }
+}
+
+impl From<PoolStatus> for Pool {
+    fn from(status: PoolStatus) -> Pool {
+        Pool {
+            name: status.name.to_string(),
+            threads: status.threads,
+            limit: status.limit,
+            active: status.active,
+            waiting: status.waiting,
+            max_queue: status.max_queue,
+            refused: status.refused,
+            served: status.served,
+            cancelled: status.cancelled,
+            panicked: status.panicked,
+            wait: status.wait.into(),
+            service: status.service.into(),
+        }
+    }
+}
+
+impl From<MountStatus> for Mount {
+    fn from(status: MountStatus) -> Mount {
+        Mount {
+            mount: status.point,
+            device: format!("{}:{}", rustix::fs::major(status.dev), rustix::fs::minor(status.dev)),
+            fs_type: status.fs_type,
+            rung: status.rung.name(),
+            demoted: status.demoted,
+            density: status.density.name(),
+            hits: status.hits,
+            misses: status.misses,
+            pooled: status.pooled,
+            stalls: status.stalls,
+            demotions: status.demotions,
+        }
+    }
+}
+
+impl From<&LogFile> for Log {
+    fn from(file: &LogFile) -> Log {
+        Log { name: file.name().to_owned(), lost_lines: file.lost_in_all() }
+    }
+}
+
+impl From<HistogramSnapshot> for Histogram {
+    fn from(snapshot: HistogramSnapshot) -> Histogram {
+        Histogram {
+            bounds_us: &BOUNDS_US,
+            count: snapshot.count(),
+            counts: snapshot.buckets,
+            sum_us: snapshot.sum_us,
+            max_us: snapshot.max_us,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bounds_are_those_of_the_histogram() {
+        for (index, bound) in BOUNDS_US.iter().enumerate() {
+            assert_eq!(HistogramSnapshot::upper_bound_us(index), Some(*bound));
+        }
+        assert_eq!(HistogramSnapshot::upper_bound_us(BOUNDS_US.len()), None);
+    }
+}

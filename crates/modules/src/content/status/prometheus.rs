@@ -1,0 +1,200 @@
+//! The figures in the text format of Prometheus, version 0.0.4.
+//!
+//! Names follow its conventions: base units, `_total` for counters. Buckets of histograms are cumulative; their bounds
+//! are the powers of two of microseconds that durations are counted by, in seconds.
+
+use std::fmt::{self, Display, Write};
+
+use super::figures::{Figures, Histogram};
+
+/// The media type.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The text.
+pub fn text(figures: &Figures) -> String {
+    let mut out = Text(String::with_capacity(16 * 1024));
+    out.worker(figures);
+    out.loops(figures);
+    out.pools(figures);
+    out.mounts(figures);
+    out.logs(figures);
+    out.0
+}
+
+/// One label of a sample.
+type Label<'a> = (&'a str, &'a dyn Display);
+
+struct Text(String);
+
+impl Text {
+    fn worker(&mut self, figures: &Figures) {
+        self.head("freerun_info", "gauge", "The version that runs; always 1.");
+        self.sample("freerun_info", &[("version", &figures.version)], 1);
+        self.single("freerun_generation", "gauge", "Number of the current configuration.", figures.generation);
+        self.single("freerun_reloads_total", "counter", "Configurations taken over after the first.", figures.reloads);
+        self.single("freerun_uptime_seconds", "gauge", "Since the worker started.", figures.uptime_seconds);
+        self.single("freerun_worker_pid", "gauge", "Process id of the worker.", figures.pid);
+    }
+
+    fn loops(&mut self, figures: &Figures) {
+        let all = &figures.loops;
+        let mut of = |name, kind, help, value: fn(&super::figures::Loop) -> u64| {
+            self.head(name, kind, help);
+            for one in all {
+                self.sample(name, &[("loop", &one.index)], value(one));
+            }
+        };
+        of("freerun_connections_active", "gauge", "Open connections, the idle ones included.", |l| {
+            l.connections.active
+        });
+        of("freerun_connections_idle", "gauge", "Keep-alive connections without a request.", |l| l.connections.idle);
+        of("freerun_connections_accepted_total", "counter", "Connections accepted.", |l| l.connections.accepted);
+        of(
+            "freerun_connections_rescued_total",
+            "counter",
+            "Connections that another loop accepted from this loop's own socket.",
+            |l| l.connections.rescued,
+        );
+        of("freerun_requests_total", "counter", "Requests begun.", |l| l.requests);
+        of("freerun_stalls_total", "counter", "Polls of tasks longer than 10 ms.", |l| l.stalls);
+        self.histogram("freerun_poll_seconds", "How long polls of tasks took.", all.iter(), |l| {
+            (("loop", &l.index), &l.polls)
+        });
+    }
+
+    fn pools(&mut self, figures: &Figures) {
+        let all = &figures.pools;
+        let mut of = |name, kind, help, value: fn(&super::figures::Pool) -> u64| {
+            self.head(name, kind, help);
+            for one in all {
+                self.sample(name, &[("pool", &one.name)], value(one));
+            }
+        };
+        of("freerun_pool_threads", "gauge", "Threads that exist.", |p| p.threads as u64);
+        of("freerun_pool_threads_limit", "gauge", "Threads that may exist.", |p| p.limit as u64);
+        of("freerun_pool_active", "gauge", "Tasks that run.", |p| p.active as u64);
+        of("freerun_pool_waiting", "gauge", "Tasks that wait for a thread.", |p| p.waiting as u64);
+        of("freerun_pool_waiting_limit", "gauge", "Tasks that may wait.", |p| p.max_queue as u64);
+        of("freerun_pool_refused_total", "counter", "Tasks refused as the queue was full.", |p| p.refused);
+        of("freerun_pool_served_total", "counter", "Tasks that ran to their end.", |p| p.served);
+        of("freerun_pool_cancelled_total", "counter", "Tasks withdrawn before they ran.", |p| p.cancelled);
+        of("freerun_pool_panicked_total", "counter", "Tasks that panicked.", |p| p.panicked);
+        let (waits, services) = ("freerun_pool_wait_seconds", "freerun_pool_service_seconds");
+        self.histogram(waits, "From the hand-over of a task to its start.", all.iter(), |p| {
+            (("pool", &p.name), &p.wait)
+        });
+        self.histogram(services, "From the start of a task to its end.", all.iter(), |p| {
+            (("pool", &p.name), &p.service)
+        });
+    }
+
+    fn mounts(&mut self, figures: &Figures) {
+        let all = &figures.mounts;
+        self.head("freerun_mount_info", "gauge", "How files of a mount are probed; always 1.");
+        for one in all {
+            let labels: [Label<'_>; 5] = [
+                ("mount", &one.mount),
+                ("device", &one.device),
+                ("type", &one.fs_type),
+                ("rung", &one.rung),
+                ("density", &one.density),
+            ];
+            self.sample("freerun_mount_info", &labels, 1);
+        }
+        let mut of = |name, kind, help, value: fn(&super::figures::Mount) -> u64| {
+            self.head(name, kind, help);
+            for one in all {
+                self.sample(name, &[("mount", &one.mount), ("device", &one.device)], value(one));
+            }
+        };
+        of("freerun_mount_demoted", "gauge", "1 while a mount goes to the pool as it stalled.", |m| m.demoted.into());
+        of("freerun_mount_hits_total", "counter", "Probes that found all in memory.", |m| m.hits);
+        of("freerun_mount_misses_total", "counter", "Probes that found something missing.", |m| m.misses);
+        of("freerun_mount_pooled_total", "counter", "Operations done by a pool.", |m| m.pooled);
+        of("freerun_mount_stalls_total", "counter", "Inline operations that took over 20 ms.", |m| m.stalls);
+        of("freerun_mount_demotions_total", "counter", "How often it was demoted.", |m| m.demotions);
+    }
+
+    fn logs(&mut self, figures: &Figures) {
+        let name = "freerun_log_lost_lines_total";
+        self.head(name, "counter", "Lines dropped as the file did not take them fast enough.");
+        for log in &figures.logs {
+            self.sample(name, &[("log", &log.name)], log.lost_lines);
+        }
+    }
+
+    /// `# HELP` and `# TYPE`, once for each name.
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.head(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    fn sample(&mut self, name: &str, labels: &[Label<'_>], value: impl Display) {
+        self.0.push_str(name);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            self.0.push(if index == 0 { '{' } else { ',' });
+            let _ = write!(self.0, "{label}=\"");
+            // Writing to a string does not fail.
+            let _ = write!(Escaped(&mut self.0), "{text}");
+            self.0.push('"');
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        let _ = writeln!(self.0, " {value}");
+    }
+
+    fn histogram<'a, T: 'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: impl Iterator<Item = &'a T>,
+        of: fn(&'a T) -> (Label<'a>, &'a Histogram),
+    ) {
+        self.head(name, "histogram", help);
+        let bucket = format!("{name}_bucket");
+        for one in all {
+            let (label, histogram) = of(one);
+            let mut below = 0;
+            for (index, count) in histogram.counts.iter().enumerate() {
+                below += count;
+                match histogram.bounds_us.get(index) {
+                    Some(bound) => self.sample(&bucket, &[label, ("le", &Seconds(*bound))], below),
+                    None => self.sample(&bucket, &[label, ("le", &"+Inf")], below),
+                }
+            }
+            self.sample(&format!("{name}_sum"), &[label], Seconds(histogram.sum_us));
+            self.sample(&format!("{name}_count"), &[label], below);
+        }
+    }
+}
+
+/// Microseconds as a number of seconds, exactly.
+struct Seconds(u64);
+
+impl Display for Seconds {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}
+
+/// The value of a label: backslash, quote and line feed are escaped.
+struct Escaped<'a>(&'a mut String);
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            match character {
+                '\\' => self.0.push_str("\\\\"),
+                '"' => self.0.push_str("\\\""),
+                '\n' => self.0.push_str("\\n"),
+                other => self.0.push(other),
+            }
+        }
+        Ok(())
+    }
+}

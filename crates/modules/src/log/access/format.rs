@@ -1,0 +1,290 @@
+//! `log_format`: a line with variables, compiled to pieces. What the usual formats are made of is written straight into
+//! the line, without a value of its own in between.
+
+use std::io::Write as _;
+use std::net::IpAddr;
+
+use freerun_conf::{Cx, Node, Problem, Word};
+use freerun_http::request::{Address, Request};
+use freerun_http::variables::{Reference, VariableTable};
+use freerun_http::write::head::push_number;
+use freerun_proto::HeaderId;
+use freerun_runtime::log::clock;
+
+use super::escape::Escape;
+
+/// nginx's predefined format.
+pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
+                            \"$http_referer\" \"$http_user_agent\"";
+
+/// A compiled format.
+#[derive(Debug)]
+pub struct Format {
+    escape: Escape,
+    pieces: Box<[Piece]>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Text(Box<[u8]>),
+    RemoteAddr,
+    TimeLocal,
+    TimeIso8601,
+    Msec,
+    RequestTime,
+    Status,
+    BytesSent,
+    BodyBytesSent,
+    RequestLength,
+    Connection,
+    ConnectionRequests,
+    RequestLine,
+    /// `$http_…` of a field that the parser knows; the reference is for the case that there are several of it.
+    Header(HeaderId, Reference),
+    Variable(Reference),
+}
+
+impl Piece {
+    fn of(name: &str, word: &Word, cx: &mut Cx) -> Piece {
+        let reference = cx.extensions.get_or_default::<VariableTable>().resolve(name, word.place);
+        match name {
+            "remote_addr" => Piece::RemoteAddr,
+            "time_local" => Piece::TimeLocal,
+            "time_iso8601" => Piece::TimeIso8601,
+            "msec" => Piece::Msec,
+            "request_time" => Piece::RequestTime,
+            "status" => Piece::Status,
+            "bytes_sent" => Piece::BytesSent,
+            "body_bytes_sent" => Piece::BodyBytesSent,
+            "request_length" => Piece::RequestLength,
+            "connection" => Piece::Connection,
+            "connection_requests" => Piece::ConnectionRequests,
+            "request" => Piece::RequestLine,
+            _ => {
+                let field = name.strip_prefix("http_").map(|field| HeaderId::of(field.replace('_', "-").as_bytes()));
+                match field {
+                    None | Some(HeaderId::Other) => Piece::Variable(reference),
+                    Some(id) => Piece::Header(id, reference),
+                }
+            }
+        }
+    }
+}
+
+impl Format {
+    /// Compiles the strings of a format; they follow each other without anything in between.
+    ///
+    /// # Errors
+    /// A `$` that no variable follows, an unclosed brace, in nginx's words; unknown variables are told when everything
+    /// has been read.
+    pub fn compile(escape: Escape, strings: &[Word], cx: &mut Cx) -> Result<Format, Problem> {
+        let mut pieces = Vec::new();
+        for word in strings {
+            let mut rest = word.text.as_str();
+            while let Some(dollar) = rest.find('$') {
+                push_text(&mut pieces, &rest[..dollar]);
+                let (name, after) = variable(&rest[dollar..], word)?;
+                pieces.push(Piece::of(name, word, cx));
+                rest = after;
+            }
+            push_text(&mut pieces, rest);
+        }
+        Ok(Format { escape, pieces: pieces.into() })
+    }
+
+    /// The format `combined`.
+    pub fn combined(cx: &mut Cx) -> Format {
+        // The text is a constant, and a test compiles it.
+        Format::compile(Escape::Default, &[Word::synthetic(COMBINED)], cx)
+            .unwrap_or(Format { escape: Escape::Default, pieces: Box::default() })
+    }
+
+    /// Appends the line of a request, with its end.
+    pub fn render(&self, request: &Request, out: &mut Vec<u8>) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::RemoteAddr => push_address(&request.connection.peer, out),
+                Piece::TimeLocal => out.extend_from_slice(&clock::time_local(clock::now().secs)),
+                Piece::TimeIso8601 => out.extend_from_slice(&clock::time_iso8601(clock::now().secs)),
+                Piece::Msec => {
+                    let now = clock::now();
+                    push_millis(u64::try_from(now.secs).unwrap_or(0), u32::from(now.millis), out);
+                }
+                Piece::RequestTime => {
+                    let took = request.started.elapsed();
+                    push_millis(took.as_secs(), took.subsec_millis(), out);
+                }
+                Piece::Status => push_three(u32::from(request.sent.status), out),
+                Piece::BytesSent => push_number(out, request.sent.bytes),
+                Piece::BodyBytesSent => push_number(out, request.sent.body_bytes),
+                Piece::RequestLength => {
+                    push_number(out, u64::from(request.head.parsed.len) + request.body.received());
+                }
+                Piece::Connection => push_number(out, request.connection.number),
+                Piece::ConnectionRequests => push_number(out, request.serial),
+                Piece::RequestLine => match request.head.text(request.head.parsed.request_line) {
+                    b"" => out.extend_from_slice(self.escape.missing()),
+                    line => self.escape.push(line, out),
+                },
+                Piece::Header(id, reference) => {
+                    let mut fields = request.head.parsed.all(*id);
+                    match (fields.next(), fields.next()) {
+                        (None, _) => out.extend_from_slice(self.escape.missing()),
+                        (Some(field), None) => self.escape.push(request.head.text(field.value()), out),
+                        _ => self.push_variable(reference, request, out),
+                    }
+                }
+                Piece::Variable(reference) => self.push_variable(reference, request, out),
+            }
+        }
+        out.push(b'\n');
+    }
+
+    fn push_variable(&self, reference: &Reference, request: &Request, out: &mut Vec<u8>) {
+        match reference.get(request) {
+            Some(value) => self.escape.push(&value, out),
+            None => out.extend_from_slice(self.escape.missing()),
+        }
+    }
+}
+
+fn push_text(pieces: &mut Vec<Piece>, text: &str) {
+    if !text.is_empty() {
+        pieces.push(Piece::Text(text.as_bytes().into()));
+    }
+}
+
+/// The name at the beginning of `text`, which begins with `$`, and what follows.
+fn variable<'t>(text: &'t str, word: &Word) -> Result<(&'t str, &'t str), Problem> {
+    let invalid = || Problem::new(format!("invalid parameter \"{text}\"")).at(word.place);
+    let (braced, name) = match text[1..].strip_prefix('{') {
+        Some(name) => (true, name),
+        None => (false, &text[1..]),
+    };
+    let end = name.bytes().position(|byte| !byte.is_ascii_alphanumeric() && byte != b'_').unwrap_or(name.len());
+    let (name, mut rest) = name.split_at(end);
+    if braced {
+        match rest.strip_prefix('}') {
+            Some(after) => rest = after,
+            None if name.is_empty() && rest.is_empty() => return Err(invalid()),
+            None => {
+                let message = format!("the closing bracket in \"{name}\" variable is missing");
+                return Err(Problem::new(message).at(word.place));
+            }
+        }
+    }
+    if name.is_empty() {
+        return Err(invalid());
+    }
+    if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Problem::new(format!("unknown \"{name}\" variable"))
+            .at(word.place)
+            .hint("captures by number mean nothing in a log format; give the group a name: (?<name>...)"));
+    }
+    Ok((name, rest))
+}
+
+fn push_address(address: &Address, out: &mut Vec<u8>) {
+    match address {
+        Address::Ip(address) => match address.ip() {
+            IpAddr::V4(ip) => {
+                for (index, octet) in ip.octets().into_iter().enumerate() {
+                    if index > 0 {
+                        out.push(b'.');
+                    }
+                    push_number(out, u64::from(octet));
+                }
+            }
+            // Writing to a vector does not fail.
+            IpAddr::V6(ip) => drop(write!(out, "{ip}")),
+        },
+        Address::Unix(_) => out.extend_from_slice(b"unix:"),
+    }
+}
+
+fn push_three(number: u32, out: &mut Vec<u8>) {
+    for digit in [number / 100, number / 10, number] {
+        out.push(b'0' + u8::try_from(digit % 10).unwrap_or(0));
+    }
+}
+
+fn push_millis(seconds: u64, millis: u32, out: &mut Vec<u8>) {
+    push_number(out, seconds);
+    out.push(b'.');
+    push_three(millis, out);
+}
+
+/// The formats that a configuration defines, and where; lives in its context while it is read.
+#[derive(Default)]
+pub struct Formats(Vec<Named>);
+
+struct Named {
+    name: String,
+    format: std::sync::Arc<Format>,
+    /// [`Node::order`] of the definition: a format must stand before what uses it.
+    order: u32,
+    place: freerun_conf::Place,
+}
+
+/// The formats of a configuration. The predefined one is there from the start.
+pub fn formats(cx: &mut Cx) -> &mut Formats {
+    if cx.extensions.get::<Formats>().is_none() {
+        let combined = std::sync::Arc::new(Format::combined(cx));
+        let place = freerun_conf::Place::NONE;
+        let formats = Formats(vec![Named { name: "combined".to_owned(), format: combined, order: 0, place }]);
+        cx.extensions.insert(formats);
+    }
+    cx.extensions.get_or_default()
+}
+
+/// The format called `word`, for a use in `directive`.
+///
+/// # Errors
+/// nginx's `unknown log format "x"`.
+pub fn find(word: &Word, directive: &Node, cx: &mut Cx) -> Result<std::sync::Arc<Format>, Problem> {
+    let known = formats(cx);
+    let found = known.0.iter().find(|known| known.name == word.text);
+    if let Some(found) = found.filter(|found| found.order <= directive.order) {
+        return Ok(found.format.clone());
+    }
+    let unknown = Problem::new(format!("unknown log format \"{}\"", word.text)).at(word.place);
+    let hint = match found.map(|found| found.place) {
+        Some(place) => {
+            let location = cx.sources.location(place).unwrap_or_default();
+            Some(format!("it is defined in {location}, and must be defined before it is used"))
+        }
+        None if word.text.contains('=') => Some("the format comes first: access_log path format parameters".to_owned()),
+        None => freerun_conf::near(&word.text, known.0.iter().map(|known| known.name.as_str()))
+            .map(|near| format!("did you mean \"{near}\"?")),
+    };
+    Err(match hint {
+        Some(hint) => unknown.hint(hint),
+        None => unknown,
+    })
+}
+
+/// Reads a `log_format` directive.
+///
+/// # Errors
+/// A name that is taken, an unknown escaping, faults of the strings.
+pub fn define(directive: &Node, cx: &mut Cx) -> Result<(), Problem> {
+    let name = &directive.args[0];
+    if formats(cx).0.iter().any(|known| known.name == name.text) {
+        return Err(Problem::new(format!("duplicate \"log_format\" name \"{}\"", name.text)).at(name.place));
+    }
+    let mut strings = &directive.args[1..];
+    let mut escape = Escape::Default;
+    if let Some(word) = strings[0].text.strip_prefix("escape=") {
+        escape = Escape::from_word(word).ok_or_else(|| {
+            Problem::new(format!("unknown log format escaping \"{word}\""))
+                .at(strings[0].place)
+                .hint(format!("it must be one of: {}", Escape::WORDS.join(", ")))
+        })?;
+        strings = &strings[1..];
+    }
+    let format = std::sync::Arc::new(Format::compile(escape, strings, cx)?);
+    let (order, place) = (directive.order, directive.name.place);
+    formats(cx).0.push(Named { name: name.text.clone(), format, order, place });
+    Ok(())
+}

@@ -1,0 +1,3 @@
+//! After the response.
+
+pub mod access;
