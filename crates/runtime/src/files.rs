@@ -23,9 +23,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::mounts::{MountStatus, Mounts};
+use crate::mounts::{Mount, MountStatus, Mounts, STALL};
 use crate::pool::{PoolError, Tag, ThreadPool};
 use kernel::{Kernel, Linux};
 use trust::Trust;
@@ -73,9 +73,29 @@ impl FileSystem {
         })
     }
 
-    /// Milliseconds of this object's clock; never 0, which stands for "never".
+    /// The time by this object's clock.
+    fn now(&self) -> Duration {
+        self.kernel.age(self.started)
+    }
+
+    /// The same in milliseconds.
     fn now_ms(&self) -> u64 {
-        self.kernel.age_ms(self.started).max(1)
+        to_ms(self.now())
+    }
+
+    /// Notes what `timed` needs when an operation begins that should not wait. On a mount under suspicion that includes
+    /// how often this thread has waited: a thread that was pushed off its processor is slow, too.
+    fn begin(&self, mount: Option<&Mount>) -> Began {
+        let at = self.now();
+        let suspect = mount.is_some_and(|mount| mount.is_suspect(to_ms(at)));
+        Began { at, waits: suspect.then(|| self.kernel.waits()) }
+    }
+
+    /// Judges an inline operation by the time it took. True if it has waited after all.
+    fn timed(&self, mount: &Mount, began: Began) -> bool {
+        let now = self.now();
+        let elapsed = now.saturating_sub(began.at);
+        elapsed > STALL && mount.stalled(to_ms(now), began.waits.map(|before| self.kernel.waits() > before))
     }
 
     /// Whether paths can be looked up without waiting (`RESOLVE_CACHED`, Linux 5.12); if not, every open goes to the pool.
@@ -110,4 +130,16 @@ impl FileSystem {
         };
         Ok(outcome?)
     }
+}
+
+/// See [`FileSystem::begin`].
+#[derive(Clone, Copy)]
+struct Began {
+    at: Duration,
+    waits: Option<u64>,
+}
+
+/// Milliseconds, never 0: that stands for "never".
+fn to_ms(age: Duration) -> u64 {
+    u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::time::Timespec;
 
 pub use class::Class;
-pub use state::{Density, Mount, MountStatus, Rung};
+pub use state::{Density, Mount, MountStatus, Rung, STALL};
 pub use table::{MAX_LEARNED, MAX_MOUNTS, Table};
 
 const MOUNTINFO: &str = "/proc/self/mountinfo";

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::io::IoSliceMut;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use freerun_sys::mincore::Mapping;
 use rustix::fs::{Access, Advice, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
@@ -16,9 +16,14 @@ const OPEN: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOC
 const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 pub(crate) trait Kernel: Send + Sync {
-    /// Milliseconds since `start`.
-    fn age_ms(&self, start: Instant) -> u64 {
-        u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    /// Time since `start`.
+    fn age(&self, start: Instant) -> Duration {
+        start.elapsed()
+    }
+
+    /// How often this thread has waited, in a number that only grows.
+    fn waits(&self) -> u64 {
+        freerun_sys::switches::voluntary()
     }
 
     /// Whether `openat2` knows `RESOLVE_CACHED` and is allowed.
@@ -67,10 +72,20 @@ pub(crate) trait Kernel: Send + Sync {
         rustix::io::pread(fd, buffer, offset)
     }
 
+    fn write(&self, fd: BorrowedFd<'_>, data: &[u8], offset: u64) -> Result<usize, Errno> {
+        rustix::io::pwrite(fd, data, offset)
+    }
+
     /// One byte for each page of the range, 1 if it is in memory and up to date. `offset` is a multiple of the page size.
     fn resident(&self, fd: BorrowedFd<'_>, offset: u64, len: usize, pages: &mut Vec<u8>) -> Result<(), Errno> {
         let answer = Mapping::new(fd, offset, len).and_then(|mapping| mapping.resident(pages));
         answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// Pages of the range in the page cache, those that are still being read included. Starts no I/O.
+    fn cached(&self, fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
+        let answer = freerun_sys::cachestat::cachestat(fd, offset, len);
+        answer.map(|stat| stat.cached).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     /// Whether the process may write the file (and is therefore told the truth by `mincore`).

@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use rustix::io::Errno;
 
@@ -81,7 +80,7 @@ impl FileSystem {
         if !self.has_cached_lookup() {
             return Attempt::MayWait;
         }
-        let began = Instant::now();
+        let began = self.begin(None);
         // Where some mount may ask somebody when a file is opened, find out first which mount this is.
         if self.mounts.table().watchful() {
             match self.stat_inline(path) {
@@ -100,7 +99,7 @@ impl FileSystem {
         };
         // A device not seen before is looked at in the pool.
         let Some(mount) = self.inline_mount(meta.dev) else { return Attempt::MayWait };
-        mount.took(began.elapsed(), self.now_ms());
+        self.timed(&mount, began);
         mount.hits.add();
         Attempt::Done(Ok(Arc::new(OpenFile::new(fd, meta, mount, self.closer.clone()))))
     }

@@ -23,12 +23,18 @@ const CURSOR_MS: u64 = 500;
 /// With less than this left of what was probed, the next part is probed before sending, so that sends stay large.
 const ENOUGH: u64 = 256 << 10;
 
+/// File systems that keep a file's data in the cache of the very inode that is open; on others (overlay) `cachestat`
+/// says that nothing is there.
+const CACHESTAT_TRUE: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"];
+
 /// What has been probed for one response body; see [`FileSystem::send_now`].
 #[derive(Debug, Clone, Default)]
 pub struct Cursor {
     from: u64,
     until: u64,
     probed_ms: u64,
+    /// What follows was missing: it is looked for again when the rest has been sent, not with each send.
+    missed: bool,
 }
 
 impl Cursor {
@@ -79,9 +85,12 @@ impl FileSystem {
     /// How many of `len` bytes at `offset` can be sent (or read) now without waiting. 0 means the pool has to do it, or
     /// that the file ends there.
     pub fn ready_prefix(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64) -> u64 {
-        let now = self.now_ms();
+        self.ready_at(file, cursor, offset, len, self.now_ms())
+    }
+
+    pub(super) fn ready_at(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, now: u64) -> u64 {
         let mut ready = cursor.known(offset, now).min(len);
-        while ready < len.min(ENOUGH) {
+        while ready < len.min(ENOUGH) && !(ready > 0 && cursor.missed) {
             let from = offset + ready;
             let found = match file.mount.rung(now) {
                 Rung::Memory => return len,
@@ -107,6 +116,7 @@ impl FileSystem {
                 cursor.probed_ms = now;
                 ready = found.until - offset;
             }
+            cursor.missed = found.missed;
             if !found.goes_on() {
                 break;
             }
@@ -146,6 +156,10 @@ impl FileSystem {
             if density == Density::Dense && std::mem::replace(&mut looked_densely, true) {
                 break;
             }
+            if density == Density::Dense && self.is_surely_cold(file, begin, page) {
+                found.missed = true;
+                break;
+            }
             self.walk(file, stop, density.step(page), &mut found)?;
             found.warm += found.until - begin;
             let whole = begin == region * REGION && found.until >= ((region + 1) * REGION).min(file.size());
@@ -154,6 +168,23 @@ impl FileSystem {
             }
         }
         Some(found)
+    }
+
+    /// Whether a page is not even being read. A one-byte read would find that out, too, but it starts the reading, which
+    /// takes processor time and can itself wait (for metadata of the file, for a place in the queue of the disk): that
+    /// is left to the pool. `cachestat` is never asked whether something *is* ready: it counts pages in flight.
+    fn is_surely_cold(&self, file: &OpenFile, offset: u64, page: u64) -> bool {
+        if file.no_cachestat.load(Relaxed) || !CACHESTAT_TRUE.contains(&file.mount.fs_type()) {
+            return false;
+        }
+        match self.kernel.cached(file.as_fd(), offset / page * page, page) {
+            Ok(cached) => cached == 0 && offset < file.size(),
+            // Not our file, an old kernel, a filter.
+            Err(_) => {
+                file.no_cachestat.store(true, Relaxed);
+                false
+            }
+        }
     }
 
     /// Probes from `found.until` to `end`: its first page, one in each `step`, and its last.

@@ -2,14 +2,13 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::BytesMut;
 use rustix::io::Errno;
 
-use super::FileSystem;
 use super::open::retried;
 use super::types::{Aio, FileError, OpenFile, Via};
+use super::{FileSystem, to_ms};
 use crate::mounts::Rung;
 
 const PREAD: &str = "pread()";
@@ -76,8 +75,8 @@ impl FileSystem {
     }
 
     fn read_ready(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Ready {
-        let began = Instant::now();
-        let now = self.now_ms();
+        let began = self.begin(Some(&file.mount));
+        let now = to_ms(began.at);
         let answer = match file.mount.rung(now) {
             Rung::Memory => match self.read_waiting(file, offset, buffer) {
                 Ok(n) => Ready::Whole(n),
@@ -87,7 +86,7 @@ impl FileSystem {
             Rung::Mincore => {
                 let mut cursor = super::Cursor::default();
                 let wanted = (buffer.len() as u64).min(file.size().saturating_sub(offset));
-                if wanted > 0 && self.ready_prefix(file, &mut cursor, offset, wanted) == wanted {
+                if wanted > 0 && self.ready_at(file, &mut cursor, offset, wanted, now) == wanted {
                     match self.read_waiting(file, offset, &mut buffer[..wanted as usize]) {
                         Ok(n) if n as u64 == wanted => Ready::Whole(n),
                         _ => Ready::Part(0),
@@ -98,7 +97,7 @@ impl FileSystem {
             }
             Rung::Pool => Ready::Part(0),
         };
-        file.mount.took(began.elapsed(), now);
+        self.timed(&file.mount, began);
         if let Ready::Whole(_) = answer {
             file.mount.hits.add();
         }

@@ -2,14 +2,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::FileSystem;
 use super::open::retried;
 use super::probe::Cursor;
 use super::types::{Aio, FileError, OpenFile, Via};
+use super::{FileSystem, to_ms};
 use crate::mounts::Class;
 
 /// The most that is sent in one go on the loop, in bytes: other connections want their turn.
@@ -50,15 +49,15 @@ impl FileSystem {
         max: u64,
         aio: &Aio,
     ) -> Result<Sent, FileError> {
-        let began = Instant::now();
+        let began = self.begin(Some(&file.mount));
         let ready = match aio {
             Aio::Always(_) => return Ok(Sent::NeedsPool),
             Aio::Off => return self.sendfile(file, out, offset, max.min(INLINE_MAX)),
-            Aio::Auto(_) | Aio::Threads(_) => self.ready_prefix(file, cursor, offset, max.min(INLINE_MAX)),
+            Aio::Auto(_) | Aio::Threads(_) => self.ready_at(file, cursor, offset, max.min(INLINE_MAX), to_ms(began.at)),
         };
         let sent = if ready == 0 { Ok(Sent::NeedsPool) } else { self.sendfile(file, out, offset, ready) };
         // Probes are counted in: they should not wait either, but a miss starts a read, and that can.
-        if file.mount.took(began.elapsed(), self.now_ms()) {
+        if self.timed(&file.mount, began) {
             cursor.clear();
             self.distrust(file, offset, offset + max);
         }

@@ -39,6 +39,18 @@ impl FileSystem {
         Ok(TempFile { file: Arc::new(file), len: 0, files: self.clone() })
     }
 
+    fn write_all(&self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<(), FileError> {
+        let mut done = 0;
+        while done < data.len() {
+            match retried(|| self.kernel.write(file.as_fd(), &data[done..], offset + done as u64)) {
+                Ok(0) => return Err(FileError::new(PWRITE, Errno::NOSPC)),
+                Ok(n) => done += n,
+                Err(error) => return Err(FileError::new(PWRITE, error)),
+            }
+        }
+        Ok(())
+    }
+
     fn make_temp(&self, directory: &CStr) -> Result<OpenFile, FileError> {
         let fd = retried(|| nameless(directory)).map_err(|error| FileError::new(OPEN, error))?;
         let stat = rustix::fs::fstat(&fd).map_err(|error| FileError::new(FSTAT, error))?;
@@ -80,7 +92,8 @@ impl TempFile {
         let (file, offset, len) = (self.file.clone(), self.len, data.len() as u64);
         let tag: Tag = file.tag(via.client);
         file.mount.pooled.add();
-        self.files.offload(via, tag, move || write_all(&file, offset, &data)).await??;
+        let files = self.files.clone();
+        self.files.offload(via, tag, move || files.write_all(&file, offset, &data)).await??;
         self.len += len;
         Ok(())
     }
@@ -112,16 +125,4 @@ impl TempFile {
             Err(shared) => shared,
         }
     }
-}
-
-fn write_all(file: &OpenFile, offset: u64, data: &[u8]) -> Result<(), FileError> {
-    let mut done = 0;
-    while done < data.len() {
-        match retried(|| rustix::io::pwrite(file.as_fd(), &data[done..], offset + done as u64)) {
-            Ok(0) => return Err(FileError::new(PWRITE, Errno::NOSPC)),
-            Ok(n) => done += n,
-            Err(error) => return Err(FileError::new(PWRITE, error)),
-        }
-    }
-    Ok(())
 }

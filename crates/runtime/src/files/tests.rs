@@ -1,1 +1,7 @@
-//! x
+//! The file operations: with a kernel whose answers the tests decide, and with the one that runs.
+
+mod fake;
+mod ladder;
+mod opening;
+mod real;
+mod sending;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8};
 
 use crossbeam_queue::SegQueue;
 use rustix::fs::FileType;
@@ -195,12 +195,14 @@ pub struct OpenFile {
     pub(crate) mount: Arc<Mount>,
     /// Whether `mincore` may be believed: 0 not asked yet, 1 yes, 2 no.
     pub(crate) mincore: AtomicU8,
+    /// Set when `cachestat` does not answer for this file.
+    pub(crate) no_cachestat: AtomicBool,
     closer: Arc<Closer>,
 }
 
 impl OpenFile {
     pub(crate) fn new(fd: OwnedFd, meta: Meta, mount: Arc<Mount>, closer: Arc<Closer>) -> OpenFile {
-        OpenFile { fd: Some(fd), meta, mount, mincore: AtomicU8::new(0), closer }
+        OpenFile { fd: Some(fd), meta, mount, mincore: AtomicU8::new(0), no_cachestat: AtomicBool::new(false), closer }
     }
 
     /// Its attributes when it was opened.

@@ -221,16 +221,23 @@ impl Mount {
         }
     }
 
-    /// An inline operation took `elapsed`. Returns true if it waited.
-    pub(crate) fn took(&self, elapsed: Duration, now_ms: u64) -> bool {
-        if elapsed <= STALL {
+    /// Whether it has stalled not long ago: the next stall demotes it.
+    pub(crate) fn is_suspect(&self, now_ms: u64) -> bool {
+        let last = self.last_stall.load(Relaxed);
+        last != 0 && now_ms.saturating_sub(last) <= STALL_WINDOW.as_millis() as u64
+    }
+
+    /// An inline operation took longer than [`STALL`]. `waited` says whether the thread has waited, or was only not let
+    /// run, if that is known. Returns whether this counts as a stall.
+    pub(crate) fn stalled(&self, now_ms: u64, waited: Option<bool>) -> bool {
+        if waited == Some(false) {
             return false;
         }
+        let again = self.is_suspect(now_ms) && waited == Some(true);
         self.stalls.add();
         self.cooled(now_ms);
-        let last = self.last_stall.swap(now_ms, Relaxed);
-        let window = STALL_WINDOW.as_millis() as u64;
-        if last != 0 && now_ms.saturating_sub(last) <= window && !self.is_demoted(now_ms) {
+        self.last_stall.store(now_ms, Relaxed);
+        if again && !self.is_demoted(now_ms) {
             self.demoted_until.store(now_ms + DEMOTION.as_millis() as u64, Relaxed);
             self.last_stall.store(0, Relaxed);
             self.demotions.add();

@@ -1,0 +1,290 @@
+//! Every rung of the ladder of probes, how densely they look, and what they come to trust.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use freerun_sys::mincore::page_size;
+use rustix::io::Errno;
+
+use super::fake::*;
+use crate::files::{Cursor, OpenFile};
+use crate::mounts::{Density, Rung};
+
+const MIB: u64 = 1 << 20;
+
+fn ready(bench: &Bench, file: &OpenFile, offset: u64, len: u64) -> u64 {
+    bench.fs.ready_prefix(file, &mut Cursor::default(), offset, len)
+}
+
+fn pages(n: u64) -> u64 {
+    n * page_size() as u64
+}
+
+#[test]
+fn memory_needs_no_probe() {
+    for fs_type in ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "rootfs"] {
+        let bench = Bench::new(fs_type);
+        let file = bench.file(100_000);
+        assert_eq!(ready(&bench, &file, 10, 99_990), 99_990);
+        assert_eq!((bench.fake.probes(), bench.mount().rung), (0, Rung::Memory));
+    }
+}
+
+#[test]
+fn kernel_generated_and_remote_files_always_go_to_the_pool() {
+    for fs_type in ["proc", "fuse.x", "nfs", "something_new"] {
+        let bench = Bench::new(fs_type);
+        let file = bench.file(100_000);
+        assert_eq!(ready(&bench, &file, 0, 100_000), 0);
+        assert_eq!((bench.fake.probes(), bench.mount().rung), (0, Rung::Pool));
+    }
+}
+
+#[test]
+fn one_byte_reads_find_the_first_missing_page() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(pages(20) as usize);
+    assert_eq!(ready(&bench, &file, 0, pages(20)), pages(20));
+    bench.fake.change(|plan| plan.missing = [7].into());
+    assert_eq!(ready(&bench, &file, pages(8), pages(12)), pages(12));
+    assert_eq!(bench.mount().misses, 0);
+    // The first page of the range is looked at even when it starts within the page.
+    assert_eq!(ready(&bench, &file, pages(7) + 5, 100), 0);
+    assert_eq!(bench.mount().misses, 1);
+    let file = bench.file(pages(20) as usize);
+    assert_eq!(ready(&bench, &file, 5, pages(20) - 5), pages(7) - 5);
+}
+
+#[test]
+fn probes_that_do_not_exist_lead_to_the_next_rung_and_stay_given_up() {
+    // Not known by the file system; not known by the kernel; forbidden; an old kernel.
+    for errno in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::PERM, Errno::INVAL] {
+        let bench = Bench::with("ext4", "", |plan| plan.nowait = Some(errno));
+        let file = bench.file(pages(8) as usize);
+        bench.fake.change(|plan| plan.missing = [5].into());
+        assert_eq!(ready(&bench, &file, 0, pages(8)), pages(5));
+        assert_eq!(bench.mount().rung, Rung::Mincore);
+        assert_eq!(bench.fake.probes(), 1);
+        assert_eq!(ready(&bench, &file, 100, pages(2)), pages(2));
+        assert_eq!(ready(&bench, &file, pages(5), 1), 0);
+        assert_eq!(bench.fake.probes(), 0);
+    }
+}
+
+#[test]
+fn mincore_is_not_believed_for_files_of_others() {
+    let bench = Bench::with("overlay", "", |plan| {
+        plan.nowait = Some(Errno::OPNOTSUPP);
+        plan.mincore_lies = true;
+    });
+    let theirs = bench.file(pages(8) as usize);
+    assert_eq!(ready(&bench, &theirs, 0, pages(8)), 0);
+    assert_eq!(bench.fake.calls.resident.load(SeqCst), 0);
+    // Other files of the mount may be ours.
+    bench.fake.change(|plan| plan.mincore_lies = false);
+    assert_eq!(bench.mount().rung, Rung::Mincore);
+    let ours = bench.file(pages(8) as usize);
+    assert_eq!(ready(&bench, &ours, 0, pages(8)), pages(8));
+    assert_eq!(ready(&bench, &theirs, 0, pages(8)), 0);
+}
+
+#[test]
+fn without_mincore_everything_goes_to_the_pool() {
+    for errno in [Errno::NODEV, Errno::NOSYS, Errno::PERM, Errno::OPNOTSUPP] {
+        let bench = Bench::with("zfs", "", |plan| {
+            plan.nowait = Some(Errno::OPNOTSUPP);
+            plan.resident = Some(errno);
+        });
+        let file = bench.file(pages(8) as usize);
+        for _ in 0..2 {
+            assert_eq!(ready(&bench, &file, 0, pages(8)), 0);
+        }
+        assert_eq!(bench.mount().rung, Rung::Pool);
+        assert_eq!((bench.fake.probes(), bench.fake.calls.resident.load(SeqCst)), (1, 1));
+    }
+}
+
+#[test]
+fn a_shortage_of_memory_gives_up_no_rung() {
+    let bench = Bench::with("overlay", "", |plan| {
+        plan.nowait = Some(Errno::OPNOTSUPP);
+        plan.resident = Some(Errno::AGAIN);
+    });
+    let file = bench.file(pages(8) as usize);
+    assert_eq!(ready(&bench, &file, 0, pages(8)), 0);
+    bench.fake.change(|plan| plan.resident = None);
+    assert_eq!(ready(&bench, &file, 0, pages(8)), pages(8));
+}
+
+#[test]
+fn an_error_of_the_disk_is_left_for_the_pool_to_find() {
+    let bench = Bench::with("ext4", "", |plan| plan.nowait = Some(Errno::IO));
+    let file = bench.file(pages(8) as usize);
+    assert_eq!(ready(&bench, &file, 0, pages(8)), 0);
+    assert_eq!(bench.mount().rung, Rung::Nowait);
+}
+
+#[test]
+fn where_cachestat_is_allowed_a_cold_file_is_found_out_without_starting_to_read_it() {
+    let bench = Bench::with("ext4", "", |plan| plan.cached = Some(0));
+    let file = bench.file(pages(8) as usize);
+    assert_eq!(ready(&bench, &file, 0, pages(8)), 0);
+    assert_eq!((bench.fake.probes(), bench.mount().misses), (0, 1));
+    // That something is in the cache proves nothing: it may still be on its way.
+    bench.fake.change(|plan| {
+        plan.cached = Some(1);
+        plan.missing = [0].into();
+    });
+    assert_eq!(ready(&bench, &file, 0, pages(8)), 0);
+    assert_eq!(bench.fake.probes(), 1);
+    // On an overlay it always says that nothing is there.
+    let bench = Bench::with("overlay", "", |plan| plan.cached = Some(0));
+    let file = bench.file(pages(8) as usize);
+    assert_eq!(ready(&bench, &file, 0, pages(8)), pages(8));
+    assert_eq!(bench.fake.calls.cached.load(SeqCst), 0);
+}
+
+#[test]
+fn a_file_for_which_cachestat_is_forbidden_is_asked_about_once() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(pages(8) as usize);
+    for _ in 0..3 {
+        bench.pass(Duration::from_secs(2));
+        assert_eq!(ready(&bench, &file, 0, pages(8)), pages(8));
+    }
+    assert_eq!(bench.fake.calls.cached.load(SeqCst), 1);
+}
+
+/// Serves `file` once as a response would, and counts the probes.
+fn serve(bench: &Bench, file: &OpenFile) -> u64 {
+    bench.fake.probes();
+    let (mut cursor, mut offset) = (Cursor::default(), 0);
+    while offset < file.size() {
+        let n = bench.fs.ready_prefix(file, &mut cursor, offset, file.size() - offset);
+        assert!(n > 0);
+        offset += n.min(100_000);
+    }
+    bench.fake.probes()
+}
+
+fn miss(bench: &Bench) {
+    let cold = bench.file(10);
+    bench.fake.change(|plan| plan.nowait = Some(Errno::AGAIN));
+    assert_eq!(ready(bench, &cold, 0, 10), 0);
+    bench.fake.change(|plan| plan.nowait = None);
+}
+
+#[test]
+fn a_file_is_looked_at_page_by_page_once_a_second_while_its_mount_misses() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(3 * MIB as usize + 100);
+    miss(&bench);
+    let all = (3 * MIB).div_ceil(pages(1)) + 1;
+    assert_eq!(serve(&bench, &file), all);
+    miss(&bench);
+    assert!(serve(&bench, &file) < 30);
+    // Another handle of the same file is the same file.
+    let path = bench.dir.path("again");
+    std::fs::write(bench.dir.0.join("again"), pattern(MIB as usize)).unwrap();
+    let open = || -> Arc<OpenFile> { bench.fs.try_open_now(&path, &bench.aio).unwrap().unwrap() };
+    assert_eq!(serve(&bench, &open()), MIB / pages(1));
+    assert!(serve(&bench, &open()) < 10);
+    bench.pass(Duration::from_millis(1100));
+    miss(&bench);
+    assert_eq!(serve(&bench, &file), all);
+}
+
+#[test]
+fn a_miss_ends_the_trust_in_the_file() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(MIB as usize);
+    serve(&bench, &file);
+    assert!(serve(&bench, &file) < 10);
+    bench.fake.change(|plan| plan.missing = [0].into());
+    assert_eq!(ready(&bench, &file, 0, MIB), 0);
+    bench.fake.change(|plan| plan.missing.clear());
+    assert_eq!(serve(&bench, &file), MIB / pages(1));
+}
+
+#[test]
+fn a_changed_file_is_another_file() {
+    let bench = Bench::new("ext4");
+    let path = bench.dir.write("a", &pattern(MIB as usize));
+    serve(&bench, &bench.fs.try_open_now(&path, &bench.aio).unwrap().unwrap());
+    bench.dir.write("a", &pattern(MIB as usize - 1));
+    assert_eq!(serve(&bench, &bench.fs.try_open_now(&path, &bench.aio).unwrap().unwrap()), MIB / pages(1));
+}
+
+#[test]
+fn a_warm_mount_is_probed_less_and_less_until_the_next_miss() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(4 * MIB as usize);
+    assert_eq!(serve(&bench, &file), 4 * MIB / pages(1));
+    let mut seen = vec![bench.mount().density];
+    for _ in 0..100 {
+        // Trust runs out, so that what is counted was looked at.
+        bench.pass(Duration::from_millis(1100));
+        serve(&bench, &file);
+        if seen.last() != Some(&bench.mount().density) {
+            seen.push(bench.mount().density);
+        }
+    }
+    assert_eq!(seen, [Density::Dense, Density::Medium, Density::Sparse]);
+    bench.pass(Duration::from_millis(1100));
+    assert!(serve(&bench, &file) <= 4 * 4 + 1 + 16, "about one probe in 256 KiB");
+    miss(&bench);
+    assert_eq!(bench.mount().density, Density::Dense);
+    // Right after a miss nothing is taken for warm, however much of it there is.
+    for _ in 0..100 {
+        serve(&bench, &bench.file(MIB as usize));
+    }
+    assert_eq!(bench.mount().density, Density::Dense);
+}
+
+#[test]
+fn sparse_probes_look_at_the_last_page_too() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(MIB as usize);
+    serve(&bench, &file);
+    let last = MIB / pages(1) - 1;
+    bench.fake.change(|plan| plan.missing = [last].into());
+    let n = ready(&bench, &file, 0, MIB);
+    assert!(n > 0 && n < MIB, "{n}");
+}
+
+#[test]
+fn two_stalls_within_ten_seconds_send_a_mount_to_the_pool_for_a_minute() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(pages(4) as usize);
+    let stall = || {
+        bench.fake.change(|plan| plan.sendfile_takes = Duration::from_millis(21));
+        let (out, _in) = sockets();
+        let mut cursor = Cursor::default();
+        use std::os::fd::AsFd;
+        let sent = bench.fs.send_now(&file, &mut cursor, out.as_fd(), 0, 100, &bench.aio);
+        bench.fake.change(|plan| plan.sendfile_takes = Duration::ZERO);
+        sent.unwrap()
+    };
+    use crate::files::Sent::{Bytes, NeedsPool};
+    bench.fake.change(|plan| plan.sendfile_waits = true);
+    assert_eq!(stall(), Bytes(100));
+    bench.pass(Duration::from_secs(11));
+    assert_eq!(stall(), Bytes(100));
+    assert!(!bench.mount().demoted, "two stalls, but far apart");
+    bench.fake.change(|plan| plan.sendfile_waits = false);
+    assert_eq!(stall(), Bytes(100));
+    assert!(!bench.mount().demoted, "slow, but only for want of a processor");
+    bench.fake.change(|plan| plan.sendfile_waits = true);
+    bench.pass(Duration::from_secs(9));
+    assert_eq!(stall(), Bytes(100));
+    let status = bench.mount();
+    assert!(status.demoted);
+    assert_eq!((status.rung, status.stalls, status.demotions), (Rung::Pool, 3, 1));
+    assert_eq!(stall(), NeedsPool);
+    bench.pass(Duration::from_secs(59));
+    assert_eq!(ready(&bench, &file, 0, 10), 0);
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(ready(&bench, &file, 0, 10), 10);
+    assert_eq!(bench.mount().rung, Rung::Nowait);
+}
