@@ -238,7 +238,8 @@ impl Master {
     fn signal(&mut self, signal: i32) {
         let name = signal_hook::low_level::signal_name(signal).unwrap_or("unknown");
         let note = match signal {
-            SIGHUP => ", reconfiguring",
+            SIGHUP if self.embedded.is_none() => ", reconfiguring",
+            SIGHUP => ", exiting",
             SIGUSR1 => ", reopening logs",
             SIGTERM | SIGINT => ", exiting",
             SIGQUIT => ", shutting down",
@@ -248,6 +249,8 @@ impl Master {
         let level = if matches!(signal, SIGUSR2 | SIGWINCH) { Level::Warn } else { Level::Notice };
         self.log(level, format_args!("signal {signal} ({name}) received{note}"));
         match signal {
+            // `freerun serve` has nothing to read again; its terminal is gone.
+            SIGHUP if self.embedded.is_some() => self.stop(),
             SIGHUP if self.ending.is_none() => self.reload_again = true,
             SIGUSR1 => self.reopen(),
             SIGTERM | SIGINT => self.stop(),
@@ -279,6 +282,9 @@ impl Master {
         };
         let Ok(state) = draft.open(opening) else { return };
         self.number = number;
+        if state.bundle.identity != self.current.bundle.identity {
+            log.write(Level::Warn, None, format_args!("another \"user\" takes effect when a worker is started"));
+        }
         let told = match &mut self.serving {
             Serving::Here(worker) => {
                 let applied = state.duplicates().and_then(|fds| worker.apply(&state.bundle, fds));

@@ -13,8 +13,8 @@ pub fn versions() -> String {
     format!("freerun version: freerun/{VERSION}\nnginx version: nginx/{NGINX_VERSION}\n")
 }
 
-/// What follows the versions for `-V`. `modules` are the names, nginx's where it has one, of what is compiled in
-/// beyond the core.
+/// What follows the versions for `-V`. Of the names of the `modules`, those that nginx's configure has as an option
+/// (`http_…_module`) are told: the others are always in.
 pub fn build(modules: &[&str]) -> String {
     let mut line = String::from("configure arguments:");
     for (option, value) in [
@@ -31,7 +31,7 @@ pub fn build(modules: &[&str]) -> String {
         line += &format!(" {option}={value}");
     }
     line += " --with-threads --with-file-aio --with-pcre --with-pcre-jit --with-debug";
-    for module in modules {
+    for module in modules.iter().filter(|name| name.starts_with("http_") && name.ends_with("_module")) {
         line += &format!(" --with-{module}");
     }
     format!(
@@ -92,7 +92,7 @@ mod tests {
     fn tools_find_the_nginx_line_and_the_arguments() {
         assert!(versions().starts_with("freerun version: freerun/"));
         assert!(versions().contains("\nnginx version: nginx/1.31.5\n"));
-        let build = build(&["http_example_module"]);
+        let build = build(&["index", "http_example_module", "try_files"]);
         let line = build.lines().find(|line| line.starts_with("configure arguments: ")).unwrap();
         assert!(line.contains(" --conf-path=/") && line.contains(" --with-threads"));
         assert!(line.ends_with(" --with-http_example_module"));

@@ -138,6 +138,7 @@ impl Worker {
 
 impl Running {
     fn start(bundle: &Bundle) -> Result<Running, Error> {
+        panics::install();
         let writer = Writer::start().map_err(Error::call("clone()"))?;
         let engine = Engine::new(bundle.loops as usize);
         Ok(Running { writer, engine, log: ErrorLog::none(), shutdown_timeout: None })
