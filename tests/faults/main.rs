@@ -5,6 +5,7 @@
 
 mod changes;
 mod disk;
+mod figures;
 mod full;
 mod limits;
 mod pools;
