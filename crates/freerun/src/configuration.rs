@@ -10,6 +10,7 @@ use freerun_http::content::aio::ThreadPools;
 use freerun_http::generation::{Blueprint, Paths};
 use freerun_http::module::Module;
 use freerun_http::settings::logs::ErrorLogSettings;
+use freerun_modules::log::access::DefaultAccessLog;
 use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::PoolSpec;
 
@@ -87,6 +88,7 @@ pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Config
         cx.warn(warning);
     }
     cx.extensions.insert(Paths { prefix: input.prefix.clone(), privileged: input.privileged });
+    cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));
     if side == Side::Worker {
         cx.extensions.insert(NoLookup);
     }

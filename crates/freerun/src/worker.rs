@@ -27,6 +27,9 @@ pub const MARKER: &str = "FREERUN_WORKER_OF_MASTER";
 /// How long the end of the process waits for logs to be written.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long reopening waits for lines on their way to the old files.
+const REOPEN_PATIENCE: Duration = Duration::from_millis(100);
+
 /// How often a draining worker looks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 
@@ -86,6 +89,9 @@ impl Worker {
     /// New descriptors for logs.
     pub fn reopen(&mut self, names: &[String], fds: Vec<OwnedFd>) {
         if let Some(running) = &self.running {
+            // What is gathered belongs into the old files, as far as it comes in time.
+            running.engine.hand_over();
+            running.writer.flush(REOPEN_PATIENCE);
             for (name, fd) in names.iter().zip(fds) {
                 if let Some(file) = running.writer.get(name) {
                     file.reopen(fd);

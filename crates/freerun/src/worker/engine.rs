@@ -77,6 +77,13 @@ impl Engine {
         }
     }
 
+    /// Has the loops hand over the log lines they have gathered; they do so soon, not before this returns.
+    pub fn hand_over(&self) {
+        if let Some((worker, _)) = &self.started {
+            worker.hand_over();
+        }
+    }
+
     /// Accepts no more connections; those without a request are closed.
     pub fn drain(&mut self) {
         if let Some((worker, _)) = &mut self.started {
