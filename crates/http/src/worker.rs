@@ -2,7 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use tokio::sync::{Mutex, Notify};
 
 use crate::connection;
+use crate::connection::idle::Idle;
 use crate::content::hot::{HotFile, HotFiles, VALID};
 use crate::generation::Generation;
 use crate::listen::ListenSpec;
@@ -211,7 +212,7 @@ impl Worker {
                 if let Some(home) = home() {
                     home.hand_over();
                     // Connections hold on to the loop's state: without them it goes when its thread ends.
-                    home.idle.borrow_mut().clear();
+                    home.idle.forget();
                 }
             });
         }
@@ -229,13 +230,13 @@ pub struct LoopState {
     pub stats: Arc<LoopStats>,
     /// What all loops share.
     pub shared: Arc<Shared>,
+    /// Connections without a request.
+    pub idle: Idle,
     /// Hot files.
     pub hot: RefCell<HotFiles>,
     generation: RefCell<Arc<Generation>>,
     draining: Cell<bool>,
     connections: Cell<usize>,
-    idle: RefCell<BTreeMap<u64, Rc<Connection>>>,
-    next_idle: Cell<u64>,
     room: Notify,
     full_logged: Cell<Option<Instant>>,
     accepting: RefCell<Vec<(Arc<ListenSpec>, Rc<Notify>)>>,
@@ -258,8 +259,7 @@ impl LoopState {
             generation: RefCell::new(generation),
             draining: Cell::new(false),
             connections: Cell::new(0),
-            idle: RefCell::default(),
-            next_idle: Cell::new(0),
+            idle: Idle::default(),
             room: Notify::new(),
             full_logged: Cell::new(None),
             accepting: RefCell::default(),
@@ -370,9 +370,7 @@ impl LoopState {
         for (_, stop) in self.accepting.borrow_mut().drain(..) {
             stop.notify_one();
         }
-        for connection in self.idle.borrow().values() {
-            connection.close_when_idle();
-        }
+        self.idle.close_all();
     }
 
     /// Whether another connection may be accepted. At the limit, the connection that has been idle longest is closed to
@@ -381,10 +379,7 @@ impl LoopState {
         if self.connections.get() < self.shared.connections {
             return true;
         }
-        let oldest = self.idle.borrow().values().find(|connection| !connection.is_closing()).cloned();
-        if let Some(connection) = oldest {
-            connection.close_when_idle();
-        } else {
+        if !self.idle.close_oldest() {
             self.log_full();
         }
         false
@@ -428,24 +423,7 @@ impl LoopState {
         let shown = io::Error::from(error);
         let log = &self.generation().error_log;
         log.write(level, None, format_args!("accept4() failed ({})", ShowErrno(&shown)));
-        if let Some(connection) = self.idle.borrow().values().next() {
-            connection.close_when_idle();
-        }
-    }
-
-    /// Enters a connection among the idle ones; the key takes it out again.
-    pub fn enter_idle(&self, connection: &Rc<Connection>) -> u64 {
-        let key = self.next_idle.get();
-        self.next_idle.set(key + 1);
-        self.stats.idle.add();
-        self.idle.borrow_mut().insert(key, connection.clone());
-        key
-    }
-
-    /// Takes a connection out of the idle ones.
-    pub fn leave_idle(&self, key: u64) {
-        self.stats.idle.sub();
-        self.idle.borrow_mut().remove(&key);
+        self.idle.close_oldest();
     }
 }
 

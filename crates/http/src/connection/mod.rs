@@ -3,6 +3,7 @@
 //! While it is idle a connection holds neither a buffer nor the future of a request, which is what keeps ten thousand of
 //! them small.
 
+pub mod idle;
 mod linger;
 
 use std::future::poll_fn;
@@ -61,8 +62,11 @@ pub async fn serve(connection: Rc<Connection>) {
         match guarded(&connection, request).await {
             After::Next(rest, keep) => {
                 buffer = rest;
-                if buffer.is_empty() && !idle(&connection, &mut timer, keep).await {
-                    return;
+                if buffer.is_empty() {
+                    timer = Timer::default();
+                    if !idle(&connection, keep).await {
+                        return;
+                    }
                 }
             }
             After::Linger(pause, total) => {
@@ -93,25 +97,24 @@ async fn guarded<F: Future<Output = After>>(connection: &Connection, mut request
 }
 
 /// Waits for the next request. `false`: none will come.
-async fn idle(connection: &Rc<Connection>, timer: &mut Timer, keep: Duration) -> bool {
+async fn idle(connection: &Rc<Connection>, keep: Duration) -> bool {
     let home = &connection.home;
     if home.is_draining() || connection.is_closing() {
         return false;
     }
-    timer.set(keep);
-    let key = home.enter_idle(connection);
+    let key = home.idle.enter(home, connection, keep);
     let goes_on = poll_fn(|context| {
-        if connection.is_closing() {
-            return Poll::Ready(false);
-        }
         if let Poll::Ready(ready) = connection.socket.poll_readable(context) {
             return Poll::Ready(ready.is_ok());
         }
+        if connection.is_closing() {
+            return Poll::Ready(false);
+        }
         connection.wake_on_close(context);
-        timer.poll_expired(context).map(|()| false)
+        Poll::Pending
     })
     .await;
-    home.leave_idle(key);
+    home.idle.leave(home, key);
     goes_on
 }
 
