@@ -10,7 +10,6 @@ use crate::client::Client;
 use crate::configs::OK_PATH;
 use crate::error::{Doing, Error, Result};
 use crate::grid::disturbance;
-use crate::interrupt::pause;
 use crate::probe::{self, Pace};
 use crate::process::{Placement, Watch};
 use crate::report::{Goal, Report, Table};
@@ -32,7 +31,7 @@ const WORKERS: usize = 2;
 const CACHED: &str = "/cached.bin";
 /// Uninvolved `return 200` requests a second while both loads run.
 const PROBE_RATE: f64 = 20.0;
-/// How long the random load runs before the measurement.
+/// Seconds for which both loads run before the measurement.
 const SETTLE: f64 = 4.0;
 /// How long a stall may be, in milliseconds.
 const STALL_MS: f64 = 50.0;
@@ -41,6 +40,10 @@ const STALL_MS: f64 = 50.0;
 struct Shown {
     alone: Outcome,
     mixed: Outcome,
+    /// Bytes a second read from the disk.
+    bytes: f64,
+    /// Operations a second on the disk.
+    ios: f64,
     /// Part of the disk's limit that was used: of the bytes or of the operations, whichever is more.
     disk: f64,
     probe: Latencies,
@@ -156,7 +159,8 @@ fn one(bench: &Bench, spec: &Spec, group: &Group, limits: &Limits, files: &[Path
     let probe = probe::prepare(server.address, pace)?;
     let random = Target::Random(files.len() - 1);
     let busy = Wrk::start(wrk, &folder, server.address, &load(CONNECTIONS.0, SETTLE + seconds + 5.0, random))?;
-    pause(Duration::from_secs_f64(SETTLE))?;
+    // The cached load goes on meanwhile: a file that nobody asks for would leave the cache.
+    wrk::run(wrk, &folder, server.address, &cached(SETTLE))?;
     let (start, before) = (Instant::now(), group.io()?);
     let probe = probe.start()?;
     let mixed = wrk::run(wrk, &folder, server.address, &cached(seconds));
@@ -176,7 +180,7 @@ fn one(bench: &Bench, spec: &Spec, group: &Group, limits: &Limits, files: &[Path
     ));
     server.stop();
     let disk = (bytes / limits.read_bytes as f64).max(ios / limits.read_ios as f64);
-    Ok(Shown { alone, mixed, disk, probe, status, strangers: watch.strangers() })
+    Ok(Shown { alone, mixed, bytes, ios, disk, probe, status, strangers: watch.strangers() })
 }
 
 fn table(shown: &[(String, Vec<Shown>)]) -> Table {
@@ -187,6 +191,8 @@ fn table(shown: &[(String, Vec<Shown>)]) -> Table {
         "kept %",
         "p50 ms",
         "p99 ms",
+        "disk MB/s",
+        "disk reads/s",
         "disk, % of its limit",
         "uninvolved p99 ms",
         "uninvolved max ms",
@@ -211,6 +217,8 @@ fn table(shown: &[(String, Vec<Shown>)]) -> Table {
             series(&|shown| shown.kept() * 100.0).cell(),
             latency(&|mixed| mixed.p50_ms),
             latency(&|mixed| mixed.p99_ms),
+            series(&|shown| shown.bytes / 1e6).cell(),
+            series(&|shown| shown.ios).cell(),
             series(&|shown| shown.disk * 100.0).cell(),
             maybe(&|shown| shown.probe.percentile_ms(99.0)).cell(),
             maybe(&|shown| shown.probe.percentile_ms(100.0)).cell(),
