@@ -61,7 +61,7 @@ fn a_broken_configuration_changes_nothing() {
         ("location /v { return 200 two; }", "duplicate location \"/v\" in "),
         ("index $nosuch;", "unknown \"nosuch\" variable"),
         ("sendfile maybe;", "invalid value \"maybe\" in \"sendfile\" directive"),
-        ("}", "unexpected \"}\" in "),
+        ("{", "unexpected \"{\" in "),
     ] {
         server.edit("location /v", &format!("{broken} location /v"));
         server.reload();
