@@ -38,19 +38,16 @@ fn sink() -> TcpStream {
 
 struct Bench {
     out: TcpStream,
-    fs: Arc<FileSystem>,
     auto: Aio,
-    waits: u64,
 }
 
 impl Bench {
-    fn wait(&mut self) {
-        self.waits += 1;
+    fn wait(&self) {
         let mut events = [PollFd::new(&self.out, PollFlags::OUT)];
         let _ = poll(&mut events, None);
     }
 
-    fn plain(&mut self, file: &OpenFile) {
+    fn plain(&self, file: &OpenFile) {
         let mut offset = 0;
         while offset < LEN as u64 {
             let left = LEN - offset as usize;
@@ -62,15 +59,15 @@ impl Bench {
         }
     }
 
-    fn probed(&mut self, file: &OpenFile) {
+    fn probed(&self, fs: &FileSystem, file: &OpenFile) {
         let (mut offset, mut cursor) = (0, Cursor::default());
         while offset < LEN as u64 {
             let left = LEN as u64 - offset;
-            match self.fs.send_now(file, &mut cursor, self.out.as_fd(), offset, left, &self.auto) {
+            match fs.send_now(file, &mut cursor, self.out.as_fd(), offset, left, &self.auto) {
                 Ok(Sent::Bytes(n)) => offset += n,
                 Ok(Sent::SocketFull) => self.wait(),
-                // Evicted meanwhile: no matter here.
-                Ok(Sent::NeedsPool) => self.plain(file),
+                // Evicted meanwhile: this round counts for nothing.
+                Ok(Sent::NeedsPool) => return self.plain(file),
                 outcome => panic!("{outcome:?}"),
             }
         }
@@ -83,14 +80,6 @@ fn timed(work: impl FnOnce()) -> Duration {
     cpu() - before
 }
 
-fn report(name: &str, rounds: u32, round: impl FnMut(u32) -> Duration) -> Duration {
-    let mut each: Vec<_> = (0..rounds).map(round).collect();
-    each.sort_unstable();
-    let median = each[each.len() / 2];
-    println!("{name:<44} median {median:>10.1?}   p10 {:>10.1?}", each[each.len() / 10]);
-    median
-}
-
 fn make(directory: &Path, name: &str) -> CString {
     let path = directory.join(name);
     std::fs::write(&path, vec![b'x'; LEN]).expect("a file in the directory");
@@ -98,50 +87,65 @@ fn make(directory: &Path, name: &str) -> CString {
     CString::new(path.as_os_str().as_bytes()).expect("a path without NUL")
 }
 
+fn open(fs: &FileSystem, path: &CString) -> Arc<OpenFile> {
+    fs.try_open_now(path, &Aio::Off).expect("never to the pool").expect("the file")
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let directory = arguments.next().unwrap_or_else(|| std::env::temp_dir().display().to_string());
-    let rounds = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(300);
+    let rounds = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(500);
     let directory = Path::new(&directory);
     let (hot, cold) = (make(directory, "freerun-probe-hot"), make(directory, "freerun-probe-cold"));
     let pool = ThreadPool::start(&PoolSpec::named("default")).expect("a pool");
     let new = || FileSystem::new(pool.clone()).expect("a mount table");
-    let mut bench = Bench { out: sink(), fs: new(), auto: Aio::Auto(pool.clone()), waits: 0 };
-    let open = |path: &CString| bench.fs.try_open_now(path, &Aio::Off).expect("never to the pool").expect("the file");
-    let (hot_file, cold_file) = (open(&hot), open(&cold));
-    bench.plain(&hot_file);
-    println!("mount {} ({})", hot_file.mount().point(), hot_file.mount().fs_type());
+    let bench = Bench { out: sink(), auto: Aio::Auto(pool.clone()) };
 
-    for _ in 0..2 {
-        let plain = report("plain sendfile", rounds, |_| timed(|| bench.plain(&hot_file)));
-        let reopened = |fs: &Arc<FileSystem>| fs.try_open_now(&hot, &Aio::Off).expect("inline").expect("the file");
-        let dense = report("each page (a new mount)", rounds, |_| {
-            bench.fs = new();
-            let file = reopened(&bench.fs);
-            timed(|| bench.probed(&file))
-        });
-        bench.fs = new();
-        let file = reopened(&bench.fs);
-        // Warm up, past the time in which what was found is trusted.
-        let started = Instant::now();
-        while started.elapsed() < Duration::from_millis(2500) {
-            bench.probed(&file);
-        }
-        let warm = report("warm mount", rounds, |_| timed(|| bench.probed(&file)));
-        let (mut cold_cpu, mut misses) = (Duration::ZERO, 0);
-        let trusted = report("hot file while its mount misses", rounds, |_| {
-            let _ = fadvise(cold_file.as_fd(), 0, None, Advice::DontNeed);
-            let cold = bench.fs.try_open_now(&cold, &Aio::Off).expect("inline").expect("the file");
-            cold_cpu += timed(|| {
-                misses += u32::from(bench.fs.ready_prefix(&cold, &mut Cursor::default(), 0, LEN as u64) == 0);
-            });
-            timed(|| bench.probed(&file))
-        });
-        println!("  ({misses} misses; each cost {:.1?} of CPU)", cold_cpu / rounds);
-        for (name, cost) in [("dense", dense), ("warm", warm), ("hot among misses", trusted)] {
-            println!("  {name}: {:.3} times plain", cost.as_secs_f64() / plain.as_secs_f64());
-        }
+    let (warm, missing) = (new(), new());
+    let (warm_hot, missing_hot) = (open(&warm, &hot), open(&missing, &hot));
+    println!("{LEN} bytes from {} ({})", warm_hot.mount().point(), warm_hot.mount().fs_type());
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(2500) {
+        bench.probed(&warm, &warm_hot);
     }
+    let mut figures: [Vec<Duration>; 6] = Default::default();
+    let mut misses = 0;
+    // In turn, so that what else the machine does meets all alike.
+    for _ in 0..rounds {
+        figures[0].push(timed(|| bench.plain(&warm_hot)));
+        figures[1].push(timed(|| bench.probed(&warm, &warm_hot)));
+        let mut miss = || {
+            let file = open(&missing, &cold);
+            let _ = fadvise(file.as_fd(), 0, None, Advice::DontNeed);
+            timed(|| {
+                let ready = missing.ready_prefix(&file, &mut Cursor::default(), 0, LEN as u64);
+                misses += u32::from(ready == 0);
+            })
+        };
+        miss();
+        figures[5].push(timed(|| bench.plain(&missing_hot)));
+        figures[4].push(miss());
+        figures[2].push(timed(|| bench.probed(&missing, &missing_hot)));
+        let fresh = new();
+        let fresh_hot = open(&fresh, &hot);
+        figures[3].push(timed(|| bench.probed(&fresh, &fresh_hot)));
+    }
+    let names = [
+        "plain sendfile",
+        "warm mount",
+        "hot file, its mount missing",
+        "each page",
+        "a miss",
+        "plain sendfile after a miss",
+    ];
+    figures.iter_mut().for_each(|figures| figures.sort_unstable());
+    let plain = figures[0][rounds / 2].as_secs_f64();
+    for (name, figures) in names.iter().zip(&figures) {
+        let (p10, median) = (figures[rounds / 10], figures[rounds / 2]);
+        println!("{name:<30} p10 {p10:>9.1?}  median {median:>9.1?}  {:.3} of plain", median.as_secs_f64() / plain);
+    }
+    println!("{misses} of {} cold probes missed", 2 * rounds);
+
     let quiet = tokio::runtime::Builder::new_current_thread().build().expect("a loop");
     let mut hops: Vec<_> = (0..rounds * 10)
         .map(|_| {
@@ -152,7 +156,6 @@ fn main() {
         .collect();
     hops.sort_unstable();
     println!("a hop to the pool and back: p50 {:.1?}, p99 {:.1?}", hops[hops.len() / 2], hops[hops.len() * 99 / 100]);
-    println!("waited for the socket {} times", bench.waits);
     for name in [hot, cold] {
         let _ = std::fs::remove_file(Path::new(std::ffi::OsStr::from_bytes(name.as_bytes())));
     }

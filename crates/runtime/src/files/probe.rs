@@ -150,7 +150,7 @@ impl FileSystem {
             let region = begin / REGION;
             let stop = ((region + 1) * REGION).min(end);
             if self.trust.has(file.meta(), region, now) {
-                self.walk(file, stop, Density::Sparse.step(page), &mut found)?;
+                self.walk(file, stop, Density::Sparse.step(page), stop == end, &mut found)?;
                 continue;
             }
             if density == Density::Dense && std::mem::replace(&mut looked_densely, true) {
@@ -160,7 +160,7 @@ impl FileSystem {
                 found.missed = true;
                 break;
             }
-            self.walk(file, stop, density.step(page), &mut found)?;
+            self.walk(file, stop, density.step(page), stop == end, &mut found)?;
             found.warm += found.until - begin;
             let whole = begin == region * REGION && found.until >= ((region + 1) * REGION).min(file.size());
             if density == Density::Dense && whole && found.goes_on() {
@@ -187,8 +187,9 @@ impl FileSystem {
         }
     }
 
-    /// Probes from `found.until` to `end`: its first page, one in each `step`, and its last.
-    fn walk(&self, file: &OpenFile, end: u64, step: u64, found: &mut Found) -> Option<()> {
+    /// Probes from `found.until` to `end`: its first page, one in each `step`, and, if it is the end of what is looked at,
+    /// its last.
+    fn walk(&self, file: &OpenFile, end: u64, step: u64, last: bool, found: &mut Found) -> Option<()> {
         let page = page_size() as u64;
         let page_end = |offset: u64| ((offset / page + 1) * page).min(end);
         let mut at = found.until;
@@ -208,7 +209,14 @@ impl FileSystem {
             if !found.goes_on() || found.until >= end {
                 return Some(());
             }
-            at = ((at / step + 1) * step).min((end - 1) / page * page);
+            at = (at / step + 1) * step;
+            if at >= end {
+                if !last {
+                    found.until = end;
+                    return Some(());
+                }
+                at = (end - 1) / page * page;
+            }
         }
     }
 

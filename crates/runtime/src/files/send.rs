@@ -16,7 +16,8 @@ pub const INLINE_MAX: u64 = 2 << 20;
 /// The most that one task of the pool reads and sends, in bytes: large enough for a disk to stream, small enough for the
 /// tasks of others to get their turn.
 pub const POOL_CHUNK: u64 = 1 << 20;
-/// Read-ahead is asked for in steps of this size: the kernel cuts longer wishes short (read_ahead_kb).
+/// Read-ahead is asked for again after each of these: the kernel cuts a long wish short, to the larger of the disk's
+/// `read_ahead_kb` (this is its usual value) and `max_sectors_kb`.
 const ADVICE_STEP: u64 = 128 << 10;
 
 const SENDFILE: &str = "sendfile()";
@@ -95,7 +96,8 @@ impl FileSystem {
         if file.mount.class() != Class::Memory {
             let mut at = offset;
             while at < offset + chunk {
-                self.kernel.will_need(file.as_fd(), at, ADVICE_STEP.min(offset + chunk - at));
+                // All of the rest each time: where the kernel takes it whole, the disk gets one large read.
+                self.kernel.will_need(file.as_fd(), at, offset + chunk - at);
                 at += ADVICE_STEP;
             }
         }

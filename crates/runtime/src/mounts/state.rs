@@ -66,7 +66,8 @@ pub enum Density {
     Dense,
     /// Each 64 KiB.
     Medium,
-    /// Each 256 KiB: the mount is warm.
+    /// Each 512 KiB: the mount is warm. A probe costs 0.7 µs, so that 4 MB, which take 170 µs or more to send, are
+    /// probed for 3 % of that.
     Sparse,
 }
 
@@ -76,7 +77,7 @@ impl Density {
         match self {
             Density::Dense => page,
             Density::Medium => page.max(64 << 10),
-            Density::Sparse => page.max(256 << 10),
+            Density::Sparse => page.max(512 << 10),
         }
     }
 
