@@ -11,7 +11,6 @@ fn of_the_request() {
         "arg_a",
         "arg_A",
         "arg_b",
-        "arg_",
         "args",
         "body_bytes_sent",
         "content_length",
@@ -123,4 +122,10 @@ fn syntax_in_texts() {
         "/bytes",
     ];
     compare(&Setup::server(&site, lines), targets.iter().map(|target| get(target)).collect::<Vec<Case>>());
+}
+
+#[test]
+fn an_argument_without_a_name() {
+    let site = site();
+    compare(&Setup::server(&site, "location / { return 200 \"[$arg_]\"; }"), vec![get("/?=1"), get("/?a=1")]);
 }
