@@ -5,7 +5,6 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Instant;
 
 use freerun_conf::SettingsSet;
@@ -41,11 +40,14 @@ pub struct Connection {
     pub accepted: Instant,
     /// The loop it lives on.
     pub home: Rc<LoopState>,
-    /// Bytes sent so far, to know whether anything of a response has gone out.
-    pub sent: Cell<u64>,
-    servers: RefCell<Option<(u64, Arc<Servers>)>>,
+    /// Number of the request that is served, or was served last, from 1.
+    pub requests: Cell<u64>,
+    /// Whether a response is being written: nothing else may be sent then.
+    pub responding: Cell<bool>,
+    servers: RefCell<Option<Arc<Servers>>>,
+    /// The generation that these are of.
+    servers_of: Cell<u64>,
     close_when_idle: Cell<bool>,
-    idle_waker: RefCell<Option<Waker>>,
     nodelay: Cell<bool>,
 }
 
@@ -59,10 +61,11 @@ impl Connection {
             listen,
             accepted: loops::now(),
             home,
-            sent: Cell::new(0),
+            requests: Cell::new(0),
+            responding: Cell::new(false),
             servers: RefCell::new(None),
+            servers_of: Cell::new(0),
             close_when_idle: Cell::new(false),
-            idle_waker: RefCell::new(None),
             nodelay: Cell::new(false),
         }
     }
@@ -82,8 +85,8 @@ impl Connection {
     /// not, the servers of the last one that did.
     pub fn servers(&self, generation: &Generation) -> Option<(Arc<Servers>, bool)> {
         let mut known = self.servers.borrow_mut();
-        if let Some((number, servers)) = &*known
-            && *number == generation.number
+        if let Some(servers) = &*known
+            && self.servers_of.get() == generation.number
         {
             return Some((servers.clone(), true));
         }
@@ -91,10 +94,11 @@ impl Connection {
             Some(listen) => {
                 let local = if listen.specific.is_empty() { self.listen.address() } else { self.local() };
                 let servers = listen.servers_for(&local).clone();
-                *known = Some((generation.number, servers.clone()));
+                *known = Some(servers.clone());
+                self.servers_of.set(generation.number);
                 Some((servers, true))
             }
-            None => known.as_ref().map(|(_, servers)| (servers.clone(), false)),
+            None => known.as_ref().map(|servers| (servers.clone(), false)),
         }
     }
 
@@ -107,24 +111,16 @@ impl Connection {
     }
 
     /// Asks the connection to close as soon as it has no request.
+    ///
+    /// Ending the receiving side wakes its task as the end of the stream would; what has come already can still be read.
     pub fn close_when_idle(&self) {
         self.close_when_idle.set(true);
-        if let Some(waker) = self.idle_waker.borrow_mut().take() {
-            waker.wake();
-        }
+        self.socket.shutdown_read();
     }
 
     /// Whether it was asked to.
     pub fn is_closing(&self) -> bool {
         self.close_when_idle.get()
-    }
-
-    /// Has [`Connection::close_when_idle`] wake this task.
-    pub fn wake_on_close(&self, context: &Context<'_>) {
-        let mut waker = self.idle_waker.borrow_mut();
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            *waker = Some(context.waker().clone());
-        }
     }
 
     /// Sends small segments at once from now on (`tcp_nodelay`).

@@ -407,7 +407,7 @@ impl LoopState {
         self.stats.active.add();
         let number = self.shared.next_connection.fetch_add(1, Relaxed);
         let connection = Rc::new(Connection::new(number, Socket::new(fd), peer, spec.clone(), self.clone()));
-        loops::spawn(number, "connection", connection::serve(connection));
+        loops::spawn(number, "connection", connection::Serve::new(connection));
     }
 
     /// A connection has ended.

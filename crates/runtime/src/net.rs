@@ -172,6 +172,12 @@ impl Socket {
         }
     }
 
+    /// Ends the receiving side (`shutdown(2)`): a task that waits for bytes finds the end of the stream, after what has
+    /// come already. An error means that the peer is gone already.
+    pub fn shutdown_read(&self) {
+        let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Read);
+    }
+
     /// Ends the sending side (`shutdown(2)`); an error means that the peer is gone already, which is no news.
     pub fn shutdown_write(&self) {
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Write);

@@ -14,36 +14,44 @@ use tokio::sync::Notify;
 use crate::request::Connection;
 use crate::worker::LoopState;
 
-/// When a connection's time is up, and a serial number.
-pub type Key = (Instant, u64);
+/// When a connection's time is up, in nanoseconds since the process began; made unique by moving it a little.
+pub type Key = u64;
 
 /// The idle connections of one loop.
 #[derive(Default)]
 pub struct Idle {
     connections: RefCell<BTreeMap<Key, Rc<Connection>>>,
-    serial: Cell<u64>,
     /// When the closing task looks next; `None` while it does not run.
-    next_look: Cell<Option<Instant>>,
+    next_look: Cell<Option<Key>>,
     earlier: Notify,
 }
 
-/// A connection that nothing ever closes for its age is looked at this often all the same.
-const FAR: Duration = Duration::from_secs(3600);
+/// What a time too long to count is taken for: a century.
+const FAR: Key = 100 * 365 * 24 * 3600 * 1_000_000_000;
+
+fn key_of(moment: Instant) -> Key {
+    let since = moment.saturating_duration_since(loops::epoch());
+    u64::try_from(since.as_nanos()).unwrap_or(FAR)
+}
 
 impl Idle {
     /// Enters a connection that is kept for `keep`. The key takes it out again.
     pub fn enter(&self, home: &Rc<LoopState>, connection: &Rc<Connection>, keep: Duration) -> Key {
-        let now = loops::now();
-        let key = (now.checked_add(keep).unwrap_or(now + FAR), self.serial.replace(self.serial.get() + 1));
-        self.connections.borrow_mut().insert(key, connection.clone());
+        let mut key = key_of(loops::now()).saturating_add(u64::try_from(keep.as_nanos()).unwrap_or(FAR));
+        let mut connections = self.connections.borrow_mut();
+        while connections.contains_key(&key) {
+            key += 1;
+        }
+        connections.insert(key, connection.clone());
+        drop(connections);
         home.stats.idle.add();
         match self.next_look.get() {
             None => {
-                self.next_look.set(Some(key.0));
+                self.next_look.set(Some(key));
                 let home = home.clone();
                 loops::spawn(0, "closing idle connections", async move { home.idle.close_expired().await });
             }
-            Some(look) if look > key.0 => self.earlier.notify_one(),
+            Some(look) if look > key => self.earlier.notify_one(),
             Some(_) => {}
         }
         key
@@ -59,17 +67,17 @@ impl Idle {
     /// Closes connections when their time is up; ends when there is none left.
     async fn close_expired(&self) {
         loop {
-            let next = self.connections.borrow().keys().next().map(|(deadline, _)| *deadline);
+            let next = self.connections.borrow().keys().next().copied();
             let Some(next) = next else { break };
             self.next_look.set(Some(next));
             tokio::select! {
-                () = tokio::time::sleep_until(next.into()) => {}
+                () = tokio::time::sleep_until((loops::epoch() + Duration::from_nanos(next)).into()) => {}
                 () = self.earlier.notified() => continue,
             }
-            let now = Instant::now();
+            let now = key_of(Instant::now());
             let expired: Vec<_> = {
                 let connections = self.connections.borrow();
-                connections.range(..=(now, u64::MAX)).map(|(_, connection)| connection.clone()).collect()
+                connections.range(..=now).map(|(_, connection)| connection.clone()).collect()
             };
             for connection in expired {
                 connection.close_when_idle();

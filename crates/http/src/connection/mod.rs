@@ -6,11 +6,10 @@
 pub mod idle;
 mod linger;
 
-use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use freerun_proto::head::Method;
@@ -40,82 +39,117 @@ enum After {
     Close,
 }
 
-/// Counts the connection out, however its task ends.
-struct Ended(Rc<Connection>);
+/// Serves a connection to its end.
+///
+/// Written by hand, and not as an `async fn`, for its size: this is all of the task of a connection that waits for its
+/// next request.
+pub struct Serve {
+    connection: Rc<Connection>,
+    state: State,
+}
 
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.home.ended();
+enum State {
+    /// Requests are being served; the future ends with how long to wait for the next one, or with `None`.
+    Active(Pin<Box<dyn Future<Output = Option<Duration>>>>),
+    /// Between two requests.
+    Idle(idle::Key),
+    /// It ended, or it could not be entered among the idle ones.
+    Over,
+}
+
+impl Serve {
+    /// A connection that was just accepted.
+    pub fn new(connection: Rc<Connection>) -> Serve {
+        let state = State::Active(Box::pin(requests(connection.clone())));
+        Serve { connection, state }
+    }
+
+    /// Polls the requests. A panic ends them and the connection, not the loop.
+    fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<Duration>> {
+        let State::Active(requests) = &mut self.state else { return Poll::Ready(None) };
+        match std::panic::catch_unwind(AssertUnwindSafe(|| requests.as_mut().poll(context))) {
+            Ok(poll) => poll,
+            Err(panic) => {
+                report_panic(&self.connection, &*panic);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    /// Ready with whether the socket can be read, if only to find its end.
+    fn poll_idle(&self, context: &mut Context<'_>) -> Poll<bool> {
+        self.connection.socket.poll_readable(context).map(|ready| ready.is_ok())
+    }
+
+    fn leave_idle(&mut self) {
+        if let State::Idle(key) = std::mem::replace(&mut self.state, State::Over) {
+            self.connection.home.idle.leave(&self.connection.home, key);
+        }
     }
 }
 
-/// Serves a connection to its end.
-pub async fn serve(connection: Rc<Connection>) {
-    let _ended = Ended(connection.clone());
+impl Future for Serve {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if let State::Idle(_) = self.state {
+                let goes_on = ready!(self.poll_idle(context));
+                self.leave_idle();
+                if !goes_on {
+                    return Poll::Ready(());
+                }
+                self.state = State::Active(Box::pin(requests(self.connection.clone())));
+            }
+            let keep = ready!(self.poll_active(context));
+            self.state = State::Over;
+            let connection = self.connection.clone();
+            match keep {
+                Some(keep) if !connection.home.is_draining() && !connection.is_closing() => {
+                    self.state = State::Idle(connection.home.idle.enter(&connection.home, &connection, keep));
+                }
+                _ => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        self.leave_idle();
+        self.connection.home.ended();
+    }
+}
+
+fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
+    let what = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let what = what.unwrap_or("no message");
+    write_connection(connection, Level::Alert, format_args!("request ended by a panic: {what}"));
+    if !connection.responding.get() {
+        let sorry = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        // The panic is in the log; a client that cannot take these bytes learns from the closing.
+        let _ = connection.socket.try_write(&[std::io::IoSlice::new(sorry)], false);
+    }
+}
+
+/// Serves requests until none is there: ends with how long to wait for the next one, or with `None` when the connection
+/// is to be closed.
+async fn requests(connection: Rc<Connection>) -> Option<Duration> {
     let mut timer = Timer::default();
     let mut buffer = Vec::new();
-    let mut serial = 0;
     loop {
-        serial += 1;
-        // Boxed here, so that the connection's own future does not have to have room for it.
-        let request = Box::pin(one_request(&connection, &mut timer, buffer, serial));
-        match guarded(&connection, request).await {
-            After::Next(rest, keep) => {
-                buffer = rest;
-                if buffer.is_empty() {
-                    timer = Timer::default();
-                    if !idle(&connection, keep).await {
-                        return;
-                    }
-                }
-            }
+        let serial = connection.requests.get() + 1;
+        connection.requests.set(serial);
+        match one_request(&connection, &mut timer, buffer, serial).await {
+            After::Next(rest, keep) if rest.is_empty() => return Some(keep),
+            After::Next(rest, _) => buffer = rest,
             After::Linger(pause, total) => {
-                return Box::pin(linger::linger(&connection, &mut timer, pause, total)).await;
+                linger::linger(&connection, &mut timer, pause, total).await;
+                return None;
             }
-            After::Close => return,
+            After::Close => return None,
         }
     }
-}
-
-/// Runs one request. A panic ends that request and its connection, not the loop.
-async fn guarded<F: Future<Output = After>>(connection: &Connection, mut request: Pin<Box<F>>) -> After {
-    let sent_before = connection.sent.get();
-    poll_fn(|context| match std::panic::catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context))) {
-        Ok(poll) => poll,
-        Err(panic) => {
-            let what = panic.downcast_ref::<&str>().copied().map(str::to_owned);
-            let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            write_connection(connection, Level::Alert, format_args!("request ended by a panic: {what}"));
-            if connection.sent.get() == sent_before {
-                let sorry = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-                let _ = connection.socket.try_write(&[std::io::IoSlice::new(sorry)], false);
-            }
-            Poll::Ready(After::Close)
-        }
-    })
-    .await
-}
-
-/// Waits for the next request. `false`: none will come.
-async fn idle(connection: &Rc<Connection>, keep: Duration) -> bool {
-    let home = &connection.home;
-    if home.is_draining() || connection.is_closing() {
-        return false;
-    }
-    let key = home.idle.enter(home, connection, keep);
-    let goes_on = poll_fn(|context| {
-        if let Poll::Ready(ready) = connection.socket.poll_readable(context) {
-            return Poll::Ready(ready.is_ok());
-        }
-        if connection.is_closing() {
-            return Poll::Ready(false);
-        }
-        connection.wake_on_close(context);
-        Poll::Pending
-    })
-    .await;
-    home.idle.leave(home, key);
-    goes_on
 }
 
 async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec<u8>, serial: u64) -> After {
@@ -249,7 +283,7 @@ async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) 
             return After::Close;
         }
     };
-    connection.sent.set(connection.sent.get() + request.sent.bytes);
+    connection.responding.set(false);
     if let Err(error) = &written {
         log_write_error(&request, error);
     }

@@ -33,6 +33,7 @@ pub async fn write(request: &mut Request, response: Box<Response>) -> Result<(),
     if request.generation.keeps_sent_head {
         request.sent_head.clone_from(&out);
     }
+    request.connection.responding.set(true);
     let result = body::write(request, &mut out, response.body, framing).await;
     freerun_runtime::buffers::give_back(out);
     request.sent.complete = result.is_ok();
