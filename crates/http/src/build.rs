@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
+use freerun_conf::{Contexts, Cx, Directive, Node, Problem, Registry, SettingsSet, Shape, apply_block, group};
 
 use crate::content::aio::ThreadPools;
 use crate::generation::{Blueprint, Location, Paths, Server};
+use crate::listen::setting::Written;
 use crate::listen::{Listen, ListenSpec, Servers};
 use crate::module::{Filter, Handler, Module};
 use crate::regex::Pattern;
@@ -57,8 +58,7 @@ pub struct Builder<'a> {
 struct Planned {
     server: Arc<Server>,
     settings: SettingsSet,
-    place: Place,
-    order: u32,
+    written: Written,
 }
 
 /// How a location is chosen.
@@ -113,7 +113,8 @@ impl Builder<'_> {
         let entry = Arc::new(self.compile(String::new(), settings.clone(), Locations::default(), cx)?);
         let name = settings.get::<ServerSettings>().server_name.first.clone();
         let server = Arc::new(Server { name, locations, entry });
-        Ok(Planned { server, settings, place: node.end, order: node.order })
+        let written = Written { place: node.name.place, end: node.end, order: node.order };
+        Ok(Planned { server, settings, written })
     }
 
     fn location(
@@ -144,6 +145,7 @@ impl Builder<'_> {
                 return cx.report(Problem::new(message).at_node(node));
             }
         }
+        root_and_alias(node, cx)?;
         let (settings, blocks) = apply_block(self.registry, Contexts::LOCATION, node.children(), parent, cx)?;
         let mut nested = Locations::default();
         let is_regex = matches!(kind, Kind::Regex(_));
@@ -207,6 +209,18 @@ impl Builder<'_> {
     }
 }
 
+/// `root` and `alias` of one location exclude each other.
+fn root_and_alias(location: &Node, cx: &mut Cx) -> Result<(), Problem> {
+    let mut both = location.children().iter().filter(|node| matches!(node.name.text.as_str(), "root" | "alias"));
+    let (Some(first), Some(second)) = (both.next(), both.next()) else { return Ok(()) };
+    if first.name.text == second.name.text {
+        return Ok(());
+    }
+    let (first, name) = (&first.name.text, &second.name.text);
+    let message = format!("\"{name}\" directive is duplicate, \"{first}\" directive was specified earlier");
+    cx.report(Problem::new(message).at_node(second))
+}
+
 /// Reads modifier and name; the modifier may be glued to the name (`=/x`).
 fn location_kind(node: &Node, cx: &mut Cx) -> Result<(Kind, String), Problem> {
     let first = node.args[0].text.as_str();
@@ -253,38 +267,40 @@ fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Arc<Listen>>,
     let mut by_name: HashMap<String, usize> = HashMap::new();
     let privileged = cx.extensions.get_or_default::<Paths>().privileged;
     for (index, plan) in planned.iter().enumerate() {
-        let fail = |message: String| {
-            let mut problem = Problem::new(message).reported_at(plan.place).at(plan.place);
-            problem.order = Some(plan.order);
+        let fail = |message: String, written: Written| {
+            let mut problem = Problem::new(message).reported_at(written.end).at(written.place);
+            problem.order = Some(written.order);
             problem
         };
         let settings = plan.settings.get::<ServerSettings>();
         let written = settings.listen.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen)));
         let implied = ListenSpec::default_for(privileged);
         let all: Vec<_> = if settings.listen.is_empty() {
-            vec![(implied, false, false)]
+            vec![(implied, false, false, plan.written)]
         } else {
-            written.map(|(spec, listen)| (spec.clone(), listen.default_server, listen.has_options)).collect()
+            written
+                .map(|(spec, listen)| (spec.clone(), listen.default_server, listen.has_options, listen.written))
+                .collect()
         };
-        for (spec, is_default, has_options) in all {
+        for (spec, is_default, has_options, written) in all {
             let slot = *by_name.entry(spec.name.clone()).or_insert_with(|| {
                 order.push(Address { spec: spec.clone(), fixed: false, default: None, servers: Vec::new() });
                 order.len() - 1
             });
             let address = &mut order[slot];
             if address.servers.last() == Some(&index) {
-                cx.report(fail(format!("a duplicate listen {}", spec.name)))?;
+                cx.report(fail(format!("a duplicate listen {}", spec.name), written))?;
                 continue;
             }
             if has_options {
                 if address.fixed && address.spec != spec {
-                    cx.report(fail(format!("duplicate listen options for {}", spec.name)))?;
+                    cx.report(fail(format!("duplicate listen options for {}", spec.name), written))?;
                 }
                 address.fixed = true;
                 address.spec = spec;
             }
             if is_default && address.default.replace(index).is_some() {
-                cx.report(fail(format!("a duplicate default server for {}", address.spec.name)))?;
+                cx.report(fail(format!("a duplicate default server for {}", address.spec.name), written))?;
             }
             address.servers.push(index);
         }

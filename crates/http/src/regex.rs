@@ -44,7 +44,10 @@ impl Pattern {
             let offset = error.offset().unwrap_or(0).saturating_sub(shift);
             let full = error.to_string();
             let reason = full.rsplit_once(": ").map_or(full.as_str(), |(_, reason)| reason);
-            format!("pcre2_compile() failed: {reason} in \"{text}\" at \"{}\"", text.get(offset..).unwrap_or(""))
+            match text.get(offset..).filter(|rest| !rest.is_empty()) {
+                Some(rest) => format!("pcre2_compile() failed: {reason} in \"{text}\" at \"{rest}\""),
+                None => format!("pcre2_compile() failed: {reason} in \"{text}\""),
+            }
         })?;
         let names = regex.capture_names().iter().map(|name| name.as_deref().map(Box::from)).collect();
         Ok(Pattern { regex, names })
@@ -103,8 +106,9 @@ mod tests {
 
     #[test]
     fn an_error_names_the_pattern_and_the_rest_after_it() {
-        let error = Pattern::new("^/(a", false).unwrap_err();
-        assert!(error.starts_with("pcre2_compile() failed: ") && error.contains("in \"^/(a\" at "), "{error}");
+        let error = Pattern::new("^/a)b", false).unwrap_err();
+        assert!(error.starts_with("pcre2_compile() failed: ") && error.ends_with("in \"^/a)b\" at \")b\""), "{error}");
+        assert!(Pattern::new("^/(a", false).unwrap_err().ends_with("in \"^/(a\""));
     }
 
     #[test]

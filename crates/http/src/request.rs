@@ -202,6 +202,8 @@ pub struct Request {
     pub internal: bool,
     /// How many internal redirects are left.
     pub redirects_left: u8,
+    /// Whether bytes of it had come with the request before: `$pipe`.
+    pub pipelined: bool,
     /// Whether the connection can be used again afterwards, as far as known.
     pub keep_alive: bool,
     /// The request body.

@@ -12,14 +12,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use freerun_proto::head::Method;
-use freerun_proto::uri;
+use freerun_proto::{HeaderId, Method, Version, uri};
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use crate::head::body::{BodyError, ClientBody, finish_discarding};
 use crate::head::read::{self, Reading};
+use crate::head::words;
 use crate::log::write_connection;
 use crate::phases::{self, Answer};
 use crate::regex::Captures;
@@ -159,12 +159,25 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
     let settings = default.entry.settings.share::<ServerSettings>();
     let rules = read::rules(&settings);
     loops::note(connection.number, "reading a request head");
+    let pipelined = !buffer.is_empty();
     let reading = read::read(&connection.socket, timer, buffer, &rules, settings.client_header_timeout).await;
     let (head, fault) = match reading {
         Reading::Head(head) => (head, None),
-        Reading::Bad(head, error) => (head, Some(Fault::Protocol(error))),
-        Reading::TimedOut(head) => (head, Some(Fault::Silent(408, "client timed out".to_owned()))),
-        Reading::Broken(head, error) => (head, Some(Fault::Silent(400, broken_text(error.as_ref())))),
+        Reading::Bad(mut head, error) => {
+            // A request line that was not understood is answered with a head, unlike a request of HTTP/0.9.
+            if head.parsed.version == Version::Http09 {
+                head.parsed.version = Version::Http10;
+            }
+            (head, Some(Fault::Protocol(error)))
+        }
+        Reading::TimedOut(head) => {
+            let text = words::timed_out(&head);
+            (head, Some(Fault::Silent(408, text)))
+        }
+        Reading::Broken(head, error) => {
+            let text = words::broken(&head, error.as_ref());
+            (head, Some(Fault::Silent(400, text)))
+        }
         Reading::Nothing => return After::Close,
     };
     connection.home.stats.requests.add();
@@ -184,6 +197,7 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         in_error_page: false,
         internal: false,
         redirects_left: MAX_INTERNAL_REDIRECTS,
+        pipelined,
         keep_alive: false,
         body: ClientBody::new(head.parsed.body, head.parsed.len as usize, head.parsed.expect_continue),
         sent: Sent::default(),
@@ -200,7 +214,7 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
             return After::Close;
         }
         Some(Fault::Protocol(error)) => {
-            log_error!(request, Info, "{error}");
+            log_error!(request, Info, "{}", words::bad(&request.head, error));
             phases::respond_with_status(&mut request, error.status()).await
         }
         None => {
@@ -220,13 +234,6 @@ enum Fault {
     Protocol(freerun_proto::Error),
     /// It is logged with this status, and the connection is closed without an answer.
     Silent(u16, String),
-}
-
-fn broken_text(error: Option<&std::io::Error>) -> String {
-    match error {
-        None => "client prematurely closed connection while reading client request".to_owned(),
-        Some(error) => format!("recv() failed ({}) while reading client request", Errno(error)),
-    }
 }
 
 /// Chooses the server by name, normalises the path, and refuses what must never be routed.
@@ -277,7 +284,9 @@ async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) 
             write::write(&mut request, response).await
         }
         Answer::Close => {
-            request.sent.status = 444;
+            if request.sent.status == 0 {
+                request.sent.status = 444;
+            }
             request.keep_alive = false;
             finish::finish(&mut request);
             return After::Close;
@@ -318,6 +327,10 @@ fn decide_keep_alive(request: &mut Request, core: &CoreSettings) {
         && request.started.saturating_duration_since(connection.accepted) < core.keepalive_time
         && !connection.home.is_draining()
         && !connection.is_closing();
+    if let Some(user_agent) = request.head.value(HeaderId::UserAgent) {
+        let is_post = request.head.parsed.method == Method::Post;
+        request.keep_alive &= !core.keepalive_disable.concerns(user_agent, is_post);
+    }
     request.keep_alive &= may;
 }
 
@@ -338,7 +351,9 @@ fn log_write_error(request: &Request, error: &WriteError) {
         WriteError::Client(error) => {
             log_error!(request, Info, "send() failed ({}) while sending response to client", Errno(error));
         }
-        WriteError::TimedOut => log_error!(request, Info, "client timed out while sending response to client"),
+        WriteError::TimedOut => {
+            log_error!(request, Info, "client timed out (110: Connection timed out) while sending response to client")
+        }
         WriteError::Body => {}
     }
 }

@@ -58,8 +58,8 @@ impl Value for AioSetting {
             "auto" | "on" => return Ok(AioSetting::Auto),
             "threads" => DEFAULT_NAME,
             text => match text.strip_prefix("threads=") {
-                Some(name) if !name.is_empty() => name,
-                _ => return Err(Problem::new("invalid value".to_owned()).at(word.place)),
+                Some(name) => name,
+                None => return Err(Problem::invalid_value(directive, word)),
             },
         };
         let template = Template::parse(&Word { text: name.to_owned(), ..word.clone() }, cx)?;

@@ -23,7 +23,7 @@ pub fn server_name(tokens: ServerTokens) -> &'static str {
 /// After these statuses nginx does not use the connection again: what follows on it cannot be trusted, or the server
 /// is in trouble.
 pub fn closes(status: u16) -> bool {
-    matches!(status, 400 | 413 | 414 | 494..=497 | 500 | 501 | 505)
+    matches!(status, 400 | 413 | 414 | 495..=497 | 500 | 501)
 }
 
 /// The built-in response of a status. `error_page` may replace it.

@@ -81,6 +81,18 @@ impl HotFiles {
         });
     }
 
+    /// Lets go of a file that turned out to have changed.
+    pub fn forget(&mut self, file: &Arc<OpenFile>) {
+        let bytes = &mut self.bytes;
+        self.files.retain(|_, (_, hot)| {
+            let keep = !Arc::ptr_eq(&hot.file, file);
+            if !keep {
+                *bytes -= hot.content.as_ref().map_or(0, Bytes::len);
+            }
+            keep
+        });
+    }
+
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()

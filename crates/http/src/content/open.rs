@@ -6,6 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use freerun_runtime::files::{Aio, FileError, Meta, Via};
 use freerun_runtime::loops;
+use freerun_runtime::pool::PoolError;
 
 use crate::content::aio;
 use crate::content::hot::{HotFile, MAX_CONTENT};
@@ -28,6 +29,7 @@ impl OpenError {
         use rustix::io::Errno;
         match self {
             OpenError::Status(status) => *status,
+            OpenError::File(FileError::Pool(PoolError::ClientGone)) => 499,
             OpenError::File(FileError::Pool(_)) => 503,
             OpenError::File(error) => match error.errno().map(Errno::from_raw_os_error) {
                 Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => 404,

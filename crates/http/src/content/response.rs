@@ -104,6 +104,8 @@ pub struct Response {
     pub fields: SmallVec<[Field; 4]>,
     /// The body.
     pub body: Body,
+    /// No `Content-Length` is sent, because the body that is not there has another one (304).
+    pub no_length: bool,
     /// The connection is closed after this response.
     pub close: bool,
     /// This is one of the built-in error pages (or a redirect's): `error_page` may replace it.
@@ -122,6 +124,7 @@ impl Response {
             ranges: false,
             fields: SmallVec::new(),
             body,
+            no_length: false,
             close: false,
             special: false,
         }

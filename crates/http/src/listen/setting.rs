@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_size, parse_time};
+use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, parse_size, parse_time};
 
 use crate::request::Address;
 
@@ -85,6 +85,17 @@ impl ListenSpec {
     }
 }
 
+/// Where a directive is written, for problems found after reading.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// What the caret points at.
+    pub place: Place,
+    /// The line that is named.
+    pub end: Place,
+    /// Position in reading order.
+    pub order: u32,
+}
+
 /// One `listen` directive; a range of ports makes several addresses.
 #[derive(Debug, Clone)]
 pub struct ListenSetting {
@@ -92,6 +103,8 @@ pub struct ListenSetting {
     pub specs: Vec<ListenSpec>,
     /// `default_server`
     pub default_server: bool,
+    /// Where it is written.
+    pub written: Written,
     /// Whether any parameter concerns the socket itself: such an address is bound by its own, and only one `listen`
     /// for it may say so.
     pub has_options: bool,
@@ -119,18 +132,17 @@ impl Value for ListenSetting {
                 Some((name, value)) => (name, Some(value)),
                 None => (text, None),
             };
-            let bad = |name: &str, value: &str| Problem::new(format!("invalid {name} \"{value}\"")).at(parameter.place);
+            let bad = || Problem::new(format!("invalid {name} \"{text}\"")).at(parameter.place);
             for spec in &mut specs {
                 match (name, value) {
                     ("bind", None) => {}
                     ("backlog", Some(value)) => {
-                        spec.backlog =
-                            value.parse().ok().filter(|backlog| *backlog != 0).ok_or_else(|| bad("backlog", value))?;
+                        spec.backlog = value.parse().ok().filter(|backlog| *backlog != 0).ok_or_else(bad)?;
                     }
-                    ("rcvbuf", Some(value)) => spec.rcvbuf = Some(buffer(value).ok_or_else(|| bad("rcvbuf", value))?),
-                    ("sndbuf", Some(value)) => spec.sndbuf = Some(buffer(value).ok_or_else(|| bad("sndbuf", value))?),
+                    ("rcvbuf", Some(value)) => spec.rcvbuf = Some(buffer(value).ok_or_else(bad)?),
+                    ("sndbuf", Some(value)) => spec.sndbuf = Some(buffer(value).ok_or_else(bad)?),
                     ("fastopen", Some(value)) => {
-                        spec.fastopen = Some(value.parse().map_err(|_| bad("fastopen", value))?);
+                        spec.fastopen = Some(value.parse().map_err(|_| bad())?);
                     }
                     ("deferred", None) => spec.deferred = true,
                     ("reuseport", None) => spec.reuseport = true,
@@ -158,7 +170,8 @@ impl Value for ListenSetting {
                 }
             }
         }
-        Ok(ListenSetting { specs, default_server, has_options })
+        let written = Written { place: word.place, end: directive.end, order: directive.order };
+        Ok(ListenSetting { specs, default_server, written, has_options })
     }
 }
 
@@ -191,10 +204,10 @@ fn keepalive(text: &str) -> Option<Keepalive> {
 fn addresses(text: &str) -> Result<Vec<ListenSpec>, &'static str> {
     if let Some(path) = text.strip_prefix("unix:") {
         if path.is_empty() {
-            return Err("no path");
+            return Err("no path in the unix domain socket");
         }
         if path.len() > 107 {
-            return Err("too long path");
+            return Err("too long path in the unix domain socket");
         }
         return Ok(vec![ListenSpec::new(None, text.to_owned())]);
     }
@@ -203,22 +216,26 @@ fn addresses(text: &str) -> Result<Vec<ListenSpec>, &'static str> {
         let ip = IpAddr::V6(ip.parse::<Ipv6Addr>().map_err(|_| "invalid IPv6 address")?);
         (vec![ip], rest.strip_prefix(':').map_or(if rest.is_empty() { Ok("80") } else { Err("invalid host") }, Ok)?)
     } else if let Some((host, ports)) = text.split_once(':') {
+        // The port is looked at first, as nginx does.
+        port_range(ports)?;
         (host_addresses(host)?, ports)
     } else if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() {
         (vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)], text)
     } else {
         (host_addresses(text)?, "80")
     };
+    let (first, last) = port_range(ports)?;
+    let every = ip.iter().flat_map(|ip| (first..=last).map(move |port| SocketAddr::new(*ip, port)));
+    Ok(every.map(|address| ListenSpec::new(Some(address), address.to_string())).collect())
+}
+
+fn port_range(ports: &str) -> Result<(u16, u16), &'static str> {
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port != 0).ok_or("invalid port");
     let (first, last) = match ports.split_once('-') {
         Some((first, last)) => (port(first)?, port(last)?),
         None => (port(ports)?, port(ports)?),
     };
-    if first > last {
-        return Err("invalid port range");
-    }
-    let every = ip.iter().flat_map(|ip| (first..=last).map(move |port| SocketAddr::new(*ip, port)));
-    Ok(every.map(|address| ListenSpec::new(Some(address), address.to_string())).collect())
+    if first > last { Err("invalid port range") } else { Ok((first, last)) }
 }
 
 fn host_addresses(host: &str) -> Result<Vec<IpAddr>, &'static str> {
@@ -256,7 +273,7 @@ mod tests {
             ("0", "invalid port"),
             ("65536", "invalid port"),
             ("3-1", "invalid port range"),
-            ("unix:", "no path"),
+            ("unix:", "no path in the unix domain socket"),
             ("[::1", "invalid host"),
             ("[::1]x", "invalid host"),
             ("no.such.host:80", "host not found"),

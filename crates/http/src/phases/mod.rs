@@ -137,7 +137,12 @@ async fn run(request: &mut Request, run: Run) -> Outcome {
 fn follow(request: &mut Request, outcome: Outcome) -> Step {
     match outcome {
         Outcome::Response(response) => Step::Answer(response),
-        Outcome::Status(444) | Outcome::Close => Step::Close,
+        Outcome::Status(408 | 444 | 499) | Outcome::Close => {
+            if let Outcome::Status(status) = outcome {
+                request.sent.status = status;
+            }
+            Step::Close
+        }
         Outcome::Declined => Step::Answer(Box::new(error_page::built_in(request, 404))),
         Outcome::Status(status) => Step::Answer(Box::new(error_page::built_in(request, status))),
         Outcome::Redirect(path, args) => {
@@ -190,6 +195,8 @@ fn count_redirect(request: &mut Request, target: &[u8]) -> bool {
 fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Step> {
     if let Some(status) = request.forced_status.filter(|_| !response.special || response.status < 300) {
         response.status = status;
+        // What an error page shows is not the resource that was asked for.
+        response.last_modified = None;
     }
     filters::run(request, &mut response);
     if !response.special || response.status < 300 || request.in_error_page {

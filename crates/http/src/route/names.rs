@@ -54,6 +54,9 @@ impl Setting for ServerNames {
                 continue;
             }
             let lower = text.to_lowercase();
+            if matches!(lower.as_str(), "." | "*." | ".*") {
+                return Err(Problem::new(format!("server name \"{text}\" is invalid")).at(word.place));
+            }
             let stars = lower.matches('*').count();
             names.push(if let Some(rest) = lower.strip_prefix("*.") {
                 if stars > 1 || rest.is_empty() {
@@ -76,7 +79,7 @@ impl Setting for ServerNames {
         let first = first.unwrap_or_else(|| {
             let written = directive.args[0].text.as_str();
             // `.example.com` stands for its own domain here.
-            written.strip_prefix('.').unwrap_or(written).into()
+            written.strip_prefix('.').unwrap_or(written).to_lowercase().into()
         });
         Ok(ServerNames { names: Arc::new(names), first })
     }

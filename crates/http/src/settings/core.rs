@@ -7,7 +7,7 @@ use freerun_proto::conditional::Modified;
 
 use crate::content::aio::AioSetting;
 use crate::settings::error_page::ErrorPage;
-use crate::settings::keepalive::KeepaliveTimeout;
+use crate::settings::keepalive::{KeepaliveDisable, KeepaliveTimeout};
 use crate::settings::types::Types;
 use crate::template::Template;
 
@@ -129,8 +129,7 @@ settings! {
         /// For how long at least an idle connection is kept when a worker ends.
         keepalive_min_timeout: Duration = "0s", in HTTP | SERVER | LOCATION, since = "1.27.4";
         /// Browsers that keep-alive is not used with.
-        keepalive_disable: Option<Vec<String>>, in HTTP | SERVER | LOCATION,
-            fidelity = NoEffect("the named browser versions are long gone");
+        keepalive_disable: KeepaliveDisable = "msie6", in HTTP | SERVER | LOCATION;
         /// Whether a connection to be closed waits for what the client still sends, so that it can read the answer.
         lingering_close: LingeringClose = "on", in HTTP | SERVER | LOCATION;
         /// The longest such wait in all.

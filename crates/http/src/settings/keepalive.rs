@@ -1,4 +1,4 @@
-//! `keepalive_timeout`.
+//! `keepalive_timeout` and `keepalive_disable`.
 
 use std::time::Duration;
 
@@ -23,5 +23,42 @@ impl Value for KeepaliveTimeout {
         };
         let header = if directive.args.len() > 1 { Some(time(1)?.as_secs()) } else { None };
         Ok(KeepaliveTimeout { timeout: time(0)?, header })
+    }
+}
+
+/// Browsers that do not cope with keep-alive.
+#[derive(Debug, Clone, Copy)]
+pub struct KeepaliveDisable {
+    /// Old versions of Internet Explorer, after a POST.
+    pub msie6: bool,
+    /// Safari on macOS and systems like it.
+    pub safari: bool,
+}
+
+impl Value for KeepaliveDisable {
+    const SHAPE: Shape = Shape::at_least(1, "none | browser …");
+
+    fn parse(directive: &Node, _: &mut Cx) -> Result<KeepaliveDisable, Problem> {
+        let mut disable = KeepaliveDisable { msie6: false, safari: false };
+        for word in &directive.args {
+            match word.text.as_str() {
+                "none" => {}
+                "msie6" => disable.msie6 = true,
+                "safari" => disable.safari = true,
+                other => return Err(Problem::new(format!("invalid value \"{other}\"")).at(word.place)),
+            }
+        }
+        Ok(disable)
+    }
+}
+
+impl KeepaliveDisable {
+    /// Whether a client with this `User-Agent` must not keep its connection.
+    pub fn concerns(self, user_agent: &[u8], is_post: bool) -> bool {
+        let has = |text: &[u8]| memchr::memmem::find(user_agent, text).is_some();
+        if self.msie6 && is_post && (has(b"MSIE 4.") || has(b"MSIE 5.") || has(b"MSIE 6.")) && !has(b"Opera") {
+            return true;
+        }
+        self.safari && has(b"Mac OS X") && has(b"Safari/") && !has(b"Chrome/")
     }
 }

@@ -36,7 +36,7 @@ pub struct ErrorLogTarget {
 }
 
 impl Value for ErrorLogTarget {
-    const SHAPE: Shape = Shape::between(1, 2, "file | stderr [level]");
+    const SHAPE: Shape = Shape::at_least(1, "file | stderr [level]");
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<ErrorLogTarget, Problem> {
         let file = &directive.args[0];
@@ -52,6 +52,9 @@ impl Value for ErrorLogTarget {
                     .hint("levels are debug, info, notice, warn, error, crit, alert, emerg")
             })?,
         };
+        if let Some(second) = directive.args.get(2) {
+            return Err(Problem::new(format!("duplicate log level \"{}\"", second.text)).at(second.place));
+        }
         let path = match file.text.as_str() {
             STDERR => STDERR.to_owned(),
             path => cx.extensions.get_or_default::<Paths>().absolute(path),

@@ -53,7 +53,7 @@ pub const VARIABLES: &[Variable] = &[
     }),
     Variable::named("nginx_version", |_, _| text(NGINX_VERSION)),
     Variable::named("pid", |_, _| number(u64::from(std::process::id()))),
-    Variable::named("pipe", |r, _| text(if r.head.buffer.len() > r.body.used() { "p" } else { "." })),
+    Variable::named("pipe", |r, _| text(if r.pipelined { "p" } else { "." })),
     Variable::named("query_string", |r, _| some(r.args.as_deref())),
     Variable::named("remote_addr", |r, _| owned(crate::log::Peer(&r.connection.peer).to_string().into_bytes())),
     Variable::named("remote_port", |r, _| match &r.connection.peer {
@@ -93,11 +93,19 @@ pub const VARIABLES: &[Variable] = &[
         None => text(""),
     }),
     Variable::named("server_protocol", |r, _| some(Some(r.head.text(r.head.parsed.version_text)))),
-    Variable::named("status", |r, _| owned(format!("{:03}", r.sent.status).into_bytes())),
+    Variable::named("status", |r, _| owned(format!("{:03}", status(r)).into_bytes())),
     Variable::named("time_iso8601", |_, _| owned(clock::time_iso8601(now()).to_vec())),
     Variable::named("time_local", |_, _| owned(clock::time_local(now()).to_vec())),
     Variable::named("uri", |r, _| Some(Cow::Borrowed(&r.path))),
 ];
+
+/// The status as it was sent; before that, the one that an error page has to be sent with.
+fn status(request: &Request) -> u16 {
+    match request.sent.status {
+        0 => request.forced_status.unwrap_or(0),
+        status => status,
+    }
+}
 
 fn some(value: Option<&[u8]>) -> Value<'_> {
     value.map(Cow::Borrowed)

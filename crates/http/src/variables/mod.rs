@@ -107,7 +107,7 @@ impl VariableTable {
             return Reference { get: numbered, argument: name.into() };
         }
         for family in &self.families {
-            if let Some(rest) = name.strip_prefix(family.name).filter(|rest| !rest.is_empty()) {
+            if let Some(rest) = name.strip_prefix(family.name) {
                 self.uses_sent_head |= family.name == "sent_http_";
                 return Reference { get: family.get, argument: rest.into() };
             }

@@ -1,12 +1,14 @@
 //! The body: memory with one `sendmsg`, files with `sendfile` as far as they are in memory and through the pool where not.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_proto::chunked::{ChunkHead, LAST_CHUNK};
-use freerun_runtime::files::{Cursor, FileError, Gone, Sent, Via};
+use freerun_runtime::files::{Cursor, FileError, Gone, OpenFile, Sent, Via};
 use freerun_runtime::loops;
+use freerun_runtime::pool::PoolError;
 use freerun_runtime::timer::Timer;
 
 use crate::content::aio;
@@ -172,7 +174,7 @@ async fn file(
                 head.clear();
                 return result;
             }
-            Some(Ok(_)) => return Err(cut_short(request)),
+            Some(Ok(_)) => return Err(cut_short(request, &file)),
             Some(Err(error)) => return Err(failed(request, &error)),
             None => head.truncate(start),
         }
@@ -214,7 +216,7 @@ async fn file(
                 in_this_turn = 0;
                 writer.wait().await?;
             }
-            Ok(Sent::Eof) => return Err(cut_short(request)),
+            Ok(Sent::Eof) => return Err(cut_short(request, &file)),
             Ok(Sent::NeedsPool) => return Err(WriteError::Body),
             Err(error) => return Err(failed(request, &error)),
         }
@@ -223,7 +225,8 @@ async fn file(
 }
 
 /// The file has become shorter than what was announced.
-fn cut_short(request: &Request) -> WriteError {
+fn cut_short(request: &Request, file: &Arc<OpenFile>) -> WriteError {
+    request.connection.home.hot.borrow_mut().forget(file);
     log_error!(request, Alert, "file was truncated while it was sent to the client");
     WriteError::Body
 }
@@ -231,6 +234,10 @@ fn cut_short(request: &Request) -> WriteError {
 fn failed(request: &Request, error: &FileError) -> WriteError {
     match error {
         FileError::System { errno, .. } if is_connection_error(*errno) => io::Error::from_raw_os_error(*errno).into(),
+        FileError::Pool(PoolError::ClientGone) => {
+            log_error!(request, Info, "{error} while sending response to client");
+            WriteError::Body
+        }
         error => {
             log_error!(request, Crit, "{error} while sending response to client");
             WriteError::Body

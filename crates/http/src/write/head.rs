@@ -25,7 +25,7 @@ pub enum Framing {
 
 /// Writes the head into `out` and decides framing and keep-alive. Notes in the request what `$sent_http_…` shows.
 pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) -> Framing {
-    request.sent.status = status::sent_code(response.status);
+    request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
     if response.close {
         request.keep_alive = false;
     }
@@ -46,7 +46,7 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
     }
     let settings = request.location.settings.clone();
     let core = settings.get::<CoreSettings>();
-    status_line(response.status, out);
+    status_line(request.sent.status, out);
     field(out, b"Server", server_name(core.server_tokens).as_bytes());
     out.extend_from_slice(b"Date: ");
     request.connection.home.date(|date| out.extend_from_slice(date));
@@ -54,7 +54,7 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
     if !response.content_type.is_empty() {
         field(out, b"Content-Type", &response.content_type);
     }
-    let no_length = matches!(response.status, 204 | 304) || response.status < 200;
+    let no_length = response.no_length || response.status == 204 || response.status < 200;
     if let Some(length) = response.length().filter(|_| !no_length) {
         number_field(out, b"Content-Length", length);
     }
@@ -76,7 +76,7 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
     }
     if request.keep_alive {
         out.extend_from_slice(b"Connection: keep-alive\r\n");
-        if let Some(seconds) = core.keepalive_timeout.header {
+        if let Some(seconds) = core.keepalive_timeout.header.filter(|seconds| *seconds > 0) {
             out.extend_from_slice(b"Keep-Alive: timeout=");
             let _ = write!(out, "{seconds}");
             out.extend_from_slice(b"\r\n");
@@ -103,7 +103,7 @@ fn status_line(status: u16, out: &mut Vec<u8>) {
         return;
     }
     out.extend_from_slice(b"HTTP/1.1 ");
-    match status::status_text(status::sent_code(status)) {
+    match status::status_text(status) {
         Some(text) => out.extend_from_slice(text.as_bytes()),
         None => {
             let _ = write!(out, "{status:03} ");

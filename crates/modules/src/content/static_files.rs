@@ -74,6 +74,7 @@ pub fn log_open_error(request: &Request, name: &[u8], error: &OpenError) -> u16 
             404 if !request.settings().get::<CoreSettings>().log_not_found => {}
             404 | 403 => log_error!(request, Error, "{text}"),
             503 => log_error!(request, Error, "{text}"),
+            499 => log_error!(request, Info, "{text}"),
             _ => log_error!(request, Crit, "{text}"),
         }
     }

@@ -17,7 +17,7 @@ pub static MODULE: Module = Module {
 };
 
 fn run(request: &mut Request, response: &mut Response) {
-    if response.status != 200 || response.special || (response.last_modified.is_none() && response.etag.is_none()) {
+    if response.status != 200 || response.special {
         return;
     }
     let conditions = Conditions {
@@ -37,6 +37,7 @@ fn run(request: &mut Request, response: &mut Response) {
             response.content_type = Bytes::new();
             response.ranges = false;
             response.body = Body::Empty;
+            response.no_length = true;
         }
         Verdict::PreconditionFailed => *response = error_page::built_in(request, 412),
     }

@@ -58,7 +58,7 @@ impl Value for TryFiles {
         let last = match last.text.strip_prefix('=') {
             Some(code) => match code.parse() {
                 Ok(code @ 0..=999) => Last::Status(code),
-                _ => return Err(Problem::new(format!("invalid code \"{code}\"")).at(last.place)),
+                _ => return Err(Problem::new(format!("invalid code \"={code}\"")).at(last.place)),
             },
             None if last.text.starts_with('@') => Last::Named(last.text.clone()),
             None => Last::Uri(Template::parse(last, cx)?),
@@ -93,10 +93,6 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 open::stat(request, &file).await.is_ok_and(|meta| !meta.is_dir())
             };
             if there {
-                let mut uri = uri;
-                if candidate.folder {
-                    uri.push(b'/');
-                }
                 request.path = uri;
                 return Outcome::Declined;
             }

@@ -1,7 +1,7 @@
 //! `return`: an answer given in the configuration.
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, Shape, Value, group, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings};
 use freerun_http::content::error_page;
 use freerun_http::content::response::{Body, Response};
 use freerun_http::head::body;
@@ -17,7 +17,7 @@ settings! {
     pub struct ReturnSettings {
         /// Stops and answers: with a status, a status and a text, or a redirect. 444 closes the connection silently.
         #[name = "return"]
-        return_: Option<Return>, in SERVER | LOCATION | SERVER_IF | LOCATION_IF, local;
+        return_: Returns, in SERVER | LOCATION | SERVER_IF | LOCATION_IF, local;
     }
 }
 
@@ -28,9 +28,20 @@ pub struct Return {
     text: Option<Template>,
 }
 
-impl Value for Return {
+/// The answers of one level: the first one counts, because nothing after it runs.
+#[derive(Debug, Clone, Default)]
+pub struct Returns(Option<Return>);
+
+impl Setting for Returns {
     const SHAPE: Shape = Shape::between(1, 2, "code [text] | code URL | URL");
 
+    fn set(previous: Option<Returns>, directive: &Node, cx: &mut Cx) -> Result<Returns, Problem> {
+        let this = Return::parse(directive, cx)?;
+        Ok(Returns(previous.and_then(|previous| previous.0).or(Some(this))))
+    }
+}
+
+impl Return {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Return, Problem> {
         let first = &directive.args[0];
         let invalid = || Problem::new(format!("invalid return code \"{}\"", first.text)).at(first.place);
@@ -53,7 +64,7 @@ impl Value for Return {
 }
 
 fn wanted(settings: &freerun_conf::SettingsSet) -> bool {
-    settings.get::<ReturnSettings>().return_.is_some()
+    settings.get::<ReturnSettings>().return_.0.is_some()
 }
 
 /// The module.
@@ -69,20 +80,19 @@ pub static MODULE: Module = Module {
 
 fn run(request: &mut Request) -> Outcome {
     let settings = request.location.settings.clone();
-    let Some(setting) = &settings.get::<ReturnSettings>().return_ else { return Outcome::Declined };
-    let status = setting.status;
-    if status == 444 {
-        return Outcome::Close;
-    }
-    let Some(text) = &setting.text else {
-        // Statuses without a page of their own are sent empty.
-        return Outcome::Status(status);
+    let Some(Return { status, text }) = &settings.get::<ReturnSettings>().return_.0 else { return Outcome::Declined };
+    let status = *status;
+    let redirects = matches!(status, 301 | 302 | 303 | 307 | 308);
+    let text = match text {
+        Some(text) => text.render(request).into_owned(),
+        None if redirects || matches!(status, 200..=202 | 206 | 300 | 304) => Vec::new(),
+        // Errors have their page; other statuses are sent empty; 444 closes the connection.
+        None => return Outcome::Status(status),
     };
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
-    let text = text.render(request).into_owned();
-    if matches!(status, 301 | 302 | 303 | 307 | 308) {
+    if redirects {
         let mut response = error_page::built_in(request, status);
         response.location = Some(text.into());
         return response.into();
@@ -90,6 +100,8 @@ fn run(request: &mut Request) -> Outcome {
     if status == 204 {
         return Response::new(status, Bytes::new(), Body::Empty).into();
     }
-    let media_type = content_type(request, &request.path);
-    Response::new(status, media_type, Body::Bytes(text.into())).into()
+    let media_type =
+        if status == 304 && !text.is_empty() { Bytes::new() } else { content_type(request, &request.path) };
+    let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text.into()) };
+    Response::new(status, media_type, body).into()
 }

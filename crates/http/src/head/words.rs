@@ -1,0 +1,45 @@
+//! What the error log says of a head that could not be read, in nginx's words.
+
+use std::fmt::Write;
+use std::io;
+
+use freerun_proto::Error;
+use freerun_runtime::log::Errno;
+
+use crate::request::Head;
+
+/// What was being read when it went wrong.
+fn reading(head: &Head) -> &'static str {
+    // The request line is known as soon as its end has come.
+    if head.parsed.version_text.is_empty() && head.parsed.method_text.is_empty() {
+        "client request line"
+    } else {
+        "client request headers"
+    }
+}
+
+/// The head was wrong.
+pub fn bad(head: &Head, error: Error) -> String {
+    let mut text = error.to_string();
+    if let Some(span) = error.span() {
+        let line = String::from_utf8_lossy(head.text(span).trim_ascii_end()).into_owned();
+        let _ = write!(text, ": \"{line}\"");
+    }
+    if !text.contains("while reading") {
+        let _ = write!(text, " while reading {}", reading(head));
+    }
+    text
+}
+
+/// The head did not come in time.
+pub fn timed_out(head: &Head) -> String {
+    format!("client timed out (110: Connection timed out) while reading {}", reading(head))
+}
+
+/// The connection ended before the head was there.
+pub fn broken(head: &Head, error: Option<&io::Error>) -> String {
+    match error {
+        None => format!("client prematurely closed connection while reading {}", reading(head)),
+        Some(error) => format!("recv() failed ({}) while reading {}", Errno(error), reading(head)),
+    }
+}
