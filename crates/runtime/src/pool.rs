@@ -150,7 +150,7 @@ impl ThreadPool {
         if spec.threads == 0 || spec.threads > MAX_THREADS {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "number of threads out of range"));
         }
-        Ok(Arc::new(ThreadPool { inner: Inner::start(&spec.name, spec.threads, spec.max_queue)? }))
+        Ok(Arc::new(ThreadPool { inner: Inner::start(&spec.name, spec.threads, spec.max_queue, IDLE_TIME)? }))
     }
 
     /// Its name.

@@ -215,6 +215,25 @@ fn threads_are_made_as_needed_up_to_their_number() {
 }
 
 #[test]
+fn threads_that_are_not_needed_end_except_one() {
+    let inner = Inner::start("test", 4, 100, Duration::from_millis(1)).unwrap();
+    let pool = ThreadPool { inner };
+    for _ in 0..3 {
+        let gate = Gate::new();
+        let held: Vec<_> = (0..4).map(|n| gate.hold(&pool, tag(n, n, n), n)).collect();
+        for _ in 0..4 {
+            gate.next();
+        }
+        assert_eq!(pool.status().threads, 4);
+        drop(held);
+        while pool.status().threads > 1 {
+            std::thread::yield_now();
+        }
+        assert_eq!(block_on(pool.run(Tag::default(), || 1)), Ok(1));
+    }
+}
+
+#[test]
 fn one_mount_that_hangs_leaves_threads_for_the_others() {
     let pool = pool(4, 1000);
     let gate = Gate::new();

@@ -12,7 +12,7 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use super::schedule::Schedule;
-use super::{IDLE_TIME, MAX_THREADS, Tag};
+use super::{MAX_THREADS, Tag};
 use crate::stats::{Counter, Histogram};
 
 /// Cancelled tasks that may lie in the inbox before a loop that cancels another one sorts the inbox itself (only if it
@@ -76,6 +76,7 @@ pub(super) struct Inner {
     pub(super) name: Arc<str>,
     pub(super) limit: AtomicUsize,
     pub(super) max_queue: AtomicUsize,
+    idle_time: Duration,
     /// Tasks accepted and not yet ended: waiting and running ones.
     pub(super) accepted: AtomicUsize,
     pub(super) figures: Figures,
@@ -96,11 +97,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
-    pub(super) fn start(name: &str, threads: usize, max_queue: usize) -> io::Result<Arc<Inner>> {
+    pub(super) fn start(name: &str, threads: usize, max_queue: usize, idle_time: Duration) -> io::Result<Arc<Inner>> {
         let inner = Arc::new(Inner {
             name: name.into(),
             limit: AtomicUsize::new(threads),
             max_queue: AtomicUsize::new(max_queue),
+            idle_time,
             accepted: AtomicUsize::new(0),
             figures: Figures::default(),
             sequence: AtomicU64::new(0),
@@ -366,7 +368,7 @@ impl Inner {
                 }
                 return true;
             }
-            if self.take_token(slot, Some(IDLE_TIME)) {
+            if self.take_token(slot, Some(self.idle_time)) {
                 return true;
             }
             let mut state = lock(&self.state);
