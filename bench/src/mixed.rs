@@ -91,6 +91,11 @@ pub fn run(bench: &Bench) -> Result<Report> {
     }
     let strangers: Vec<f64> = shown.iter().flat_map(|(_, list)| list).map(|one| one.strangers).collect();
     notes.extend(disturbance(&strangers));
+    for (name, list) in &shown {
+        let mounts =
+            list.last().and_then(|one| one.status.as_ref()).map(|status| status.mounts.clone()).unwrap_or_default();
+        notes.extend(mounts.iter().map(|mount| format!("{name}, last round: {mount}")));
+    }
     Ok(Report {
         name: "mixed",
         method: format!(

@@ -17,6 +17,8 @@ pub struct Status {
     pub longest_poll_ms: Option<f64>,
     /// Connections accepted by each loop.
     pub accepted: Vec<u64>,
+    /// How each mount was probed, in words.
+    pub mounts: Vec<String>,
 }
 
 /// Asks `server`; anything but freerun has no status.
@@ -39,7 +41,20 @@ fn read(status: &Value) -> Status {
         stalls: (!stalls.is_empty()).then(|| stalls.iter().sum::<f64>() as u64),
         longest_poll_ms: longest.max_by(f64::total_cmp).map(|us| us / 1000.0),
         accepted: loops.iter().filter_map(|one| number(one, "accepted")).map(|count| count as u64).collect(),
+        mounts: status
+            .get("mounts")
+            .and_then(Value::as_array)
+            .map(|list| list.iter().map(mount).collect())
+            .unwrap_or_default(),
     }
+}
+
+/// A mount's type and figures; not its place, which is this machine's.
+fn mount(mount: &Value) -> String {
+    let fields = ["type", "rung", "density", "demoted", "hits", "misses", "pooled", "stalls", "demotions"];
+    let values =
+        fields.iter().filter_map(|name| Some(format!("{name} {}", mount.get(name)?.to_string().trim_matches('"'))));
+    values.collect::<Vec<_>>().join(", ")
 }
 
 /// The first member whose name begins with `name`, in `value` or in the objects inside it.
@@ -56,9 +71,11 @@ mod tests {
     #[test]
     fn loops_are_summed_and_missing_figures_stay_missing() {
         let text = r#"{"loops":[{"connections":{"accepted":3},"stalls":1,"poll_us":{"max_us":2500,"buckets":[1]}},
-                       {"connections":{"accepted":4},"stalls":2,"poll_us":{"max_us":500}}],"pools":[]}"#;
+                       {"connections":{"accepted":4},"stalls":2,"poll_us":{"max_us":500}}],"pools":[],
+                       "mounts":[{"mount":"/","type":"ext4","rung":"nowait","hits":3}]}"#;
         let status = read(&serde_json::from_str(text).unwrap());
-        assert_eq!(status, Status { stalls: Some(3), longest_poll_ms: Some(2.5), accepted: vec![3, 4] });
+        let mounts = vec!["type ext4, rung nowait, hits 3".to_owned()];
+        assert_eq!(status, Status { stalls: Some(3), longest_poll_ms: Some(2.5), accepted: vec![3, 4], mounts });
         assert_eq!(read(&Value::Null), Status::default());
     }
 }
