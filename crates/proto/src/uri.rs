@@ -209,6 +209,9 @@ pub fn extension(path: &[u8]) -> &[u8] {
 
 /// The value of an argument, `$arg_NAME`: of the first `name=value` between `&`; the name in any case.
 pub fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    if name.is_empty() {
+        return None;
+    }
     args.split(|&b| b == b'&').find_map(|pair| {
         let at = memchr::memchr(b'=', pair)?;
         pair[..at].eq_ignore_ascii_case(name).then(|| &pair[at + 1..])

@@ -1,5 +1,8 @@
 //! From a URI to the name of a file: `root` and `alias`.
 
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd};
+
 use crate::request::Request;
 use crate::settings::core::CoreSettings;
 
@@ -8,6 +11,23 @@ pub fn document_root(request: &Request) -> Vec<u8> {
     let core = request.settings().get::<CoreSettings>();
     let template = core.alias.as_ref().unwrap_or(&core.root);
     absolute(request, &template.render(request))
+}
+
+/// `$realpath_root`: the document root with its symbolic links resolved.
+///
+/// A variable cannot wait: a folder whose name is not in the kernel's lookup cache is told as it is written. It is in the
+/// cache as soon as anything was served from it.
+pub fn real_root(request: &Request) -> Vec<u8> {
+    let root = document_root(request);
+    resolve(request, &root).unwrap_or(root)
+}
+
+fn resolve(request: &Request, root: &[u8]) -> Option<Vec<u8>> {
+    let aio = crate::content::aio::resolve(request)?;
+    let folder = request.generation.files.try_open_now(&CString::new(root).ok()?, &aio)?.ok()?;
+    // The link of a descriptor is made by procfs, from memory.
+    let link = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
+    Some(rustix::fs::readlink(link, Vec::new()).ok()?.into_bytes())
 }
 
 /// `$request_filename`: where the file of the request's path is.

@@ -117,20 +117,7 @@ impl ClientBody {
 /// # Errors
 /// The framing is wrong: the status to answer with.
 pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
-    if request.body.is_done() {
-        return Ok(());
-    }
-    let before = request.body.used;
-    match request.body.skip(&request.head.buffer) {
-        Ok(()) => {}
-        Err(BodyError::Status(status)) => {
-            crate::log_error!(request, Error, "client sent invalid chunked body");
-            request.keep_alive = false;
-            return Err(status);
-        }
-        Err(_) => return Err(400),
-    }
-    if request.body.expects_continue && before == request.body.used && request.is_http11() {
+    if request.body.expects_continue && request.is_http11() {
         request.body.expects_continue = false;
         let line = IoSlice::new(b"HTTP/1.1 100 Continue\r\n\r\n");
         // A socket that cannot take 25 bytes has a client that does not read: it may do without.
@@ -138,7 +125,14 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
             request.sent.bytes += sent as u64;
         }
     }
-    Ok(())
+    match request.body.skip(&request.head.buffer) {
+        Err(BodyError::Status(status)) => {
+            crate::log_error!(request, Error, "client sent invalid chunked body");
+            request.keep_alive = false;
+            Err(status)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads to the end of a body that nobody wanted, so that the connection can be used again.

@@ -195,8 +195,10 @@ fn count_redirect(request: &mut Request, target: &[u8]) -> bool {
 fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Step> {
     if let Some(status) = request.forced_status.filter(|_| !response.special || response.status < 300) {
         response.status = status;
-        // What an error page shows is not the resource that was asked for.
-        response.last_modified = None;
+        if status != 200 {
+            // What an error page shows is not the resource that was asked for.
+            response.last_modified = None;
+        }
     }
     filters::run(request, &mut response);
     if !response.special || response.status < 300 || request.in_error_page {

@@ -47,6 +47,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("is_request_port", |r, _| {
         text(if r.head.parsed.host.is_some_and(|host| host.port.is_some()) { ":" } else { "" })
     }),
+    // There is no limit yet.
+    Variable::named("limit_rate", |_, _| number(0)),
     Variable::named("msec", |_, _| {
         let now = clock::now();
         owned(format!("{}.{:03}", now.secs, now.millis).into_bytes())
@@ -54,7 +56,12 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("nginx_version", |_, _| text(NGINX_VERSION)),
     Variable::named("pid", |_, _| number(u64::from(std::process::id()))),
     Variable::named("pipe", |r, _| text(if r.pipelined { "p" } else { "." })),
+    Variable::named("proxy_protocol_addr", |_, _| text("")),
+    Variable::named("proxy_protocol_port", |_, _| text("")),
+    Variable::named("proxy_protocol_server_addr", |_, _| text("")),
+    Variable::named("proxy_protocol_server_port", |_, _| text("")),
     Variable::named("query_string", |r, _| some(r.args.as_deref())),
+    Variable::named("realpath_root", |r, _| owned(path::real_root(r))),
     Variable::named("remote_addr", |r, _| owned(crate::log::Peer(&r.connection.peer).to_string().into_bytes())),
     Variable::named("remote_port", |r, _| match &r.connection.peer {
         Address::Ip(address) => number(u64::from(address.port())),
@@ -64,6 +71,9 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("request", |r, _| {
         some(Some(r.head.text(r.head.parsed.request_line)).filter(|line| !line.is_empty()))
     }),
+    // Only modules that read the body have it; none does yet.
+    Variable::named("request_body", |_, _| None),
+    Variable::named("request_body_file", |_, _| None),
     Variable::named("request_completion", |r, _| text(if r.sent.complete { "OK" } else { "" })),
     Variable::named("request_filename", |r, _| owned(path::file_name(r))),
     Variable::named("request_id", |r, _| owned(request_id(r).into_bytes())),

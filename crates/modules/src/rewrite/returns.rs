@@ -82,6 +82,8 @@ fn run(request: &mut Request) -> Outcome {
     let settings = request.location.settings.clone();
     let Some(Return { status, text }) = &settings.get::<ReturnSettings>().return_.0 else { return Outcome::Declined };
     let status = *status;
+    // `$status` in the text is the status of this answer, or of the error that led here.
+    request.sent.status = request.forced_status.unwrap_or(status);
     let redirects = matches!(status, 301 | 302 | 303 | 307 | 308);
     let text = match text {
         Some(text) => text.render(request).into_owned(),
@@ -100,8 +102,7 @@ fn run(request: &mut Request) -> Outcome {
     if status == 204 {
         return Response::new(status, Bytes::new(), Body::Empty).into();
     }
-    let media_type =
-        if status == 304 && !text.is_empty() { Bytes::new() } else { content_type(request, &request.path) };
+    let media_type = content_type(request, &request.path);
     let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text.into()) };
     Response::new(status, media_type, body).into()
 }

@@ -56,13 +56,14 @@ pub(super) fn parse(line: &[u8], start: u32) -> Result<Line, Error> {
     while version_end > version_start && line[version_end - 1] == b' ' {
         version_end -= 1;
     }
+    // The target comes first on the line, so its fault is the one that is told.
+    let (target, host) = parse_target(&line[target_start..target_end], start + target_start as u32, method)?;
     let version = match &line[version_start..version_end] {
         b"HTTP/1.1" => Version::Http11,
         b"HTTP/1.0" => Version::Http10,
         b"" => Version::Http09,
         other => parse_version(other)?,
     };
-    let (target, host) = parse_target(&line[target_start..target_end], start + target_start as u32, method)?;
     if version == Version::Http09 {
         if method != Method::Get {
             return Err(Error::SimpleMethod);
