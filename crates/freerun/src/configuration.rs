@@ -34,8 +34,8 @@ pub struct Configuration {
     pub sources: Sources,
     /// The settings of the main level and of `events`.
     pub settings: SettingsSet,
-    /// Every log file, in the order in which settings refer to them by index; the default error log comes last,
-    /// unless it is among them anyway.
+    /// Every log file, in the order in which settings refer to them by index; the default error log, if it is used,
+    /// comes last, unless it is among them anyway.
     pub logs: Vec<String>,
     /// The name of the error log that is used where none is configured.
     default_log: String,
@@ -98,7 +98,9 @@ pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Config
     match concluded {
         Ok(Built { settings, blueprint, pools }) => {
             let mut logs = blueprint.log_paths.clone();
-            if !logs.contains(&input.error_log) {
+            // Not opened where nobody writes to it: a daemon must let go of its caller's stderr.
+            let default_used = settings.get::<ErrorLogSettings>().error_log.is_empty();
+            if default_used && !logs.contains(&input.error_log) {
                 logs.push(input.error_log.clone());
             }
             let default_log = input.error_log.clone();

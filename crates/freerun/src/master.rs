@@ -103,7 +103,11 @@ pub fn run(start: Start) -> Result<(), ()> {
     let opening = Opening { number: 1, input: &input, before: None, adopted, loops: None, writer: &writer, log: &log };
     let current = draft.open(opening)?;
     let serving = match own_process {
-        true => Process::spawn(&current.environment).map(|process| Serving::Process(Box::new(process))),
+        true => {
+            // The caller's stderr is ours until we serve; the worker outlives that.
+            let stderr = daemon.as_ref().and_then(|_| daemon::stderr(current.log_name.as_deref()));
+            Process::spawn(&current.environment, stderr).map(|process| Serving::Process(Box::new(process)))
+        }
         false => Ok(Serving::Here(Box::new(Worker::new(false)))),
     };
     let serving = serving.map_err(told)?;
@@ -449,7 +453,7 @@ impl Master {
     }
 
     fn restart(&mut self) -> Result<(), Error> {
-        let started = Process::spawn(&self.current.environment).and_then(|process| {
+        let started = Process::spawn(&self.current.environment, None).and_then(|process| {
             process.send_bundle(&self.current.bundle, &self.current.descriptors())?;
             Ok(process)
         });

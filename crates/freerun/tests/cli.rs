@@ -34,7 +34,10 @@ fn lines(bytes: &[u8]) -> Vec<String> {
 
 /// Each file's name and text.
 const FILES: &[(&str, &str)] = &[
-    ("good.conf", "pid run.pid; error_log error.log; events {} http { access_log off; server { listen 127.0.0.1:1; } }"),
+    (
+        "good.conf",
+        "pid run.pid; error_log error.log; events {} http { access_log off; server { listen 127.0.0.1:1; } }",
+    ),
     ("unknown.conf", "events {}\nfoo bar;\n"),
     ("include.conf", "events {}\ninclude absent.conf;\n"),
     ("glob.conf", "events {}\ninclude absent-*.conf;\npid run.pid;\n"),

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use freerun_sys::process::{Fork, fork};
 use rustix::fs::Mode;
@@ -34,14 +34,20 @@ pub struct Ready(PipeWriter);
 impl Ready {
     /// Tells the caller that all is well, and lets go of its terminal: stderr goes to the error log, or nowhere.
     pub fn tell(mut self, error_log: Option<&str>) {
-        if error_log != Some(STDERR) {
-            let file = error_log.and_then(|path| OpenOptions::new().append(true).open(path).ok());
-            if let Some(file) = file.or_else(|| OpenOptions::new().write(true).open("/dev/null").ok()) {
-                let _ = rustix::stdio::dup2_stderr(file.as_fd());
-            }
+        if let Some(file) = stderr(error_log) {
+            let _ = rustix::stdio::dup2_stderr(file.as_fd());
         }
         let _ = self.0.write_all(b"!");
     }
+}
+
+/// What a daemon's stderr is to be: its error log, or nothing; `None`: what it is, as that is the error log.
+pub fn stderr(error_log: Option<&str>) -> Option<OwnedFd> {
+    if error_log == Some(STDERR) {
+        return None;
+    }
+    let file = error_log.and_then(|path| OpenOptions::new().append(true).open(path).ok());
+    file.or_else(|| OpenOptions::new().write(true).open("/dev/null").ok()).map(OwnedFd::from)
 }
 
 /// Forks; the child leaves the session, and stdin and stdout are gone for it. Needs a process with one thread.

@@ -1,6 +1,6 @@
 //! The worker as the master sees it: a process with a channel, or (`master_process off`) the worker itself.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -29,8 +29,8 @@ pub struct Process {
 
 impl Process {
     /// Executes this very program afresh, also when its file has been replaced or removed. The worker gets these
-    /// environment variables and no others.
-    pub fn spawn(environment: &[(String, String)]) -> Result<Process, Error> {
+    /// environment variables and no others, and `stderr` if it must not have the master's.
+    pub fn spawn(environment: &[(String, String)], stderr: Option<OwnedFd>) -> Result<Process, Error> {
         let (channel, theirs) = Channel::pair(Limits::FROM_WORKER).map_err(Error::call("socketpair()"))?;
         let child = Command::new("/proc/self/exe")
             .arg0("freerun: worker process")
@@ -38,6 +38,7 @@ impl Process {
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .env(MARKER, "1")
             .stdin(Stdio::from(theirs))
+            .stderr(stderr.map_or_else(Stdio::inherit, Stdio::from))
             .spawn()
             .map_err(Error::named("execve", "/proc/self/exe"))?;
         Ok(Process { child, channel, started: Instant::now() })
