@@ -35,6 +35,11 @@ pub struct Cursor {
     probed_ms: u64,
     /// What follows was missing: it is looked for again when the rest has been sent, not with each send.
     missed: bool,
+    /// The part of the current region that was looked at page by page, and when that began: responses are sent in
+    /// pieces that do not end where regions do.
+    dense_from: u64,
+    dense_until: u64,
+    dense_ms: u64,
 }
 
 impl Cursor {
@@ -95,7 +100,7 @@ impl FileSystem {
             let found = match file.mount.rung(now) {
                 Rung::Memory => return len,
                 Rung::Pool => break,
-                rung => match self.look(rung, file, from, len - ready, now) {
+                rung => match self.look(rung, file, cursor, from, len - ready, now) {
                     Some(found) => found,
                     // The mount has stepped down.
                     None if file.mount.rung(now) != rung => continue,
@@ -130,27 +135,30 @@ impl FileSystem {
         }
     }
 
-    fn look(&self, rung: Rung, file: &OpenFile, from: u64, len: u64, now: u64) -> Option<Found> {
+    fn look(&self, rung: Rung, file: &OpenFile, cursor: &mut Cursor, from: u64, len: u64, now: u64) -> Option<Found> {
         match rung {
-            Rung::Nowait => self.look_nowait(file, from, len, now),
+            Rung::Nowait => self.look_nowait(file, cursor, from, len, now),
             Rung::Mincore => self.look_mincore(file, from, len),
             Rung::Memory | Rung::Pool => None,
         }
     }
 
     /// One-byte reads that must not wait; `None` if the mount does not know them.
-    fn look_nowait(&self, file: &OpenFile, from: u64, len: u64, now: u64) -> Option<Found> {
+    fn look_nowait(&self, file: &OpenFile, cursor: &mut Cursor, from: u64, len: u64, now: u64) -> Option<Found> {
         let page = page_size() as u64;
         let density = file.mount.density();
-        let end = from.saturating_add(len.min(WINDOW));
+        // Whole pages: the next look goes on where this one ends.
+        let end = from.saturating_add(len.min(WINDOW)).checked_next_multiple_of(page).unwrap_or(u64::MAX);
         let mut found = Found::at(from);
+        let mut goes_on = cursor.until == from && !cursor.missed && now.saturating_sub(cursor.probed_ms) < CURSOR_MS;
         let mut looked_densely = false;
         while found.until < end && found.goes_on() {
             let begin = found.until;
             let region = begin / REGION;
             let stop = ((region + 1) * REGION).min(end);
             if self.trust.has(file.meta(), region, now) {
-                self.walk(file, stop, Density::Sparse.step(page), stop == end, &mut found)?;
+                self.walk(file, stop, Density::Sparse.step(page), goes_on, stop == end, &mut found)?;
+                goes_on = true;
                 continue;
             }
             if density == Density::Dense && std::mem::replace(&mut looked_densely, true) {
@@ -160,11 +168,18 @@ impl FileSystem {
                 found.missed = true;
                 break;
             }
-            self.walk(file, stop, density.step(page), stop == end, &mut found)?;
+            self.walk(file, stop, density.step(page), goes_on, stop == end, &mut found)?;
+            goes_on = true;
             found.warm += found.until - begin;
-            let whole = begin == region * REGION && found.until >= ((region + 1) * REGION).min(file.size());
-            if density == Density::Dense && whole && found.goes_on() {
-                self.trust.give(file.meta(), region, now);
+            if density == Density::Dense && found.goes_on() {
+                if begin != cursor.dense_until || begin == region * REGION {
+                    (cursor.dense_from, cursor.dense_ms) = (begin, now);
+                }
+                cursor.dense_until = found.until;
+                let end = ((region + 1) * REGION).min(file.size());
+                if cursor.dense_from == region * REGION && found.until >= end {
+                    self.trust.give(file.meta(), region, cursor.dense_ms);
+                }
             }
         }
         Some(found)
@@ -187,18 +202,26 @@ impl FileSystem {
         }
     }
 
-    /// Probes from `found.until` to `end`: its first page, one in each `step`, and, if it is the end of what is looked at,
-    /// its last.
-    fn walk(&self, file: &OpenFile, end: u64, step: u64, last: bool, found: &mut Found) -> Option<()> {
+    /// Probes from `found.until` to `end`: one page in each `step`, the first one (unless this `goes_on` from the look
+    /// before), and the `last` one if it is far from the one before it.
+    fn walk(&self, file: &OpenFile, end: u64, step: u64, goes_on: bool, last: bool, found: &mut Found) -> Option<()> {
         let page = page_size() as u64;
-        let page_end = |offset: u64| ((offset / page + 1) * page).min(end);
-        let mut at = found.until;
+        let next_on_grid = |offset: u64| (offset / step).saturating_add(1).saturating_mul(step);
+        let tail = (end - 1) / page * page;
+        let mut before = found.until;
+        let mut at = if goes_on && before % step != 0 { next_on_grid(before) } else { before };
         loop {
-            let state = self.probe(file, at);
+            if at >= end {
+                if !last || before >= tail || tail - before < step / 4 {
+                    found.until = end;
+                    return Some(());
+                }
+                at = tail;
+            }
             found.probes += 1;
-            match state {
+            match self.probe(file, at) {
                 // What lies before the next probe counts as ready only once that one was, too.
-                Page::Ready => found.until = page_end(at),
+                Page::Ready => found.until = ((at / page + 1) * page).min(end),
                 Page::Missing => found.missed = true,
                 Page::EndOfFile => found.end_of_file = true,
                 Page::NoProbe => {
@@ -206,17 +229,11 @@ impl FileSystem {
                     return None;
                 }
             }
-            if !found.goes_on() || found.until >= end {
+            if !found.goes_on() {
                 return Some(());
             }
-            at = (at / step + 1) * step;
-            if at >= end {
-                if !last {
-                    found.until = end;
-                    return Some(());
-                }
-                at = (end - 1) / page * page;
-            }
+            before = at;
+            at = next_on_grid(at);
         }
     }
 

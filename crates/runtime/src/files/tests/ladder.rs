@@ -161,9 +161,10 @@ fn serve(bench: &Bench, file: &OpenFile) -> u64 {
     bench.fake.probes();
     let (mut cursor, mut offset) = (Cursor::default(), 0);
     while offset < file.size() {
-        let n = bench.fs.ready_prefix(file, &mut cursor, offset, file.size() - offset);
+        // As connections do: pieces of a bounded length, and of each as much as the socket takes.
+        let n = bench.fs.ready_prefix(file, &mut cursor, offset, (file.size() - offset).min(MIB));
         assert!(n > 0);
-        offset += n.min(100_000);
+        offset += n.min(300_000);
     }
     bench.fake.probes()
 }
