@@ -1,1 +1,206 @@
+//! Both forms are well-formed whatever the figures and names are.
 
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use freerun_runtime::stats;
+
+use super::figures::{Connections, Figures, Histogram, Log, Loop, Mount, Pool};
+use super::{Format, prometheus};
+
+fn histogram(durations_us: &[u64]) -> Histogram {
+    let histogram = stats::Histogram::default();
+    for us in durations_us {
+        histogram.record(Duration::from_micros(*us));
+    }
+    histogram.snapshot().into()
+}
+
+fn one_loop(index: usize) -> Loop {
+    Loop {
+        index,
+        connections: Connections { active: 3, idle: 2, accepted: u64::MAX, rescued: 1 },
+        requests: 7,
+        stalls: 0,
+        polls: histogram(&[0, 3, 3, 900, u64::MAX / 4]),
+    }
+}
+
+fn figures() -> Figures {
+    let nasty = "/a \"b\"\\\n{c=\"d\"} \u{1F980}";
+    Figures {
+        version: "0.1.0",
+        generation: 3,
+        reloads: 2,
+        uptime_seconds: 12.345,
+        pid: 4711,
+        loops: vec![one_loop(0), one_loop(1)],
+        pools: vec![Pool {
+            name: nasty.to_owned(),
+            threads: 1,
+            limit: 32,
+            active: 1,
+            waiting: 4,
+            max_queue: 65536,
+            refused: 5,
+            served: 6,
+            cancelled: 7,
+            panicked: 8,
+            wait: histogram(&[1, 2, 3]),
+            service: histogram(&[]),
+        }],
+        mounts: vec![Mount {
+            mount: nasty.to_owned(),
+            device: "8:1".to_owned(),
+            fs_type: "ext4".to_owned(),
+            rung: "nowait",
+            demoted: true,
+            density: "dense",
+            hits: 1,
+            misses: 2,
+            pooled: 3,
+            stalls: 4,
+            demotions: 5,
+        }],
+        logs: vec![Log { name: nasty.to_owned(), lost_lines: 9 }],
+    }
+}
+
+#[test]
+fn json_says_what_the_documentation_says() {
+    let text = serde_json::to_string(&figures()).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let names = |value: &serde_json::Value| -> HashSet<String> { value.as_object().unwrap().keys().cloned().collect() };
+    let documented = include_str!("../status.rs");
+    for part in [&value, &value["loops"][0], &value["pools"][0], &value["mounts"][0], &value["logs"][0]] {
+        for name in names(part) {
+            assert!(documented.contains(&format!("\"{name}\":")), "{name} is not documented");
+        }
+    }
+    assert_eq!(value["loops"][1]["index"], 1);
+    assert_eq!(value["loops"][0]["connections"]["accepted"], u64::MAX);
+    let polls = &value["loops"][0]["polls"];
+    assert_eq!(polls["count"], 5);
+    assert_eq!(polls["counts"][0], 1);
+    assert_eq!(polls["counts"][2], 2, "3 µs are below 4");
+    assert_eq!(polls["bounds_us"][2], 4);
+    assert_eq!(polls["counts"].as_array().unwrap().len(), polls["bounds_us"].as_array().unwrap().len() + 1);
+    assert_eq!(value["mounts"][0]["type"], "ext4");
+    assert_eq!(value["logs"][0]["lost_lines"], 9);
+}
+
+/// A sample: name, labels, value.
+type Sample = (String, Vec<(String, String)>, f64);
+
+/// Reads one line as the format is specified.
+fn sample(line: &str) -> Sample {
+    let end = line.find(['{', ' ']).unwrap();
+    let name = line[..end].to_owned();
+    let mut labels = Vec::new();
+    let mut rest = &line[end..];
+    if let Some(inside) = rest.strip_prefix('{') {
+        let mut inside = inside;
+        loop {
+            let (label, after) = inside.split_once("=\"").unwrap();
+            let mut value = String::new();
+            let mut chars = after.char_indices();
+            let close = loop {
+                match chars.next().unwrap() {
+                    (_, '\\') => match chars.next().unwrap().1 {
+                        'n' => value.push('\n'),
+                        escaped @ ('"' | '\\') => value.push(escaped),
+                        other => panic!("\\{other} in {line}"),
+                    },
+                    (at, '"') => break at,
+                    (_, other) => value.push(other),
+                }
+            };
+            labels.push((label.to_owned(), value));
+            match after[close + 1..].strip_prefix(',') {
+                Some(next) => inside = next,
+                None => {
+                    rest = after[close + 1..].strip_prefix('}').unwrap();
+                    break;
+                }
+            }
+        }
+    }
+    let value = rest.strip_prefix(' ').unwrap().parse().unwrap();
+    (name, labels, value)
+}
+
+#[test]
+fn prometheus_text_is_well_formed() {
+    let text = prometheus::text(&figures());
+    assert!(text.ends_with('\n'));
+    let (mut kinds, mut helped) = (HashMap::new(), HashSet::new());
+    let mut seen = HashSet::new();
+    let mut last_family = String::new();
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').unwrap();
+            assert!(helped.insert(name.to_owned()) && help.ends_with('.'), "{line}");
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert!(kinds.insert(name.to_owned(), kind.to_owned()).is_none() && helped.contains(name), "{line}");
+            last_family = name.to_owned();
+        } else {
+            let (name, labels, value) = sample(line);
+            let kind = kinds[&last_family].as_str();
+            let suffix = name.strip_prefix(&last_family).expect("samples stand below their TYPE");
+            match kind {
+                "histogram" => assert!(["_bucket", "_sum", "_count"].contains(&suffix), "{line}"),
+                "counter" => assert!(suffix.is_empty() && name.ends_with("_total"), "{line}"),
+                "gauge" => assert!(suffix.is_empty() && !name.ends_with("_total"), "{line}"),
+                other => panic!("{other}"),
+            }
+            assert!(name.starts_with("freerun_") && value >= 0.0);
+            assert!(seen.insert((name, labels)), "{line} is there twice");
+        }
+    }
+    assert_eq!(kinds.len(), helped.len());
+}
+
+#[test]
+fn labels_survive_their_escaping() {
+    let text = prometheus::text(&figures());
+    let name = figures().logs[0].name.clone();
+    let lost = text.lines().find(|line| line.starts_with("freerun_log_lost_lines_total")).unwrap();
+    assert_eq!(sample(lost), ("freerun_log_lost_lines_total".into(), vec![("log".into(), name)], 9.0));
+}
+
+#[test]
+fn buckets_are_cumulative_and_agree_with_sum_and_count() {
+    let text = prometheus::text(&figures());
+    let of = |suffix: &str| -> Vec<Sample> {
+        let start = format!("freerun_poll_seconds_{suffix}{{loop=\"1\"");
+        text.lines().filter(|line| line.starts_with(&start)).map(sample).collect()
+    };
+    let buckets = of("bucket");
+    let bounds: Vec<f64> =
+        buckets.iter().map(|(_, labels, _)| labels[1].1.replace("+Inf", "inf").parse().unwrap()).collect();
+    assert_eq!(buckets.len(), stats::BUCKETS);
+    assert!(bounds.is_sorted_by(|one, next| one < next));
+    assert_eq!(bounds[..3], [0.000001, 0.000002, 0.000004]);
+    assert_eq!(bounds.last(), Some(&f64::INFINITY));
+    let counts: Vec<f64> = buckets.iter().map(|(.., value)| *value).collect();
+    assert!(counts.is_sorted());
+    assert_eq!(counts[..3], [1.0, 1.0, 3.0], "0 µs, then two of 3 µs");
+    assert_eq!(counts[10], 4.0, "900 µs are below 1024");
+    assert_eq!(of("count")[0].2, 5.0);
+    assert_eq!(counts.last(), Some(&5.0));
+    let sum = (906 + u64::MAX / 4) as f64 / 1e6;
+    assert!((of("sum")[0].2 / sum - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_form_is_chosen_by_argument() {
+    let asked = |args: &str| Format::asked(Some(args.as_bytes()));
+    assert_eq!(Format::asked(None), Some(Format::Json));
+    assert_eq!(asked(""), Some(Format::Json));
+    assert_eq!(asked("a=b"), Some(Format::Json));
+    assert_eq!(asked("format=json"), Some(Format::Json));
+    assert_eq!(asked("a=b&format=prometheus"), Some(Format::Prometheus));
+    assert_eq!(asked("format=xml"), None);
+    assert_eq!(asked("format="), None);
+}

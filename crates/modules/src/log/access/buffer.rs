@@ -1,8 +1,9 @@
 //! The lines that a loop has gathered for each log file, until they are handed over to the log thread.
 //!
-//! Handing over costs an allocation, perhaps waking the log thread, and its `writev`: several times what the line itself
-//! costs. Lines of a file without `buffer=` therefore wait for [`SOON`], so that a busy loop hands over some fifty times
-//! a second, and an idle one runs no timer at all.
+//! Handing over costs an allocation, mostly the waking of the log thread (on one core: a switch to it and back) and its
+//! `writev`, about as much as a request. Lines of a file without `buffer=` therefore wait for [`SOON`]: a loop hands
+//! over at most some fifty times a second and file, or each [`SOON_SIZE`] bytes, and runs no timer while nothing waits.
+//! Measured with 8 to 32 connections, a request then costs about 0.5 µs more than without a log.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -1,0 +1,5 @@
+//! Directives and lines, compared with what nginx says and writes.
+
+mod lines;
+mod settings;
+mod support;

@@ -1,0 +1,165 @@
+//! A worker in this process, whose clients are ends of socket pairs and whose log files are pipes.
+
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use freerun_conf::{Contexts, Cx, Loader, Problem, Registry, apply_block, parse};
+use freerun_http::build::{Builder, STRUCTURE, core_groups};
+use freerun_http::generation::{Blueprint, Generation, Paths};
+use freerun_http::request::Address;
+use freerun_http::worker::{Worker, WorkerOptions};
+use freerun_runtime::files::FileSystem;
+use freerun_runtime::log::{ErrorLog, Writer};
+use freerun_runtime::pool::Pools;
+
+use crate::MODULES;
+use crate::log::access::DefaultAccessLog;
+
+struct Text(String);
+
+impl Loader for Text {
+    fn load(&mut self, _: &str) -> io::Result<Vec<u8>> {
+        Ok(self.0.clone().into_bytes())
+    }
+
+    fn glob(&mut self, _: &str) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Why a configuration is refused.
+#[derive(Debug)]
+pub struct Refused {
+    /// nginx's line.
+    pub line: String,
+    /// What may help.
+    pub hint: Option<String>,
+}
+
+/// Reads a configuration whose `http` block has this inside.
+pub fn read(http: &str) -> Result<Blueprint, Refused> {
+    let tree = parse("test.conf", None, "/", &mut Text(format!("http {{ {http} }}")));
+    let mut cx = Cx::new(tree.sources.clone());
+    cx.extensions.insert(Paths { prefix: "/prefix/".to_owned(), privileged: false });
+    cx.extensions.insert(DefaultAccessLog("default.log".to_owned()));
+    let mut groups = core_groups();
+    groups.extend(MODULES.iter().flat_map(|module| module.groups));
+    let registry = Registry::new(&groups, STRUCTURE).unwrap();
+    let built = build(&registry, &tree.nodes, &mut cx);
+    cx.conclude(built, tree.error)
+        .map_err(|problems| Refused { line: problems[0].first_line(&tree.sources), hint: problems[0].hint.clone() })
+}
+
+fn build(registry: &Registry, nodes: &[freerun_conf::Node], cx: &mut Cx) -> Result<Blueprint, Problem> {
+    let builder = Builder { registry, modules: MODULES };
+    builder.prepare(cx);
+    let defaults = registry.defaults(cx)?;
+    let (main, blocks) = apply_block(registry, Contexts::MAIN, nodes, &defaults, cx)?;
+    builder.build(&blocks, &main, cx)
+}
+
+/// A worker with one loop.
+pub struct Server {
+    worker: Worker,
+    writer: Writer,
+    pools: Pools,
+    files: Arc<FileSystem>,
+    generation: Arc<Generation>,
+}
+
+/// A log file, seen from its other end.
+pub struct Log(BufReader<PipeReader>);
+
+impl Log {
+    /// The next line, as soon as it is there.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.strip_suffix('\n').expect("a whole line").to_owned()
+    }
+
+    /// What there is until nobody can write any more.
+    pub fn rest(mut self) -> String {
+        let mut rest = String::new();
+        self.0.read_to_string(&mut rest).unwrap();
+        rest
+    }
+}
+
+impl Server {
+    /// Starts one, and gives the ends of its logs in the order in which the configuration names them.
+    pub fn start(http: &str) -> (Server, Vec<Log>) {
+        let pools = Pools::new();
+        let set = pools.generation(&[]).unwrap();
+        let files = FileSystem::new(set.default().clone()).unwrap();
+        let writer = Writer::start().unwrap();
+        let (generation, logs) = generation(1, http, &writer, &pools, &files);
+        let options =
+            WorkerOptions { loops: 1, connections: 16, accept_mutex: false, multi_accept: false, cpus: Vec::new() };
+        let worker = Worker::start(&options, generation.clone()).unwrap();
+        (Server { worker, writer, pools, files, generation }, logs)
+    }
+
+    /// Takes over another configuration.
+    pub fn reload(&mut self, http: &str) -> Vec<Log> {
+        let (generation, logs) = generation(self.generation.number + 1, http, &self.writer, &self.pools, &self.files);
+        self.generation = generation.clone();
+        self.worker.install(generation, Vec::new());
+        logs
+    }
+
+    /// A connection from `peer` to the first address.
+    pub fn connect(&self, peer: Address) -> UnixStream {
+        let (client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let server: OwnedFd = server.into();
+        let spec = self.generation.listens[0].spec.clone();
+        assert!(self.worker.shared().tell(0, move |home| home.accepted(server, peer, &spec)));
+        client
+    }
+
+    /// Sends bytes on a connection of their own and gives all that comes back.
+    pub fn ask(&self, request: &[u8]) -> Vec<u8> {
+        let mut client = self.connect(Address::Ip(([192, 0, 2, 7], 4711).into()));
+        client.write_all(request).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        answer
+    }
+
+    /// Has the loop hand over what it has gathered.
+    pub fn hand_over(&self) {
+        self.worker.hand_over();
+    }
+
+    /// Ends the worker as a signal would.
+    pub fn stop(self) {
+        self.worker.stop();
+        assert!(self.writer.shutdown(std::time::Duration::from_secs(60)));
+    }
+}
+
+fn generation(
+    number: u64,
+    http: &str,
+    writer: &Writer,
+    pools: &Pools,
+    files: &Arc<FileSystem>,
+) -> (Arc<Generation>, Vec<Log>) {
+    let blueprint = read(http).unwrap();
+    let mut logs = Vec::new();
+    let mut ends = Vec::new();
+    for path in &blueprint.log_paths {
+        let (reader, end) = io::pipe().unwrap();
+        // A name of its own for each: a file of the same name would be the same file.
+        logs.push(writer.file(&format!("{number}:{path}"), end.into()));
+        ends.push(Log(BufReader::new(reader)));
+    }
+    let pools = pools.generation(&[]).unwrap();
+    let generation = Generation::new(number, blueprint, logs, ErrorLog::none(), pools, files.clone());
+    (Arc::new(generation), ends)
+}
