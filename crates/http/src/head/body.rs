@@ -3,15 +3,21 @@
 //! The first bytes of a body often come with the head and stand behind it in the connection's buffer; what follows the
 //! body there belongs to the next request.
 
+use std::ffi::CString;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::time::Duration;
 
 use freerun_proto::BodyFraming;
 use freerun_proto::chunked::{ChunkedDecoder, Step};
 use freerun_runtime::buffers;
+use freerun_runtime::files::FileError;
 use freerun_runtime::timer::Timer;
 
+use crate::content::aio;
+use crate::head::collect::{Collected, Collector};
 use crate::request::Request;
+use crate::settings::core::CoreSettings;
 
 /// A body on its way in.
 pub struct ClientBody {
@@ -74,40 +80,50 @@ impl ClientBody {
         self.used
     }
 
-    /// Reads past what is in the buffer.
-    fn skip(&mut self, buffer: &[u8]) -> Result<(), BodyError> {
+    /// The next bytes of the body that are in the buffer, as a range of it; `None` when more has to be read, or when the
+    /// body is complete.
+    fn next(&mut self, buffer: &[u8]) -> Result<Option<Range<usize>>, BodyError> {
         loop {
-            let rest = &buffer[self.used..];
+            let start = self.used;
+            let rest = &buffer[start..];
             match &mut self.framing {
-                Framing::Done => return Ok(()),
+                Framing::Done => return Ok(None),
+                _ if rest.is_empty() => return Ok(None),
                 Framing::Length(left) => {
                     let here = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    self.used += here;
-                    self.received += here as u64;
                     *left -= here as u64;
                     if *left == 0 {
                         self.framing = Framing::Done;
                     }
-                    return Ok(());
+                    self.take(here);
+                    return Ok(Some(start..start + here));
                 }
                 Framing::Chunked(decoder) => {
-                    if rest.is_empty() {
-                        return Ok(());
-                    }
-                    let step = decoder.step(rest).map_err(|error| BodyError::Status(error.status()))?;
-                    let (consumed, done) = match step {
-                        Step::Data(data) => (data.end, false),
-                        Step::More => (rest.len(), false),
-                        Step::Done(consumed) => (consumed, true),
-                    };
-                    self.used += consumed;
-                    self.received += consumed as u64;
-                    if done {
-                        self.framing = Framing::Done;
+                    match decoder.step(rest).map_err(|error| BodyError::Status(error.status()))? {
+                        Step::Data(data) => {
+                            self.take(data.end);
+                            return Ok(Some(start + data.start..start + data.end));
+                        }
+                        Step::More => self.take(rest.len()),
+                        Step::Done(consumed) => {
+                            self.framing = Framing::Done;
+                            self.take(consumed);
+                        }
                     }
                 }
             }
         }
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.used += bytes;
+        self.received += bytes as u64;
+    }
+
+    /// Reads past what is in the buffer.
+    fn skip(&mut self, buffer: &[u8]) -> Result<(), BodyError> {
+        while self.next(buffer)?.is_some() {}
+        Ok(())
     }
 }
 
@@ -117,14 +133,7 @@ impl ClientBody {
 /// # Errors
 /// The framing is wrong: the status to answer with.
 pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
-    if request.body.expects_continue && request.is_http11() {
-        request.body.expects_continue = false;
-        let line = IoSlice::new(b"HTTP/1.1 100 Continue\r\n\r\n");
-        // A socket that cannot take 25 bytes has a client that does not read: it may do without.
-        if let Ok(sent) = request.connection.socket.try_write(&[line], false) {
-            request.sent.bytes += sent as u64;
-        }
-    }
+    send_continue(request);
     match request.body.skip(&request.head.buffer) {
         Err(BodyError::Status(status)) => {
             crate::log_error!(request, Error, "client sent invalid chunked body");
@@ -135,6 +144,18 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
     }
 }
 
+/// Tells a client that waits for it to send its body.
+fn send_continue(request: &mut Request) {
+    if request.body.expects_continue && request.is_http11() {
+        request.body.expects_continue = false;
+        let line = IoSlice::new(b"HTTP/1.1 100 Continue\r\n\r\n");
+        // A socket that cannot take 25 bytes has a client that does not read: it may do without.
+        if let Ok(sent) = request.connection.socket.try_write(&[line], false) {
+            request.sent.bytes += sent as u64;
+        }
+    }
+}
+
 /// Reads to the end of a body that nobody wanted, so that the connection can be used again.
 ///
 /// # Errors
@@ -142,21 +163,63 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
 pub async fn finish_discarding(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<(), BodyError> {
     request.body.skip(&request.head.buffer)?;
     while !request.body.is_done() {
-        let buffer = &mut request.head.buffer;
-        if request.body.used == buffer.len() {
-            buffer.clear();
-            request.body.used = 0;
-        } else if buffer.len() == buffer.capacity() {
-            buffer.drain(..request.body.used);
-            request.body.used = 0;
-        }
-        buffer.reserve(buffers::BUFFER_SIZE / 2);
-        match timer.within(wait, request.connection.socket.read(buffer)).await {
-            None => return Err(BodyError::TimedOut),
-            Some(Ok(0)) => return Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into())),
-            Some(Ok(_)) => request.body.skip(&request.head.buffer)?,
-            Some(Err(error)) => return Err(BodyError::Broken(error)),
-        }
+        read_more(request, timer, wait).await?;
+        request.body.skip(&request.head.buffer)?;
     }
     Ok(())
+}
+
+/// Reads what comes next behind the bytes that have been used, whose room it takes.
+async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<(), BodyError> {
+    // The head must stay, the handlers look into it.
+    let head = request.head.parsed.len as usize;
+    let buffer = &mut request.head.buffer;
+    buffer.drain(head..request.body.used);
+    request.body.used = head;
+    buffer.reserve(buffers::BUFFER_SIZE);
+    match timer.within(wait, request.connection.socket.read(buffer)).await {
+        None => Err(BodyError::TimedOut),
+        Some(Ok(0)) => Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into())),
+        Some(Ok(_)) => Ok(()),
+        Some(Err(error)) => Err(BodyError::Broken(error)),
+    }
+}
+
+/// Reads the whole body, for a handler that wants it: into memory, or beyond `client_body_buffer_size` into a temporary
+/// file. Tells a waiting client to go on.
+///
+/// # Errors
+/// See [`BodyError`]; a file that cannot be written is logged, and the status is 500 (503 when the pool is full).
+pub async fn collect(request: &mut Request) -> Result<Collected, BodyError> {
+    send_continue(request);
+    let settings = request.location.settings.clone();
+    let core = settings.get::<CoreSettings>();
+    let aio = aio::resolve(request).ok_or(BodyError::Status(500))?;
+    let directory = CString::new(core.client_body_temp_path.0.as_str()).map_err(|_| BodyError::Status(500))?;
+    let in_memory = usize::try_from(core.client_body_buffer_size.0).unwrap_or(usize::MAX);
+    let files = request.generation.files.clone();
+    let mut collector = Collector::new(files, aio, request.connection.client_key(), directory, in_memory);
+    let mut timer = Timer::default();
+    let mut total = 0;
+    let limit = core.client_max_body_size.0;
+    loop {
+        while let Some(range) = request.body.next(&request.head.buffer)? {
+            total += range.len() as u64;
+            if limit > 0 && total > limit {
+                crate::log_error!(request, Error, "client intended to send too large chunked body: {total} bytes");
+                request.keep_alive = false;
+                return Err(BodyError::Status(413));
+            }
+            collector.push(&request.head.buffer[range]).await.map_err(|error| not_kept(request, &error))?;
+        }
+        if request.body.is_done() {
+            return collector.finish().await.map_err(|error| not_kept(request, &error));
+        }
+        read_more(request, &mut timer, core.client_body_timeout).await?;
+    }
+}
+
+fn not_kept(request: &Request, error: &FileError) -> BodyError {
+    crate::log_error!(request, Crit, "{error} while keeping the request body");
+    BodyError::Status(if matches!(error, FileError::Pool(_)) { 503 } else { 500 })
 }

@@ -67,6 +67,18 @@ keyword_enum! {
     }
 }
 
+keyword_enum! {
+    /// `client_body_in_file_only`.
+    pub enum InFileOnly {
+        /// Small bodies stay in memory.
+        Off = "off",
+        /// Files, which stay.
+        On = "on",
+        /// Files, which are removed after the request.
+        Clean = "clean",
+    }
+}
+
 settings! {
     /// The HTTP core: files, bodies, keep-alive, timeouts.
     #[module = "core"]
@@ -117,6 +129,11 @@ settings! {
         client_body_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
         /// A request body up to this size stays in memory.
         client_body_buffer_size: Size = "16k", in HTTP | SERVER | LOCATION;
+        /// Whether a request body that is read goes to a file in any case.
+        client_body_in_file_only: InFileOnly = "off", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("no handler that reads bodies is there yet");
+        /// Whether a request body in memory is kept in one piece.
+        client_body_in_single_buffer: bool = "off", in HTTP | SERVER | LOCATION, fidelity = NoEffect("it always is");
         /// The folder for request bodies that do not.
         client_body_temp_path: TempPath = "client_body_temp", in HTTP | SERVER | LOCATION,
             fidelity = Differs("the levels are accepted and not used: the files have no names");
