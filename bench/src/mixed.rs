@@ -33,6 +33,8 @@ const CACHED: &str = "/cached.bin";
 const PROBE_RATE: f64 = 20.0;
 /// Seconds for which both loads run before the measurement.
 const SETTLE: f64 = 4.0;
+/// Requests a second that a rate of none counts as in a ratio.
+const NONE: f64 = 0.1;
 /// How long a stall may be, in milliseconds.
 const STALL_MS: f64 = 50.0;
 
@@ -61,7 +63,7 @@ impl Shown {
 /// Runs the benchmark.
 pub fn run(bench: &Bench) -> Result<Report> {
     let quick = bench.options.quick;
-    let memory = if quick { 100_000_000 } else { 400_000_000 };
+    let memory = if quick { 200_000_000 } else { 400_000_000 };
     let limits = Limits { memory, read_bytes: 100_000_000, read_ios: 400 };
     let (rounds, seconds) = (bench.options.runs(3), bench.options.seconds(5.0, 15.0).ceil());
     let disk = Disk::of(bench.scratch.path())?;
@@ -241,7 +243,7 @@ fn goals(shown: &[(String, Vec<Shown>)]) -> Vec<Goal> {
     let median =
         |name: &str, figure: &dyn Fn(&Shown) -> f64| list(name).iter().map(figure).collect::<Series>().median();
     let rate = |name| median(name, &|shown| shown.mixed.rate());
-    let times = rate("freerun").zip(rate("nginx threads")).map(|(own, other)| own / other.max(f64::MIN_POSITIVE));
+    let times = rate("freerun").zip(rate("nginx threads")).map(|(own, other)| own / other.max(NONE));
     let longest = list("freerun").iter().filter_map(|shown| shown.status.as_ref()?.longest_poll_ms).collect::<Series>();
     vec![
         Goal::at_least(
