@@ -160,7 +160,9 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
     let rules = read::rules(&settings);
     loops::note(connection.number, "reading a request head");
     let pipelined = !buffer.is_empty();
-    let reading = read::read(&connection.socket, timer, buffer, &rules, settings.client_header_timeout).await;
+    let mut first_byte = loops::now();
+    let timeout = settings.client_header_timeout;
+    let reading = read::read(&connection.socket, timer, buffer, &rules, timeout, &mut first_byte).await;
     let (head, fault) = match reading {
         Reading::Head(head) => (head, None),
         Reading::Bad(mut head, error) => {
@@ -192,7 +194,7 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         host: None,
         captures: Captures::default(),
         serial,
-        started: loops::now(),
+        started: first_byte,
         forced_status: None,
         in_error_page: false,
         internal: false,

@@ -25,7 +25,7 @@ pub struct ClientBody {
     declared: Option<u64>,
     /// Bytes of the connection's buffer that have been used, head included.
     used: usize,
-    /// Bytes of the body, framing included, that have been read.
+    /// Bytes of the body that a handler has had; what is thrown away does not count.
     received: u64,
     /// The client waits for `100 Continue` before it sends.
     expects_continue: bool,
@@ -70,7 +70,7 @@ impl ClientBody {
         matches!(self.framing, Framing::Done)
     }
 
-    /// How many bytes of the body have been read, framing included.
+    /// How many bytes of the body a handler has had; what is thrown away does not count.
     pub fn received(&self) -> u64 {
         self.received
     }
@@ -117,7 +117,6 @@ impl ClientBody {
 
     fn take(&mut self, bytes: usize) {
         self.used += bytes;
-        self.received += bytes as u64;
     }
 
     /// Reads past what is in the buffer.
@@ -205,6 +204,7 @@ pub async fn collect(request: &mut Request) -> Result<Collected, BodyError> {
     loop {
         while let Some(range) = request.body.next(&request.head.buffer)? {
             total += range.len() as u64;
+            request.body.received = total;
             if limit > 0 && total > limit {
                 crate::log_error!(request, Error, "client intended to send too large chunked body: {total} bytes");
                 request.keep_alive = false;

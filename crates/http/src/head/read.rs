@@ -1,7 +1,7 @@
 //! Reading a request head from a connection, within the limits and timeouts of the listening address's default server.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freerun_proto::Error;
 use freerun_proto::head::{HeadParser, HeadRules, HeadStage, Progress};
@@ -43,12 +43,14 @@ fn to_usize(size: u64) -> usize {
 }
 
 /// Reads a head. `buffer` may hold bytes of it already (pipelining). The whole head has to come within `timeout`.
+/// `first_byte` becomes the time of its first byte.
 pub async fn read(
     socket: &Socket,
     timer: &mut Timer,
     mut buffer: Vec<u8>,
     rules: &HeadRules,
     timeout: Duration,
+    first_byte: &mut Instant,
 ) -> Reading {
     let mut parser = HeadParser::new();
     let start = loops::now();
@@ -75,6 +77,7 @@ pub async fn read(
                 return Reading::Nothing;
             }
             Ok(0) => return Reading::Broken(Head { buffer, parsed: parser.into_head() }, None),
+            Ok(n) if n == buffer.len() => *first_byte = loops::now(),
             Ok(_) => {}
             Err(_) if buffer.is_empty() => {
                 buffers::give_back(buffer);
