@@ -209,7 +209,7 @@ impl FileSystem {
         let next_on_grid = |offset: u64| (offset / step).saturating_add(1).saturating_mul(step);
         let tail = (end - 1) / page * page;
         let mut before = found.until;
-        let mut at = if goes_on && before % step != 0 { next_on_grid(before) } else { before };
+        let mut at = if goes_on && !before.is_multiple_of(step) { next_on_grid(before) } else { before };
         loop {
             if at >= end {
                 if !last || before >= tail || tail - before < step / 4 {
