@@ -11,9 +11,10 @@ use crate::client::Client;
 use crate::configs::OK_PATH;
 use crate::error::{Error, Result};
 use crate::fixture::{self, Fixture};
+use crate::grid::disturbance;
 use crate::interrupt::pause;
 use crate::probe::{self, Pace};
-use crate::process::Placement;
+use crate::process::{Placement, Watch};
 use crate::report::{Goal, Report, Table};
 use crate::scratch::Random;
 use crate::servers::{Kind, Server, Spec};
@@ -39,6 +40,8 @@ struct Outcome {
     failed: usize,
     files: usize,
     stalls: Option<u64>,
+    /// Part of the machine that other processes used, in percent.
+    strangers: f64,
 }
 
 /// Runs the benchmark.
@@ -94,6 +97,8 @@ fn slow(
             let text = format!("slow {title}: p99 of the uninvolved request at most 10 ms");
             report.goals.push(Goal::at_most(text, p99.median(), 10.0));
         }
+        let strangers: Vec<f64> = outcomes.iter().map(|outcome| outcome.strangers).collect();
+        report.notes.extend(disturbance(&strangers).map(|note| format!("{}, slow {title}: {note}", spec.name)));
         if !outcomes.is_empty() {
             table.row(vec![
                 spec.name.clone(),
@@ -112,6 +117,7 @@ fn slow(
 
 fn one(bench: &Bench, spec: &Spec, seconds: f64) -> Result<Outcome> {
     let (cores, _) = bench.machine.pair();
+    let watch = Watch::start();
     let server = Server::start(bench, spec, &Placement { cores, cgroups: Vec::new() })?;
     let pace = Pace { path: OK_PATH.into(), rate: RATE, length: Duration::from_secs_f64(seconds) };
     let probe = probe::prepare(server.address, pace)?;
@@ -122,13 +128,14 @@ fn one(bench: &Bench, spec: &Spec, seconds: f64) -> Result<Outcome> {
     stop.store(true, Relaxed);
     let files = readers.into_iter().map(|reader| reader.join().unwrap_or(0)).sum();
     waited?;
+    let strangers = watch.strangers();
     let stalls = status::of(&server).and_then(|status| status.stalls);
     bench.say(&format!("{:16} {latencies}, {files} files", spec.name));
     server.stop();
     if files == 0 {
         return Err(Error::Failed("no file was read".into()));
     }
-    Ok(Outcome { latencies, failed, files, stalls })
+    Ok(Outcome { latencies, failed, files, stalls, strangers })
 }
 
 /// Reads files of the fixture one after the other; answers how many.
