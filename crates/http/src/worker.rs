@@ -251,11 +251,12 @@ type HandOver = Box<dyn Fn()>;
 impl LoopState {
     fn begin(index: usize, stats: Arc<LoopStats>, shared: Arc<Shared>) {
         let generation = shared.generation.load_full();
+        let hot = HotFiles::new(shared.loops.len());
         let state = Rc::new(LoopState {
             index,
             stats,
             shared,
-            hot: RefCell::default(),
+            hot: RefCell::new(hot),
             generation: RefCell::new(generation),
             draining: Cell::new(false),
             connections: Cell::new(0),
@@ -414,15 +415,17 @@ impl LoopState {
     pub fn ended(&self) {
         self.connections.set(self.connections.get() - 1);
         self.stats.active.sub();
-        self.room.notify_one();
+        // Each listening socket's task may wait here, and the one that is told first may have nobody to let in.
+        self.room.notify_waiters();
     }
 
-    /// Out of descriptors or memory: said once a rest, and the connection idle for longest gives its descriptor back.
+    /// Out of descriptors or memory: said once a rest. Hot files and the connection idle for longest give theirs back.
     pub fn accept_failed(&self, error: Errno) {
         let level = if matches!(error, Errno::MFILE | Errno::NFILE) { Level::Crit } else { Level::Alert };
         let shown = io::Error::from(error);
         let log = &self.generation().error_log;
         log.write(level, None, format_args!("accept4() failed ({})", ShowErrno(&shown)));
+        self.hot.borrow_mut().close_files();
         self.idle.close_oldest();
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use freerun_proto::conditional;
-use freerun_runtime::files::OpenFile;
+use freerun_runtime::files::{Meta, OpenFile};
 
 /// For how long a file is taken to be what it was.
 pub const VALID: Duration = Duration::from_secs(1);
@@ -18,36 +18,75 @@ pub const VALID: Duration = Duration::from_secs(1);
 pub const MAX_CONTENT: u64 = 32 * 1024;
 /// The most files that a loop keeps.
 const MAX_FILES: usize = 512;
+/// Open files may take this part of the descriptors that the process may have, over all loops.
+const SHARE: u64 = 8;
 /// The most bytes of contents that a loop keeps.
 const MAX_BYTES: usize = 4 << 20;
 
-/// An open file with what a response needs of it.
+/// What a response needs of a file.
 pub struct HotFile {
-    /// The file.
-    pub file: Arc<OpenFile>,
-    /// All of its bytes, where they are few and were in memory.
-    pub content: Option<Bytes>,
+    /// Its attributes.
+    pub meta: Meta,
+    /// All of its bytes, or where they are read from.
+    pub content: Content,
     /// nginx's `ETag` for it.
     pub etag: Bytes,
 }
 
+/// Where the bytes of a file are.
+pub enum Content {
+    /// All of them here, because they are few and were in memory. No descriptor is held for them.
+    Bytes(Bytes),
+    /// In the file.
+    Open(Arc<OpenFile>),
+}
+
 impl HotFile {
-    /// Wraps an open file.
+    /// An open file, or the bytes of it where they could be had at once.
     pub fn new(file: Arc<OpenFile>, content: Option<Bytes>) -> HotFile {
-        let meta = file.meta();
+        let meta = *file.meta();
         let etag = Bytes::copy_from_slice(conditional::etag(meta.mtime, meta.size).as_bytes());
-        HotFile { file, content, etag }
+        let content = match content {
+            Some(bytes) => Content::Bytes(bytes),
+            None if meta.size == 0 && meta.is_file() => Content::Bytes(Bytes::new()),
+            None => Content::Open(file),
+        };
+        HotFile { meta, content, etag }
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.content {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::Open(_) => 0,
+        }
+    }
+
+    fn descriptors(&self) -> usize {
+        usize::from(matches!(self.content, Content::Open(_)))
     }
 }
 
 /// The hot files of one loop.
-#[derive(Default)]
 pub struct HotFiles {
     files: HashMap<Box<[u8]>, (Instant, Rc<HotFile>)>,
+    /// Bytes of contents that are kept.
     bytes: usize,
+    /// Open files that are kept.
+    open: usize,
+    /// The most of them.
+    max_open: usize,
 }
 
 impl HotFiles {
+    /// None yet, for one of so many loops. Descriptors are for connections first: only a part of what the process may
+    /// have goes to files that nobody may ask for again.
+    pub fn new(loops: usize) -> HotFiles {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let share = limit.map_or(u64::MAX, |limit| limit / SHARE / loops.max(1) as u64);
+        let max_open = usize::try_from(share).unwrap_or(MAX_FILES).min(MAX_FILES);
+        HotFiles { files: HashMap::new(), bytes: 0, open: 0, max_open }
+    }
+
     /// The file, if it was opened no longer than [`VALID`] ago.
     pub fn get(&self, path: &[u8], now: Instant) -> Option<Rc<HotFile>> {
         let (since, file) = self.files.get(path)?;
@@ -56,38 +95,49 @@ impl HotFiles {
 
     /// Keeps a file. When there is no room left, it is not kept.
     pub fn put(&mut self, path: &[u8], file: &Rc<HotFile>, now: Instant) {
-        let size = file.content.as_ref().map_or(0, Bytes::len);
-        if self.files.len() >= MAX_FILES || self.bytes + size > MAX_BYTES {
+        if !self.has_room(file) {
             self.purge(now);
-            if self.files.len() >= MAX_FILES || self.bytes + size > MAX_BYTES {
+            if !self.has_room(file) {
                 return;
             }
         }
-        self.bytes += size;
+        self.bytes += file.bytes();
+        self.open += file.descriptors();
         if let Some((_, old)) = self.files.insert(path.into(), (now, file.clone())) {
-            self.bytes -= old.content.as_ref().map_or(0, Bytes::len);
+            self.bytes -= old.bytes();
+            self.open -= old.descriptors();
         }
+    }
+
+    fn has_room(&self, file: &HotFile) -> bool {
+        self.files.len() < MAX_FILES
+            && self.bytes + file.bytes() <= MAX_BYTES
+            && self.open + file.descriptors() <= self.max_open
     }
 
     /// Lets go of what is no longer valid: descriptors must not keep a deleted file, or a mount, for longer.
     pub fn purge(&mut self, now: Instant) {
-        let bytes = &mut self.bytes;
-        self.files.retain(|_, (since, file)| {
-            let keep = now.saturating_duration_since(*since) < VALID;
-            if !keep {
-                *bytes -= file.content.as_ref().map_or(0, Bytes::len);
-            }
-            keep
-        });
+        self.retain(|since, _| now.saturating_duration_since(since) < VALID);
     }
 
     /// Lets go of a file that turned out to have changed.
     pub fn forget(&mut self, file: &Arc<OpenFile>) {
-        let bytes = &mut self.bytes;
-        self.files.retain(|_, (_, hot)| {
-            let keep = !Arc::ptr_eq(&hot.file, file);
+        self.retain(|_, hot| !matches!(&hot.content, Content::Open(open) if Arc::ptr_eq(open, file)));
+    }
+
+    /// Gives the descriptors back, when there are none left. Says whether there were any.
+    pub fn close_files(&mut self) -> bool {
+        let before = self.open;
+        self.retain(|_, hot| hot.descriptors() == 0);
+        before > 0
+    }
+
+    fn retain(&mut self, keep: impl Fn(Instant, &HotFile) -> bool) {
+        self.files.retain(|_, (since, file)| {
+            let keep = keep(*since, file);
             if !keep {
-                *bytes -= hot.content.as_ref().map_or(0, Bytes::len);
+                self.bytes -= file.bytes();
+                self.open -= file.descriptors();
             }
             keep
         });

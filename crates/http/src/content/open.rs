@@ -73,15 +73,22 @@ pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenErr
     let aio = aio::resolve(request).ok_or(OpenError::Status(500))?;
     let c_path = c_path(path)?;
     let files = &request.generation.files;
-    let file = match files.try_open_now(&c_path, &aio) {
+    let open_once = async || match files.try_open_now(&c_path, &aio) {
         Some(file) => file,
         None => {
             let gone = ClientGone(&request.connection);
             let via = Via { aio: &aio, client: request.connection.client_key(), gone: Some(&gone) };
             files.open(&c_path, via).await
         }
+    };
+    let mut opened = open_once().await;
+    if let Err(error) = &opened
+        && is_out_of_descriptors(error)
+        && request.connection.home.hot.borrow_mut().close_files()
+    {
+        opened = open_once().await;
     }
-    .map_err(OpenError::File)?;
+    let file = opened.map_err(OpenError::File)?;
     let content = small_content(request, &file, &aio);
     let is_file = file.is_file();
     let file = Rc::new(HotFile::new(file, content));
@@ -89,6 +96,11 @@ pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenErr
         request.connection.home.keep_hot(path, &file);
     }
     Ok(file)
+}
+
+fn is_out_of_descriptors(error: &FileError) -> bool {
+    use rustix::io::Errno;
+    matches!(error.errno().map(Errno::from_raw_os_error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// All bytes of a small file, if they can be had at once. A file that changes while it is read is left alone.
@@ -118,7 +130,7 @@ fn small_content(
 /// See [`OpenError`].
 pub async fn stat(request: &Request, path: &[u8]) -> Result<Meta, OpenError> {
     if let Some(file) = hot(request, path) {
-        return Ok(*file.file.meta());
+        return Ok(file.meta);
     }
     let aio = aio::resolve(request).ok_or(OpenError::Status(500))?;
     let c_path: CString = c_path(path)?;

@@ -63,7 +63,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             };
             (registered.readable().await, turn)
         };
-        let (mut guard, turn) = tokio::select! {
+        let (mut guard, mut turn) = tokio::select! {
             (Ok(guard), turn) = waiting => (guard, turn),
             () = &mut stopped => return,
             else => return,
@@ -82,7 +82,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 // The client gave up in the queue, or the network reported trouble with it: the next one may be fine.
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
                 Err(error) => {
-                    drop(turn);
+                    drop(turn.take());
                     home.accept_failed(error);
                     tokio::select! {
                         () = tokio::time::sleep(REST) => {}
@@ -94,6 +94,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
         }
         // With more in the queue the guard keeps the socket ready; the connections just accepted go first.
         drop(guard);
+        drop(turn);
         tokio::task::yield_now().await;
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use freerun_http::content::error_page;
-use freerun_http::content::hot::HotFile;
+use freerun_http::content::hot::{Content, HotFile};
 use freerun_http::content::open::{self, OpenError};
 use freerun_http::content::path;
 use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Response};
@@ -53,8 +53,8 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         }
         let name = path::file_name(request);
         match open::open(request, &name).await {
-            Ok(file) if file.file.is_dir() => add_slash(request),
-            Ok(file) if file.file.is_file() => respond(request, &file),
+            Ok(file) if file.meta.is_dir() => add_slash(request),
+            Ok(file) if file.meta.is_file() => respond(request, &file),
             Ok(_) => {
                 let name = String::from_utf8_lossy(&name);
                 log_error!(request, Crit, "\"{name}\" is not a regular file");
@@ -111,11 +111,11 @@ fn respond(request: &mut Request, file: &Rc<HotFile>) -> Outcome {
         return Outcome::Status(status);
     }
     let core = request.settings().get::<CoreSettings>();
-    let meta = file.file.meta();
+    let meta = file.meta;
     let content = match &file.content {
-        Some(content) => Body::Bytes(content.clone()),
-        None if meta.size == 0 => Body::Empty,
-        None => Body::File(FileRange { file: file.file.clone(), offset: 0, len: meta.size }),
+        Content::Bytes(content) if content.is_empty() => Body::Empty,
+        Content::Bytes(content) => Body::Bytes(content.clone()),
+        Content::Open(file) => Body::File(FileRange { file: file.clone(), offset: 0, len: meta.size }),
     };
     let mut response = Response::new(200, content_type(request, &request.path), content);
     response.last_modified = Some(meta.mtime);
