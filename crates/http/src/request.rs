@@ -44,9 +44,10 @@ pub struct Connection {
     pub requests: Cell<u64>,
     /// Whether a response is being written: nothing else may be sent then.
     pub responding: Cell<bool>,
-    servers: RefCell<Option<Arc<Servers>>>,
-    /// The generation that these are of.
-    servers_of: Cell<u64>,
+    /// Whether it was looked at for a first time.
+    pub was_polled: Cell<bool>,
+    /// The servers that answer here, and the generation that they are of.
+    servers: RefCell<Option<(Arc<Generation>, Arc<Servers>)>>,
     close_when_idle: Cell<bool>,
     nodelay: Cell<bool>,
 }
@@ -64,7 +65,7 @@ impl Connection {
             requests: Cell::new(0),
             responding: Cell::new(false),
             servers: RefCell::new(None),
-            servers_of: Cell::new(0),
+            was_polled: Cell::new(false),
             close_when_idle: Cell::new(false),
             nodelay: Cell::new(false),
         }
@@ -81,24 +82,25 @@ impl Connection {
         }
     }
 
-    /// The servers that answer on this connection in `generation`, and whether the generation still listens there: if
-    /// not, the servers of the last one that did.
-    pub fn servers(&self, generation: &Generation) -> Option<(Arc<Servers>, bool)> {
+    /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
+    /// newest generation still listens there: if not, it is the last one that did.
+    pub fn servers(&self) -> Option<(Arc<Generation>, Arc<Servers>, bool)> {
+        let generation = self.home.generation();
         let mut known = self.servers.borrow_mut();
-        if let Some(servers) = &*known
-            && self.servers_of.get() == generation.number
+        if let Some((of, servers)) = &*known
+            && of.number == generation.number
         {
-            return Some((servers.clone(), true));
+            return Some((generation, servers.clone(), true));
         }
         match generation.listen(&self.listen.name) {
             Some(listen) => {
                 let local = if listen.specific.is_empty() { self.listen.address() } else { self.local() };
                 let servers = listen.servers_for(&local).clone();
-                *known = Some(servers.clone());
-                self.servers_of.set(generation.number);
-                Some((servers, true))
+                *known = Some((generation.clone(), servers.clone()));
+                Some((generation, servers, true))
             }
-            None => known.as_ref().map(|servers| (servers.clone(), false)),
+            // Their settings speak of logs and pools of their own generation.
+            None => known.as_ref().map(|(of, servers)| (of.clone(), servers.clone(), false)),
         }
     }
 

@@ -14,13 +14,27 @@ use tokio::sync::Notify;
 use crate::request::Connection;
 use crate::worker::LoopState;
 
-/// When a connection's time is up, in nanoseconds since the process began; made unique by moving it a little.
+/// When a connection's time is up, in nanoseconds since the process began; made unique by moving it a little. The lowest
+/// bit says what it waits for.
 pub type Key = u64;
+
+/// What an idle connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// Its next request.
+    Next = 0,
+    /// Its first one.
+    First = 1,
+}
+
+/// An idle connection, and since when it is.
+type Entry = (Rc<Connection>, Instant);
 
 /// The idle connections of one loop.
 #[derive(Default)]
 pub struct Idle {
-    connections: RefCell<BTreeMap<Key, Rc<Connection>>>,
+    /// By what they wait for: the time they are given differs, and so would the order in which they came.
+    connections: RefCell<[BTreeMap<Key, Entry>; 2]>,
     /// When the closing task looks next; `None` while it does not run.
     next_look: Cell<Option<Key>>,
     earlier: Notify,
@@ -34,17 +48,32 @@ fn key_of(moment: Instant) -> Key {
     u64::try_from(since.as_nanos()).unwrap_or(FAR)
 }
 
+/// The map that a key belongs to.
+fn class(key: Key) -> usize {
+    usize::from(key & 1 == 1)
+}
+
 impl Idle {
     /// Enters a connection that is kept for `keep`. The key takes it out again.
-    pub fn enter(&self, home: &Rc<LoopState>, connection: &Rc<Connection>, keep: Duration) -> Key {
-        let mut key = key_of(loops::now()).saturating_add(u64::try_from(keep.as_nanos()).unwrap_or(FAR));
+    pub fn enter(
+        &self,
+        home: &Rc<LoopState>,
+        connection: &Rc<Connection>,
+        waiting: Waiting,
+        keep: Duration,
+    ) -> Key {
+        let keep = u64::try_from(keep.as_nanos()).unwrap_or(FAR).min(FAR);
+        let mut key = (key_of(loops::now()).saturating_add(keep) & !1) | waiting as Key;
         let mut connections = self.connections.borrow_mut();
-        while connections.contains_key(&key) {
-            key += 1;
+        let connections_alike = &mut connections[class(key)];
+        while connections_alike.contains_key(&key) {
+            key += 2;
         }
-        connections.insert(key, connection.clone());
+        connections_alike.insert(key, (connection.clone(), loops::now()));
         drop(connections);
-        home.stats.idle.add();
+        if waiting == Waiting::Next {
+            home.stats.idle.add();
+        }
         match self.next_look.get() {
             None => {
                 self.next_look.set(Some(key));
@@ -59,7 +88,8 @@ impl Idle {
 
     /// Takes a connection out.
     pub fn leave(&self, home: &LoopState, key: Key) {
-        if self.connections.borrow_mut().remove(&key).is_some() {
+        let was_there = self.connections.borrow_mut()[class(key)].remove(&key).is_some();
+        if was_there && class(key) == Waiting::Next as usize {
             home.stats.idle.sub();
         }
     }
@@ -67,7 +97,7 @@ impl Idle {
     /// Closes connections when their time is up; ends when there is none left.
     async fn close_expired(&self) {
         loop {
-            let next = self.connections.borrow().keys().next().copied();
+            let next = self.connections.borrow().iter().filter_map(|alike| alike.keys().next().copied()).min();
             let Some(next) = next else { break };
             self.next_look.set(Some(next));
             tokio::select! {
@@ -77,7 +107,8 @@ impl Idle {
             let now = key_of(Instant::now());
             let expired: Vec<_> = {
                 let connections = self.connections.borrow();
-                connections.range(..=now).map(|(_, connection)| connection.clone()).collect()
+                let expired = connections.iter().flat_map(|alike| alike.range(..=now));
+                expired.map(|(_, (connection, _))| connection.clone()).collect()
             };
             for connection in expired {
                 connection.close_when_idle();
@@ -88,9 +119,16 @@ impl Idle {
         self.next_look.set(None);
     }
 
-    /// Asks the connection whose time is up first, and which was not asked yet, to close. `false`: there is none.
+    /// Asks the connection that has been idle longest, and which was not asked yet, to close. `false`: there is none.
     pub fn close_oldest(&self) -> bool {
-        let oldest = self.connections.borrow().values().find(|connection| !connection.is_closing()).cloned();
+        let oldest = {
+            let connections = self.connections.borrow();
+            let firsts = connections.iter().filter_map(|alike| {
+                // Those that wait for the same are, nearly, in the order in which they came.
+                alike.values().find(|(connection, _)| !connection.is_closing())
+            });
+            firsts.min_by_key(|(_, since)| *since).map(|(connection, _)| connection.clone())
+        };
         oldest.is_some_and(|connection| {
             connection.close_when_idle();
             true
@@ -99,14 +137,16 @@ impl Idle {
 
     /// Asks all to close.
     pub fn close_all(&self) {
-        let all: Vec<_> = self.connections.borrow().values().cloned().collect();
-        for connection in all {
+        let all: Vec<_> = self.connections.borrow().iter().flat_map(BTreeMap::values).cloned().collect();
+        for (connection, _) in all {
             connection.close_when_idle();
         }
     }
 
     /// Lets go of them without closing: their loop is ending.
     pub fn forget(&self) {
-        self.connections.borrow_mut().clear();
+        for alike in self.connections.borrow_mut().iter_mut() {
+            alike.clear();
+        }
     }
 }

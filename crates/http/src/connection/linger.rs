@@ -15,6 +15,7 @@ pub async fn linger(connection: &Connection, timer: &mut Timer, pause: Duration,
     let start = tokio::time::Instant::now();
     let mut scratch = buffers::take();
     loop {
+        tokio::task::consume_budget().await;
         let left = total.saturating_sub(start.elapsed());
         if left.is_zero() {
             break;

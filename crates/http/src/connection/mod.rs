@@ -17,7 +17,8 @@ use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use crate::head::body::{BodyError, ClientBody, finish_discarding};
+use crate::connection::idle::Waiting;
+use crate::head::body::{self, BodyError, ClientBody, finish_discarding};
 use crate::head::read::{self, Reading};
 use crate::head::words;
 use crate::log::write_connection;
@@ -106,7 +107,8 @@ impl Future for Serve {
             let connection = self.connection.clone();
             match keep {
                 Some(keep) if !connection.home.is_draining() && !connection.is_closing() => {
-                    self.state = State::Idle(connection.home.idle.enter(&connection.home, &connection, keep));
+                    let waiting = if connection.requests.get() == 0 { Waiting::First } else { Waiting::Next };
+                    self.state = State::Idle(connection.home.idle.enter(&connection.home, &connection, waiting, keep));
                 }
                 _ => return Poll::Ready(()),
             }
@@ -135,9 +137,28 @@ fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
 /// Serves requests until none is there: ends with how long to wait for the next one, or with `None` when the connection
 /// is to be closed.
 async fn requests(connection: Rc<Connection>) -> Option<Duration> {
-    let mut timer = Timer::default();
     let mut buffer = Vec::new();
+    if !connection.was_polled.replace(true) {
+        // A client that has sent nothing yet waits among the idle ones: without a buffer, and the first to make room when
+        // there are too many connections.
+        buffer = buffers::take();
+        match connection.socket.try_read(&mut buffer) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                buffers::give_back(buffer);
+                let (_, servers, _) = connection.servers()?;
+                return Some(servers.default.entry.settings.get::<ServerSettings>().client_header_timeout);
+            }
+            _ => {
+                buffers::give_back(buffer);
+                return None;
+            }
+        }
+    }
+    let mut timer = Timer::default();
     loop {
+        // A client that always has its next request there must not keep the others waiting.
+        tokio::task::consume_budget().await;
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
         match one_request(&connection, &mut timer, buffer, serial).await {
@@ -153,13 +174,12 @@ async fn requests(connection: Rc<Connection>) -> Option<Duration> {
 }
 
 async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec<u8>, serial: u64) -> After {
-    let generation = connection.home.generation();
-    let Some((servers, still_listens)) = connection.servers(&generation) else { return After::Close };
+    let Some((generation, servers, still_listens)) = connection.servers() else { return After::Close };
     let default = servers.default.clone();
     let settings = default.entry.settings.share::<ServerSettings>();
     let rules = read::rules(&settings);
     loops::note(connection.number, "reading a request head");
-    let pipelined = !buffer.is_empty();
+    let pipelined = serial > 1 && !buffer.is_empty();
     let mut first_byte = loops::now();
     let timeout = settings.client_header_timeout;
     let reading = read::read(&connection.socket, timer, buffer, &rules, timeout, &mut first_byte).await;
@@ -279,6 +299,7 @@ async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) 
     let core = request.location.settings.share::<CoreSettings>();
     let written = match answer {
         Answer::Response(response) => {
+            body::look_at_rest(&mut request);
             decide_keep_alive(&mut request, &core);
             if request.keep_alive && core.tcp_nodelay {
                 connection.set_nodelay();
@@ -304,10 +325,10 @@ async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) 
     }
     let unread = !request.body.is_done();
     if request.keep_alive {
-        return match finish_discarding(&mut request, timer, core.lingering_timeout).await {
+        return match finish_discarding(&mut request, timer, core.lingering_timeout, core.lingering_time).await {
             Ok(()) => After::Next(rest_of(request), core.keepalive_timeout.timeout),
-            Err(BodyError::TimedOut | BodyError::Status(_)) => linger_or_close(&core, true),
-            Err(BodyError::Broken(_)) => After::Close,
+            Err(BodyError::Status(_)) => linger_or_close(&core, true),
+            Err(BodyError::TimedOut | BodyError::Broken(_)) => After::Close,
         };
     }
     let pipelined = request.head.buffer.len() > request.body.used();

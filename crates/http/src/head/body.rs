@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use freerun_proto::BodyFraming;
 use freerun_proto::chunked::{ChunkedDecoder, Step};
-use freerun_runtime::buffers;
+use freerun_runtime::{buffers, loops};
 use freerun_runtime::files::FileError;
 use freerun_runtime::timer::Timer;
 
@@ -68,6 +68,11 @@ impl ClientBody {
     /// Whether everything has been read.
     pub fn is_done(&self) -> bool {
         matches!(self.framing, Framing::Done)
+    }
+
+    /// A waiting client is not told to send.
+    pub fn refuse(&mut self) {
+        self.expects_continue = false;
     }
 
     /// How many bytes of the body a handler has had; what is thrown away does not count.
@@ -143,6 +148,14 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
     }
 }
 
+/// Looks at what has come of a body that nobody asked for, before the answer says whether the connection can be used
+/// again: not behind framing that is wrong.
+pub fn look_at_rest(request: &mut Request) {
+    if request.body.skip(&request.head.buffer).is_err() {
+        request.keep_alive = false;
+    }
+}
+
 /// Tells a client that waits for it to send its body.
 fn send_continue(request: &mut Request) {
     if request.body.expects_continue && request.is_http11() {
@@ -155,14 +168,25 @@ fn send_continue(request: &mut Request) {
     }
 }
 
-/// Reads to the end of a body that nobody wanted, so that the connection can be used again.
+/// Reads to the end of a body that nobody wanted, so that the connection can be used again: waits for each piece as long
+/// as `wait`, and for all of them as long as `total`.
 ///
 /// # Errors
 /// It cannot.
-pub async fn finish_discarding(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<(), BodyError> {
+pub async fn finish_discarding(
+    request: &mut Request,
+    timer: &mut Timer,
+    wait: Duration,
+    total: Duration,
+) -> Result<(), BodyError> {
     request.body.skip(&request.head.buffer)?;
+    let start = loops::now();
     while !request.body.is_done() {
-        read_more(request, timer, wait).await?;
+        let left = total.saturating_sub(loops::now().saturating_duration_since(start));
+        if left.is_zero() {
+            return Err(BodyError::TimedOut);
+        }
+        read_more(request, timer, wait.min(left)).await?;
         request.body.skip(&request.head.buffer)?;
     }
     Ok(())
@@ -170,6 +194,7 @@ pub async fn finish_discarding(request: &mut Request, timer: &mut Timer, wait: D
 
 /// Reads what comes next behind the bytes that have been used, whose room it takes.
 async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<(), BodyError> {
+    tokio::task::consume_budget().await;
     // The head must stay, the handlers look into it.
     let head = request.head.parsed.len as usize;
     let buffer = &mut request.head.buffer;
