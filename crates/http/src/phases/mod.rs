@@ -106,7 +106,10 @@ async fn route(request: &mut Request) -> Step {
         crate::route::Found::Nothing => request.location = server.entry.clone(),
     }
     let limit = request.settings().get::<CoreSettings>().client_max_body_size.0;
-    if let Some(length) = request.body.declared_length().filter(|length| limit > 0 && *length > limit) {
+    // The page for this error is not refused in turn.
+    let judged = request.body.declared_length().filter(|_| !request.in_error_page);
+    if let Some(length) = judged.filter(|length| limit > 0 && *length > limit) {
+        request.body.refuse();
         log_error!(request, Error, "client intended to send too large body: {length} bytes");
         request.keep_alive = false;
         return follow(request, Outcome::Status(413));
