@@ -115,13 +115,17 @@ fn status_line(status: u16, out: &mut Vec<u8>) {
 fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
-    // A value with a line end (from a variable, say) must not become a second field.
+    push_value(value, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the value of a field. One with a line end (from a variable, say) must not become a second field.
+fn push_value(value: &[u8], out: &mut Vec<u8>) {
     if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
         out.extend(value.iter().map(|byte| if matches!(byte, b'\r' | b'\n' | 0) { b' ' } else { *byte }));
     } else {
         out.extend_from_slice(value);
     }
-    out.extend_from_slice(b"\r\n");
 }
 
 fn number_field(out: &mut Vec<u8>, name: &[u8], value: u64) {
@@ -168,5 +172,5 @@ fn absolute(request: &Request, core: &CoreSettings, path: &[u8], out: &mut Vec<u
     {
         let _ = write!(out, ":{}", address.port());
     }
-    out.extend_from_slice(path);
+    push_value(path, out);
 }
