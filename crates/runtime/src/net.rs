@@ -132,7 +132,31 @@ impl Socket {
         Ok(rustix::net::sendmsg(&*self.fd, parts, &mut Default::default(), flags)?)
     }
 
-    /// Waits until a write would not wait. Call it after a write answered `WouldBlock`.
+    /// Waits until a write would not wait. To be called right after a write of this thread has filled the socket, with no
+    /// `await` in between.
+    ///
+    /// Writes are tried without asking the registration, which may therefore still say "writable" from before. Its state
+    /// changes only when this loop looks at its events; nothing did since the write, so what it says now is old, and the
+    /// event of the next room is still to come.
+    ///
+    /// # Errors
+    /// Registration with the loop failed, or the loop is going away.
+    pub async fn writable_after_full(&self) -> io::Result<()> {
+        let registered = self.registration()?;
+        let mut first = true;
+        std::future::poll_fn(|context| {
+            if std::mem::take(&mut first)
+                && let Poll::Ready(old) = registered.poll_write_ready(context)
+            {
+                // What says "closed" stays through this.
+                old?.clear_ready_matching(Ready::WRITABLE);
+            }
+            registered.poll_write_ready(context).map(|ready| ready.map(|mut guard| guard.retain_ready()))
+        })
+        .await
+    }
+
+    /// Waits until a write would not wait, whoever filled the socket and whenever (a pool thread, for example).
     ///
     /// # Errors
     /// Registration with the loop failed, or the loop is going away.
@@ -256,6 +280,7 @@ mod tests {
                 }
                 total
             });
+            socket.writable_after_full().await.unwrap();
             socket.writable().await.unwrap();
             socket.try_write(&[IoSlice::new(b"!")], false).unwrap();
             assert_eq!(reader.join().unwrap(), sent + 1);

@@ -28,7 +28,7 @@ const COPIED: usize = 2048;
 
 /// The most that one inline `sendfile` moves when `sendfile_max_chunk` says nothing smaller, so that a fast client
 /// with a large file takes turns with the others.
-const MAX_INLINE: u64 = 1 << 20;
+const MAX_INLINE: u64 = 2 << 20;
 
 /// What the writing of one response needs again and again.
 struct Writer<'r> {
@@ -62,7 +62,16 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Waits for room in the socket, which a write of this task has just filled.
     async fn wait(&mut self) -> Result<(), WriteError> {
+        match self.timer.within(self.send_timeout, self.connection.socket.writable_after_full()).await {
+            Some(answer) => Ok(answer?),
+            None => Err(WriteError::TimedOut),
+        }
+    }
+
+    /// Waits for room in the socket, which a pool thread has found full.
+    async fn wait_after_pool(&mut self) -> Result<(), WriteError> {
         match self.timer.within(self.send_timeout, self.connection.socket.writable()).await {
             Some(answer) => Ok(answer?),
             None => Err(WriteError::TimedOut),
@@ -193,8 +202,10 @@ async fn file(
         loops::note(writer.connection.number, "sending a file");
         let chunk = len.min(limit).min(MAX_INLINE);
         let socket = &writer.connection.socket;
+        let mut inline = true;
         let sent = match files.send_now(&file, &mut cursor, std::os::fd::AsFd::as_fd(socket), offset, chunk, &aio) {
             Ok(Sent::NeedsPool) => {
+                inline = false;
                 let via = Via { aio: &aio, client, gone: Some(&gone) };
                 let out = socket.shared_fd();
                 files.send_pooled(&file, &mut cursor, out, offset, len.min(limit), via).await
@@ -214,7 +225,11 @@ async fn file(
             }
             Ok(Sent::SocketFull) => {
                 in_this_turn = 0;
-                writer.wait().await?;
+                if inline {
+                    writer.wait().await?;
+                } else {
+                    writer.wait_after_pool().await?;
+                }
             }
             Ok(Sent::Eof) => return Err(cut_short(request, &file)),
             Ok(Sent::NeedsPool) => return Err(WriteError::Body),
