@@ -23,6 +23,10 @@ const CURSOR_MS: u64 = 500;
 /// With less than this left of what was probed, the next part is probed before sending, so that sends stay large.
 const ENOUGH: u64 = 256 << 10;
 
+/// Distance of the probes in what is trusted while its mount misses. The kernel evicts a file's pages in runs: most are
+/// met by one of these, at 7 % of the cost of sending.
+const TRUSTED_STEP: u64 = 128 << 10;
+
 /// File systems that keep a file's data in the cache of the very inode that is open; on others (overlay) `cachestat`
 /// says that nothing is there.
 const CACHESTAT_TRUE: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"];
@@ -157,7 +161,8 @@ impl FileSystem {
             let region = begin / REGION;
             let stop = ((region + 1) * REGION).min(end);
             if self.trust.has(file.meta(), region, now) {
-                self.walk(file, stop, Density::Sparse.step(page), goes_on, stop == end, &mut found)?;
+                let step = if density == Density::Dense { TRUSTED_STEP.max(page) } else { Density::Sparse.step(page) };
+                self.walk(file, stop, step, goes_on, stop == end, &mut found)?;
                 goes_on = true;
                 continue;
             }

@@ -9,8 +9,15 @@ use crate::stats::Counter;
 
 /// An inline operation that took longer than this has waited after all.
 pub const STALL: Duration = Duration::from_millis(20);
-/// Two stalls within this time demote a mount.
+/// Stalls are counted in windows of this length: [`MANY_STALLS`] in one demote a mount, or two if that is one in
+/// [`HITS_A_STALL`] of its inline operations. A probe that lies is found out by either; a page that was evicted between
+/// the probe and the use (once in tens of thousands of operations on a machine short of memory) must not send all
+/// cached files of the mount to the pool.
 pub const STALL_WINDOW: Duration = Duration::from_secs(10);
+/// See [`STALL_WINDOW`].
+pub const MANY_STALLS: u64 = 20;
+/// See [`STALL_WINDOW`].
+pub const HITS_A_STALL: u64 = 100;
 /// How long a demoted mount goes to the pool every time.
 pub const DEMOTION: Duration = Duration::from_secs(60);
 
@@ -103,8 +110,11 @@ pub struct Mount {
     clean_bytes: AtomicU64,
     clean_probes: AtomicU64,
     last_miss: AtomicU64,
-    /// Time of the last stall and end of the demotion, milliseconds of the caller's clock, 0: none.
-    last_stall: AtomicU64,
+    /// Beginning of the window in which stalls are counted, and the end of the demotion, in milliseconds of the
+    /// caller's clock, 0: none.
+    window_ms: AtomicU64,
+    window_stalls: AtomicU64,
+    window_hits: AtomicU64,
     demoted_until: AtomicU64,
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
@@ -130,7 +140,9 @@ impl Mount {
             clean_bytes: AtomicU64::new(0),
             clean_probes: AtomicU64::new(0),
             last_miss: AtomicU64::new(0),
-            last_stall: AtomicU64::new(0),
+            window_ms: AtomicU64::new(0),
+            window_stalls: AtomicU64::new(0),
+            window_hits: AtomicU64::new(0),
             demoted_until: AtomicU64::new(0),
             hits: Counter::default(),
             misses: Counter::default(),
@@ -222,10 +234,10 @@ impl Mount {
         }
     }
 
-    /// Whether it has stalled not long ago: the next stall demotes it.
+    /// Whether it has stalled not long ago, so that the next stall is to be looked at closely.
     pub(crate) fn is_suspect(&self, now_ms: u64) -> bool {
-        let last = self.last_stall.load(Relaxed);
-        last != 0 && now_ms.saturating_sub(last) <= STALL_WINDOW.as_millis() as u64
+        let began = self.window_ms.load(Relaxed);
+        began != 0 && now_ms.saturating_sub(began) <= STALL_WINDOW.as_millis() as u64
     }
 
     /// An inline operation took longer than [`STALL`]. `waited` says whether the thread has waited, or was only not let
@@ -234,13 +246,20 @@ impl Mount {
         if waited == Some(false) {
             return false;
         }
-        let again = self.is_suspect(now_ms) && waited == Some(true);
         self.stalls.add();
         self.cooled(now_ms);
-        self.last_stall.store(now_ms, Relaxed);
-        if again && !self.is_demoted(now_ms) {
+        if !self.is_suspect(now_ms) {
+            self.window_ms.store(now_ms, Relaxed);
+            self.window_stalls.store(1, Relaxed);
+            self.window_hits.store(self.hits.get(), Relaxed);
+            return true;
+        }
+        let stalls = self.window_stalls.fetch_add(1, Relaxed) + 1;
+        let hits = self.hits.get().saturating_sub(self.window_hits.load(Relaxed));
+        let too_many = stalls >= MANY_STALLS || stalls * HITS_A_STALL >= hits;
+        if too_many && waited == Some(true) && !self.is_demoted(now_ms) {
             self.demoted_until.store(now_ms + DEMOTION.as_millis() as u64, Relaxed);
-            self.last_stall.store(0, Relaxed);
+            self.window_ms.store(0, Relaxed);
             self.demotions.add();
         }
         true

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::state::{COOL_MS, DEMOTION, STALL_WINDOW, WARM_BYTES, WARM_PROBES};
+use super::state::{COOL_MS, DEMOTION, HITS_A_STALL, MANY_STALLS, STALL_WINDOW, WARM_BYTES, WARM_PROBES};
 use super::*;
 
 const TABLE: &[u8] = b"\
@@ -174,6 +174,19 @@ fn a_mount_warms_up_by_bytes_or_by_probes_and_cools_at_once() {
     assert_eq!(mount.density(), Density::Dense);
     mount.found_warm(WARM_BYTES, 1, 11 * COOL_MS);
     assert_eq!(mount.density(), Density::Medium);
+}
+
+#[test]
+fn a_few_stalls_among_many_good_answers_demote_nothing() {
+    let mount = mount(Class::Local);
+    mount.stalled(1, Some(true));
+    mount.hits.add_n(100 * HITS_A_STALL);
+    for _ in 2..MANY_STALLS {
+        mount.stalled(2, Some(true));
+    }
+    assert_eq!(mount.rung(3), Rung::Nowait);
+    mount.stalled(3, Some(true));
+    assert_eq!(mount.rung(3), Rung::Pool);
 }
 
 #[test]

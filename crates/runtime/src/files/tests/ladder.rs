@@ -184,13 +184,13 @@ fn a_file_is_looked_at_page_by_page_once_a_second_while_its_mount_misses() {
     let all = (3 * MIB).div_ceil(pages(1)) + 1;
     assert_eq!(serve(&bench, &file), all);
     miss(&bench);
-    assert!(serve(&bench, &file) < 12);
+    assert!(serve(&bench, &file) < 40);
     // Another handle of the same file is the same file.
     let path = bench.dir.path("again");
     std::fs::write(bench.dir.0.join("again"), pattern(MIB as usize)).unwrap();
     let open = || -> Arc<OpenFile> { bench.fs.try_open_now(&path, &bench.aio).unwrap().unwrap() };
     assert_eq!(serve(&bench, &open()), MIB / pages(1));
-    assert!(serve(&bench, &open()) < 10);
+    assert!(serve(&bench, &open()) < 20);
     bench.pass(Duration::from_millis(1100));
     miss(&bench);
     assert_eq!(serve(&bench, &file), all);
@@ -201,7 +201,7 @@ fn a_miss_ends_the_trust_in_the_file() {
     let bench = Bench::new("ext4");
     let file = bench.file(MIB as usize);
     serve(&bench, &file);
-    assert!(serve(&bench, &file) < 10);
+    assert!(serve(&bench, &file) < 20);
     bench.fake.change(|plan| plan.missing = [0].into());
     assert_eq!(ready(&bench, &file, 0, MIB), 0);
     bench.fake.change(|plan| plan.missing.clear());
