@@ -19,6 +19,7 @@ pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Ident
         Some(files) => set_limit("RLIMIT_NOFILE", Resource::Nofile, u64::from(files) * u64::from(loops.max(1)))?,
         None => raise_files(u64::from(loops) * u64::from(configuration.events().worker_connections.0)),
     }
+    size_descriptor_table();
     if let Some(core) = main.worker_rlimit_core {
         set_limit("RLIMIT_CORE", Resource::Core, core.0)?;
     }
@@ -44,6 +45,22 @@ fn raise_files(connections: u64) {
     if limit.current.is_some_and(|current| current < wanted) {
         // It may be forbidden by a sandbox; then the limit is what it was, and running into it is handled.
         let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
+}
+
+/// The most descriptors that the table is made for in advance: half a megabyte of kernel memory.
+const TABLE: u64 = 65_536;
+
+/// Has the kernel make the table of descriptors as large as it may become.
+///
+/// The table grows by doubling, and in a process with several threads the one that makes it grow waits in the kernel
+/// until every processor has passed a quiet point (`synchronize_rcu`): milliseconds in which a loop would stand still.
+fn size_descriptor_table() {
+    let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(TABLE).min(TABLE);
+    let Ok(last) = i32::try_from(limit.saturating_sub(1)) else { return };
+    // Without it, growing costs what it costs: nothing to report.
+    if let Ok(highest) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), last) {
+        drop(highest);
     }
 }
 

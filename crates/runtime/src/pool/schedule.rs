@@ -17,7 +17,8 @@ use super::Tag;
 pub(super) struct Caps {
     /// One mount: three quarters of the threads.
     pub(super) mount: usize,
-    /// One client, or one file: three quarters of what a mount may use, or it would take its mount's whole share.
+    /// One client on one mount, or one file: three quarters of what a mount may use, or it would take its mount's whole
+    /// share.
     pub(super) single: usize,
 }
 
@@ -108,7 +109,8 @@ pub(super) struct Schedule<T> {
     turn: Turn,
     ring: BTreeMap<Turn, u64>,
     mounts: HashMap<u64, MountQueue<T>>,
-    clients: HashMap<u64, Use>,
+    /// By mount and client: what a client waits for on one mount must not keep it from the others.
+    clients: HashMap<(u64, u64), Use>,
     waiting: usize,
 }
 
@@ -127,8 +129,8 @@ impl<T> Schedule<T> {
     /// Takes over a new number of threads.
     pub(super) fn resize(&mut self, threads: usize) {
         self.caps = Caps::of(threads);
-        let clients: Vec<u64> = self.clients.keys().copied().collect();
-        clients.into_iter().for_each(|client| self.refill_client(client));
+        let clients: Vec<(u64, u64)> = self.clients.keys().copied().collect();
+        clients.into_iter().for_each(|(mount, client)| self.refill_client(mount, client));
         let mounts: Vec<u64> = self.mounts.keys().copied().collect();
         for mount in mounts {
             let files: Vec<u64> =
@@ -164,7 +166,7 @@ impl<T> Schedule<T> {
     pub(super) fn push(&mut self, tag: Tag, sequence: u64, task: T) {
         let mount = self.mounts.entry(tag.mount).or_insert_with(MountQueue::new);
         let client = mount.clients.entry(tag.client).or_insert_with(|| {
-            self.clients.entry(tag.client).or_default().entries += 1;
+            self.clients.entry((tag.mount, tag.client)).or_default().entries += 1;
             ClientQueue { place: Place::Out, ring: BTreeMap::new(), files: HashMap::new() }
         });
         let file = client.files.entry(tag.file).or_insert_with(|| {
@@ -199,7 +201,7 @@ impl<T> Schedule<T> {
         let Some(client) = mount.clients.get_mut(&client_id) else { return };
         client.place = Place::Ring(turn);
         mount.ring.insert(turn, client_id);
-        if let Some(usage) = self.clients.get_mut(&client_id) {
+        if let Some(usage) = self.clients.get_mut(&(mount_id, client_id)) {
             usage.active += 1;
         }
         self.enter_mount(mount_id);
@@ -246,7 +248,7 @@ impl<T> Schedule<T> {
                 return None;
             }
             let (&turn, &client_id) = mount.ring.first_key_value()?;
-            let client_use = self.clients.entry(client_id).or_default();
+            let client_use = self.clients.entry((mount_id, client_id)).or_default();
             if client_use.running >= self.caps.single {
                 mount.ring.remove(&turn);
                 if let Some(client) = mount.clients.get_mut(&client_id) {
@@ -293,7 +295,7 @@ impl<T> Schedule<T> {
                 file_use.running += 1;
                 mount.running += 1;
                 self.waiting -= 1;
-                self.clients.entry(client_id).or_default().running += 1;
+                self.clients.entry((mount_id, client_id)).or_default().running += 1;
                 found = Some((file_id, task));
                 break;
             }
@@ -311,7 +313,7 @@ impl<T> Schedule<T> {
         let again = self.next_turn();
         let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
         let Some(client) = mount.clients.get_mut(&client_id) else { return };
-        let Some(usage) = self.clients.get_mut(&client_id) else { return };
+        let Some(usage) = self.clients.get_mut(&(mount_id, client_id)) else { return };
         match client.place {
             Place::Ring(turn) => {
                 mount.ring.remove(&turn);
@@ -333,7 +335,7 @@ impl<T> Schedule<T> {
             mount.clients.remove(&client_id);
             usage.entries -= 1;
         }
-        self.refill_client(client_id);
+        self.refill_client(mount_id, client_id);
     }
 
     /// Says that a picked task has ended, or never ran.
@@ -344,11 +346,11 @@ impl<T> Schedule<T> {
                 usage.running = usage.running.saturating_sub(1);
             }
         }
-        if let Some(usage) = self.clients.get_mut(&tag.client) {
+        if let Some(usage) = self.clients.get_mut(&(tag.mount, tag.client)) {
             usage.running = usage.running.saturating_sub(1);
         }
         self.refill_file(tag.mount, tag.file);
-        self.refill_client(tag.client);
+        self.refill_client(tag.mount, tag.client);
         self.enter_mount(tag.mount);
         self.forget(tag.mount);
     }
@@ -400,16 +402,16 @@ impl<T> Schedule<T> {
         }
     }
 
-    fn refill_client(&mut self, client_id: u64) {
+    fn refill_client(&mut self, mount_id: u64, client_id: u64) {
         loop {
-            let Some(usage) = self.clients.get_mut(&client_id) else { return };
-            let Some((turn, mount)) = usage.unpark(self.caps.single) else {
+            let Some(usage) = self.clients.get_mut(&(mount_id, client_id)) else { return };
+            let Some((turn, _)) = usage.unpark(self.caps.single) else {
                 if usage.is_unused() {
-                    self.clients.remove(&client_id);
+                    self.clients.remove(&(mount_id, client_id));
                 }
                 return;
             };
-            self.enter_client(mount, client_id, turn);
+            self.enter_client(mount_id, client_id, turn);
         }
     }
 

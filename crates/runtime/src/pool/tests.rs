@@ -425,7 +425,7 @@ impl Model {
 
     fn may_run(&self, tag: &Tag, caps: Caps) -> bool {
         self.uses(|other| other.mount == tag.mount) < caps.mount
-            && self.uses(|other| other.client == tag.client) < caps.single
+            && self.uses(|other| (other.mount, other.client) == (tag.mount, tag.client)) < caps.single
             && self.uses(|other| (other.mount, other.file) == (tag.mount, tag.file)) < caps.single
     }
 }
