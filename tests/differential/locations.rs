@@ -119,3 +119,30 @@ fn prefix_redirects_to_its_slash() {
     let site = site();
     compare(&Setup::server(&site, "location /pre/ { return 200 pre; }"), vec![get("/pre"), get("/pre/"), get("/pr")]);
 }
+
+#[test]
+fn what_nested_locations_inherit() {
+    let site = site();
+    let lines = "
+        location / { location ^~ /dir/ { return 200 \"nested caret\\n\"; } }
+        location ~ ^/dir/.*\\.txt$ { return 200 \"regex\\n\"; }
+        location /al/ { alias @ROOT@/alias/target/;
+            location ~ \\.txt$ { }
+            location ~ \\.html$ { root @ROOT@; }
+            location /al/in/ { alias @ROOT@/dir/; }
+        }
+    ";
+    compare(
+        &Setup::server(&site, lines),
+        vec![
+            get("/dir/f.txt"),
+            get("/dir/f"),
+            get("/al/x.txt"),
+            get("/al/index.html"),
+            get("/al/"),
+            get("/al/in/f.txt"),
+            get("/al/in/"),
+            get("/al/none.txt"),
+        ],
+    );
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use freerun_conf::{Contexts, Cx, Directive, Node, Problem, Registry, SettingsSet, Shape, apply_block, group};
 
 use crate::content::aio::ThreadPools;
-use crate::generation::{Blueprint, Location, Paths, Server};
+use crate::generation::{Alias, Blueprint, Location, Paths, Server};
 use crate::listen::setting::Written;
 use crate::listen::{Listen, ListenSpec, Servers};
 use crate::module::{Filter, Handler, Module};
@@ -59,6 +59,15 @@ struct Planned {
     server: Arc<Server>,
     settings: SettingsSet,
     written: Written,
+}
+
+/// What a location has to know of the one around it.
+#[derive(Clone, Copy)]
+struct Outer<'a> {
+    name: &'a str,
+    exact: bool,
+    named: bool,
+    alias: Option<&'a Arc<Alias>>,
 }
 
 /// How a location is chosen.
@@ -120,7 +129,7 @@ impl Builder<'_> {
     fn location(
         &self,
         node: &Node,
-        outer: Option<(&str, bool, bool)>,
+        outer: Option<Outer<'_>>,
         parent: &SettingsSet,
         into: &mut Locations,
         cx: &mut Cx,
@@ -129,10 +138,10 @@ impl Builder<'_> {
             Ok(parsed) => parsed,
             Err(problem) => return cx.report(problem.at_node(node)),
         };
-        if let Some((outer, outer_is_exact, outer_is_named)) = outer {
-            let refused = if outer_is_exact {
+        if let Some(Outer { name: outer, exact, named, .. }) = outer {
+            let refused = if exact {
                 Some(format!("location \"{name}\" cannot be inside the exact location \"{outer}\""))
-            } else if outer_is_named {
+            } else if named {
                 Some(format!("location \"{name}\" cannot be inside the named location \"{outer}\""))
             } else if matches!(kind, Kind::Named) {
                 Some(format!("named location \"{name}\" can be on the server level only"))
@@ -145,20 +154,25 @@ impl Builder<'_> {
                 return cx.report(Problem::new(message).at_node(node));
             }
         }
-        root_and_alias(node, cx)?;
+        root_and_alias(node, matches!(kind, Kind::Named), cx)?;
         let (settings, blocks) = apply_block(self.registry, Contexts::LOCATION, node.children(), parent, cx)?;
         let mut nested = Locations::default();
         let is_regex = matches!(kind, Kind::Regex(_));
         // A location inside one given by an expression may have any prefix.
         let bound = if is_regex { "" } else { name.as_str() };
-        let inside = (bound, matches!(kind, Kind::Exact), matches!(kind, Kind::Named));
+        let alias = match &settings.get::<CoreSettings>().alias {
+            Some(path) => Some(Arc::new(Alias { path: path.0.clone(), prefix: (!is_regex).then(|| name.clone()) })),
+            None if node.children().iter().any(|child| child.name.text == "root") => None,
+            None => outer.and_then(|outer| outer.alias.cloned()),
+        };
+        let exact = matches!(kind, Kind::Exact);
+        let inside = Outer { name: bound, exact, named: matches!(kind, Kind::Named), alias: alias.as_ref() };
         for block in blocks.into_iter().filter(|block| block.name.text == "location") {
             self.location(block, Some(inside), &settings, &mut nested, cx)?;
         }
         let mut location = self.compile(name.clone(), settings, nested, cx)?;
-        location.is_regex = is_regex;
         location.no_regex = matches!(kind, Kind::Exact | Kind::Prefix { no_regex: true });
-        location.prefix_len = if is_regex { 0 } else { name.len() };
+        location.alias = alias;
         let location = Arc::new(location);
         let new = match kind {
             Kind::Exact => into.add_exact(&name, location),
@@ -200,8 +214,7 @@ impl Builder<'_> {
             handlers: handlers.into(),
             filters: filters.into(),
             nested,
-            prefix_len: 0,
-            is_regex: false,
+            alias: None,
             no_regex: false,
             internal,
             error_log: Default::default(),
@@ -209,8 +222,12 @@ impl Builder<'_> {
     }
 }
 
-/// `root` and `alias` of one location exclude each other.
-fn root_and_alias(location: &Node, cx: &mut Cx) -> Result<(), Problem> {
+/// `root` and `alias` of one location exclude each other, and nothing of a path can be replaced where none was matched.
+fn root_and_alias(location: &Node, named: bool, cx: &mut Cx) -> Result<(), Problem> {
+    if let Some(alias) = location.children().iter().find(|node| named && node.name.text == "alias") {
+        let message = "the \"alias\" directive cannot be used inside the named location";
+        cx.report(Problem::new(message).at_node(alias))?;
+    }
     let mut both = location.children().iter().filter(|node| matches!(node.name.text.as_str(), "root" | "alias"));
     let (Some(first), Some(second)) = (both.next(), both.next()) else { return Ok(()) };
     if first.name.text == second.name.text {
@@ -351,7 +368,8 @@ fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
             for name in list {
                 if !names.add(name, &plan.server) {
                     let text = match name {
-                        Name::Exact(name) | Name::Back(name) => name.clone(),
+                        Name::Exact(name) => name.clone(),
+                        Name::Back(name) => format!("{name}*"),
                         Name::Front(name, true) => name.clone(),
                         Name::Front(name, false) => format!("*{name}"),
                         Name::Regex(_) => continue,

@@ -11,6 +11,7 @@ use crate::listen::Listen;
 use crate::module::{Filter, Handler};
 use crate::route::Locations;
 use crate::settings::logs::ErrorLogSettings;
+use crate::template::Template;
 
 /// Paths that a configuration's relative ones begin at, and what else the process gives it.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +29,16 @@ impl Paths {
     }
 }
 
+/// What `alias` puts in place of which part of the path.
+#[derive(Debug)]
+pub struct Alias {
+    /// What is put there.
+    pub path: Template,
+    /// The part that is replaced: the name of the location that says so. `None` for a regular expression, whose alias is
+    /// the whole path.
+    pub prefix: Option<String>,
+}
+
 /// A location: settings, and what runs for its requests.
 pub struct Location {
     /// As written, without modifier; a named one with its `@`.
@@ -40,10 +51,8 @@ pub struct Location {
     pub filters: Box<[Filter]>,
     /// Locations inside.
     pub nested: Locations,
-    /// How many bytes of the path `alias` replaces; 0 for regular expressions, whose alias is the whole path.
-    pub prefix_len: usize,
-    /// Given by a regular expression.
-    pub is_regex: bool,
+    /// `alias`: its own, or that of the location around it where it has no `root`.
+    pub alias: Option<Arc<Alias>>,
     /// `^~` or `=`: no regular expression is tried after it.
     pub no_regex: bool,
     /// `internal`

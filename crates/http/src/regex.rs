@@ -2,8 +2,8 @@
 
 use pcre2::bytes::{Regex, RegexBuilder};
 
-/// How many steps one match may take before it is given up as "no match" and logged: a pattern that backtracks
-/// without end must not hold a loop. PCRE2's own default is ten times as much.
+/// How many steps one match may take before it is given up: a pattern that backtracks without end must not hold a loop.
+/// PCRE2's own default is ten times as much.
 pub const MATCH_LIMIT: u32 = 1_000_000;
 
 /// A compiled expression.
@@ -12,6 +12,12 @@ pub struct Pattern {
     regex: Regex,
     names: Box<[Option<Box<str>>]>,
 }
+
+/// A match was given up, for its steps or its memory. Whether the expression matches is not known; to take it for "no"
+/// could open what an expression closes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("pcre2_match() failed: {0}")]
+pub struct GaveUp(String);
 
 /// What the last matching expression of a request captured.
 #[derive(Debug, Clone, Default)]
@@ -58,19 +64,23 @@ impl Pattern {
         self.names.iter().filter_map(|name| name.as_deref())
     }
 
-    /// Matches and, on success, replaces the request's captures. A match that hits [`MATCH_LIMIT`] does not match.
-    pub fn matches(&self, subject: &[u8], captures: &mut Captures) -> bool {
+    /// Matches and, on success, replaces the request's captures.
+    ///
+    /// # Errors
+    /// The match hit [`MATCH_LIMIT`], or needed too much memory.
+    pub fn matches(&self, subject: &[u8], captures: &mut Captures) -> Result<bool, GaveUp> {
+        let gave_up = |error: pcre2::Error| GaveUp(error.to_string());
         if self.names.len() <= 1 {
-            return match self.regex.find(subject) {
-                Ok(Some(found)) => {
+            return Ok(match self.regex.find(subject).map_err(gave_up)? {
+                Some(found) => {
                     captures.numbered.clear();
                     captures.numbered.push(Some(found.as_bytes().into()));
                     true
                 }
-                _ => false,
-            };
+                None => false,
+            });
         }
-        let Ok(Some(found)) = self.regex.captures(subject) else { return false };
+        let Some(found) = self.regex.captures(subject).map_err(gave_up)? else { return Ok(false) };
         captures.numbered.clear();
         for (index, name) in self.names.iter().enumerate() {
             let value: Option<Box<[u8]>> = found.get(index).map(|group| group.as_bytes().into());
@@ -80,12 +90,7 @@ impl Pattern {
             }
             captures.numbered.push(value);
         }
-        true
-    }
-
-    /// Only tells whether it matches.
-    pub fn is_match(&self, subject: &[u8]) -> bool {
-        matches!(self.regex.is_match(subject), Ok(true))
+        Ok(true)
     }
 }
 
@@ -96,12 +101,12 @@ mod tests {
     #[test]
     fn groups_are_found_by_number_and_by_name_and_names_stay() {
         let mut captures = Captures::default();
-        assert!(Pattern::new(r"^/(?<user>\w+)/(\d+)?", false).unwrap().matches(b"/ann/7", &mut captures));
+        assert!(Pattern::new(r"^/(?<user>\w+)/(\d+)?", false).unwrap().matches(b"/ann/7", &mut captures).unwrap());
         assert_eq!(captures.numbered(2), Some(&b"7"[..]));
-        assert!(Pattern::new(r"\.PNG$", true).unwrap().matches(b"/a.png", &mut captures));
+        assert!(Pattern::new(r"\.PNG$", true).unwrap().matches(b"/a.png", &mut captures).unwrap());
         assert_eq!(captures.numbered(1), None);
         assert_eq!(captures.named("user"), Some(&b"ann"[..]));
-        assert!(!Pattern::new("^/b", false).unwrap().matches(b"/a", &mut captures));
+        assert!(!Pattern::new("^/b", false).unwrap().matches(b"/a", &mut captures).unwrap());
     }
 
     #[test]
@@ -112,10 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn endless_backtracking_ends() {
+    fn endless_backtracking_ends_and_is_not_taken_for_no() {
         let evil = Pattern::new(r"^(a|aa)+$", false).unwrap();
         let mut subject = vec![b'a'; 4000];
         subject.push(b'!');
-        assert!(!evil.is_match(&subject));
+        assert!(evil.matches(&subject, &mut Captures::default()).is_err());
     }
 }

@@ -190,6 +190,8 @@ pub struct Request {
     pub args: Option<Vec<u8>>,
     /// The server name asked for, lower case, without port: `$host`.
     pub host: Option<String>,
+    /// Whether a file's name is being made.
+    pub naming_file: Cell<bool>,
     /// Captures of regular expressions.
     pub captures: Captures,
     /// Number of the request on its connection, from 1: `$connection_requests`.

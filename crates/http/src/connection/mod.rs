@@ -212,6 +212,7 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         path: Vec::new(),
         args: None,
         host: None,
+        naming_file: std::cell::Cell::new(false),
         captures: Captures::default(),
         serial,
         started: first_byte,
@@ -264,9 +265,16 @@ fn route_server(request: &mut Request, servers: &crate::listen::Servers, merge_s
     request.host = parsed.host.map(|host| host.name(buffer).into_owned());
     if !servers.names.is_empty() {
         let host = request.host.as_deref().unwrap_or_default();
-        if let Some(server) = servers.names.find(host, &mut request.captures) {
-            request.server = server.clone();
-            request.location = server.entry.clone();
+        match servers.names.find(host, &mut request.captures) {
+            Ok(Some(server)) => {
+                request.server = server.clone();
+                request.location = server.entry.clone();
+            }
+            Ok(None) => {}
+            Err(error) => {
+                log_error!(request, Alert, "{error} on \"{host}\"");
+                return Err(500);
+            }
         }
     }
     if request.method == Method::Trace {

@@ -3,14 +3,33 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
 
+use crate::log_error;
 use crate::request::Request;
 use crate::settings::core::CoreSettings;
+use crate::template::Template;
 
 /// `$document_root`: `root`, or `alias`, made absolute.
 pub fn document_root(request: &Request) -> Vec<u8> {
-    let core = request.settings().get::<CoreSettings>();
-    let template = core.alias.as_ref().unwrap_or(&core.root);
-    absolute(request, &template.render(request))
+    once(request, |request| absolute(request, &folder(request).render(request)))
+}
+
+/// What `root` or `alias` says.
+fn folder(request: &Request) -> &Template {
+    match &request.location.alias {
+        Some(alias) => &alias.path,
+        None => &request.settings().get::<CoreSettings>().root.0,
+    }
+}
+
+/// Names of files are made of variables, and variables of names of files: where one would need itself, it is empty.
+fn once(request: &Request, make: impl FnOnce(&Request) -> Vec<u8>) -> Vec<u8> {
+    if request.naming_file.replace(true) {
+        log_error!(request, Error, "cycle while evaluating the name of a file");
+        return Vec::new();
+    }
+    let name = make(request);
+    request.naming_file.set(false);
+    name
 }
 
 /// `$realpath_root`: the document root with its symbolic links resolved.
@@ -19,7 +38,7 @@ pub fn document_root(request: &Request) -> Vec<u8> {
 /// cache as soon as anything was served from it.
 pub fn real_root(request: &Request) -> Vec<u8> {
     let root = document_root(request);
-    resolve(request, &root).unwrap_or(root)
+    once(request, |request| resolve(request, &root).unwrap_or(root))
 }
 
 fn resolve(request: &Request, root: &[u8]) -> Option<Vec<u8>> {
@@ -37,19 +56,20 @@ pub fn file_name(request: &Request) -> Vec<u8> {
 
 /// Where the file of `path` would be, in the request's location.
 pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
-    let core = request.settings().get::<CoreSettings>();
-    let Some(alias) = &core.alias else {
-        let mut name = absolute(request, &core.root.render(request));
-        while name.last() == Some(&b'/') {
-            name.pop();
+    let mut name = document_root(request);
+    let rest = match &request.location.alias {
+        None => {
+            while name.last() == Some(&b'/') {
+                name.pop();
+            }
+            path
         }
-        name.extend_from_slice(path);
-        return name;
+        Some(alias) => match &alias.prefix {
+            Some(prefix) => path.get(prefix.len()..).unwrap_or_default(),
+            None => b"",
+        },
     };
-    let mut name = absolute(request, &alias.render(request));
-    if !request.location.is_regex {
-        name.extend_from_slice(path.get(request.location.prefix_len..).unwrap_or_default());
-    }
+    name.extend_from_slice(rest);
     name
 }
 

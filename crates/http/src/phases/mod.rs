@@ -84,7 +84,14 @@ async fn route(request: &mut Request) -> Step {
         }
     }
     let server = request.server.clone();
-    match server.locations.find(&request.path, &mut request.captures) {
+    let found = match server.locations.find(&request.path, &mut request.captures) {
+        Ok(found) => found,
+        Err(error) => {
+            log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.path));
+            return follow(request, Outcome::Status(500));
+        }
+    };
+    match found {
         crate::route::Found::Location(location) => {
             if location.internal && !request.internal {
                 return follow(request, Outcome::Status(404));

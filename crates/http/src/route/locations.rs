@@ -5,7 +5,7 @@ use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 
 use crate::generation::Location;
-use crate::regex::{Captures, Pattern};
+use crate::regex::{Captures, GaveUp, Pattern};
 
 /// The outcome of the choice.
 pub enum Found {
@@ -16,6 +16,9 @@ pub enum Found {
     /// None: the server's own settings hold.
     Nothing,
 }
+
+/// A location, and whether the choice is final.
+type Choice<'l> = Option<(&'l Arc<Location>, bool)>;
 
 /// The locations of a server, or those nested in a location.
 #[derive(Debug, Default)]
@@ -73,57 +76,38 @@ impl Locations {
     }
 
     /// Chooses.
-    pub fn find(&self, path: &[u8], captures: &mut Captures) -> Found {
-        match self.choose(path, captures) {
-            Some(location) => Found::Location(location.clone()),
+    ///
+    /// # Errors
+    /// The match of an expression was given up.
+    pub fn find(&self, path: &[u8], captures: &mut Captures) -> Result<Found, GaveUp> {
+        Ok(match self.choose(path, captures)? {
+            Some((location, _)) => Found::Location(location.clone()),
             None => Found::Nothing,
-        }
+        })
     }
 
-    fn choose<'l>(&'l self, path: &[u8], captures: &mut Captures) -> Option<&'l Arc<Location>> {
+    /// The location, and whether that is final (exact or expression): then no expression of an outer level is tried.
+    fn choose<'l>(&'l self, path: &[u8], captures: &mut Captures) -> Result<Choice<'l>, GaveUp> {
         if let Some(location) = self.exact.get(path) {
-            return Some(location);
+            return Ok(Some((location, true)));
         }
         let prefix = self.longest_prefix(path);
-        let nested = prefix.and_then(|location| location.nested.choose_inner(path, captures));
-        if let Some((location, last)) = nested
-            && last
-        {
-            return Some(location);
+        let nested = match prefix {
+            Some(location) => location.nested.choose(path, captures)?,
+            None => None,
+        };
+        if let Some((_, true)) = nested {
+            return Ok(nested);
         }
-        let best = nested.map(|(location, _)| location).or(prefix);
-        if prefix.is_some_and(|location| location.no_regex) || best.is_some_and(|location| location.no_regex) {
-            return best;
-        }
-        for (pattern, location) in &self.regex {
-            if pattern.matches(path, captures) {
-                return location.nested.choose(path, captures).or(Some(location));
-            }
-        }
-        best
-    }
-
-    /// For locations inside the chosen prefix: the location, and whether that is final (exact or expression).
-    fn choose_inner<'l>(&'l self, path: &[u8], captures: &mut Captures) -> Option<(&'l Arc<Location>, bool)> {
-        if self.prefix.is_empty() && self.exact.is_empty() && self.regex.is_empty() {
-            return None;
-        }
-        if let Some(location) = self.exact.get(path) {
-            return Some((location, true));
-        }
-        let prefix = self.longest_prefix(path);
-        let nested = prefix.and_then(|location| location.nested.choose_inner(path, captures));
-        if let Some(found @ (_, true)) = nested {
-            return Some(found);
-        }
-        let best = nested.map(|(location, _)| location).or(prefix);
-        if !best.is_some_and(|location| location.no_regex) {
+        // `^~` speaks for its own level only.
+        if !prefix.is_some_and(|location| location.no_regex) {
             for (pattern, location) in &self.regex {
-                if pattern.matches(path, captures) {
-                    return Some((location.nested.choose(path, captures).unwrap_or(location), true));
+                if pattern.matches(path, captures)? {
+                    let inner = location.nested.choose(path, captures)?;
+                    return Ok(Some((inner.map_or(location, |(inner, _)| inner), true)));
                 }
             }
         }
-        best.map(|location| (location, false))
+        Ok(nested.or(prefix.map(|location| (location, false))))
     }
 }

@@ -4,3 +4,6 @@ pub mod locations;
 pub mod names;
 
 pub use locations::{Found, Locations};
+
+#[cfg(test)]
+mod tests;

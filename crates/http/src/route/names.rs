@@ -7,7 +7,7 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 
 use crate::generation::Server;
-use crate::regex::{Captures, Pattern};
+use crate::regex::{Captures, GaveUp, Pattern};
 use crate::variables::VariableTable;
 
 /// One name of a server.
@@ -123,10 +123,17 @@ impl NameTable {
         self.exact.is_empty() && self.front.is_empty() && self.back.is_empty() && self.regex.is_empty()
     }
 
-    /// The server for a host (lower case, without port); captures of an expression go to `captures`.
-    pub fn find(&self, host: &str, captures: &mut Captures) -> Option<&Arc<Server>> {
+    /// The server for a host (lower case, without port; empty where there is none, which no expression matches);
+    /// captures of an expression go to `captures`.
+    ///
+    /// # Errors
+    /// The match of an expression was given up.
+    pub fn find(&self, host: &str, captures: &mut Captures) -> Result<Option<&Arc<Server>>, GaveUp> {
         if let Some(server) = self.exact.get(host) {
-            return Some(server);
+            return Ok(Some(server));
+        }
+        if host.is_empty() {
+            return Ok(None);
         }
         if !self.front.is_empty() {
             let dots = host.bytes().enumerate().filter(|(_, byte)| *byte == b'.');
@@ -134,7 +141,7 @@ impl NameTable {
                 if dot > 0
                     && let Some(server) = self.front.get(&host[dot..])
                 {
-                    return Some(server);
+                    return Ok(Some(server));
                 }
             }
         }
@@ -145,10 +152,15 @@ impl NameTable {
                 if dot + 1 < host.len()
                     && let Some(server) = self.back.get(&host[..=dot])
                 {
-                    return Some(server);
+                    return Ok(Some(server));
                 }
             }
         }
-        self.regex.iter().find(|(pattern, _)| pattern.matches(host.as_bytes(), captures)).map(|(_, server)| server)
+        for (pattern, server) in &self.regex {
+            if pattern.matches(host.as_bytes(), captures)? {
+                return Ok(Some(server));
+            }
+        }
+        Ok(None)
     }
 }

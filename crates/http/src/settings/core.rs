@@ -84,11 +84,11 @@ settings! {
     #[module = "core"]
     pub struct CoreSettings {
         /// The folder that the request's path is looked up in.
-        root: Template = "html", in HTTP | SERVER | LOCATION | LOCATION_IF;
+        root: Folder = "html", in HTTP | SERVER | LOCATION | LOCATION_IF;
         /// Replaces the part of the path that the location matched.
         ///
         /// In a location given by a regular expression the value is the whole path, and should use its captures.
-        alias: Option<Template>, in LOCATION, local;
+        alias: Option<Folder>, in LOCATION, local;
         /// Shows another URI, or another status, for these error statuses.
         error_page: Many<ErrorPage>, in HTTP | SERVER | LOCATION | LOCATION_IF;
         /// Maps file name extensions to media types.
@@ -170,6 +170,27 @@ settings! {
             fidelity = NoEffect("one buffer is used and its size is fixed");
         /// The location serves requests of the server itself only (error pages, `try_files`), others get 404.
         internal: Switch, in LOCATION, local;
+    }
+}
+
+/// The value of `root` or `alias`.
+#[derive(Debug, Clone)]
+pub struct Folder(pub Template);
+
+impl freerun_conf::Value for Folder {
+    const SHAPE: freerun_conf::Shape = freerun_conf::Shape::exactly(1, "path");
+
+    fn parse(directive: &freerun_conf::Node, cx: &mut freerun_conf::Cx) -> Result<Folder, freerun_conf::Problem> {
+        let word = &directive.args[0];
+        // These are made of the directive that would use them.
+        for name in ["document_root", "realpath_root"] {
+            if word.text.contains(&format!("${name}")) || word.text.contains(&format!("${{{name}}}")) {
+                let message =
+                    format!("the ${name} variable cannot be used in the \"{}\" directive", directive.name.text);
+                return Err(freerun_conf::Problem::new(message).at(word.place));
+            }
+        }
+        Ok(Folder(Template::parse(word, cx)?))
     }
 }
 

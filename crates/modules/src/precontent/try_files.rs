@@ -8,7 +8,6 @@ use freerun_http::content::path;
 use freerun_http::content::response::LocalBoxFuture;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
-use freerun_http::settings::core::CoreSettings;
 use freerun_http::template::Template;
 
 settings! {
@@ -114,11 +113,10 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 /// The URI and the file that a value stands for. With `alias`, values that begin with the location's prefix keep it in
 /// the URI and lose it in the file; others are put after the alias.
 fn place(request: &Request, value: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let location = &request.location;
-    if request.settings().get::<CoreSettings>().alias.is_none() || location.is_regex {
+    let Some(prefix) = request.location.alias.as_ref().and_then(|alias| alias.prefix.as_ref()) else {
         return (value.to_vec(), path::file_name_of(request, value));
-    }
-    let prefix = location.name.as_bytes();
+    };
+    let prefix = prefix.as_bytes();
     let uri = if value.starts_with(prefix) { value.to_vec() } else { [prefix, value].concat() };
     let file = path::file_name_of(request, &uri);
     (uri, file)

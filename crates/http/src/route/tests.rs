@@ -1,0 +1,307 @@
+//! A server's names and locations, read from the text of a configuration.
+
+use std::io;
+use std::sync::Arc;
+
+use freerun_conf::{Contexts, Cx, Loader, Registry, apply_block, parse};
+
+use crate::build::{Builder, STRUCTURE, core_groups};
+use crate::generation::{Blueprint, Paths};
+use crate::listen::Servers;
+
+struct Text<'t>(&'t str);
+
+impl Loader for Text<'_> {
+    fn load(&mut self, _: &str) -> io::Result<Vec<u8>> {
+        Ok(self.0.as_bytes().to_vec())
+    }
+
+    fn glob(&mut self, _: &str) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Reads the inside of an `http` block; `Err` is the first problem's line.
+pub fn read(http: &str) -> Result<(Blueprint, Vec<String>), String> {
+    let tree = parse("test.conf", None, "/", &mut Text(&format!("http {{ {http} }}")));
+    let mut cx = Cx::new(tree.sources.clone());
+    cx.extensions.insert(Paths { prefix: "/prefix/".to_owned(), privileged: true });
+    let registry = Registry::new(&core_groups(), STRUCTURE).unwrap();
+    let builder = Builder { registry: &registry, modules: &[] };
+    builder.prepare(&mut cx);
+    let built = registry.defaults(&mut cx).and_then(|defaults| {
+        let (main, blocks) = apply_block(&registry, Contexts::MAIN, &tree.nodes, &defaults, &mut cx)?;
+        builder.build(&blocks, &main, &mut cx)
+    });
+    let built = cx.conclude(built, tree.error).map_err(|problems| problems[0].first_line(&tree.sources))?;
+    Ok((built, cx.warnings.into_iter().map(|warning| warning.message).collect()))
+}
+
+/// The servers of the first address.
+pub fn servers(http: &str) -> Arc<Servers> {
+    read(http).unwrap().0.listens[0].servers.clone()
+}
+
+mod locations {
+    use super::{read, servers};
+    use crate::regex::Captures;
+    use crate::route::Found;
+
+    /// The name of the location that each path gets; `-` where it is none.
+    #[track_caller]
+    fn check(locations: &str, wanted: &[(&str, &str)]) {
+        let servers = servers(&format!("server {{ {locations} }}"));
+        for (path, wanted) in wanted {
+            let found = match servers.default.locations.find(path.as_bytes(), &mut Captures::default()).unwrap() {
+                Found::Location(location) => location.name.clone(),
+                Found::Nothing => "-".to_owned(),
+                Found::AddSlash(location) => format!("{}+/", location.name),
+            };
+            assert_eq!(found, *wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn exact_before_expressions_before_the_longest_prefix() {
+        check(
+            r"location = /x {} location /x {} location /x/long/er {} location /x/l {} location ~ \.php$ {}
+              location ~ ^/x/.*p$ {}",
+            &[
+                ("/x", "/x"),
+                ("/xy", "/x"),
+                ("/x/long/er/", "/x/long/er"),
+                ("/x/long/e", "/x/l"),
+                ("/x/k", "/x"),
+                ("/x/a.php", r"\.php$"),
+                ("/x/ap", "^/x/.*p$"),
+                ("/w", "-"),
+                ("/", "-"),
+            ],
+        );
+    }
+
+    #[test]
+    fn every_prefix_is_found_among_neighbours() {
+        check(
+            "location / {} location /a {} location /a/ {} location /a/b {} location /ab {} location /b {}
+             location /a/bb/c {} location /a/b/c/d/e {}",
+            &[
+                ("/", "/"),
+                ("/a", "/a"),
+                ("/aa", "/a"),
+                ("/a/", "/a/"),
+                ("/a/a", "/a/"),
+                ("/a/c", "/a/"),
+                ("/a/b", "/a/b"),
+                ("/a/bb", "/a/b"),
+                ("/a/bb/c", "/a/bb/c"),
+                ("/a/bb/d", "/a/b"),
+                ("/a/b/c/d/f", "/a/b"),
+                ("/a/b/c/d/e/f", "/a/b/c/d/e"),
+                ("/abc", "/ab"),
+                ("/b/a", "/b"),
+                ("/c", "/"),
+                ("/\u{ff}", "/"),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_caret_keeps_expressions_of_its_level_away() {
+        check(
+            r"location ^~ /c {} location /c/inner {} location ~ x$ {}",
+            &[("/c/x", "/c"), ("/c/inner/x", "x$"), ("/x", "x$")],
+        );
+        // What nginx does: inside another location it does not speak for the server's expressions.
+        check(
+            r"location / { location ^~ /q/ {} location ~ z$ {} } location ~ /q/ {}",
+            &[("/q/a", "/q/"), ("/q/z", "/q/"), ("/z", "z$")],
+        );
+        let servers = servers("server { location / { location ^~ /q/ {} } location ~ ^/(q)/ {} }");
+        let mut captures = Captures::default();
+        assert!(matches!(servers.default.locations.find(b"/q/a", &mut captures), Ok(Found::Location(_))));
+        assert_eq!(captures.numbered(1), Some(&b"q"[..]), "the expression it is");
+        check(
+            r"location ^~ /c { location ~ in$ {} location /c/d {} } location ~ n$ {}",
+            &[("/c/in", "in$"), ("/c/n", "/c"), ("/c/d/n", "/c/d"), ("/n", "n$")],
+        );
+    }
+
+    #[test]
+    fn nested_ones_are_chosen_inside_the_outer_one() {
+        check(
+            r"location /n { location /n/a {} location = /n/b {} location ~ z$ { location ~ zz$ {} } }
+              location ~ \.php$ {} location ~ ^/r { location /r/a {} location ~ b$ {} }",
+            &[
+                ("/n", "/n"),
+                ("/n/a/x", "/n/a"),
+                ("/n/b", "/n/b"),
+                ("/n/bb", "/n"),
+                ("/n/a/z", "z$"),
+                ("/n/a/zz", "zz$"),
+                ("/n/x.php", r"\.php$"),
+                ("/n/a/x.php", r"\.php$"),
+                ("/r", "^/r"),
+                ("/r/a", "/r/a"),
+                ("/r/ab", "b$"),
+            ],
+        );
+    }
+
+    #[test]
+    fn named_ones_are_found_by_name_alone() {
+        let servers = servers("server { location @x {} location / {} }");
+        let locations = &servers.default.locations;
+        assert!(locations.named("@x").is_some());
+        assert!(locations.named("@y").is_none());
+        assert!(
+            matches!(locations.find(b"@x", &mut Captures::default()), Ok(Found::Nothing)),
+            "no path begins so, and none gets there"
+        );
+    }
+
+    #[test]
+    fn a_match_that_is_given_up_chooses_nothing() {
+        let servers = servers("server { location / {} location ~ ^/(a|aa)+$ {} }");
+        let mut path = vec![b'a'; 4000];
+        path[0] = b'/';
+        path.push(b'!');
+        assert!(servers.default.locations.find(&path, &mut Captures::default()).is_err());
+    }
+
+    #[test]
+    fn alias_holds_inside_until_there_is_a_root() {
+        let servers = servers(
+            "server { location /al/ { alias /srv/; location ~ x$ {} location /al/r/ { root /r; }
+                location /al/o/ { alias /own/; } } location ~ ^/(e) { alias /e/$1; location /e/f {} } }",
+        );
+        for (path, wanted) in [
+            ("/al/y", Some(Some("/al/"))),
+            ("/al/x", Some(Some("/al/"))),
+            ("/al/r/y", None),
+            ("/al/o/y", Some(Some("/al/o/"))),
+            ("/e", Some(None)),
+            ("/e/f", Some(None)),
+        ] {
+            let found = servers.default.locations.find(path.as_bytes(), &mut Captures::default());
+            let Ok(Found::Location(location)) = found else { panic!("{path}") };
+            assert_eq!(location.alias.as_ref().map(|alias| alias.prefix.as_deref()), wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_that_would_be_made_of_themselves_are_refused() {
+        for (lines, wanted) in [
+            ("root $document_root;", "the $document_root variable cannot be used in the \"root\" directive"),
+            (
+                "location / { alias /${realpath_root}; }",
+                "the $realpath_root variable cannot be used in the \"alias\" directive",
+            ),
+            ("location @x { alias /x; }", "the \"alias\" directive cannot be used inside the named location"),
+        ] {
+            let line = read(&format!("server {{ {lines} }}")).err().unwrap();
+            assert!(line.contains(wanted), "{line}");
+        }
+    }
+}
+
+mod names {
+    use super::{read, servers};
+    use crate::regex::Captures;
+
+    /// The first name of the server that each host gets; `-` for the default one.
+    #[track_caller]
+    fn check(servers_text: &str, wanted: &[(&str, &str)]) {
+        let servers = servers(servers_text);
+        for (host, wanted) in wanted {
+            let found = servers.names.find(host, &mut Captures::default()).unwrap();
+            assert_eq!(found.map_or("-", |server| &server.name), *wanted, "{host}");
+        }
+    }
+
+    #[test]
+    fn exact_then_front_then_back_then_expressions() {
+        check(
+            r"server { server_name ~^www\. ~^first; }
+              server { server_name back.* www.example.*; }
+              server { server_name *.example.com; }
+              server { server_name *.deep.example.com; }
+              server { server_name www.example.com; }
+              server { server_name ~.; }",
+            &[
+                ("www.example.com", "www.example.com"),
+                ("a.example.com", "*.example.com"),
+                ("a.b.example.com", "*.example.com"),
+                ("a.deep.example.com", "*.deep.example.com"),
+                ("deep.example.com", "*.example.com"),
+                ("example.com", "~."),
+                (".example.com", "~."),
+                ("www.example.org", "back.*"),
+                ("www.example.co.uk", "back.*"),
+                ("www.example.", r"~^www\."),
+                ("www.other", r"~^www\."),
+                ("first", r"~^www\."),
+                ("xyz", "~."),
+                ("", "-"),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_dot_at_the_front_stands_for_both() {
+        check(
+            "server { server_name .example.com; } server { server_name x; }",
+            &[
+                ("example.com", "example.com"),
+                ("a.example.com", "example.com"),
+                ("badexample.com", "-"),
+                ("com", "-"),
+                ("x", "x"),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_longest_wildcard_wins() {
+        check(
+            "server { server_name a.*; } server { server_name a.b.*; } server { server_name *.c; }
+             server { server_name *.b.c; }",
+            &[("a.x", "a.*"), ("a.b.x", "a.b.*"), ("a.b.c", "*.b.c"), ("x.c", "*.c"), ("a", "-"), ("c", "-")],
+        );
+    }
+
+    #[test]
+    fn no_name_is_for_requests_without_host() {
+        check(
+            r#"server { server_name one; } server { server_name ""; } server { server_name ~.* ; }"#,
+            &[("one", "one"), ("", ""), ("two", "~.*")],
+        );
+        // An expression that would match nothing at all is not asked.
+        check("server { server_name one; } server { server_name ~.*; }", &[("", "-"), ("x", "~.*")]);
+    }
+
+    #[test]
+    fn the_first_to_claim_a_name_keeps_it() {
+        let (built, warnings) = read(
+            "server { server_name a .b; } server { server_name A b c.*; } server { server_name *.b; }
+             server { server_name c.* d; }",
+        )
+        .unwrap();
+        let wanted = ["a", "b", "*.b", "c.*"].map(|name| format!("conflicting server name \"{name}\" on 0.0.0.0:80"));
+        assert_eq!(warnings.len(), wanted.len(), "{warnings:?}");
+        for (warning, wanted) in warnings.iter().zip(wanted) {
+            assert!(warning.starts_with(wanted.trim_end_matches('"')), "{warning}");
+        }
+        let names = &built.listens[0].servers.names;
+        let first = |host| names.find(host, &mut Captures::default()).unwrap().unwrap().name.to_string();
+        assert_eq!([first("a"), first("b"), first("x.b"), first("d")], ["a", "a", "a", "c.*"]);
+    }
+
+    #[test]
+    fn names_that_mean_nothing_are_refused() {
+        for name in ["*", "a*.b", "*.*.a", "a.*.b", "*.", ".*", "."] {
+            assert!(read(&format!("server {{ server_name {name}; }}")).is_err(), "{name}");
+        }
+        assert!(read("server { server_name ~; }").is_err());
+    }
+}
