@@ -108,3 +108,15 @@ fn redirects_name_the_host() {
         ],
     );
 }
+
+#[test]
+fn page_for_a_body_that_is_too_large() {
+    let site = site();
+    let lines = "client_max_body_size 10; error_page 413 /page.html;";
+    let post =
+        |fields: &str| request("POST", "/a.txt").field("Content-Length: 20").field("Connection: close").field(fields);
+    compare(
+        &Setup::server(&site, lines),
+        vec![post("X: y").body("01234567890123456789"), post("Expect: 100-continue").body("01234567890123456789")],
+    );
+}

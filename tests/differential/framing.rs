@@ -167,3 +167,14 @@ fn expectations() {
         ],
     );
 }
+
+#[test]
+fn bad_chunks_that_nobody_asked_for() {
+    let site = site();
+    let none =
+        |body: &str| raw(format!("POST /none HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{body}"));
+    compare(
+        &Setup::server(&site, ""),
+        vec![none("3\r\nabc\r\n0\r\n\r\n"), none("zz\r\n"), none("3\r\nabcd\r\n0\r\n\r\n")],
+    );
+}

@@ -93,3 +93,19 @@ fn clients_that_vanish_leave_no_descriptors() {
         assert_eq!(server.get("/a").text(), "file a");
     }
 }
+
+#[test]
+fn hot_files_leave_descriptors_to_others() {
+    let site = site();
+    for number in 0..300 {
+        // Too large to be kept in memory, so that what is kept is the open file.
+        site.file(&format!("large{number}"), vec![b'x'; 40_000]).file(&format!("small{number}"), "x");
+    }
+    let server = Setup::server(&site, "").main("worker_rlimit_nofile 128;").events("worker_connections 64;").run();
+    let mut client = server.connect();
+    for number in 0..300 {
+        assert_eq!(client.get(&format!("/small{number}")).text(), "x");
+        assert_eq!(client.get(&format!("/large{number}")).body.len(), 40_000);
+    }
+    assert!(!server.error_log().contains("(24: Too many open files)"), "{}", server.error_log());
+}

@@ -4,6 +4,7 @@
 
 mod command_line;
 mod config_errors;
+mod connections;
 mod corpus;
 mod files;
 mod listens;

@@ -189,3 +189,30 @@ fn logs_and_pid_follow_the_configuration() {
         std::fs::read_to_string(server.path("second.log")).is_ok_and(|text| text.contains("/v"))
     });
 }
+
+#[test]
+fn a_connection_of_an_address_that_is_gone_logs_where_it_belongs() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let http = "log_format place \"$uri $server_name\";
+        server { listen 127.0.0.1:@PORT@; access_log @DIR@/one.log place; server_name one; return 200 one; }
+        server { listen 127.0.0.1:@PORT2@; access_log @DIR@/two.log place; server_name two; return 200 two; } # two
+        server { listen 127.0.0.1:@PORT3@; access_log @DIR@/three.log place; server_name three; return 200 three; }";
+    let server = Setup::new().root(&site).http(http).freerun();
+    let mut client = Client::connect(server.address_number(2));
+    assert_eq!(client.get("/before").text(), "two");
+    let config = server.config();
+    let start = config.find("server { listen").expect("servers");
+    let lines: Vec<&str> = config[start..].lines().filter(|line| line.ends_with("# two")).collect();
+    server.edit(lines[0], "");
+    server.reload();
+    eventually("the address is gone", || Client::try_connect(server.address_number(2)).is_err());
+    let last = client.get("/after");
+    assert_eq!(last.text(), "two", "it is served as it began");
+    assert_eq!(client.ending(), Ending::Closed, "for a last time");
+    let log = |name: &str| std::fs::read_to_string(server.path(name)).unwrap_or_default();
+    eventually("the log of its server", || log("two.log") == "/before two\n/after two\n");
+    assert_eq!(log("one.log") + &log("three.log"), "");
+}

@@ -284,3 +284,15 @@ fn heads_cut_at_every_byte() {
     assert_eq!(answers(&server).text(), "file a");
     eventually("no worker was lost", || server.workers().len() == 1);
 }
+
+#[test]
+fn a_redirect_adds_no_field() {
+    let site = site();
+    let lines = "location /path { return 302 $uri; } location /url { return 302 http://x$uri; }";
+    let server = Setup::server(&site, lines).freerun();
+    for target in ["/path%0d%0aX-Bad:1", "/url%0d%0aX-Bad:1", "/path%0aX-Bad:1", "/url%00%0dX-Bad:1"] {
+        let response = server.get(target);
+        assert!(matches!(response.status, 302 | 400), "{}", response.line);
+        assert_eq!(response.header("X-Bad"), None, "{target}");
+    }
+}

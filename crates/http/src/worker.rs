@@ -380,19 +380,22 @@ impl LoopState {
         if self.connections.get() < self.shared.connections {
             return true;
         }
-        if !self.idle.close_oldest() {
-            self.log_full();
-        }
+        self.log_full(self.idle.close_oldest());
         false
     }
 
-    fn log_full(&self) {
+    fn log_full(&self, made_room: bool) {
         let now = loops::now();
         if self.full_logged.get().is_none_or(|last| now.saturating_duration_since(last) >= Duration::from_secs(1)) {
             self.full_logged.set(Some(now));
             let limit = self.shared.connections;
             let log = &self.generation().error_log;
-            log.write(Level::Alert, None, format_args!("{limit} worker_connections are not enough"));
+            if made_room {
+                let message = format_args!("{limit} worker_connections are not enough, reusing connections");
+                log.write(Level::Warn, None, message);
+            } else {
+                log.write(Level::Alert, None, format_args!("{limit} worker_connections are not enough"));
+            }
         }
     }
 

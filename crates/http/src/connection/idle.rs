@@ -55,13 +55,7 @@ fn class(key: Key) -> usize {
 
 impl Idle {
     /// Enters a connection that is kept for `keep`. The key takes it out again.
-    pub fn enter(
-        &self,
-        home: &Rc<LoopState>,
-        connection: &Rc<Connection>,
-        waiting: Waiting,
-        keep: Duration,
-    ) -> Key {
+    pub fn enter(&self, home: &Rc<LoopState>, connection: &Rc<Connection>, waiting: Waiting, keep: Duration) -> Key {
         let keep = u64::try_from(keep.as_nanos()).unwrap_or(FAR).min(FAR);
         let mut key = (key_of(loops::now()).saturating_add(keep) & !1) | waiting as Key;
         let mut connections = self.connections.borrow_mut();

@@ -148,3 +148,54 @@ impl HotFiles {
         self.files.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freerun_runtime::files::{Aio, FileSystem};
+    use freerun_runtime::pool::{PoolSpec, ThreadPool};
+
+    fn file(content: Option<Bytes>) -> Rc<HotFile> {
+        let pool = ThreadPool::start(&PoolSpec { name: "hot".to_owned(), threads: 1, max_queue: 8 }).unwrap();
+        let files = FileSystem::new(pool).unwrap();
+        let open = files.try_open_now(c"/proc/self/exe", &Aio::Off).unwrap().unwrap();
+        Rc::new(HotFile::new(open, content))
+    }
+
+    #[test]
+    fn descriptors_are_bounded_and_contents_need_none() {
+        let now = Instant::now();
+        let mut hot = HotFiles { max_open: 2, ..HotFiles::new(1) };
+        for path in [b"a", b"b", b"c"] {
+            hot.put(path, &file(None), now);
+        }
+        assert!(hot.get(b"a", now).is_some() && hot.get(b"b", now).is_some());
+        assert!(hot.get(b"c", now).is_none(), "no more than two");
+        hot.put(b"d", &file(Some(Bytes::from_static(b"text"))), now);
+        assert!(hot.get(b"d", now).is_some());
+        // Under a name that is there already, one takes the place of the other.
+        hot.put(b"a", &file(Some(Bytes::from_static(b"text"))), now);
+        hot.put(b"c", &file(None), now);
+        assert!(hot.get(b"c", now).is_some());
+        assert!(hot.close_files());
+        assert!(hot.get(b"b", now).is_none() && hot.get(b"d", now).is_some());
+        assert!(!hot.close_files());
+        assert_eq!((hot.open, hot.bytes), (0, 8));
+        assert!(hot.get(b"d", now + VALID).is_none(), "old");
+        hot.purge(now + VALID);
+        assert!(hot.is_empty());
+        assert_eq!(hot.bytes, 0);
+    }
+
+    #[test]
+    fn a_changed_file_is_forgotten_alone() {
+        let now = Instant::now();
+        let mut hot = HotFiles::new(1);
+        let (one, two) = (file(None), file(None));
+        hot.put(b"one", &one, now);
+        hot.put(b"two", &two, now);
+        let Content::Open(open) = &one.content else { panic!("it has no content") };
+        hot.forget(open);
+        assert!(hot.get(b"one", now).is_none() && hot.get(b"two", now).is_some());
+    }
+}

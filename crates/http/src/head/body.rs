@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use freerun_proto::BodyFraming;
 use freerun_proto::chunked::{ChunkedDecoder, Step};
-use freerun_runtime::{buffers, loops};
 use freerun_runtime::files::FileError;
 use freerun_runtime::timer::Timer;
+use freerun_runtime::{buffers, loops};
 
 use crate::content::aio;
 use crate::head::collect::{Collected, Collector};

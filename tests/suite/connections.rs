@@ -1,0 +1,81 @@
+//! Connections that wait, and that make room for others.
+
+use freerun_testkit::{Client, Setup, Site, require};
+use std::time::Duration;
+
+#[test]
+fn silent_connections_make_room() {
+    let site = Site::new();
+    site.file("a", "file a");
+    let server = Setup::server(&site, "").events("worker_connections 20;").run();
+    let silent: Vec<Client> = (0..60).map(|_| server.connect()).collect();
+    // None of them has sent anything; whoever has something to say is let in.
+    for _ in 0..5 {
+        assert_eq!(server.get("/a").text(), "file a");
+    }
+    drop(silent);
+}
+
+#[test]
+fn a_place_that_is_free_again_is_for_every_address() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let http = "server { listen 127.0.0.1:@PORT@; listen 127.0.0.1:@PORT2@; return 200 ok; }";
+    let server = Setup::new().root(&site).events("worker_connections 4;").http(http).freerun();
+    // All places are taken by requests that do not go on, so that none can be asked to leave.
+    let mut stuck: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut stuck {
+        client.send("GET / HT");
+    }
+    server.logs("4 worker_connections are not enough");
+    let mut late = Client::connect(server.address_number(2));
+    late.set_timeout(Duration::from_secs(20)).send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    server.logs("4 worker_connections are not enough");
+    stuck.pop();
+    assert_eq!(late.response().text(), "ok");
+}
+
+#[test]
+fn a_pipeline_without_end_leaves_others_their_turn() {
+    let site = Site::new();
+    let lines = "location / { return 200 ok; }";
+    let server = Setup::server(&site, lines).http("keepalive_requests 1000000000;").run();
+    let address = server.address();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let greedy = std::thread::spawn(move || {
+        let requests = "GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(500);
+        let mut client = Client::connect(address);
+        let mut served = 0;
+        while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            client.send(&requests);
+            for _ in 0..500 {
+                assert_eq!(client.response().text(), "ok");
+            }
+            served += 500;
+        }
+        served
+    });
+    for _ in 0..20 {
+        assert_eq!(server.get("/").text(), "ok");
+    }
+    drop(stop);
+    assert!(greedy.join().expect("the pipeline") > 0);
+}
+
+#[test]
+fn a_body_that_trickles_in_ends_with_lingering_time() {
+    let site = Site::new();
+    let lines = "lingering_time 1s; keepalive_timeout 1h; location / { return 200 ok; }";
+    let server = Setup::server(&site, lines).run();
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nx");
+    assert_eq!(client.response().text(), "ok");
+    // Each byte comes soon after the one before, so that only the time of all of them can run out.
+    let refused = (0..2000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        client.try_send("x").is_err()
+    });
+    assert!(refused, "the connection is closed");
+}
