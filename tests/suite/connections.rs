@@ -1,6 +1,6 @@
 //! Connections that wait, and that make room for others.
 
-use freerun_testkit::{Client, Setup, Site, require};
+use freerun_testkit::{Client, Ending, Setup, Site, require};
 use std::time::Duration;
 
 #[test]
@@ -78,4 +78,17 @@ fn a_body_that_trickles_in_ends_with_lingering_time() {
         client.try_send("x").is_err()
     });
     assert!(refused, "the connection is closed");
+}
+
+#[test]
+fn what_comes_after_the_last_request_does_not_cut_the_response() {
+    let site = Site::new();
+    site.file("big", vec![b'x'; 3_000_000]);
+    let server = Setup::server(&site, "").run();
+    let mut client = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    client.send("GET /big HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").at_least(1);
+    // As some clients end a body that was complete already.
+    client.send("\r\n");
+    assert_eq!(client.response().body.len(), 3_000_000);
+    assert_eq!(client.ending(), Ending::Closed);
 }

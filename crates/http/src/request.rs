@@ -44,6 +44,8 @@ pub struct Connection {
     pub requests: Cell<u64>,
     /// Whether a response is being written: nothing else may be sent then.
     pub responding: Cell<bool>,
+    /// Since when it is idle, or was for the last time: nanoseconds since the process began.
+    pub idle_since: Cell<u64>,
     /// Whether it was looked at for a first time.
     pub was_polled: Cell<bool>,
     /// The servers that answer here, and the generation that they are of.
@@ -65,6 +67,7 @@ impl Connection {
             requests: Cell::new(0),
             responding: Cell::new(false),
             servers: RefCell::new(None),
+            idle_since: Cell::new(0),
             was_polled: Cell::new(false),
             close_when_idle: Cell::new(false),
             nodelay: Cell::new(false),

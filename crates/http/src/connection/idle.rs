@@ -27,14 +27,11 @@ pub enum Waiting {
     First = 1,
 }
 
-/// An idle connection, and since when it is.
-type Entry = (Rc<Connection>, Instant);
-
 /// The idle connections of one loop.
 #[derive(Default)]
 pub struct Idle {
     /// By what they wait for: the time they are given differs, and so would the order in which they came.
-    connections: RefCell<[BTreeMap<Key, Entry>; 2]>,
+    connections: RefCell<[BTreeMap<Key, Rc<Connection>>; 2]>,
     /// When the closing task looks next; `None` while it does not run.
     next_look: Cell<Option<Key>>,
     earlier: Notify,
@@ -56,14 +53,15 @@ fn class(key: Key) -> usize {
 impl Idle {
     /// Enters a connection that is kept for `keep`. The key takes it out again.
     pub fn enter(&self, home: &Rc<LoopState>, connection: &Rc<Connection>, waiting: Waiting, keep: Duration) -> Key {
+        connection.idle_since.set(key_of(loops::now()));
         let keep = u64::try_from(keep.as_nanos()).unwrap_or(FAR).min(FAR);
-        let mut key = (key_of(loops::now()).saturating_add(keep) & !1) | waiting as Key;
+        let mut key = (connection.idle_since.get().saturating_add(keep) & !1) | waiting as Key;
         let mut connections = self.connections.borrow_mut();
         let connections_alike = &mut connections[class(key)];
         while connections_alike.contains_key(&key) {
             key += 2;
         }
-        connections_alike.insert(key, (connection.clone(), loops::now()));
+        connections_alike.insert(key, connection.clone());
         drop(connections);
         if waiting == Waiting::Next {
             home.stats.idle.add();
@@ -102,7 +100,7 @@ impl Idle {
             let expired: Vec<_> = {
                 let connections = self.connections.borrow();
                 let expired = connections.iter().flat_map(|alike| alike.range(..=now));
-                expired.map(|(_, (connection, _))| connection.clone()).collect()
+                expired.map(|(_, connection)| connection.clone()).collect()
             };
             for connection in expired {
                 connection.close_when_idle();
@@ -119,9 +117,9 @@ impl Idle {
             let connections = self.connections.borrow();
             let firsts = connections.iter().filter_map(|alike| {
                 // Those that wait for the same are, nearly, in the order in which they came.
-                alike.values().find(|(connection, _)| !connection.is_closing())
+                alike.values().find(|connection| !connection.is_closing())
             });
-            firsts.min_by_key(|(_, since)| *since).map(|(connection, _)| connection.clone())
+            firsts.min_by_key(|connection| connection.idle_since.get()).cloned()
         };
         oldest.is_some_and(|connection| {
             connection.close_when_idle();
@@ -132,7 +130,7 @@ impl Idle {
     /// Asks all to close.
     pub fn close_all(&self) {
         let all: Vec<_> = self.connections.borrow().iter().flat_map(BTreeMap::values).cloned().collect();
-        for (connection, _) in all {
+        for connection in all {
             connection.close_when_idle();
         }
     }

@@ -340,7 +340,17 @@ async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) 
         };
     }
     let pipelined = request.head.buffer.len() > request.body.used();
-    linger_or_close(&core, unread || pipelined)
+    let may_be_sending = unread || pipelined || has_more(request);
+    linger_or_close(&core, may_be_sending)
+}
+
+/// Whether bytes have come that nobody has read: closing the socket on top of them would reset the connection.
+fn has_more(request: Box<Request>) -> bool {
+    let mut scratch = request.head.buffer;
+    scratch.clear();
+    let has_more = matches!(request.connection.socket.try_read(&mut scratch), Ok(1..));
+    buffers::give_back(scratch);
+    has_more
 }
 
 fn linger_or_close(core: &CoreSettings, may_be_sending: bool) -> After {
