@@ -30,6 +30,14 @@ const COPIED: usize = 2048;
 /// with a large file takes turns with the others.
 const MAX_INLINE: u64 = 2 << 20;
 
+/// The first `sendfile` after a head: with the head, it makes the first segment of 64 KiB that the network card (or the
+/// loopback) takes nearly full and never over-full. A head that leaves by itself costs a segment more, and a longer first
+/// piece has to be split by the kernel: 23 and 27 µs for 100 KB, against 22.
+const FIRST_CHUNK: u64 = 56 * 1024;
+/// Longer ranges have their head sent by itself (unless `tcp_nopush` is on), as nginx does: the segment more is lost among
+/// hundreds, and pages that begin where segments do are cheaper.
+const FIRST_CHUNK_FOR: u64 = 256 * 1024;
+
 /// What the writing of one response needs again and again.
 struct Writer<'r> {
     connection: &'r Connection,
@@ -188,8 +196,10 @@ async fn file(
             None => head.truncate(start),
         }
     }
-    writer.all(head, b"", len > 0).await?;
+    let short = len <= FIRST_CHUNK_FOR;
+    writer.all(head, b"", short || core.tcp_nopush).await?;
     head.clear();
+    let mut first = if short { FIRST_CHUNK } else { MAX_INLINE };
     let gone = ClientGone(writer.connection);
     let client = writer.connection.client_key();
     let limit = match core.sendfile_max_chunk.0 {
@@ -200,7 +210,7 @@ async fn file(
     let mut in_this_turn = 0;
     while len > 0 {
         loops::note(writer.connection.number, "sending a file");
-        let chunk = len.min(limit).min(MAX_INLINE);
+        let chunk = len.min(limit).min(std::mem::replace(&mut first, MAX_INLINE));
         let socket = &writer.connection.socket;
         let mut inline = true;
         let sent = match files.send_now(&file, &mut cursor, std::os::fd::AsFd::as_fd(socket), offset, chunk, &aio) {

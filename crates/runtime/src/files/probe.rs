@@ -23,6 +23,10 @@ const CURSOR_MS: u64 = 500;
 /// With less than this left of what was probed, the next part is probed before sending, so that sends stay large.
 const ENOUGH: u64 = 256 << 10;
 
+/// For how long a whole file that one look found in memory is not looked at again, on a warm mount, in milliseconds: what
+/// was read that short a time ago is the last that the kernel evicts.
+const WHOLE_MS: u64 = 20;
+
 /// Distance of the probes in what is trusted while its mount misses. The kernel evicts a file's pages in runs: most are
 /// met by one of these, at 7 % of the cost of sending.
 const TRUSTED_STEP: u64 = 128 << 10;
@@ -98,6 +102,10 @@ impl FileSystem {
     }
 
     pub(super) fn ready_at(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, now: u64) -> u64 {
+        let whole = file.whole_ms.load(Relaxed);
+        if whole != 0 && now.saturating_sub(whole) < WHOLE_MS && file.mount.density() == Density::Sparse {
+            return len.min(file.size().saturating_sub(offset));
+        }
         let mut ready = cursor.known(offset, now).min(len);
         while ready < len.min(ENOUGH) && !(ready > 0 && cursor.missed) {
             let from = offset + ready;
@@ -116,6 +124,9 @@ impl FileSystem {
                 self.distrust(file, found.until, found.until + 1);
             } else {
                 file.mount.found_warm(found.warm, found.probes, now);
+            }
+            if from == 0 && found.goes_on() && found.until >= file.size() {
+                file.whole_ms.store(now.max(1), Relaxed);
             }
             if found.until > from {
                 if ready == 0 {

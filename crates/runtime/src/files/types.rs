@@ -4,7 +4,7 @@ use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 use crossbeam_queue::SegQueue;
 use rustix::fs::FileType;
@@ -195,6 +195,8 @@ pub struct OpenFile {
     pub(crate) mount: Arc<Mount>,
     /// Whether `mincore` may be believed: 0 not asked yet, 1 yes, 2 no.
     pub(crate) mincore: AtomicU8,
+    /// When one look found the whole file in memory, in milliseconds; 0 for never.
+    pub(crate) whole_ms: AtomicU64,
     /// Set when `cachestat` does not answer for this file.
     pub(crate) no_cachestat: AtomicBool,
     closer: Arc<Closer>,
@@ -202,7 +204,15 @@ pub struct OpenFile {
 
 impl OpenFile {
     pub(crate) fn new(fd: OwnedFd, meta: Meta, mount: Arc<Mount>, closer: Arc<Closer>) -> OpenFile {
-        OpenFile { fd: Some(fd), meta, mount, mincore: AtomicU8::new(0), no_cachestat: AtomicBool::new(false), closer }
+        OpenFile {
+            fd: Some(fd),
+            meta,
+            mount,
+            mincore: AtomicU8::new(0),
+            whole_ms: AtomicU64::new(0),
+            no_cachestat: AtomicBool::new(false),
+            closer,
+        }
     }
 
     /// Its attributes when it was opened.
