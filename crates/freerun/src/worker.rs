@@ -74,16 +74,21 @@ impl Worker {
         for listener in &bundle.listeners {
             sockets.push((listener.name.clone(), fds.by_ref().take(listener.sockets as usize).collect()));
         }
+        let mut denied = Vec::new();
         if self.running.is_none() {
             if self.own_process {
-                privileges::settle(&configuration, bundle.loops, bundle.identity.as_ref())?;
+                denied = privileges::settle(&configuration, bundle.loops, bundle.identity.as_ref())?;
             } else {
                 privileges::change_folder(&configuration)?;
             }
             self.running = Some(Running::start(bundle)?);
         }
         let Some(running) = &mut self.running else { return Err(Error::Gone) };
-        running.install(bundle, configuration, sockets, fds)
+        running.install(bundle, configuration, sockets, fds)?;
+        for what in denied {
+            running.log.write(Level::Alert, None, format_args!("{what}"));
+        }
+        Ok(())
     }
 
     /// New descriptors for logs.

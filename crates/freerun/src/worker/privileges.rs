@@ -1,5 +1,6 @@
 //! What a worker changes about its process before it starts a thread: limits, priority, folder, identity.
 
+use freerun_runtime::log::Errno;
 use freerun_sys::process::become_user;
 use rustix::process::{Resource, Rlimit};
 
@@ -12,16 +13,22 @@ use crate::settings::user::Identity;
 const RESERVE: u64 = 512;
 
 /// Applies everything, the identity last. Must run while the process has one thread; all later ones inherit it.
-pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Identity>) -> Result<(), Error> {
+///
+/// Answers what the system refused and can be done without: limits. nginx logs that, and serves.
+pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Identity>) -> Result<Vec<String>, Error> {
     let main = configuration.main();
+    let mut denied = Vec::new();
     match main.worker_rlimit_nofile {
         // In nginx each of its worker processes has this many; here their successors share one process.
-        Some(files) => set_limit("RLIMIT_NOFILE", Resource::Nofile, u64::from(files) * u64::from(loops.max(1)))?,
+        Some(files) => {
+            let files = u64::from(files) * u64::from(loops.max(1));
+            denied.extend(set_limit("RLIMIT_NOFILE", Resource::Nofile, files).err());
+        }
         None => raise_files(u64::from(loops) * u64::from(configuration.events().worker_connections.0)),
     }
     size_descriptor_table();
     if let Some(core) = main.worker_rlimit_core {
-        set_limit("RLIMIT_CORE", Resource::Core, core.0)?;
+        denied.extend(set_limit("RLIMIT_CORE", Resource::Core, core.0).err());
     }
     if let Some(priority) = main.worker_priority {
         rustix::process::setpriority_process(None, priority.0)
@@ -34,7 +41,8 @@ pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Ident
             Error::Call { call: format!("{}({number})", failed.step), error: failed.error }
         })?;
     }
-    rustix::thread::set_no_new_privs(true).map_err(Error::call("prctl(PR_SET_NO_NEW_PRIVS)"))
+    rustix::thread::set_no_new_privs(true).map_err(Error::call("prctl(PR_SET_NO_NEW_PRIVS)"))?;
+    Ok(denied)
 }
 
 /// Raises the soft limit, as far as the hard one allows, so that every connection may have a file open as well.
@@ -73,7 +81,14 @@ pub fn change_folder(configuration: &Configuration) -> Result<(), Error> {
     Ok(())
 }
 
-fn set_limit(name: &str, resource: Resource, limit: u64) -> Result<(), Error> {
+/// Sets soft and hard limit. Where the hard one may not be raised, the soft one is raised up to it, and the refusal is told.
+fn set_limit(name: &str, resource: Resource, limit: u64) -> Result<(), String> {
     let both = Rlimit { current: Some(limit), maximum: Some(limit) };
-    rustix::process::setrlimit(resource, both).map_err(Error::call(&format!("setrlimit({name}, {limit})")))
+    let Err(error) = rustix::process::setrlimit(resource, both) else { return Ok(()) };
+    let now = rustix::process::getrlimit(resource);
+    let reachable = Rlimit { current: now.maximum.map(|maximum| maximum.min(limit)), ..now };
+    // The first refusal is the one to tell.
+    let _ = rustix::process::setrlimit(resource, reachable);
+    let error = std::io::Error::from(error);
+    Err(format!("setrlimit({name}, {limit}) failed ({})", Errno(&error)))
 }
