@@ -2,7 +2,7 @@
 //!
 //! Three stages, kept apart:
 //!
-//! 1. [`parse`]: text to [`Tree`], with the place of every word. No side effects; files come through a [`Loader`].
+//! 1. [`parse()`]: text to [`Tree`], with the place of every word. No side effects; files come through a [`Loader`].
 //! 2. [`apply_block`]: the directives of one block, checked against the [`Registry`] and folded into a
 //!    [`SettingsSet`] over the enclosing block's. The groups come from [`settings!`] tables; no directive is parsed by
 //!    hand elsewhere.

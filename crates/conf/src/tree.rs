@@ -68,7 +68,7 @@ pub trait Loader {
     fn glob(&mut self, pattern: &str) -> io::Result<Vec<String>>;
 }
 
-/// What [`crate::parse`] made of a configuration.
+/// What [`crate::parse()`] made of a configuration.
 #[derive(Clone, Debug)]
 pub struct Tree {
     /// Every text read, in the order of first use.

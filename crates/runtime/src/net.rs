@@ -202,6 +202,13 @@ impl Socket {
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Read);
     }
 
+    /// Has closing send a reset instead of an orderly end, for a response whose end is the end of the connection and that
+    /// could not be completed: the client must not take it for whole.
+    pub fn reset_on_close(&self) {
+        // A failure means that there is no connection any more.
+        let _ = rustix::net::sockopt::set_socket_linger(&*self.fd, Some(Duration::ZERO));
+    }
+
     /// Ends the sending side (`shutdown(2)`); an error means that the peer is gone already, which is no news.
     pub fn shutdown_write(&self) {
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Write);

@@ -36,6 +36,9 @@ pub async fn write(request: &mut Request, response: Box<Response>) -> Result<(),
     request.connection.responding.set(true);
     let result = body::write(request, &mut out, response.body, framing).await;
     freerun_runtime::buffers::give_back(out);
+    if result.is_err() && framing == head::Framing::Close {
+        request.connection.socket.reset_on_close();
+    }
     request.sent.complete = result.is_ok();
     result
 }

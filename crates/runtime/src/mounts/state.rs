@@ -21,7 +21,7 @@ pub const HITS_A_STALL: u64 = 100;
 /// How long a demoted mount goes to the pool every time.
 pub const DEMOTION: Duration = Duration::from_secs(60);
 
-/// Bytes (or [`PROBES`]) found warm without a miss after which a mount is probed less densely; the last step needs
+/// Bytes (or [`WARM_PROBES`]) found warm without a miss after which a mount is probed less densely; the last step needs
 /// as much again.
 pub const WARM_BYTES: u64 = 64 << 20;
 /// See [`WARM_BYTES`].
