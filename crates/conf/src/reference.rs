@@ -138,7 +138,9 @@ fn index(registry: &Registry, pages: &[Page<'_>]) -> String {
         "\n## Not yet\n\nnginx has these, freerun does not have them yet: a configuration with one is refused.\n\n",
     );
     for (module, names) in known::modules() {
-        let names: Vec<String> = names.filter(|name| !registry.knows(name)).map(|name| format!("`{name}`")).collect();
+        // `include` belongs to the language itself and stands in no table.
+        let missing = names.filter(|name| !registry.knows(name) && *name != "include");
+        let names: Vec<String> = missing.map(|name| format!("`{name}`")).collect();
         if !names.is_empty() {
             let _ = writeln!(text, "- {module}: {}", names.join(", "));
         }

@@ -60,7 +60,7 @@ impl PoolSpec {
 pub struct Tag {
     /// What may hang together: the device number of a mount.
     pub mount: u64,
-    /// Who asked: one number for each client connection.
+    /// Who asked: one number for all connections of a client's address.
     pub client: u64,
     /// What it is about: an inode number, or a hash.
     pub file: u64,

@@ -102,7 +102,7 @@ settings! {
         sendfile_max_chunk: Size = "2m", in HTTP | SERVER | LOCATION;
         /// Sends the response head together with the beginning of the file.
         tcp_nopush: bool = "off", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("the head of a file response is always held back for the beginning of the file");
+            fidelity = Differs("up to 256 KB the head goes together with the beginning of the file in any case");
         /// Sends small segments at once on keep-alive connections.
         tcp_nodelay: bool = "on", in HTTP | SERVER | LOCATION;
         /// Makes an `ETag` for files.
@@ -117,12 +117,12 @@ settings! {
         /// `threads[=name]` is the same with a pool of that name, which may contain variables; `threads[=name] always`
         /// hops to the pool for every operation, as nginx does; `off` never leaves the loop. `on` uses the pool.
         aio: AioSetting = "auto", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("`threads` hops only when an operation would wait; `auto` and `always` are ours");
+            fidelity = Differs("`threads` hops only when an operation would wait; `on` is the same as `auto`; `auto` and `always` are ours");
         /// Whether open files and small contents may be used again, without asking the file system, for up to one second.
         ///
         /// `off` asks for every request. nginx's own forms (`max=`, `inactive=`) are not there yet.
         open_file_cache: OpenFileCache = "short", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("only `off` so far; without it, small hot files are kept for at most one second");
+            fidelity = Differs("only `off` and `short` (the default: hot files are kept for at most one second) so far");
         /// The largest request body that is accepted; 0 is no limit.
         client_max_body_size: Offset = "1m", in HTTP | SERVER | LOCATION;
         /// Longest wait between two reads of a request body.

@@ -18,7 +18,7 @@
 //!       "active": 3,             open now, the idle ones included
 //!       "idle": 2,               keep-alive connections without a request
 //!       "accepted": 40,          by this loop
-//!       "rescued": 0             accepted by another loop from this one's own socket, because this one was late
+//!       "rescued": 0             accepted for other loops from this one's own socket, because it was late
 //!     },
 //!     "requests": 1000,          begun
 //!     "stalls": 0,               polls of tasks longer than 10 ms

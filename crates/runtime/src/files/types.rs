@@ -53,7 +53,7 @@ impl Gone for crate::net::Socket {
 pub struct Via<'a> {
     /// Whether and where it may wait.
     pub aio: &'a Aio,
-    /// A number for the client connection: clients are served in turn.
+    /// A number for the client's address: clients are served in turn.
     pub client: u64,
     /// Frees the place in the queue when the client goes away.
     pub gone: Option<&'a dyn Gone>,
