@@ -23,7 +23,7 @@ const CURSOR_MS: u64 = 500;
 /// With less than this left of what was probed, the next part is probed before sending, so that sends stay large.
 const ENOUGH: u64 = 256 << 10;
 
-/// For how long a whole file that one look found in memory is not looked at again, on a warm mount, in milliseconds: what
+/// For how long a whole file that one response found in memory is not looked at again, on a warm mount, in milliseconds: what
 /// was read that short a time ago is the last that the kernel evicts.
 const WHOLE_MS: u64 = 20;
 
@@ -125,15 +125,15 @@ impl FileSystem {
             } else {
                 file.mount.found_warm(found.warm, found.probes, now);
             }
-            if from == 0 && found.goes_on() && found.until >= file.size() {
-                file.whole_ms.store(now.max(1), Relaxed);
-            }
             if found.until > from {
-                if ready == 0 {
+                if ready == 0 && cursor.until != from {
                     cursor.from = from;
                 }
                 cursor.until = found.until;
                 cursor.probed_ms = now;
+                if cursor.from == 0 && cursor.until >= file.size() {
+                    file.whole_ms.store(now.max(1), Relaxed);
+                }
                 ready = found.until - offset;
             }
             cursor.missed = found.missed;

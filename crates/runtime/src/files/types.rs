@@ -195,7 +195,7 @@ pub struct OpenFile {
     pub(crate) mount: Arc<Mount>,
     /// Whether `mincore` may be believed: 0 not asked yet, 1 yes, 2 no.
     pub(crate) mincore: AtomicU8,
-    /// When one look found the whole file in memory, in milliseconds; 0 for never.
+    /// When one response found the whole file in memory, in milliseconds; 0 for never.
     pub(crate) whole_ms: AtomicU64,
     /// Set when `cachestat` does not answer for this file.
     pub(crate) no_cachestat: AtomicBool,
