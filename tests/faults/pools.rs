@@ -2,7 +2,7 @@
 
 use crate::{Disk, goes_on};
 use freerun_testkit::fuse::{Fixture, Op};
-use freerun_testkit::{Client, Setup, eventually, require};
+use freerun_testkit::{Client, Setup, Site, eventually, require};
 
 const LINES: &str = "location = /text { return 200 text; } location /slow/ { aio threads=small; } location = /slow/f199 { aio threads=other; }";
 
@@ -158,4 +158,16 @@ fn pool_names_with_variables() {
     assert_eq!(server.get("/slow/f0?p=a").status, 200);
     assert_eq!(server.get("/slow/f1?p=b").status, 500);
     server.logs("thread pool \"pool_b\" not found");
+}
+
+#[test]
+fn a_pool_that_is_not_there_is_found_out_for_a_hot_file_too() {
+    let site = Site::new();
+    // Too large for its content to be kept: it is sent from the open file.
+    site.file("large", vec![b'x'; 200_000]);
+    let lines = "location / { aio threads=pool_$arg_p; }";
+    let server = Setup::server(&site, lines).main("thread_pool pool_a threads=1;").freerun();
+    for (query, status) in [("a", 200), ("b", 500), ("a", 200)] {
+        assert_eq!(server.get(&format!("/large?p={query}")).status, status, "pool_{query}");
+    }
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use freerun_http::content::aio;
 use freerun_http::content::error_page;
 use freerun_http::content::hot::{Content, HotFile};
 use freerun_http::content::open::{self, OpenError};
@@ -115,6 +116,8 @@ fn respond(request: &mut Request, file: &Rc<HotFile>) -> Outcome {
     let content = match &file.content {
         Content::Bytes(content) if content.is_empty() => Body::Empty,
         Content::Bytes(content) => Body::Bytes(content.clone()),
+        // A pool that is not there must be found out before the head is sent, also for a file that is open already.
+        Content::Open(_) if aio::resolve(request).is_none() => return Outcome::Status(500),
         Content::Open(file) => Body::File(FileRange { file: file.clone(), offset: 0, len: meta.size }),
     };
     let mut response = Response::new(200, content_type(request, &request.path), content);
