@@ -98,18 +98,6 @@ async fn route(request: &mut Request) -> Step {
             }
             request.location = location;
         }
-        crate::route::Found::AddSlash(location) => {
-            request.location = location;
-            let mut target = freerun_proto::uri::escape(freerun_proto::uri::EscapeSet::Uri, &request.path).into_owned();
-            target.push(b'/');
-            if let Some(args) = &request.args {
-                target.push(b'?');
-                target.extend_from_slice(args);
-            }
-            let mut response = error_page::built_in(request, 301);
-            response.location = Some(target.into());
-            return Step::Answer(Box::new(response));
-        }
         crate::route::Found::Nothing => request.location = server.entry.clone(),
     }
     let limit = request.settings().get::<CoreSettings>().client_max_body_size.0;

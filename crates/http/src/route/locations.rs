@@ -11,8 +11,6 @@ use crate::regex::{Captures, GaveUp, Pattern};
 pub enum Found {
     /// This location.
     Location(Arc<Location>),
-    /// The path lacks the slash at its end that this location (one that passes requests on) wants.
-    AddSlash(Arc<Location>),
     /// None: the server's own settings hold.
     Nothing,
 }

@@ -55,7 +55,6 @@ mod locations {
             let found = match servers.default.locations.find(path.as_bytes(), &mut Captures::default()).unwrap() {
                 Found::Location(location) => location.name.clone(),
                 Found::Nothing => "-".to_owned(),
-                Found::AddSlash(location) => format!("{}+/", location.name),
             };
             assert_eq!(found, *wanted, "{path}");
         }

@@ -77,71 +77,10 @@ pub fn civil(secs: i64) -> Civil {
     }
 }
 
-fn two(out: &mut [u8], value: u8) {
-    out[0] = b'0' + value / 10 % 10;
-    out[1] = b'0' + value % 10;
-}
-
-fn four(out: &mut [u8], value: i32) {
-    let value = value.clamp(0, 9999) as u32;
-    two(&mut out[..2], (value / 100) as u8);
-    two(&mut out[2..4], (value % 100) as u8);
-}
-
-const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
-
-/// `2026/11/21 07:05:00`: the time of an error log line, at `secs` (UTC) in a zone `offset` seconds east.
-pub fn format_error_time(secs: i64, offset: i32) -> [u8; 19] {
-    let t = civil(secs + i64::from(offset));
-    let mut out = *b"0000/00/00 00:00:00";
-    four(&mut out[..4], t.year);
-    two(&mut out[5..], t.month);
-    two(&mut out[8..], t.day);
-    two(&mut out[11..], t.hour);
-    two(&mut out[14..], t.minute);
-    two(&mut out[17..], t.second);
-    out
-}
-
-fn sign_hours_minutes(offset: i32) -> (u8, u8, u8) {
-    let minutes = offset.unsigned_abs() / 60;
-    (if offset < 0 { b'-' } else { b'+' }, (minutes / 60) as u8, (minutes % 60) as u8)
-}
-
-/// `21/Nov/2026:07:05:00 +0000`: nginx's `$time_local`.
-pub fn format_time_local(secs: i64, offset: i32) -> [u8; 26] {
-    let t = civil(secs + i64::from(offset));
-    let mut out = *b"00/Jan/0000:00:00:00 +0000";
-    two(&mut out[0..], t.day);
-    let m = usize::from(t.month - 1) * 3;
-    out[3..6].copy_from_slice(&MONTHS[m..m + 3]);
-    four(&mut out[7..11], t.year);
-    two(&mut out[12..], t.hour);
-    two(&mut out[15..], t.minute);
-    two(&mut out[18..], t.second);
-    let (sign, hours, minutes) = sign_hours_minutes(offset);
-    out[21] = sign;
-    two(&mut out[22..], hours);
-    two(&mut out[24..], minutes);
-    out
-}
-
-/// `2026-11-21T07:05:00+00:00`: nginx's `$time_iso8601`.
-pub fn format_iso8601(secs: i64, offset: i32) -> [u8; 25] {
-    let t = civil(secs + i64::from(offset));
-    let mut out = *b"0000-00-00T00:00:00+00:00";
-    four(&mut out[..4], t.year);
-    two(&mut out[5..], t.month);
-    two(&mut out[8..], t.day);
-    two(&mut out[11..], t.hour);
-    two(&mut out[14..], t.minute);
-    two(&mut out[17..], t.second);
-    let (sign, hours, minutes) = sign_hours_minutes(offset);
-    out[19] = sign;
-    two(&mut out[20..], hours);
-    two(&mut out[23..], minutes);
-    out
-}
+/// The formats themselves, which take the offset from UTC; those below know it and keep the text for a second.
+pub use freerun_proto::date::{
+    error_log_time as format_error_time, time_iso8601 as format_iso8601, time_local as format_time_local,
+};
 
 macro_rules! cached {
     ($name:ident, $format:ident, $len:literal, $what:literal) => {
