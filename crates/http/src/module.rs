@@ -34,6 +34,9 @@ pub enum Phase {
 pub enum Outcome {
     /// Not mine: ask the next handler.
     Declined,
+    /// Of a handler of [`Phase::Access`]: this request may pass, as far as I am asked. With `satisfy any` no other
+    /// handler of the phase is asked then.
+    Allowed,
     /// The response.
     Response(Box<Response>),
     /// The built-in answer for this status, which `error_page` may replace.
@@ -72,17 +75,32 @@ pub struct Handler {
     pub run: Run,
 }
 
-/// The slots of filters, in the order in which they see a response.
+/// The slots of filters, in the order in which they see a response, which is nginx's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Slot {
-    /// Answers 304 and 412 instead of the body.
+    /// Asks for the next slices of a large response (`slice`).
+    Slice,
+    /// Answers 304 and 412 instead of the body. After it, `error_page` may replace the response; the slots below see
+    /// only what is really sent.
     NotModified,
-    /// Changes of the body's bytes.
-    Transform,
+    /// Adds fields: `add_header`, `expires`.
+    Headers,
+    /// Marks clients with a cookie (`userid`).
+    UserId,
+    /// Unpacks for clients that cannot (`gunzip`).
+    Gunzip,
+    /// Text before and after (`add_before_body`, `add_after_body`).
+    Addition,
+    /// Replaces strings (`sub_filter`).
+    Sub,
+    /// Recodes text (`charset`).
+    Charset,
+    /// Server side includes.
+    Ssi,
+    /// Packs: the first of zstd, brotli and gzip that client and settings agree on.
+    Compress,
     /// Cuts ranges out of what is left.
     Range,
-    /// Adds fields.
-    Headers,
 }
 
 /// A filter of responses.

@@ -1,6 +1,7 @@
 //! One request on its way: what came in, where it was routed, and what became of it.
 
-use std::cell::{Cell, RefCell};
+use std::any::{Any, TypeId};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -9,11 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use freerun_conf::SettingsSet;
-use freerun_proto::{HeaderId, Method, RequestHead, Span, Version};
+use freerun_proto::{BodyFraming, HeaderId, Method, RequestHead, Span, Version};
 use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
 
 use crate::generation::{Generation, Location, Server};
+use crate::head::body::ClientBody;
 use crate::listen::{ListenSpec, Servers};
 use crate::regex::Captures;
 use crate::worker::LoopState;
@@ -186,6 +188,29 @@ pub struct Sent {
     pub complete: bool,
 }
 
+/// What modules keep with a request, by type.
+#[derive(Default)]
+pub struct States(RefCell<Vec<(TypeId, Rc<dyn Any>)>>);
+
+impl States {
+    /// The module's state, made at first use. What changes in it needs a cell.
+    pub fn get<T: Default + 'static>(&self) -> Rc<T> {
+        if let Some(state) = self.find() {
+            return state;
+        }
+        let state = Rc::new(T::default());
+        self.0.borrow_mut().push((TypeId::of::<T>(), state.clone()));
+        state
+    }
+
+    /// The module's state, if there is one.
+    pub fn find<T: 'static>(&self) -> Option<Rc<T>> {
+        let states = self.0.borrow();
+        let (_, state) = states.iter().find(|(key, _)| *key == TypeId::of::<T>())?;
+        state.clone().downcast().ok()
+    }
+}
+
 /// How often a request may start again with another URI before it is answered with 500.
 pub const MAX_INTERNAL_REDIRECTS: u8 = 10;
 
@@ -230,19 +255,101 @@ pub struct Request {
     /// Whether the connection can be used again afterwards, as far as known.
     pub keep_alive: bool,
     /// The request body.
-    pub body: crate::head::body::ClientBody,
+    pub body: ClientBody,
     /// What was sent.
     pub sent: Sent,
     /// The number behind `$request_id`, given at first use.
     pub id: Cell<Option<u64>>,
     /// The head of the response as it was sent, for `$sent_http_…`; kept only where a log may ask.
     pub sent_head: Vec<u8>,
+    /// How deep it is in subrequests: 0 is the client's own request.
+    pub depth: u8,
+    /// What modules keep with this request alone.
+    pub own: States,
+    shared: OnceCell<Rc<States>>,
 }
 
 impl Request {
+    /// A request as it comes in, before it is routed.
+    pub fn new(
+        connection: Rc<Connection>,
+        generation: Arc<Generation>,
+        server: Arc<Server>,
+        head: Head,
+        serial: u64,
+        started: Instant,
+    ) -> Request {
+        Request {
+            connection,
+            generation,
+            location: server.entry.clone(),
+            server,
+            method: head.parsed.method,
+            path: Vec::new(),
+            args: None,
+            host: None,
+            naming_file: Cell::new(false),
+            captures: Captures::default(),
+            serial,
+            started,
+            forced_status: None,
+            in_error_page: false,
+            internal: false,
+            redirects_left: MAX_INTERNAL_REDIRECTS,
+            pipelined: false,
+            keep_alive: false,
+            body: ClientBody::new(head.parsed.body, head.parsed.len as usize, head.parsed.expect_continue),
+            sent: Sent::default(),
+            id: Cell::new(None),
+            sent_head: Vec::new(),
+            depth: 0,
+            own: States::default(),
+            shared: OnceCell::new(),
+            head,
+        }
+    }
+
     /// The merged settings at the place where the request is now.
     pub fn settings(&self) -> &SettingsSet {
         &self.location.settings
+    }
+
+    /// What modules keep with the client's request and all its subrequests together.
+    pub fn shared(&self) -> &Rc<States> {
+        self.shared.get_or_init(Rc::default)
+    }
+
+    /// Whether it was made by the server for another request, and not sent by the client.
+    pub fn is_subrequest(&self) -> bool {
+        self.depth > 0
+    }
+
+    /// A request like this one, for a subrequest, or to evaluate variables while the response of this one is written: the
+    /// same head, connection and configuration; no body, nothing sent, and module state that is shared.
+    pub fn fork(&self) -> Box<Request> {
+        let head_len = (self.head.parsed.len as usize).min(self.head.buffer.len());
+        let mut parsed = self.head.parsed.clone();
+        parsed.body = BodyFraming::None;
+        parsed.expect_continue = false;
+        let head = Head { buffer: self.head.buffer[..head_len].to_vec(), parsed };
+        let (connection, generation, server) = (self.connection.clone(), self.generation.clone(), self.server.clone());
+        let mut fork = Request::new(connection, generation, server, head, self.serial, self.started);
+        fork.method = self.method;
+        fork.path.clone_from(&self.path);
+        fork.args.clone_from(&self.args);
+        fork.host.clone_from(&self.host);
+        fork.location = self.location.clone();
+        fork.captures.clone_from(&self.captures);
+        fork.forced_status = self.forced_status;
+        fork.in_error_page = self.in_error_page;
+        fork.internal = self.internal;
+        fork.pipelined = self.pipelined;
+        fork.keep_alive = self.keep_alive;
+        fork.sent = self.sent;
+        fork.id.set(self.id.get());
+        fork.depth = self.depth;
+        fork.shared = OnceCell::from(self.shared().clone());
+        Box::new(fork)
     }
 
     /// Whether only the head of the response is wanted.

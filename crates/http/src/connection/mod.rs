@@ -18,13 +18,12 @@ use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use crate::connection::idle::Waiting;
-use crate::head::body::{self, BodyError, ClientBody, finish_discarding};
+use crate::head::body::{self, BodyError, finish_discarding};
 use crate::head::read::{self, Reading};
 use crate::head::words;
 use crate::log::write_connection;
 use crate::phases::{self, Answer};
-use crate::regex::Captures;
-use crate::request::{Connection, Head, MAX_INTERNAL_REDIRECTS, Request, Sent};
+use crate::request::{Connection, Head, Request};
 use crate::settings::core::{CoreSettings, LingeringClose};
 use crate::settings::server::ServerSettings;
 use crate::write::{self, WriteError};
@@ -203,31 +202,8 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         Reading::Nothing => return After::Close,
     };
     connection.home.stats.requests.add();
-    let mut request = Box::new(Request {
-        connection: connection.clone(),
-        generation,
-        location: default.entry.clone(),
-        server: default,
-        method: head.parsed.method,
-        path: Vec::new(),
-        args: None,
-        host: None,
-        naming_file: std::cell::Cell::new(false),
-        captures: Captures::default(),
-        serial,
-        started: first_byte,
-        forced_status: None,
-        in_error_page: false,
-        internal: false,
-        redirects_left: MAX_INTERNAL_REDIRECTS,
-        pipelined,
-        keep_alive: false,
-        body: ClientBody::new(head.parsed.body, head.parsed.len as usize, head.parsed.expect_continue),
-        sent: Sent::default(),
-        id: std::cell::Cell::new(None),
-        sent_head: Vec::new(),
-        head,
-    });
+    let mut request = Box::new(Request::new(connection.clone(), generation, default, head, serial, first_byte));
+    request.pipelined = pipelined;
     loops::note(connection.number, "answering");
     let answer = match fault {
         Some(Fault::Silent(status, text)) => {

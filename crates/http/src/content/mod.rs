@@ -5,4 +5,5 @@ pub mod error_page;
 pub mod hot;
 pub mod open;
 pub mod path;
+pub mod pull;
 pub mod response;

@@ -48,7 +48,8 @@ pub enum Part {
 }
 
 impl Part {
-    fn len(&self) -> u64 {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
         match self {
             Part::Bytes(bytes) => bytes.len() as u64,
             Part::File(range) => range.len,
@@ -92,6 +93,8 @@ pub struct Response {
     pub status: u16,
     /// `Content-Type`; none is sent when empty.
     pub content_type: Bytes,
+    /// `charset=` behind the `Content-Type`.
+    pub charset: Option<Bytes>,
     /// `Location`, ready to send.
     pub location: Option<Bytes>,
     /// `Last-Modified` in unix seconds.
@@ -100,8 +103,12 @@ pub struct Response {
     pub etag: Option<Bytes>,
     /// Whether ranges of this response may be asked for: the range filter answers `Accept-Ranges: bytes`.
     pub ranges: bool,
+    /// `Vary: Accept-Encoding` is sent.
+    pub vary: bool,
     /// Further fields, in the order they are sent.
     pub fields: SmallVec<[Field; 4]>,
+    /// Fields sent after the body, where the client's protocol and the framing can carry them.
+    pub trailers: Vec<Field>,
     /// The body.
     pub body: Body,
     /// No `Content-Length` is sent, because the body that is not there has another one (304).
@@ -118,11 +125,14 @@ impl Response {
         Response {
             status,
             content_type: content_type.into(),
+            charset: None,
             location: None,
             last_modified: None,
             etag: None,
             ranges: false,
+            vary: false,
             fields: SmallVec::new(),
+            trailers: Vec::new(),
             body,
             no_length: false,
             close: false,
@@ -138,6 +148,21 @@ impl Response {
     /// The first further field of that name, ignoring case.
     pub fn field(&self, name: &[u8]) -> Option<&Bytes> {
         self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// Tells that the body's bytes are no longer those that `ETag` and ranges were about, though they mean the same:
+    /// the tag becomes weak (RFC 9110 section 8.8.1), and no ranges are offered.
+    pub fn weaken(&mut self) {
+        self.ranges = false;
+        if let Some(etag) = self.etag.take_if(|etag| !etag.starts_with(b"W/")) {
+            let strong = etag.starts_with(b"\"");
+            self.etag = strong.then(|| [&b"W/"[..], &etag].concat().into());
+        }
+    }
+
+    /// Removes the further fields of that name, ignoring case.
+    pub fn remove(&mut self, name: &[u8]) {
+        self.fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
     }
 
     /// The length that is announced, where it is known.

@@ -1,12 +1,15 @@
 //! Filters: modules that change a response between its handler and the writer.
 
+use std::ops::RangeBounds;
+
 use crate::content::response::Response;
+use crate::module::Slot;
 use crate::request::Request;
 
-/// Sends a response through the filters of the request's location, in the order of their slots.
-pub fn run(request: &mut Request, response: &mut Response) {
-    for index in 0..request.location.filters.len() {
-        let filter = request.location.filters[index];
+/// Sends a response through the filters of the request's location that stand in these slots, in their order.
+pub fn run(request: &mut Request, response: &mut Response, slots: impl RangeBounds<Slot>) {
+    let location = request.location.clone();
+    for filter in location.filters.iter().filter(|filter| slots.contains(&filter.slot)) {
         (filter.run)(request, response);
     }
 }

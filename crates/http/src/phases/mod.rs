@@ -1,14 +1,16 @@
 //! The phases: from a parsed request to a response, through handlers, internal redirects and error pages.
 
+pub mod subrequest;
+
 use freerun_proto::head::Method;
 
 use crate::content::error_page;
 use crate::content::response::Response;
 use crate::filters;
 use crate::log_error;
-use crate::module::{Outcome, Phase, Run};
+use crate::module::{Outcome, Phase, Run, Slot};
 use crate::request::Request;
-use crate::settings::core::CoreSettings;
+use crate::settings::core::{CoreSettings, Satisfy};
 use crate::settings::error_page::Target;
 
 /// What the connection is told to do.
@@ -33,7 +35,16 @@ enum Step {
 
 /// Takes a request through the phases. Always comes to an end: internal redirects are counted.
 pub async fn respond(request: &mut Request) -> Answer {
-    let mut step = Step::Route;
+    walk(request, Step::Route).await
+}
+
+/// The answer to a request that never reached the phases (a bad head, for example): error pages apply all the same.
+pub async fn respond_with_status(request: &mut Request, status: u16) -> Answer {
+    let page = Box::new(error_page::built_in(request, status));
+    walk(request, Step::Answer(page)).await
+}
+
+async fn walk(request: &mut Request, mut step: Step) -> Answer {
     loop {
         step = match step {
             Step::Route => route(request).await,
@@ -47,38 +58,13 @@ pub async fn respond(request: &mut Request) -> Answer {
     }
 }
 
-/// The answer to a request that never reached the phases (a bad head, for example): error pages apply all the same.
-pub async fn respond_with_status(request: &mut Request, status: u16) -> Answer {
-    let mut response = Box::new(error_page::built_in(request, status));
-    loop {
-        match finish(request, response) {
-            Ok(response) => return Answer::Response(response),
-            Err(Step::Location) => match content(request).await {
-                Step::Answer(next) => response = next,
-                Step::Close => return Answer::Close,
-                Step::Route | Step::Location => return internal_error(request),
-            },
-            Err(Step::Route) => return respond_boxed(request).await,
-            Err(_) => return Answer::Close,
-        }
-    }
-}
-
-async fn respond_boxed(request: &mut Request) -> Answer {
-    Box::pin(respond(request)).await
-}
-
-fn internal_error(request: &mut Request) -> Answer {
-    Answer::Response(Box::new(error_page::built_in(request, 500)))
-}
-
 async fn route(request: &mut Request) -> Step {
     request.location = request.server.entry.clone();
     for index in 0..request.location.handlers.len() {
         let handler = request.location.handlers[index];
         if handler.phase <= Phase::ServerRewrite {
             match run(request, handler.run).await {
-                Outcome::Declined => {}
+                Outcome::Declined | Outcome::Allowed => {}
                 outcome => return follow(request, outcome),
             }
         }
@@ -115,14 +101,50 @@ async fn route(request: &mut Request) -> Step {
 async fn content(request: &mut Request) -> Step {
     for index in 0..request.location.handlers.len() {
         let handler = request.location.handlers[index];
-        if handler.phase > Phase::ServerRewrite && handler.phase < Phase::Log {
-            match run(request, handler.run).await {
-                Outcome::Declined => {}
-                outcome => return follow(request, outcome),
+        match handler.phase {
+            Phase::PostRead | Phase::ServerRewrite | Phase::Log => {}
+            Phase::Access => {
+                // The first of them asks all of them. What a page is made of was allowed with the page.
+                let first = index == 0 || request.location.handlers[index - 1].phase < Phase::Access;
+                if first
+                    && !request.is_subrequest()
+                    && let Some(outcome) = access(request, index).await
+                {
+                    return follow(request, outcome);
+                }
             }
+            _ => match run(request, handler.run).await {
+                Outcome::Declined | Outcome::Allowed => {}
+                outcome => return follow(request, outcome),
+            },
         }
     }
     follow(request, Outcome::Status(404))
+}
+
+/// Asks the handlers of the access phase, from the one at `index` on. `None`: the request may pass.
+async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
+    let any = request.settings().get::<CoreSettings>().satisfy == Satisfy::Any;
+    let mut refusal = None;
+    for index in index..request.location.handlers.len() {
+        let handler = request.location.handlers[index];
+        if handler.phase != Phase::Access {
+            break;
+        }
+        match run(request, handler.run).await {
+            Outcome::Declined => {}
+            Outcome::Allowed if any => return None,
+            Outcome::Allowed => {}
+            // 401 tells how to get in: it is the better answer of the two.
+            Outcome::Status(status @ (401 | 403)) if any => {
+                if refusal != Some(401) {
+                    refusal = Some(status);
+                }
+            }
+            outcome => return Some(outcome),
+        }
+    }
+    refusal.map(Outcome::Status)
 }
 
 async fn run(request: &mut Request, run: Run) -> Outcome {
@@ -141,7 +163,7 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             }
             Step::Close
         }
-        Outcome::Declined => Step::Answer(Box::new(error_page::built_in(request, 404))),
+        Outcome::Declined | Outcome::Allowed => Step::Answer(Box::new(error_page::built_in(request, 404))),
         Outcome::Status(status) => Step::Answer(Box::new(error_page::built_in(request, status))),
         Outcome::Redirect(path, args) => {
             if !count_redirect(request, &path) {
@@ -198,14 +220,14 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
             response.last_modified = None;
         }
     }
-    filters::run(request, &mut response);
-    if !response.special || response.status < 300 || request.in_error_page {
-        return Ok(response);
-    }
+    filters::run(request, &mut response, ..=Slot::NotModified);
     let settings = request.location.settings.clone();
-    let Some(page) =
-        settings.get::<CoreSettings>().error_page.iter().find(|page| page.statuses.contains(&response.status))
-    else {
+    let core = settings.get::<CoreSettings>();
+    let replaceable =
+        response.special && response.status >= 300 && (!request.in_error_page || core.recursive_error_pages);
+    let page = core.error_page.iter().find(|page| replaceable && page.statuses.contains(&response.status));
+    let Some(page) = page else {
+        filters::run(request, &mut response, Slot::Headers..);
         return Ok(response);
     };
     request.in_error_page = true;
@@ -222,6 +244,7 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
                 let status = overwrite.filter(is_redirect).unwrap_or(302);
                 let mut redirect = error_page::built_in(request, status);
                 redirect.location = Some(uri.into());
+                filters::run(request, &mut redirect, Slot::Headers..);
                 return Ok(Box::new(redirect));
             }
             request.forced_status = forced(overwrite, response.status);

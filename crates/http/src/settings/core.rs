@@ -12,6 +12,16 @@ use crate::settings::types::Types;
 use crate::template::Template;
 
 keyword_enum! {
+    /// `satisfy`
+    pub enum Satisfy {
+        /// Every handler of the access phase has to agree.
+        All = "all",
+        /// One is enough.
+        Any = "any",
+    }
+}
+
+keyword_enum! {
     /// `if_modified_since`.
     pub enum IfModifiedSince {
         /// The field is ignored.
@@ -170,6 +180,12 @@ settings! {
             fidelity = NoEffect("one buffer is used and its size is fixed");
         /// The location serves requests of the server itself only (error pages, `try_files`), others get 404.
         internal: Switch, in LOCATION, local;
+        /// Whether every handler of the access phase has to agree (`all`), or one is enough (`any`).
+        satisfy: Satisfy = "all", in HTTP | SERVER | LOCATION;
+        /// Whether subrequests are logged in the access log.
+        log_subrequest: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Whether `error_page` applies to the answer of an error page too.
+        recursive_error_pages: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
     }
 }
 

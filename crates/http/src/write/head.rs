@@ -52,7 +52,13 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
     request.connection.home.date(|date| out.extend_from_slice(date));
     out.extend_from_slice(b"\r\n");
     if !response.content_type.is_empty() {
-        field(out, b"Content-Type", &response.content_type);
+        out.extend_from_slice(b"Content-Type: ");
+        push_value(&response.content_type, out);
+        if let Some(charset) = &response.charset {
+            out.extend_from_slice(b"; charset=");
+            push_value(charset, out);
+        }
+        out.extend_from_slice(b"\r\n");
     }
     let no_length = response.no_length || response.status == 204 || response.status < 200;
     if let Some(length) = response.length().filter(|_| !no_length) {
@@ -83,6 +89,9 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
         }
     } else {
         out.extend_from_slice(b"Connection: close\r\n");
+    }
+    if response.vary {
+        out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
     }
     if let Some(location) = late_location {
         field(out, b"Location", location);

@@ -17,7 +17,7 @@ pub static MODULE: Module = Module {
 };
 
 fn run(request: &mut Request, response: &mut Response) {
-    if response.status != 200 || response.special {
+    if response.status != 200 || response.special || request.is_subrequest() {
         return;
     }
     let conditions = Conditions {

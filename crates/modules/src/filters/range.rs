@@ -19,6 +19,7 @@ fn run(request: &mut Request, response: &mut Response) {
     let max_ranges = request.settings().get::<CoreSettings>().max_ranges;
     if !response.ranges
         || response.status != 200
+        || request.is_subrequest()
         || request.head.parsed.version < Version::Http10
         || max_ranges == Some(0)
     {

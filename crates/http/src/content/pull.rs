@@ -1,0 +1,159 @@
+//! A body as bytes to pull, for filters that have to look into it or change it.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use freerun_runtime::files::{Aio, FileSystem, Via};
+
+use crate::content::aio;
+use crate::content::response::{Body, FileRange, LocalBoxFuture, Part, Source};
+use crate::request::{Connection, Request};
+use crate::settings::core::CoreSettings;
+use crate::write::body::ClientGone;
+
+/// What reading a file for a filter needs of its request.
+#[derive(Clone)]
+pub struct Reader {
+    files: Arc<FileSystem>,
+    aio: Option<Aio>,
+    connection: Rc<Connection>,
+    chunk: usize,
+}
+
+impl Reader {
+    /// Reads as the request's `aio` says, in pieces of `output_buffers`.
+    pub fn new(request: &Request) -> Reader {
+        Reader {
+            files: request.generation.files.clone(),
+            aio: aio::resolve(request),
+            connection: request.connection.clone(),
+            chunk: usize::try_from(request.settings().get::<CoreSettings>().output_buffers.size)
+                .map_or(PIECE, |size| size.max(1)),
+        }
+    }
+
+    /// The next piece of a file, and the range without it. A range that is longer than the file is an error: what was
+    /// announced cannot be sent.
+    async fn read(&self, range: &mut FileRange) -> io::Result<Bytes> {
+        let Some(aio) = &self.aio else { return Err(io::Error::other("no such thread pool")) };
+        let len = self.chunk.min(usize::try_from(range.len).unwrap_or(usize::MAX));
+        let gone = ClientGone(&self.connection);
+        let via = Via { aio, client: self.connection.client_key(), gone: Some(&gone) };
+        let read = self.files.read_at(&range.file, range.offset, len, BytesMut::new(), via).await;
+        let bytes = read.map_err(io::Error::other)?.freeze();
+        if bytes.len() < len {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "file was truncated while it was sent"));
+        }
+        range.offset += len as u64;
+        range.len -= len as u64;
+        Ok(bytes)
+    }
+}
+
+/// A body of bytes and file ranges, piece by piece.
+struct Pieces {
+    reader: Reader,
+    parts: std::vec::IntoIter<Part>,
+    now: Option<Part>,
+}
+
+impl Source for Pieces {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(async {
+            loop {
+                match self.now.take().or_else(|| self.parts.next()) {
+                    None => return Ok(None),
+                    Some(Part::Bytes(bytes)) if bytes.is_empty() => {}
+                    Some(Part::Bytes(bytes)) => return Ok(Some(bytes)),
+                    Some(Part::File(range)) if range.len == 0 => {}
+                    Some(Part::File(mut range)) => {
+                        let bytes = self.reader.read(&mut range).await?;
+                        self.now = Some(Part::File(range));
+                        return Ok(Some(bytes));
+                    }
+                }
+            }
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        Some(self.now.iter().chain(self.parts.as_slice()).map(Part::len).sum())
+    }
+}
+
+impl Body {
+    /// The body as a source, whatever it was. Files are read off the loop where reading would wait.
+    pub fn into_source(self, request: &Request) -> Box<dyn Source> {
+        let parts = match self {
+            Body::Source(source) => return source,
+            Body::Empty => Vec::new(),
+            Body::Bytes(bytes) => vec![Part::Bytes(bytes)],
+            Body::File(range) => vec![Part::File(range)],
+            Body::Parts(parts) => parts,
+        };
+        Box::new(Pieces { reader: Reader::new(request), parts: parts.into_iter(), now: None })
+    }
+}
+
+/// A change of a body's bytes that needs nothing but the bytes.
+pub trait Transform {
+    /// Takes the next piece and appends what is ready to `out`.
+    ///
+    /// # Errors
+    /// The body cannot be completed.
+    fn feed(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()>;
+
+    /// The body is over: appends what was held back.
+    ///
+    /// # Errors
+    /// As above.
+    fn end(&mut self, out: &mut Vec<u8>) -> io::Result<()>;
+}
+
+/// The most that one piece may grow to before the loop takes its turn.
+const PIECE: usize = 64 * 1024;
+
+/// A source that went through a [`Transform`].
+pub struct Transformed<T> {
+    source: Box<dyn Source>,
+    transform: T,
+    ended: bool,
+}
+
+impl<T: Transform> Transformed<T> {
+    /// `source`, changed by `transform`. The new length is not known before the end.
+    pub fn new(source: Box<dyn Source>, transform: T) -> Transformed<T> {
+        Transformed { source, transform, ended: false }
+    }
+}
+
+impl<T: Transform> Source for Transformed<T> {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(async {
+            let mut out = Vec::new();
+            while out.is_empty() && !self.ended {
+                // A transform that swallows everything must not keep the loop from others.
+                tokio::task::consume_budget().await;
+                match self.source.next().await? {
+                    Some(mut piece) => {
+                        while !piece.is_empty() {
+                            let part = piece.split_to(piece.len().min(PIECE));
+                            self.transform.feed(&part, &mut out)?;
+                        }
+                    }
+                    None => {
+                        self.ended = true;
+                        self.transform.end(&mut out)?;
+                    }
+                }
+            }
+            Ok((!out.is_empty()).then(|| out.into()))
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        None
+    }
+}
