@@ -10,6 +10,7 @@ use freerun_http::content::aio::ThreadPools;
 use freerun_http::generation::{Blueprint, Paths};
 use freerun_http::module::Module;
 use freerun_http::settings::logs::ErrorLogSettings;
+use freerun_http::zones::{ZoneTable, Zones};
 use freerun_modules::log::access::DefaultAccessLog;
 use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::PoolSpec;
@@ -82,6 +83,16 @@ pub fn modules() -> &'static [&'static Module] {
 
 /// Reads a configuration and builds everything of it that needs no sockets, files or threads.
 pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Configuration, Box<Failure>> {
+    read_after(input, loader, side, Zones::default())
+}
+
+/// The same, after a configuration that has these zones: those that stay go on with their state.
+pub fn read_after(
+    input: &Input,
+    loader: &mut dyn Loader,
+    side: Side,
+    zones: Zones,
+) -> Result<Configuration, Box<Failure>> {
     let tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, loader);
     let mut cx = Cx::new(tree.sources.clone());
     for warning in tree.warnings {
@@ -89,6 +100,7 @@ pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Config
     }
     cx.extensions.insert(Paths { prefix: input.prefix.clone(), privileged: input.privileged });
     cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));
+    cx.extensions.insert(ZoneTable::seeded(zones));
     if side == Side::Worker {
         cx.extensions.insert(NoLookup);
     }

@@ -17,6 +17,7 @@ use crate::settings::core::CoreSettings;
 use crate::settings::logs::{ErrorLogSettings, LogPaths};
 use crate::settings::server::ServerSettings;
 use crate::variables::{CORE_VARIABLES, VariableTable};
+use crate::zones::ZoneTable;
 
 /// The block directives that this file walks.
 pub static STRUCTURE: &[Directive] = &[
@@ -107,10 +108,12 @@ impl Builder<'_> {
         let listens = group_addresses(&planned, cx)?;
         cx.extensions.get_or_default::<VariableTable>().check()?;
         cx.extensions.get_or_default::<ThreadPools>().check()?;
+        cx.extensions.get_or_default::<ZoneTable>().check()?;
         let log_paths = cx.extensions.get_or_default::<LogPaths>().0.clone();
         let keeps_sent_head = cx.extensions.get_or_default::<VariableTable>().uses_sent_head();
         let paths = cx.extensions.get_or_default::<Paths>().clone();
-        Ok(Blueprint { listens, log_paths, paths, keeps_sent_head })
+        let zones = cx.extensions.get_or_default::<ZoneTable>().zones();
+        Ok(Blueprint { listens, log_paths, paths, keeps_sent_head, zones })
     }
 
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {

@@ -12,6 +12,7 @@ use crate::module::{Filter, Handler};
 use crate::route::Locations;
 use crate::settings::logs::ErrorLogSettings;
 use crate::template::Template;
+use crate::zones::Zones;
 
 /// Paths that a configuration's relative ones begin at, and what else the process gives it.
 #[derive(Debug, Clone, Default)]
@@ -103,6 +104,8 @@ pub struct Blueprint {
     pub paths: Paths,
     /// Whether heads of responses are kept for `$sent_http_…`.
     pub keeps_sent_head: bool,
+    /// State that goes on from one generation to the next.
+    pub zones: Zones,
 }
 
 /// A configuration that serves.
@@ -115,6 +118,8 @@ pub struct Generation {
     pub paths: Paths,
     /// Whether heads of responses are kept for `$sent_http_…`.
     pub keeps_sent_head: bool,
+    /// State that goes on from one generation to the next.
+    pub zones: Zones,
     /// The open log files, indexed as the blueprint's paths.
     pub logs: Vec<LogFile>,
     /// The error log of the main level.
@@ -135,8 +140,8 @@ impl Generation {
         pools: PoolSet,
         files: Arc<FileSystem>,
     ) -> Generation {
-        let Blueprint { listens, paths, keeps_sent_head, .. } = blueprint;
-        Generation { number, listens, paths, keeps_sent_head, logs, error_log, pools, files }
+        let Blueprint { listens, paths, keeps_sent_head, zones, .. } = blueprint;
+        Generation { number, listens, paths, keeps_sent_head, zones, logs, error_log, pools, files }
     }
 
     /// The listening address of that name.

@@ -22,3 +22,4 @@ pub mod template;
 pub mod variables;
 pub mod worker;
 pub mod write;
+pub mod zones;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use freerun_http::generation::Generation;
 use freerun_http::listen::ListenSpec;
 use freerun_http::worker::{Worker, WorkerOptions};
+use freerun_http::zones::Zones;
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile};
 use freerun_runtime::pool::Pools;
@@ -18,13 +19,14 @@ use crate::settings::affinity;
 pub struct Engine {
     loops: usize,
     pools: Pools,
+    zones: Zones,
     started: Option<(Worker, Arc<FileSystem>)>,
 }
 
 impl Engine {
     /// One that will have this many loops. They start with the first configuration.
     pub fn new(loops: usize) -> Engine {
-        Engine { loops, pools: Pools::new(), started: None }
+        Engine { loops, pools: Pools::new(), zones: Zones::default(), started: None }
     }
 
     /// Serves by this configuration from now on. `sockets` are those of each address by name, `logs` the open
@@ -51,6 +53,7 @@ impl Engine {
         };
         let generation = Generation::new(number, configuration.blueprint, logs, log, pools, files.clone());
         let generation = Arc::new(generation);
+        self.zones = generation.zones.clone();
         match &mut self.started {
             Some((worker, _)) => worker.install(generation, listeners),
             None => {
@@ -60,6 +63,11 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// The zones of the configuration that serves.
+    pub fn zones(&self) -> Zones {
+        self.zones.clone()
     }
 
     fn options(&self, configuration: &Configuration) -> WorkerOptions {

@@ -1,0 +1,354 @@
+//! Zones: named state that all loops share and that outlives the configuration that declares it.
+//!
+//! nginx keeps such state in shared memory. Here it is ordinary data behind an `Arc`. While a configuration is read, the
+//! [`ZoneTable`] in its context gathers what it declares; what the running generation has ([`Zones`]) was put into the
+//! table before, so that a zone of the same name, kind, size and key goes on with the state it has. A zone that no
+//! generation names any more is freed with the last request that uses it.
+
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use freerun_conf::{Node, Place, Problem, Word, parse_size};
+
+/// The smallest zone, in bytes: nginx's eight pages.
+pub const MIN_SIZE: u64 = 32 * 1024;
+
+type Erased = Arc<dyn Any + Send + Sync>;
+
+/// What state is for: it is kept only where all of this stays the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Purpose {
+    kind: &'static str,
+    size: u64,
+    key: String,
+    of: TypeId,
+}
+
+/// The state of a generation's zones, to seed the next one with. Cloning shares it.
+#[derive(Clone, Default)]
+pub struct Zones {
+    named: Arc<HashMap<String, (Purpose, Erased)>>,
+    nameless: Arc<HashMap<(TypeId, String), Erased>>,
+}
+
+impl fmt::Debug for Zones {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.named.keys()).finish()
+    }
+}
+
+/// A zone as a directive refers to it: `D` is what the configuration says of it, the state included. It may be referred
+/// to above the place that declares it, so it is there only when the whole configuration has been read.
+pub struct Zone<D> {
+    name: Arc<str>,
+    definition: Arc<OnceLock<D>>,
+}
+
+impl<D> Clone for Zone<D> {
+    fn clone(&self) -> Zone<D> {
+        Zone { name: self.name.clone(), definition: self.definition.clone() }
+    }
+}
+
+impl<D> fmt::Debug for Zone<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "zone {}", self.name)
+    }
+}
+
+impl<D> Zone<D> {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What was declared. `None` only while the configuration is being read.
+    pub fn get(&self) -> Option<&D> {
+        self.definition.get()
+    }
+}
+
+impl<D> PartialEq for Zone<D> {
+    /// Whether both are the same zone of the same configuration.
+    fn eq(&self, other: &Zone<D>) -> bool {
+        Arc::ptr_eq(&self.definition, &other.definition)
+    }
+}
+
+struct Entry {
+    kind: &'static str,
+    /// The `OnceLock<D>` that all references share.
+    definition: Erased,
+    declared: Option<(Purpose, Erased)>,
+    first_use: Place,
+}
+
+/// The zones of the configuration that is being read; lives in its context.
+#[derive(Default)]
+pub struct ZoneTable {
+    seed: Zones,
+    names: BTreeMap<String, Entry>,
+    nameless: HashMap<(TypeId, String), Erased>,
+}
+
+impl ZoneTable {
+    /// An empty one that continues the zones of the running generation.
+    pub fn seeded(seed: Zones) -> ZoneTable {
+        ZoneTable { seed, ..ZoneTable::default() }
+    }
+
+    /// Refers to the zone `name` of this `kind`, declared anywhere in the configuration.
+    ///
+    /// # Errors
+    /// The name is a zone of another kind, in nginx's words.
+    pub fn refer<D: Send + Sync + 'static>(
+        &mut self,
+        name: &str,
+        kind: &'static str,
+        place: Place,
+    ) -> Result<Zone<D>, Problem> {
+        let entry = self.names.entry(name.to_owned()).or_insert_with(|| Entry {
+            kind,
+            definition: Arc::new(OnceLock::<D>::new()),
+            declared: None,
+            first_use: place,
+        });
+        match entry.definition.clone().downcast::<OnceLock<D>>() {
+            Ok(definition) if entry.kind == kind => Ok(Zone { name: name.into(), definition }),
+            _ => {
+                let message = format!("the shared memory zone \"{name}\" is already declared for a different use");
+                Err(Problem::new(message).at(place))
+            }
+        }
+    }
+
+    /// Declares a zone. Its state `S` is that of the running generation's zone of the same name, kind, size and key, or
+    /// made by `make`; making it has to be cheap, for `-t` does it too. `define` says what references see.
+    ///
+    /// # Errors
+    /// The name is taken: another size, another use, or the same one, in nginx's words.
+    pub fn declare<S: Send + Sync + 'static, D: Send + Sync + 'static>(
+        &mut self,
+        directive: &Node,
+        kind: &'static str,
+        named: &Named,
+        key: &str,
+        make: impl FnOnce() -> S,
+        define: impl FnOnce(Arc<S>) -> D,
+    ) -> Result<(), Problem> {
+        let Named { name, size, place } = named;
+        let zone = self.refer::<D>(name, kind, *place)?;
+        let purpose = Purpose { kind, size: *size, key: key.to_owned(), of: TypeId::of::<S>() };
+        if let Some((known, _)) = self.names.get(name).and_then(|entry| entry.declared.as_ref()) {
+            let message = if known.size == *size {
+                format!("{} \"{name}\" is already bound to key \"{}\"", directive.name.text, known.key)
+            } else {
+                let known = known.size;
+                format!("the size {size} of shared memory zone \"{name}\" conflicts with already declared size {known}")
+            };
+            return Err(Problem::new(message).at(*place));
+        }
+        let before = self.seed.named.get(name).filter(|(before, _)| *before == purpose);
+        let state = match before.and_then(|(_, state)| state.clone().downcast::<S>().ok()) {
+            Some(state) => state,
+            None => Arc::new(make()),
+        };
+        // Nobody else fills it: a second declaration was refused above.
+        let _ = zone.definition.set(define(state.clone()));
+        if let Some(entry) = self.names.get_mut(name) {
+            entry.declared = Some((purpose, state));
+        }
+        Ok(())
+    }
+
+    /// State that has no name in the configuration but goes on all the same, as long as some configuration asks for it
+    /// with the same `key` (which should hold all that must not differ): what the running generation has, what another
+    /// directive of this configuration has asked for, or a new one.
+    pub fn keep<S: Send + Sync + 'static>(&mut self, key: &str, make: impl FnOnce() -> S) -> Arc<S> {
+        let key = (TypeId::of::<S>(), key.to_owned());
+        let known = self.nameless.get(&key).or_else(|| self.seed.nameless.get(&key)).cloned();
+        let state = known.and_then(|state| state.downcast::<S>().ok()).unwrap_or_else(|| Arc::new(make()));
+        self.nameless.insert(key, state.clone());
+        state
+    }
+
+    /// After everything was read: the first use of a zone that nothing declares.
+    ///
+    /// # Errors
+    /// nginx's `zero size shared memory zone "x"`.
+    pub fn check(&self) -> Result<(), Problem> {
+        match self.names.iter().find(|(_, entry)| entry.declared.is_none()) {
+            None => Ok(()),
+            Some((name, entry)) => {
+                let declared = self.names.iter().filter(|(_, other)| other.declared.is_some());
+                let same_kind = declared.filter(|(_, other)| other.kind == entry.kind).map(|(name, _)| name.as_str());
+                let near = freerun_conf::near(name, same_kind).map(|near| format!("did you mean \"{near}\"?"));
+                let hint = near.unwrap_or_else(|| format!("no {}_zone directive declares it", entry.kind));
+                let message = format!("zero size shared memory zone \"{name}\"");
+                Err(Problem::new(message).at(entry.first_use).hint(hint))
+            }
+        }
+    }
+
+    /// The zones of the configuration, for its generation.
+    pub fn zones(&self) -> Zones {
+        let named = self.names.iter().filter_map(|(name, entry)| Some((name.clone(), entry.declared.clone()?)));
+        Zones { named: Arc::new(named.collect()), nameless: Arc::new(self.nameless.clone()) }
+    }
+}
+
+/// Name and size of a zone, and where they stand: `zone=name:size`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// Bytes; at least [`MIN_SIZE`].
+    pub size: u64,
+    /// The parameter.
+    pub place: Place,
+}
+
+impl Named {
+    /// Reads the parameter `zone=name:size` of `directive`; `value` is what follows the `=`.
+    ///
+    /// # Errors
+    /// No name, no size, or one that is too small, in nginx's words.
+    pub fn parse(directive: &Node, word: &Word, value: &str) -> Result<Named, Problem> {
+        let invalid = || Problem::new(format!("invalid zone size \"{}\"", word.text)).at(word.place);
+        let (name, size) = value.split_once(':').ok_or_else(invalid)?;
+        let size = parse_size(size).ok_or_else(invalid)?;
+        if size < MIN_SIZE {
+            let problem = Problem::new(format!("zone \"{}\" is too small", word.text)).at(word.place);
+            return Err(problem.hint("a zone has at least 32k"));
+        }
+        if name.is_empty() {
+            return Err(Named::missing(directive));
+        }
+        Ok(Named { name: name.to_owned(), size, place: word.place })
+    }
+
+    /// The directive names no zone.
+    pub fn missing(directive: &Node) -> Problem {
+        Problem::new(format!("\"{}\" must have \"zone\" parameter", directive.name.text)).at_node(directive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use freerun_conf::{Cx, Level, Sources};
+
+    use super::*;
+
+    fn node(text: &str) -> Node {
+        struct One<'t>(&'t str);
+        impl freerun_conf::Loader for One<'_> {
+            fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
+                Ok(self.0.as_bytes().to_vec())
+            }
+
+            fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
+                Ok(Vec::new())
+            }
+        }
+        freerun_conf::parse("x", None, "", &mut One(text)).nodes.remove(0)
+    }
+
+    fn named(text: &str) -> Result<Named, String> {
+        let word = Word::synthetic(text);
+        let value = text.strip_prefix("zone=").unwrap();
+        Named::parse(&node("limit_x_zone;"), &word, value).map_err(|problem| problem.message)
+    }
+
+    fn declare(table: &mut ZoneTable, zone: &str, key: &str, kind: &'static str) -> Result<(), String> {
+        let named = named(zone).unwrap();
+        let made = table.declare(&node("limit_x_zone;"), kind, &named, key, AtomicU64::default, |state| state);
+        made.map_err(|problem| problem.message)
+    }
+
+    fn state(table: &mut ZoneTable, name: &str) -> Arc<AtomicU64> {
+        let zone: Zone<Arc<AtomicU64>> = table.refer(name, "limit_x", Place::NONE).unwrap();
+        zone.get().unwrap().clone()
+    }
+
+    #[test]
+    fn state_goes_on_where_nothing_about_it_changed() {
+        let mut first = ZoneTable::default();
+        declare(&mut first, "zone=a:32k", "$k", "limit_x").unwrap();
+        state(&mut first, "a").store(7, Relaxed);
+        let again = |zone: &str, key: &str| {
+            let mut next = ZoneTable::seeded(first.zones());
+            declare(&mut next, zone, key, "limit_x").unwrap();
+            state(&mut next, "a").load(Relaxed)
+        };
+        assert_eq!(again("zone=a:32k", "$k"), 7);
+        assert_eq!(again("zone=a:64k", "$k"), 0);
+        assert_eq!(again("zone=a:32k", "$other"), 0);
+        // What a configuration leaves out is not there for the one after it.
+        let none = ZoneTable::seeded(first.zones()).zones();
+        let mut later = ZoneTable::seeded(none);
+        declare(&mut later, "zone=a:32k", "$k", "limit_x").unwrap();
+        assert_eq!(state(&mut later, "a").load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_zone_may_be_used_above_its_declaration() {
+        let mut table = ZoneTable::default();
+        let zone: Zone<Arc<AtomicU64>> = table.refer("a", "limit_x", Place::NONE).unwrap();
+        let told = table.check().unwrap_err();
+        assert_eq!((told.message.as_str(), told.level), ("zero size shared memory zone \"a\"", Level::Emerg));
+        declare(&mut table, "zone=a:1m", "$k", "limit_x").unwrap();
+        assert!(table.check().is_ok());
+        assert!(zone.get().is_some());
+    }
+
+    #[test]
+    fn names_are_taken_once() {
+        let mut table = ZoneTable::default();
+        declare(&mut table, "zone=a:1m", "$k", "limit_x").unwrap();
+        let cases = [
+            ("zone=a:1m", "limit_x", "limit_x_zone \"a\" is already bound to key \"$k\""),
+            (
+                "zone=a:2m",
+                "limit_x",
+                "the size 2097152 of shared memory zone \"a\" conflicts with already declared size 1048576",
+            ),
+            ("zone=a:1m", "limit_y", "the shared memory zone \"a\" is already declared for a different use"),
+        ];
+        for (zone, kind, told) in cases {
+            assert_eq!(declare(&mut table, zone, "$other", kind).unwrap_err(), told);
+        }
+    }
+
+    #[test]
+    fn parameters_are_checked_as_nginx_does() {
+        let cases = [
+            ("zone=a", "invalid zone size \"zone=a\""),
+            ("zone=a:", "invalid zone size \"zone=a:\""),
+            ("zone=a:x", "invalid zone size \"zone=a:x\""),
+            ("zone=a:1g", "invalid zone size \"zone=a:1g\""),
+            ("zone=a:31k", "zone \"zone=a:31k\" is too small"),
+            ("zone=:1m", "\"limit_x_zone\" must have \"zone\" parameter"),
+        ];
+        for (text, told) in cases {
+            assert_eq!(named(text).unwrap_err(), told);
+        }
+        let good = named("zone=a:32k").unwrap();
+        assert_eq!((good.name.as_str(), good.size), ("a", 32768));
+    }
+
+    #[test]
+    fn nameless_state_is_found_by_its_key() {
+        let mut first = ZoneTable::default();
+        let made = first.keep("max=1", AtomicU64::default);
+        assert!(Arc::ptr_eq(&made, &first.keep("max=1", AtomicU64::default)));
+        assert!(!Arc::ptr_eq(&made, &first.keep("max=2", AtomicU64::default)));
+        let mut cx = Cx::new(Sources::default());
+        cx.extensions.insert(ZoneTable::seeded(first.zones()));
+        let next = cx.extensions.get_or_default::<ZoneTable>();
+        assert!(Arc::ptr_eq(&made, &next.keep("max=1", AtomicU64::default)));
+    }
+}
