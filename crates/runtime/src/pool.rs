@@ -6,6 +6,7 @@
 //! A pool starts with one thread and keeps one more than is busy, up to its number, so that the loops never have to
 //! start one; threads beyond that end when they were idle for [`IDLE_TIME`].
 
+mod cpu;
 mod registry;
 mod schedule;
 #[cfg(test)]
@@ -22,7 +23,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::stats::HistogramSnapshot;
+pub use cpu::{CPU_MAX_QUEUE, CPU_NAME, CpuPool};
 pub use registry::{PoolSet, Pools};
+use schedule::Caps;
 use threads::{Inner, Job, Work};
 
 /// The pool that exists without being declared.
@@ -147,10 +150,19 @@ impl ThreadPool {
     /// # Errors
     /// `InvalidInput` when the number of threads is 0 or over [`MAX_THREADS`]; else the reason why no thread can be made.
     pub fn start(spec: &PoolSpec) -> io::Result<Arc<ThreadPool>> {
+        ThreadPool::start_with(spec, Caps::of)
+    }
+
+    /// The same, where one client, file or mount may use all threads: for tasks that wait for nothing.
+    fn start_uncapped(spec: &PoolSpec) -> io::Result<Arc<ThreadPool>> {
+        ThreadPool::start_with(spec, Caps::none)
+    }
+
+    fn start_with(spec: &PoolSpec, caps: fn(usize) -> Caps) -> io::Result<Arc<ThreadPool>> {
         if spec.threads == 0 || spec.threads > MAX_THREADS {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "number of threads out of range"));
         }
-        Ok(Arc::new(ThreadPool { inner: Inner::start(&spec.name, spec.threads, spec.max_queue, IDLE_TIME)? }))
+        Ok(Arc::new(ThreadPool { inner: Inner::start(&spec.name, spec.threads, spec.max_queue, IDLE_TIME, caps)? }))
     }
 
     /// Its name.
@@ -182,9 +194,19 @@ impl ThreadPool {
         F: FnOnce() -> T + Send + 'static,
         G: Future<Output = ()>,
     {
+        self.admit()?;
+        self.run_admitted(tag, gone, f).await
+    }
+
+    /// The rest of [`run_unless`](Self::run_unless) for a task that is counted in.
+    async fn run_admitted<T, F, G>(&self, tag: Tag, gone: Option<G>, f: F) -> Result<T, PoolError>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+        G: Future<Output = ()>,
+    {
         let (reply, mut answer) = oneshot::channel();
         let task = Task { work: Some(f), outcome: None, reply };
-        self.admit()?;
         let job = self.inner.submit(tag, Box::new(task)).map_err(|_| PoolError::ShutDown)?;
         let ticket = Ticket { inner: &self.inner, job };
         let outcome = match gone {

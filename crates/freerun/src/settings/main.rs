@@ -114,7 +114,8 @@ impl Value for Pool {
     fn parse(node: &Node, cx: &mut Cx) -> Result<Pool, Problem> {
         let name = node.args[0].text.clone();
         let names = cx.extensions.get_or_default::<PoolNames>();
-        if names.0.contains(&name) {
+        // The built-in one has its name already.
+        if names.0.contains(&name) || name == freerun_runtime::pool::CPU_NAME {
             return Err(Problem::new(format!("duplicate thread pool \"{name}\"")).at(node.args[0].place));
         }
         names.0.push(name.clone());

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::{DEFAULT_NAME, PoolSpec, ThreadPool};
+use super::{CpuPool, DEFAULT_NAME, PoolSpec, ThreadPool};
 
 /// All pools of the worker. Only making a generation takes its lock.
 #[derive(Debug, Default)]
 pub struct Pools {
     known: Mutex<HashMap<String, Weak<ThreadPool>>>,
+    cpu: Mutex<Option<CpuPool>>,
 }
 
 impl Pools {
@@ -46,7 +47,12 @@ impl Pools {
             pools.insert(spec.name.as_str().into(), start(spec)?);
         }
         pools.insert(DEFAULT_NAME.into(), default.clone());
-        Ok(PoolSet(Arc::new(Set { pools, default })))
+        let mut cpu = self.cpu.lock().unwrap_or_else(PoisonError::into_inner);
+        let cpu = match &*cpu {
+            Some(cpu) => cpu.clone(),
+            None => cpu.insert(CpuPool::start()?).clone(),
+        };
+        Ok(PoolSet(Arc::new(Set { pools, default, cpu })))
     }
 }
 
@@ -54,6 +60,7 @@ impl Pools {
 struct Set {
     pools: HashMap<Box<str>, Arc<ThreadPool>>,
     default: Arc<ThreadPool>,
+    cpu: CpuPool,
 }
 
 /// The pools of one generation, immutable and cheap to clone.
@@ -71,8 +78,13 @@ impl PoolSet {
         &self.0.default
     }
 
-    /// All of them, in no order.
+    /// The built-in pool for steps that need a processor.
+    pub fn cpu(&self) -> &CpuPool {
+        &self.0.cpu
+    }
+
+    /// All of them, in no order, the built-in one included.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<ThreadPool>> {
-        self.0.pools.values()
+        self.0.pools.values().chain([self.0.cpu.threads()])
     }
 }

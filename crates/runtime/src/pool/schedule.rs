@@ -27,6 +27,11 @@ impl Caps {
         let part = |all: usize| all.saturating_sub((all / 4).max(1)).max(1);
         Caps { mount: part(threads), single: part(part(threads)) }
     }
+
+    /// None: everything may use all threads.
+    pub(super) fn none(threads: usize) -> Caps {
+        Caps { mount: threads, single: threads }
+    }
 }
 
 /// Parked entries brought back beyond those that the free threads could use. While a thread is free, no more clients
@@ -106,6 +111,7 @@ impl<T> MountQueue<T> {
 #[derive(Debug)]
 pub(super) struct Schedule<T> {
     caps: Caps,
+    caps_of: fn(usize) -> Caps,
     turn: Turn,
     ring: BTreeMap<Turn, u64>,
     mounts: HashMap<u64, MountQueue<T>>,
@@ -115,9 +121,10 @@ pub(super) struct Schedule<T> {
 }
 
 impl<T> Schedule<T> {
-    pub(super) fn new(threads: usize) -> Self {
+    pub(super) fn new(threads: usize, caps_of: fn(usize) -> Caps) -> Self {
         Schedule {
-            caps: Caps::of(threads),
+            caps: caps_of(threads),
+            caps_of,
             turn: 0,
             ring: BTreeMap::new(),
             mounts: HashMap::new(),
@@ -128,7 +135,7 @@ impl<T> Schedule<T> {
 
     /// Takes over a new number of threads.
     pub(super) fn resize(&mut self, threads: usize) {
-        self.caps = Caps::of(threads);
+        self.caps = (self.caps_of)(threads);
         let clients: Vec<(u64, u64)> = self.clients.keys().copied().collect();
         clients.into_iter().for_each(|(mount, client)| self.refill_client(mount, client));
         let mounts: Vec<u64> = self.mounts.keys().copied().collect();

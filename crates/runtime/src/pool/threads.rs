@@ -11,7 +11,7 @@ use crossbeam_queue::SegQueue;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
-use super::schedule::Schedule;
+use super::schedule::{Caps, Schedule};
 use super::{MAX_THREADS, Tag};
 use crate::stats::{Counter, Histogram};
 
@@ -97,7 +97,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
-    pub(super) fn start(name: &str, threads: usize, max_queue: usize, idle_time: Duration) -> io::Result<Arc<Inner>> {
+    pub(super) fn start(
+        name: &str,
+        threads: usize,
+        max_queue: usize,
+        idle_time: Duration,
+        caps: fn(usize) -> Caps,
+    ) -> io::Result<Arc<Inner>> {
+        let schedule = Schedule::new(threads, caps);
         let inner = Arc::new(Inner {
             name: name.into(),
             limit: AtomicUsize::new(threads),
@@ -109,7 +116,7 @@ impl Inner {
             closed: AtomicBool::new(false),
             inbox: SegQueue::new(),
             cancels: AtomicUsize::new(0),
-            state: Mutex::new(State { schedule: Schedule::new(threads), used: vec![false; MAX_THREADS], live: 0 }),
+            state: Mutex::new(State { schedule, used: vec![false; MAX_THREADS], live: 0 }),
             idle: [const { AtomicU64::new(0) }; WORDS],
             tokens: (0..MAX_THREADS).map(|_| AtomicU32::new(0)).collect(),
             drained: tokio::sync::Notify::new(),

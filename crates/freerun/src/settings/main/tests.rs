@@ -98,6 +98,7 @@ fn mistakes_are_told_as_nginx_tells_them() {
         ("thread_pool a threads=0;", r#"invalid threads value "threads=0""#),
         ("thread_pool a threads=1 max_queue=-1;", r#"invalid max_queue value "max_queue=-1""#),
         ("thread_pool a threads=1; thread_pool a threads=2;", r#"duplicate thread pool "a""#),
+        ("thread_pool (cpu) threads=1;", r#"duplicate thread pool "(cpu)""#),
         ("events { use x; }", r#"invalid event type "x""#),
         ("events { worker_connections x; }", r#"invalid number "x""#),
         ("events { worker_aio_requests x; }", r#""worker_aio_requests" directive invalid number"#),

@@ -1,0 +1,130 @@
+//! The pool for steps that cost time on a processor rather than waiting: compressing, hashing passwords.
+//!
+//! It is built in: every generation has it, with as many threads as there are processors, and it is not one of those
+//! that `thread_pool` names, because work that waits for a disk and work that needs a processor must not wait for each
+//! other. What is given to it should be a *piece* of at most a few milliseconds, so that the clients waiting for it are
+//! served in turn; a large body is many pieces, each handed over when the one before is done.
+//!
+//! ```
+//! # let pools = freerun_runtime::pool::Pools::new().generation(&[]).unwrap();
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+//! # runtime.block_on(async {
+//! // In a handler: request.generation.pools.cpu(), request.connection.client_key()
+//! let sum = pools.cpu().run(7, || (1..1000u64).sum::<u64>()).await;
+//! assert_eq!(sum.ok(), Some(499_500));
+//! # });
+//! ```
+
+use std::io;
+use std::sync::Arc;
+
+use super::{MAX_THREADS, PoolError, PoolSpec, Tag, ThreadPool};
+
+/// Its name in figures and logs. `thread_pool` refuses it.
+pub const CPU_NAME: &str = "(cpu)";
+/// How many pieces may wait for a thread of it.
+pub const CPU_MAX_QUEUE: usize = 1024;
+
+/// The built-in pool for steps that need a processor. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct CpuPool(Arc<ThreadPool>);
+
+impl CpuPool {
+    /// As many threads as there are processors for the process.
+    pub(super) fn start() -> io::Result<CpuPool> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let spec = PoolSpec { name: CPU_NAME.to_owned(), threads, max_queue: CPU_MAX_QUEUE };
+        // Without caps: what runs here ends by itself, so no client can take the threads for good, and with two threads
+        // a cap would leave one of them idle.
+        ThreadPool::start_uncapped(&spec).map(CpuPool)
+    }
+
+    /// Runs `f` on a thread of the pool; waiting pieces of different clients are served in turn. `client` is
+    /// [`Tag::client`]'s number.
+    ///
+    /// Dropping the future withdraws a piece that still waits; one that runs goes on, and its result is dropped.
+    ///
+    /// # Errors
+    /// `Overflow` when the queue is full: for work that must not be done on a loop (a slow hash), answered with 503.
+    /// See [`PoolError`] for the others.
+    pub async fn run<T, F>(&self, client: u64, f: F) -> Result<T, PoolError>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        self.0.run(Tag::client(client), f).await
+    }
+
+    /// As [`run`](Self::run), but when the queue is full the caller does the work itself, at once: for bounded pieces of
+    /// something that is half-way through, where giving up would cost more than one piece's delay of the loop.
+    ///
+    /// # Errors
+    /// `ShutDown`, `Panicked`.
+    pub async fn run_or_inline<T, F>(&self, client: u64, f: F) -> Result<T, PoolError>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        match self.0.admit() {
+            Ok(()) => self.0.run_admitted(Tag::client(client), None::<std::future::Pending<()>>, f).await,
+            Err(_) => Ok(f()),
+        }
+    }
+
+    /// The threads behind it, for its figures.
+    pub fn threads(&self) -> &Arc<ThreadPool> {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Pools;
+    use std::sync::mpsc;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn every_generation_has_the_same_one_beside_those_that_have_names() {
+        let pools = Pools::new();
+        let first = pools.generation(&[]).unwrap();
+        let second = pools.generation(&[PoolSpec::named("disk")]).unwrap();
+        assert!(Arc::ptr_eq(first.cpu().threads(), second.cpu().threads()));
+        assert!(second.get(CPU_NAME).is_none(), "no `aio threads=` leads here");
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        assert_eq!(first.cpu().threads().status().limit, processors);
+        let names = |set: &crate::pool::PoolSet| set.iter().map(|pool| pool.name().to_string()).collect::<Vec<_>>();
+        assert!(names(&first).contains(&CPU_NAME.to_owned()), "the figures have it");
+    }
+
+    #[test]
+    fn one_client_may_use_all_threads_and_a_full_queue_is_told_or_worked_around() {
+        let spec = PoolSpec { name: CPU_NAME.to_owned(), threads: 2, max_queue: 0 };
+        let cpu = CpuPool(ThreadPool::start_uncapped(&spec).unwrap());
+        let (running, started) = mpsc::channel();
+        let gates: Vec<_> = (0..2)
+            .map(|_| {
+                let (open, gate) = mpsc::channel::<()>();
+                let running = running.clone();
+                let task = move || {
+                    running.send(()).unwrap();
+                    let _ = gate.recv();
+                };
+                assert!(cpu.threads().spawn(Tag::client(1), task).is_ok());
+                open
+            })
+            .collect();
+        // Both run at once, though they are one client's.
+        for _ in 0..2 {
+            started.recv().unwrap();
+        }
+        assert!(matches!(block_on(cpu.run(1, || 1)), Err(PoolError::Overflow { .. })));
+        let here = std::thread::current().id();
+        let ran_on = block_on(cpu.run_or_inline(1, || std::thread::current().id()));
+        assert_eq!(ran_on, Ok(here));
+        drop(gates);
+    }
+}
