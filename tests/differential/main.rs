@@ -1,6 +1,7 @@
 //! The same configuration and bytes to nginx and to freerun: what comes back must agree, but for the differences listed with the
 //! cases, each with its reason.
 
+mod additions;
 mod conditions;
 mod errors;
 mod files;

@@ -44,6 +44,9 @@ impl fmt::Display for Context<'_> {
         if !line.is_empty() {
             write!(formatter, ", request: \"{}\"", String::from_utf8_lossy(line))?;
         }
+        if request.is_subrequest() {
+            write!(formatter, ", subrequest: \"{}\"", String::from_utf8_lossy(&request.path))?;
+        }
         if let Some(host) = request.head.value(freerun_proto::HeaderId::Host) {
             write!(formatter, ", host: \"{}\"", String::from_utf8_lossy(host))?;
         }

@@ -264,6 +264,8 @@ pub struct Request {
     pub sent_head: Vec<u8>,
     /// How deep it is in subrequests: 0 is the client's own request.
     pub depth: u8,
+    /// In a subrequest: the method that the client's request has (`$request_method`), while its own is GET.
+    pub main_method: Option<Method>,
     /// What modules keep with this request alone.
     pub own: States,
     shared: OnceCell<Rc<States>>,
@@ -303,6 +305,7 @@ impl Request {
             id: Cell::new(None),
             sent_head: Vec::new(),
             depth: 0,
+            main_method: None,
             own: States::default(),
             shared: OnceCell::new(),
             head,
@@ -348,6 +351,7 @@ impl Request {
         fork.sent = self.sent;
         fork.id.set(self.id.get());
         fork.depth = self.depth;
+        fork.main_method = self.main_method;
         fork.shared = OnceCell::from(self.shared().clone());
         Box::new(fork)
     }

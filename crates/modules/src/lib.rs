@@ -16,6 +16,7 @@ pub static MODULES: &[&Module] = &[
     &content::index::MODULE,
     &content::static_files::MODULE,
     &filters::not_modified::MODULE,
+    &filters::addition::MODULE,
     &filters::range::MODULE,
     &log::access::MODULE,
 ];

@@ -55,6 +55,11 @@ impl Part {
             Part::File(range) => range.len,
         }
     }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// A body that is pulled piece by piece.

@@ -1,54 +1,120 @@
 //! Requests that the server makes to itself for another request: their responses become part of an answer, or decide
 //! about it.
 
-use crate::content::response::{LocalBoxFuture, Response};
+use std::cell::Cell;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use freerun_proto::Method;
+
+use crate::content::response::{Body, LocalBoxFuture, Response, Source};
 use crate::finish;
 use crate::log_error;
 use crate::phases::{self, Answer};
 use crate::request::{MAX_INTERNAL_REDIRECTS, Request, Sent};
 use crate::settings::core::CoreSettings;
-use freerun_proto::Method;
 
 /// How deep subrequests may be nested, as in nginx: pages that include themselves come to an end.
 pub const MAX_DEPTH: u8 = 50;
+
+/// How many subrequests one request of a client may cause in all. A page that includes itself twice ends by this bound, long
+/// before [`MAX_DEPTH`] does it.
+pub const MAX_SUBREQUESTS: u32 = 10_000;
+
+/// How many subrequests the request of a client has caused.
+#[derive(Default)]
+struct Count(Cell<u32>);
 
 /// A subrequest that ran: its response is complete but for the body, which has to be pulled.
 pub struct Subrequest {
     /// The request, with its location and what its handlers left in it.
     pub request: Box<Request>,
-    /// The answer. `None`: its location closes the connection instead of answering.
+    /// The answer. `None`: its location closes the connection instead of answering, or the client has gone.
     pub response: Option<Box<Response>>,
 }
 
 impl Subrequest {
-    /// To be called when the body has been used: the log phase, where `log_subrequest` asks for it.
-    pub fn finish(mut self, body_bytes: u64) {
-        let status = self.response.as_ref().map_or(self.request.sent.status, |response| response.status);
-        self.request.sent = Sent { status, bytes: body_bytes, body_bytes, complete: true };
+    /// The status of the answer; that of the log where there is no answer.
+    pub fn status(&self) -> u16 {
+        self.response.as_ref().map_or(self.request.sent.status, |response| response.status)
+    }
+
+    /// To be called when the body has been used: the log phase, where `log_subrequest` asks for it. No bytes are counted,
+    /// because the line of the client's request counts them.
+    pub fn finish(mut self) {
+        self.request.sent = Sent { status: self.status(), complete: true, ..Sent::default() };
         if self.request.settings().get::<CoreSettings>().log_subrequest {
             finish::finish(&mut self.request);
         }
     }
 }
 
-/// Nested too deeply: a cycle, most likely.
+/// There are too many subrequests: a cycle, most likely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("subrequests cycle")]
-pub struct Cycle;
+pub enum Refused {
+    /// Beyond [`MAX_DEPTH`].
+    #[error("subrequests cycle")]
+    Depth,
+    /// Beyond [`MAX_SUBREQUESTS`].
+    #[error("request reference counter overflow")]
+    Count,
+}
 
-/// Asks the server itself for `path` (decoded), as a part of `parent`. The future owns what it needs.
+/// Asks the server itself for `path` (decoded), as a part of `parent`. The future owns what it needs. It is given up when
+/// the client goes while it waits.
 ///
 /// # Errors
-/// [`Cycle`], which is logged.
+/// [`Refused`], which is logged.
 pub fn subrequest(
     parent: &Request,
     path: Vec<u8>,
     args: Option<Vec<u8>>,
-) -> Result<LocalBoxFuture<'static, Subrequest>, Cycle> {
-    if parent.depth >= MAX_DEPTH {
-        log_error!(parent, Error, "subrequests cycle while processing \"{}\"", String::from_utf8_lossy(&path));
-        return Err(Cycle);
+) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
+    let mut request = fork(parent, path, args)?;
+    Ok(Box::pin(async move {
+        let answer = unless_gone(&mut request).await;
+        answered(request, answer)
+    }))
+}
+
+/// As [`subrequest`], for one that goes on when the client has gone, and when the response it belongs to is complete.
+///
+/// # Errors
+/// [`Refused`], which is logged.
+pub fn background(
+    parent: &Request,
+    path: Vec<u8>,
+    args: Option<Vec<u8>>,
+) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
+    let mut request = fork(parent, path, args)?;
+    Ok(Box::pin(async move {
+        let answer = phases::respond(&mut request).await;
+        answered(request, answer)
+    }))
+}
+
+fn answered(request: Box<Request>, answer: Answer) -> Subrequest {
+    let response = match answer {
+        Answer::Response(response) => Some(response),
+        Answer::Close => None,
+    };
+    Subrequest { request, response }
+}
+
+fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Request>, Refused> {
+    let count = parent.shared().get::<Count>();
+    let refused = if parent.depth >= MAX_DEPTH {
+        Some(Refused::Depth)
+    } else {
+        (count.0.get() >= MAX_SUBREQUESTS).then_some(Refused::Count)
+    };
+    if let Some(refused) = refused {
+        log_error!(parent, Error, "{refused} while processing \"{}\"", String::from_utf8_lossy(&path));
+        return Err(refused);
     }
+    count.0.set(count.0.get() + 1);
     let mut request = parent.fork();
     request.depth += 1;
     request.internal = true;
@@ -56,14 +122,108 @@ pub fn subrequest(
     request.forced_status = None;
     request.redirects_left = MAX_INTERNAL_REDIRECTS;
     request.sent = Sent::default();
-    request.method = if parent.method == Method::Head { Method::Head } else { Method::Get };
+    request.main_method = Some(parent.main_method.unwrap_or(parent.method));
+    request.method = Method::Get;
     request.path = path;
     request.args = args;
-    Ok(Box::pin(async move {
-        let response = match phases::respond(&mut request).await {
-            Answer::Response(response) => Some(response),
-            Answer::Close => None,
-        };
-        Subrequest { request, response }
-    }))
+    Ok(request)
+}
+
+/// The answer, or none when the client goes before it is there.
+async fn unless_gone(request: &mut Request) -> Answer {
+    let connection = request.connection.clone();
+    let answer = {
+        let mut responding = pin!(phases::respond(request));
+        // Most subrequests never wait: the socket is watched only for the others.
+        match std::future::poll_fn(|context| Poll::Ready(responding.as_mut().poll(context))).await {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => tokio::select! {
+                biased;
+                answer = responding => Some(answer),
+                () = connection.socket.gone() => None,
+            },
+        }
+    };
+    answer.unwrap_or_else(|| {
+        request.sent.status = 499;
+        Answer::Close
+    })
+}
+
+/// The body of a subrequest's response, as a source: runs the subrequest first.
+pub struct Included {
+    state: State,
+}
+
+enum State {
+    Running(LocalBoxFuture<'static, Subrequest>),
+    Body(Subrequest, Box<dyn Source>),
+    Closed,
+    Over,
+}
+
+impl Included {
+    /// The body of what this subrequest answers.
+    pub fn new(running: LocalBoxFuture<'static, Subrequest>) -> Included {
+        Included { state: State::Running(running) }
+    }
+
+    /// Runs the subrequest up to its answer, so that it gets on while something before it is still sent. Ready when there is
+    /// an answer.
+    pub fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let State::Running(running) = &mut self.state {
+            let Poll::Ready(mut subrequest) = running.as_mut().poll(context) else { return Poll::Pending };
+            self.state = match &mut subrequest.response {
+                None => State::Closed,
+                Some(response) => {
+                    let bodiless = matches!(response.status, 204 | 304) || response.status < 200;
+                    let body = std::mem::replace(&mut response.body, Body::Empty);
+                    let body = if bodiless { Body::Empty } else { body };
+                    let source = body.into_source(&subrequest.request);
+                    State::Body(subrequest, source)
+                }
+            };
+        }
+        Poll::Ready(())
+    }
+
+    /// Waits for the answer. `None`: there will be none, or the body is over.
+    pub async fn answer(&mut self) -> Option<&Subrequest> {
+        std::future::poll_fn(|context| self.poll_answer(context)).await;
+        match &self.state {
+            State::Body(subrequest, _) => Some(subrequest),
+            _ => None,
+        }
+    }
+}
+
+impl Source for Included {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(async {
+            std::future::poll_fn(|context| self.poll_answer(context)).await;
+            match &mut self.state {
+                State::Body(_, source) => {
+                    if let Some(piece) = source.next().await? {
+                        return Ok(Some(piece));
+                    }
+                }
+                State::Over => return Ok(None),
+                State::Running(_) | State::Closed => {
+                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a subrequest closed the connection"));
+                }
+            }
+            if let State::Body(subrequest, _) = std::mem::replace(&mut self.state, State::Over) {
+                subrequest.finish();
+            }
+            Ok(None)
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        match &self.state {
+            State::Body(_, source) => source.remaining(),
+            State::Over => Some(0),
+            State::Running(_) | State::Closed => None,
+        }
+    }
 }

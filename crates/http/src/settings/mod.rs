@@ -4,5 +4,6 @@ pub mod core;
 pub mod error_page;
 pub mod keepalive;
 pub mod logs;
+pub mod media_types;
 pub mod server;
 pub mod types;

@@ -77,9 +77,12 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("request_completion", |r, _| text(if r.sent.complete { "OK" } else { "" })),
     Variable::named("request_filename", |r, _| owned(path::file_name(r))),
     Variable::named("request_id", |r, _| owned(request_id(r).into_bytes())),
-    Variable::named("request_length", |r, _| number(r.head.parsed.len as u64 + r.body.received())),
+    // Nothing was received for a subrequest.
+    Variable::named("request_length", |r, _| {
+        number(if r.is_subrequest() { 0 } else { r.head.parsed.len as u64 + r.body.received() })
+    }),
     Variable::named("request_method", |r, _| {
-        some(Some(match r.method {
+        some(Some(match r.main_method.unwrap_or(r.method) {
             method if method == r.head.parsed.method => r.head.text(r.head.parsed.method_text),
             Method::Get => b"GET",
             _ => b"",

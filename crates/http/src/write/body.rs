@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -139,24 +140,51 @@ async fn write_body(
 /// Sends what a source gives; chunked where the length is not known.
 async fn pull(
     writer: &mut Writer<'_>,
-    head: &[u8],
+    head: &mut Vec<u8>,
     mut source: Box<dyn Source>,
     framing: Framing,
 ) -> Result<(), WriteError> {
-    writer.all(head, b"", true).await?;
+    let mut ready = Some(first(writer, head, &mut *source).await?);
     loop {
-        let piece: Option<Bytes> = source.next().await.map_err(|_| WriteError::Body)?;
+        let piece = match ready.take() {
+            Some(piece) => piece,
+            None => source.next().await.map_err(|_| WriteError::Body)?,
+        };
         match piece {
             Some(piece) if framing == Framing::Chunked => {
-                let size = ChunkHead::new(piece.len() as u64);
-                writer.all(size.as_bytes(), &piece, true).await?;
+                head.extend_from_slice(ChunkHead::new(piece.len() as u64).as_bytes());
+                writer.all(head, &piece, true).await?;
                 writer.all(b"\r\n", b"", false).await?;
             }
-            Some(piece) => writer.all(&piece, b"", false).await?,
-            None if framing == Framing::Chunked => return writer.all(LAST_CHUNK, b"", false).await,
-            None => return Ok(()),
+            Some(piece) => writer.all(head, &piece, false).await?,
+            None => {
+                if framing == Framing::Chunked {
+                    head.extend_from_slice(LAST_CHUNK);
+                }
+                return writer.all(head, b"", false).await;
+            }
         }
+        head.clear();
     }
+}
+
+/// The first piece of a source, which leaves with the head if it is there at once. A body that breaks at once breaks before
+/// the head is sent: the client sees that there is no answer at all.
+async fn first(
+    writer: &mut Writer<'_>,
+    head: &mut Vec<u8>,
+    source: &mut dyn Source,
+) -> Result<Option<Bytes>, WriteError> {
+    let mut first = source.next();
+    let piece = match std::future::poll_fn(|context| Poll::Ready(first.as_mut().poll(context))).await {
+        Poll::Ready(piece) => piece,
+        Poll::Pending => {
+            writer.all(head, b"", false).await?;
+            head.clear();
+            first.await
+        }
+    };
+    piece.map_err(|_| WriteError::Body)
 }
 
 /// The client's socket as the pool watches it.

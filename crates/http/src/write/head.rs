@@ -77,7 +77,7 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
             late_location = Some(location);
         }
     }
-    if framing == Framing::Chunked || (bodiless && !no_length && response.length().is_none() && request.is_http11()) {
+    if framing == Framing::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     if request.keep_alive {

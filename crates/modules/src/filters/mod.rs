@@ -1,4 +1,5 @@
 //! Filters of responses.
 
+pub mod addition;
 pub mod not_modified;
 pub mod range;

@@ -1,0 +1,92 @@
+//! `add_before_body`, `add_after_body`: the answers of subrequests before and after a response.
+
+use std::collections::VecDeque;
+use std::io;
+
+use bytes::Bytes;
+use freerun_conf::{group, settings};
+use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::phases::subrequest::{Included, subrequest};
+use freerun_http::request::Request;
+use freerun_http::settings::media_types::MediaTypes;
+
+settings! {
+    /// Text before and after a response.
+    #[module = "addition"]
+    pub struct AdditionSettings {
+        /// Puts what the server answers for this URI before the body of the response; `""` cancels what an outer level says.
+        ///
+        /// The URI is used as it is: without variables, arguments or escapes.
+        add_before_body: String = "\"\"", in HTTP | SERVER | LOCATION;
+        /// Puts what the server answers for this URI behind the body of the response; `""` cancels what an outer level says.
+        add_after_body: String = "\"\"", in HTTP | SERVER | LOCATION;
+        /// Media types, besides `text/html`, of the responses that get these texts; `*` is all.
+        addition_types: MediaTypes, in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "addition",
+    groups: &[group::<AdditionSettings>()],
+    filters: &[Filter {
+        slot: Slot::Addition,
+        wanted: |settings| {
+            let settings = settings.get::<AdditionSettings>();
+            !settings.add_before_body.is_empty() || !settings.add_after_body.is_empty()
+        },
+        run,
+    }],
+    ..Module::EMPTY
+};
+
+fn run(request: &mut Request, response: &mut Response) {
+    let settings = request.location.settings.clone();
+    let settings = settings.get::<AdditionSettings>();
+    if response.status != 200 || request.is_subrequest() || !settings.addition_types.contains(&response.content_type) {
+        return;
+    }
+    response.weaken();
+    let mut parts = VecDeque::with_capacity(3);
+    let uri = |uri: &String| (!uri.is_empty()).then(|| uri.clone().into_bytes());
+    parts.extend(uri(&settings.add_before_body).map(Piece::Uri));
+    parts.push_back(Piece::Body(std::mem::replace(&mut response.body, Body::Empty).into_source(request)));
+    parts.extend(uri(&settings.add_after_body).map(Piece::Uri));
+    response.body = Body::Source(Box::new(Added { request: request.fork(), parts }));
+}
+
+enum Piece {
+    Uri(Vec<u8>),
+    Body(Box<dyn Source>),
+}
+
+/// The texts and the body, one after the other.
+struct Added {
+    request: Box<Request>,
+    parts: VecDeque<Piece>,
+}
+
+impl Source for Added {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(async {
+            loop {
+                match self.parts.front_mut() {
+                    None => return Ok(None),
+                    Some(Piece::Body(source)) => match source.next().await? {
+                        Some(piece) => return Ok(Some(piece)),
+                        None => drop(self.parts.pop_front()),
+                    },
+                    Some(Piece::Uri(uri)) => {
+                        let running = subrequest(&self.request, std::mem::take(uri), None).map_err(io::Error::other)?;
+                        self.parts[0] = Piece::Body(Box::new(Included::new(running)));
+                    }
+                }
+            }
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        None
+    }
+}
