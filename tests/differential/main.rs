@@ -8,6 +8,7 @@ mod files;
 mod framing;
 mod harness;
 mod keepalive;
+mod knobs;
 mod limits;
 mod locations;
 mod returns;

@@ -138,6 +138,10 @@ fn build(nodes: &[Node], cx: &mut Cx) -> Result<Built, Problem> {
     let (mut settings, blocks) = apply_block(registry, Contexts::MAIN, nodes, &defaults, cx)?;
     let pools: Vec<PoolSpec> = settings.get::<MainSettings>().thread_pool.iter().map(pool_spec).collect();
     cx.extensions.get_or_default::<ThreadPools>().defined = pools.clone();
+    let first_block = blocks.iter().map(|block| block.order).min().unwrap_or(u32::MAX);
+    for late in settings.get::<MainSettings>().load_module.iter().filter(|load| load.order > first_block) {
+        cx.report(late.too_late())?;
+    }
     let (events, others): (Vec<&Node>, Vec<&Node>) = blocks.into_iter().partition(|node| node.name.text == "events");
     if let Some(second) = events.get(1) {
         cx.report(Problem::duplicate(second))?;

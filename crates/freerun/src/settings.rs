@@ -2,6 +2,7 @@
 
 pub mod affinity;
 pub mod events;
+pub mod load_module;
 pub mod main;
 pub mod user;
 

@@ -14,6 +14,7 @@ use crate::regex::Pattern;
 use crate::route::Locations;
 use crate::route::names::{Name, NameTable};
 use crate::settings::core::CoreSettings;
+use crate::settings::knobs::TransferSettings;
 use crate::settings::logs::{ErrorLogSettings, LogPaths};
 use crate::settings::server::ServerSettings;
 use crate::variables::{CORE_VARIABLES, VariableTable};
@@ -44,7 +45,7 @@ pub static STRUCTURE: &[Directive] = &[
 
 /// The groups of settings of the path itself; those of the modules come with the modules.
 pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
-    vec![group::<CoreSettings>(), group::<ServerSettings>(), group::<ErrorLogSettings>()]
+    vec![group::<CoreSettings>(), group::<ServerSettings>(), group::<ErrorLogSettings>(), group::<TransferSettings>()]
 }
 
 /// Builds what an `http` block says.

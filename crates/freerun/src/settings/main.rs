@@ -5,6 +5,7 @@ use std::time::Duration;
 use freerun_conf::{Cx, Many, Node, Offset, Problem, Shape, Value, keyword_enum, settings};
 
 use super::affinity::Affinity;
+use super::load_module::LoadModule;
 use super::user::UserSetting;
 use crate::paths;
 
@@ -230,6 +231,15 @@ settings! {
         /// How often nginx asks the kernel for the time.
         timer_resolution: Option<Duration>, in MAIN,
             fidelity = NoEffect("reading the clock costs no system call");
+        /// A module of nginx in a file of its own.
+        ///
+        /// No code is loaded, and the file need not exist. The line is taken, with a warning, for modules whose function is
+        /// built in, and for known ones that do nothing without directives of their own; any other is refused.
+        load_module: Many<LoadModule>, in MAIN,
+            fidelity = Differs("nothing is loaded: modules are known by the names of their files");
+        /// Whether objects of OpenSSL stay from one configuration to the next.
+        ssl_object_cache_inheritable: bool = "on", in MAIN, since = "1.27.4",
+            fidelity = NoEffect("OpenSSL is not used");
         /// What nginx does at its internal checks.
         debug_points: Option<DebugPoints>, in MAIN, fidelity = NoEffect("there are no such points");
     }

@@ -209,6 +209,9 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         Some(Fault::Silent(status, text)) => {
             log_error!(request, Info, "{text}");
             request.sent.status = status;
+            if status == 408 {
+                reset_if_wanted(&request);
+            }
             finish::finish(&mut request);
             return After::Close;
         }
@@ -295,6 +298,9 @@ async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) 
                 request.sent.status = 444;
             }
             request.keep_alive = false;
+            if matches!(request.sent.status, 444 | 408) {
+                reset_if_wanted(&request);
+            }
             finish::finish(&mut request);
             return After::Close;
         }
@@ -302,6 +308,9 @@ async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) 
     connection.responding.set(false);
     if let Err(error) = &written {
         log_write_error(&request, error);
+        if matches!(error, WriteError::TimedOut) {
+            reset_if_wanted(&request);
+        }
     }
     finish::finish(&mut request);
     if written.is_err() {
@@ -318,6 +327,13 @@ async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) 
     let pipelined = request.head.buffer.len() > request.body.used();
     let may_be_sending = unread || pipelined || has_more(request);
     linger_or_close(&core, may_be_sending)
+}
+
+/// `reset_timedout_connection`
+fn reset_if_wanted(request: &Request) {
+    if request.settings().get::<ServerSettings>().reset_timedout_connection {
+        request.connection.socket.reset_on_close();
+    }
 }
 
 /// Whether bytes have come that nobody has read: closing the socket on top of them would reset the connection.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use freerun_proto::status;
 
+use crate::content::msie;
 use crate::content::response::{Body, Response};
 use crate::request::Request;
 use crate::settings::core::{CoreSettings, ServerTokens};
@@ -33,7 +34,9 @@ pub fn built_in(request: &mut Request, status: u16) -> Response {
     }
     let page = status::page(status).map(|page| {
         let tokens = request.settings().get::<CoreSettings>().server_tokens;
-        Bytes::from(page.html(server_name(tokens)))
+        let mut html = page.html(server_name(tokens));
+        msie::pad(request, status, &mut html);
+        Bytes::from(html)
     });
     let mut response = match page {
         Some(page) => Response::new(status, Bytes::from_static(b"text/html"), Body::Bytes(page)),

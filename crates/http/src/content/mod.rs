@@ -3,6 +3,7 @@
 pub mod aio;
 pub mod error_page;
 pub mod hot;
+pub mod msie;
 pub mod open;
 pub mod path;
 pub mod pull;

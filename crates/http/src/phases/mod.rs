@@ -4,8 +4,8 @@ pub mod subrequest;
 
 use freerun_proto::head::Method;
 
-use crate::content::error_page;
 use crate::content::response::Response;
+use crate::content::{error_page, msie};
 use crate::filters;
 use crate::log_error;
 use crate::module::{Outcome, Phase, Run, Slot};
@@ -227,6 +227,7 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
         response.special && response.status >= 300 && (!request.in_error_page || core.recursive_error_pages);
     let page = core.error_page.iter().find(|page| replaceable && page.statuses.contains(&response.status));
     let Some(page) = page else {
+        msie::refresh(request, &mut response);
         filters::run(request, &mut response, Slot::Headers..);
         return Ok(response);
     };
@@ -244,6 +245,7 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
                 let status = overwrite.filter(is_redirect).unwrap_or(302);
                 let mut redirect = error_page::built_in(request, status);
                 redirect.location = Some(uri.into());
+                msie::refresh(request, &mut redirect);
                 filters::run(request, &mut redirect, Slot::Headers..);
                 return Ok(Box::new(redirect));
             }

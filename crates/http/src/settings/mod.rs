@@ -3,6 +3,7 @@
 pub mod core;
 pub mod error_page;
 pub mod keepalive;
+pub mod knobs;
 pub mod logs;
 pub mod media_types;
 pub mod server;

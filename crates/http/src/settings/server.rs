@@ -45,7 +45,8 @@ settings! {
         variables_hash_bucket_size: Size = "64", in HTTP, fidelity = NoEffect("tables size themselves");
         /// Size of the table of variables.
         variables_hash_max_size: Size = "1024", in HTTP, fidelity = NoEffect("tables size themselves");
-        /// Closes a connection whose request timed out with a reset.
-        reset_timedout_connection: bool = "off", in HTTP | SERVER | LOCATION, fidelity = Differs("accepted; timed out connections are closed in the ordinary way");
+        /// Whether a connection is closed with a reset where its client took nothing for `send_timeout`, sent nothing for
+        /// `client_body_timeout`, or was answered with 444: what the socket still holds is forgotten at once.
+        reset_timedout_connection: bool = "off", in HTTP | SERVER | LOCATION;
     }
 }

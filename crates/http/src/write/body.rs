@@ -2,10 +2,8 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use freerun_proto::chunked::{ChunkHead, LAST_CHUNK};
 use freerun_runtime::files::{Cursor, FileError, Gone, OpenFile, Sent, Via};
 use freerun_runtime::loops;
@@ -17,6 +15,7 @@ use crate::content::response::{Body, FileRange, Part, Source};
 use crate::log_error;
 use crate::request::{Connection, Request};
 use crate::settings::core::CoreSettings;
+use crate::settings::knobs::TransferSettings;
 use crate::write::WriteError;
 use crate::write::head::Framing;
 
@@ -133,7 +132,10 @@ async fn write_body(
             }
             writer.all(head, b"", false).await
         }
-        Body::Source(source) => pull(writer, head, source, framing).await,
+        Body::Source(source) => {
+            let postpone = request.settings().get::<TransferSettings>().postpone_output.0;
+            pull(writer, head, source, framing, postpone).await
+        }
     }
 }
 
@@ -143,48 +145,31 @@ async fn pull(
     head: &mut Vec<u8>,
     mut source: Box<dyn Source>,
     framing: Framing,
+    postpone: u64,
 ) -> Result<(), WriteError> {
-    let mut ready = Some(first(writer, head, &mut *source).await?);
+    // What is ready to be sent and waits for more stands behind the head.
+    let held = head;
     loop {
-        let piece = match ready.take() {
-            Some(piece) => piece,
-            None => source.next().await.map_err(|_| WriteError::Body)?,
+        // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at all.
+        let Some(piece) = source.next().await.map_err(|_| WriteError::Body)? else {
+            if framing == Framing::Chunked {
+                held.extend_from_slice(LAST_CHUNK);
+            }
+            return writer.all(held, b"", false).await;
         };
-        match piece {
-            Some(piece) if framing == Framing::Chunked => {
-                head.extend_from_slice(ChunkHead::new(piece.len() as u64).as_bytes());
-                writer.all(head, &piece, true).await?;
-                writer.all(b"\r\n", b"", false).await?;
-            }
-            Some(piece) => writer.all(head, &piece, false).await?,
-            None => {
-                if framing == Framing::Chunked {
-                    head.extend_from_slice(LAST_CHUNK);
-                }
-                return writer.all(head, b"", false).await;
-            }
+        if framing == Framing::Chunked {
+            held.extend_from_slice(ChunkHead::new(piece.len() as u64).as_bytes());
         }
-        head.clear();
+        if ((held.len() + piece.len()) as u64) < postpone {
+            held.extend_from_slice(&piece);
+        } else {
+            writer.all(held, &piece, framing == Framing::Chunked).await?;
+            held.clear();
+        }
+        if framing == Framing::Chunked {
+            held.extend_from_slice(b"\r\n");
+        }
     }
-}
-
-/// The first piece of a source, which leaves with the head if it is there at once. A body that breaks at once breaks before
-/// the head is sent: the client sees that there is no answer at all.
-async fn first(
-    writer: &mut Writer<'_>,
-    head: &mut Vec<u8>,
-    source: &mut dyn Source,
-) -> Result<Option<Bytes>, WriteError> {
-    let mut first = source.next();
-    let piece = match std::future::poll_fn(|context| Poll::Ready(first.as_mut().poll(context))).await {
-        Poll::Ready(piece) => piece,
-        Poll::Pending => {
-            writer.all(head, b"", false).await?;
-            head.clear();
-            first.await
-        }
-    };
-    piece.map_err(|_| WriteError::Body)
 }
 
 /// The client's socket as the pool watches it.

@@ -122,3 +122,21 @@ fn users_and_groups_must_exist() {
     let identity = set.get::<MainSettings>().user.clone().unwrap().identity.unwrap();
     assert_eq!((identity.uid, identity.gid), (0, 0));
 }
+
+#[test]
+fn modules_are_known_by_their_file() {
+    let rows = [
+        ("load_module modules/ngx_http_brotli_filter_module.so;", None),
+        ("load_module /usr/lib/nginx/modules/ngx_stream_module.so; load_module ngx_mail_module.so;", None),
+        ("load_module /nope.so;", Some("module \"/nope.so\" cannot be loaded")),
+        (
+            "load_module a/ngx_mail_module.so; load_module b/ngx_mail_module.so;",
+            Some("module \"ngx_mail_module\" is already loaded"),
+        ),
+        ("load_module;", Some("invalid number of arguments in \"load_module\" directive")),
+        ("events { load_module x; }", Some("\"load_module\" directive is not allowed here")),
+    ];
+    for (text, message) in rows {
+        assert_eq!(read(text).err().as_deref(), message, "{text}");
+    }
+}

@@ -1,0 +1,64 @@
+//! What old browsers need: error pages long enough to be shown (`msie_padding`), and pages that refresh instead of
+//! redirects (`msie_refresh`).
+
+use bytes::Bytes;
+use freerun_proto::HeaderId;
+use memchr::memmem;
+
+use crate::content::response::{Body, Response};
+use crate::request::Request;
+use crate::settings::knobs::TransferSettings;
+
+/// Internet Explorer shows its own page instead of one with less than 512 bytes.
+const PADDING: &[u8] = b"<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
+const LINES: usize = 6;
+
+fn user_agent(request: &Request) -> Option<&[u8]> {
+    let agent = request.head.value(HeaderId::UserAgent)?;
+    // Opera once said that it was Internet Explorer.
+    memmem::find(agent, b"Opera").is_none().then_some(agent)
+}
+
+/// nginx takes it for one when at least three bytes follow the name.
+fn is_msie(agent: &[u8]) -> bool {
+    memmem::find(agent, b"MSIE ").is_some_and(|at| agent.len() >= at + b"MSIE ".len() + 3)
+}
+
+/// Makes a built-in error page long enough, where that is wanted.
+pub fn pad(request: &Request, status: u16, page: &mut String) {
+    let settings = request.settings().get::<TransferSettings>();
+    if status < 400 || !settings.msie_padding {
+        return;
+    }
+    let concerns = user_agent(request).is_some_and(|agent| is_msie(agent) || memmem::find(agent, b"Chrome/").is_some());
+    if concerns {
+        for _ in 0..LINES {
+            page.push_str(&String::from_utf8_lossy(PADDING));
+        }
+    }
+}
+
+/// Makes a page that refreshes of a redirect, where that is wanted.
+pub fn refresh(request: &Request, response: &mut Response) {
+    if !matches!(response.status, 301 | 302)
+        || !response.special
+        || !request.settings().get::<TransferSettings>().msie_refresh
+        || !user_agent(request).is_some_and(is_msie)
+    {
+        return;
+    }
+    let Some(location) = response.location.take() else { return };
+    let mut page = b"<html><head><meta http-equiv=\"Refresh\" content=\"0; URL=".to_vec();
+    for byte in &location[..] {
+        match byte {
+            0..=b' ' | b'"' | b'\'' | b'<' | b'>' | b'\\' | 0x7f.. => {
+                page.extend_from_slice(format!("%{byte:02X}").as_bytes());
+            }
+            byte => page.push(*byte),
+        }
+    }
+    page.extend_from_slice(b"\"></head><body></body></html>\r\n");
+    response.status = 200;
+    response.content_type = Bytes::from_static(b"text/html");
+    response.body = Body::Bytes(page.into());
+}

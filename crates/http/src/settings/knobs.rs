@@ -1,0 +1,210 @@
+//! Settings of the core that say how bytes are to be moved, most of which have nothing to act on here.
+
+use std::time::Duration;
+
+use freerun_conf::{Cx, Many, Node, Problem, Shape, Size, Value, parse_offset, parse_size, parse_time, settings};
+
+use crate::template::Template;
+
+settings! {
+    /// The HTTP core: how bytes are moved, and old browsers.
+    #[module = "transfer"]
+    pub struct TransferSettings {
+        /// Files from this size on are read past the page cache.
+        directio: DirectIo = "off", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("reading past the page cache would take the kernel's knowledge of what is in memory from the loop; large files are read by the thread pools in any case");
+        /// The alignment that such reads need.
+        directio_alignment: Size = "512", in HTTP | SERVER | LOCATION, fidelity = NoEffect("see `directio`");
+        /// How much the kernel is asked to read ahead of a file.
+        read_ahead: Size = "0", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("Linux takes no size, and what the thread pools are about to send is asked for in advance anyway");
+        /// The head and the first pieces of a response wait until this many bytes are together.
+        ///
+        /// It concerns responses that are made piece by piece; files always leave in large pieces. 0 sends every piece
+        /// as it is made.
+        postpone_output: Size = "1460", in HTTP | SERVER | LOCATION;
+        /// How many bytes must fit the socket before it counts as writable.
+        send_lowat: LowWater = "0", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("Linux does not have it; nginx warns there, too");
+        /// Buffer for the answer of a subrequest.
+        subrequest_output_buffer_size: Size = "4k", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("answers of subrequests are passed on piece by piece");
+        /// Whether files are written in a thread pool.
+        aio_write: bool = "off", in HTTP | SERVER | LOCATION, fidelity = NoEffect("they always are");
+        /// Adds comments to the built-in error pages for Internet Explorer and Chrome, which show their own page instead
+        /// of one with less than 512 bytes.
+        msie_padding: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Sends a page that refreshes instead of a redirect to Internet Explorer.
+        msie_refresh: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Conditions under which `103 Early Hints` of an upstream server is passed on: any value that is not empty and
+        /// not `0`.
+        early_hints: Many<EarlyHints>, in HTTP | SERVER | LOCATION, since = "1.29.0",
+            fidelity = NoEffect("no upstream servers yet");
+        /// Name servers for names that are found out while serving.
+        resolver: Option<Resolver>, in HTTP | SERVER | LOCATION, fidelity = NoEffect("no directive uses names then, yet");
+        /// Longest time for finding out a name.
+        resolver_timeout: Duration = "30s", in HTTP | SERVER | LOCATION, fidelity = NoEffect("see `resolver`");
+    }
+}
+
+/// `directio`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectIo(pub Option<u64>);
+
+impl Value for DirectIo {
+    const SHAPE: Shape = Shape::exactly(1, "size | off");
+
+    fn parse(directive: &Node, _: &mut Cx) -> Result<DirectIo, Problem> {
+        let word = &directive.args[0];
+        match word.text.as_str() {
+            "off" => Ok(DirectIo(None)),
+            text => parse_offset(text).map(|size| DirectIo(Some(size))).ok_or(Problem::invalid_value(directive, word)),
+        }
+    }
+}
+
+/// `send_lowat`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LowWater(pub u64);
+
+impl Value for LowWater {
+    const SHAPE: Shape = Shape::exactly(1, "size");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<LowWater, Problem> {
+        let word = &directive.args[0];
+        let size = parse_size(&word.text).ok_or_else(|| Problem::invalid_value(directive, word))?;
+        if size > 0 {
+            cx.warn(Problem::warning("\"send_lowat\" is not supported, ignored").at_node(directive));
+        }
+        Ok(LowWater(size))
+    }
+}
+
+/// `early_hints`
+#[derive(Debug, Clone)]
+pub struct EarlyHints(pub Vec<Template>);
+
+impl Value for EarlyHints {
+    const SHAPE: Shape = Shape::at_least(1, "string …");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<EarlyHints, Problem> {
+        directive.args.iter().map(|word| Template::parse(word, cx)).collect::<Result<_, _>>().map(EarlyHints)
+    }
+}
+
+/// `resolver`: checked as far as that needs no lookup.
+#[derive(Debug, Clone)]
+pub struct Resolver {
+    /// The name servers, as written.
+    pub servers: Vec<String>,
+}
+
+impl Value for Resolver {
+    const SHAPE: Shape = Shape::at_least(1, "address … [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=zone]");
+
+    fn parse(directive: &Node, _: &mut Cx) -> Result<Resolver, Problem> {
+        let mut servers = Vec::new();
+        for word in &directive.args {
+            let invalid = || Problem::new(format!("invalid parameter: {}", word.text)).at(word.place);
+            match word.text.split_once('=') {
+                Some(("valid", time)) => drop(parse_time(time).ok_or_else(invalid)?),
+                Some(("ipv4" | "ipv6", "on" | "off")) => {}
+                Some(("ipv4" | "ipv6", _)) => return Err(invalid()),
+                Some(("status_zone", zone)) if !zone.is_empty() => {}
+                _ => {
+                    let (host, port) = host_and_port(&word.text);
+                    if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
+                        return Err(Problem::new(format!("invalid port in resolver \"{}\"", word.text)).at(word.place));
+                    }
+                    if host.is_empty() {
+                        return Err(Problem::new(format!("no host in resolver \"{}\"", word.text)).at(word.place));
+                    }
+                    servers.push(word.text.clone());
+                }
+            }
+        }
+        let off = |family| directive.args.iter().any(|word| word.text == format!("{family}=off"));
+        if off("ipv4") && off("ipv6") {
+            return Err(Problem::new("\"ipv4\" and \"ipv6\" cannot both be \"off\"").at_node(directive));
+        }
+        if servers.is_empty() {
+            return Err(Problem::new("no name servers defined").at_node(directive));
+        }
+        Ok(Resolver { servers })
+    }
+}
+
+/// The port behind the last colon that is not inside of brackets.
+fn host_and_port(text: &str) -> (&str, Option<&str>) {
+    let from = text.rfind(']').map_or(0, |end| end + 1);
+    match text[from..].find(':') {
+        Some(colon) => (&text[..from + colon], Some(&text[from + colon + 1..])),
+        None => (text, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freerun_conf::{Contexts, Loader, Registry, apply_block, group, parse};
+
+    struct Text(&'static str);
+
+    impl Loader for Text {
+        fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
+            Ok(self.0.as_bytes().to_vec())
+        }
+
+        fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn read(text: &'static str) -> Result<(TransferSettings, Vec<String>), String> {
+        let registry = Registry::new(&[group::<TransferSettings>()], &[]).unwrap();
+        let tree = parse("x.conf", None, "", &mut Text(text));
+        let mut cx = Cx::new(tree.sources.clone());
+        let built = (|| {
+            let defaults = registry.defaults(&mut cx)?;
+            Ok(apply_block(&registry, Contexts::HTTP, &tree.nodes, &defaults, &mut cx)?.0)
+        })();
+        let warnings = cx.warnings.iter().map(|warning| warning.message.clone()).collect();
+        let set = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
+        Ok((set.get::<TransferSettings>().clone(), warnings))
+    }
+
+    #[test]
+    fn values_are_read() {
+        let (set, warnings) =
+            read("directio 4m; send_lowat 1; resolver 127.0.0.1:53 [::1] valid=30s ipv6=off;").unwrap();
+        assert_eq!(set.directio, DirectIo(Some(4 << 20)));
+        assert_eq!(set.resolver.unwrap().servers, ["127.0.0.1:53", "[::1]"]);
+        assert_eq!(warnings, ["\"send_lowat\" is not supported, ignored"]);
+        assert_eq!(read("directio off; send_lowat 0; directio_alignment 0;").unwrap().1, [] as [&str; 0]);
+    }
+
+    #[test]
+    fn what_nginx_refuses_is_refused_in_its_words() {
+        let rows = [
+            ("directio 1x;", "\"directio\" directive invalid value"),
+            ("directio off; directio 1;", "\"directio\" directive is duplicate"),
+            ("send_lowat -1;", "\"send_lowat\" directive invalid value"),
+            ("read_ahead x;", "\"read_ahead\" directive invalid value"),
+            ("postpone_output 1g;", "\"postpone_output\" directive invalid value"),
+            ("subrequest_output_buffer_size 1g;", "\"subrequest_output_buffer_size\" directive invalid value"),
+            ("msie_padding x;", "invalid value \"x\" in \"msie_padding\" directive, it must be \"on\" or \"off\""),
+            ("resolver;", "invalid number of arguments in \"resolver\" directive"),
+            ("resolver 127.0.0.1 valid=x;", "invalid parameter: valid=x"),
+            ("resolver 127.0.0.1 ipv6=x;", "invalid parameter: ipv6=x"),
+            ("resolver valid=1s;", "no name servers defined"),
+            ("resolver 127.0.0.1 ipv4=off ipv6=off;", "\"ipv4\" and \"ipv6\" cannot both be \"off\""),
+            ("resolver 127.0.0.1:99999;", "invalid port in resolver \"127.0.0.1:99999\""),
+            ("resolver 127.0.0.1:x;", "invalid port in resolver \"127.0.0.1:x\""),
+            ("resolver_timeout 1x;", "\"resolver_timeout\" directive invalid value"),
+            ("early_hints $;", "invalid variable name"),
+        ];
+        for (text, message) in rows {
+            assert_eq!(read(text).err().as_deref(), Some(message), "{text}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Knobs of the core: what old browsers are sent, and values that are refused.
+
+use crate::harness::{compare, get, head, raw};
+use crate::site::site;
+use freerun_testkit::{Kind, Setup, check, require};
+
+#[test]
+fn padding_and_refreshes_for_old_browsers() {
+    let site = site();
+    let lines = "
+        msie_refresh on;
+        location = /301 { return 301 /x; }
+        location = /302 { return 302 http://a.example/b?c=d&e=f; }
+        location = /307 { return 307 /x; }
+        location = /odd { return 301 \"/a b%c'\\\\d<e>\"; }
+        location = /404 { return 404; }
+        location = /500 { return 500; }
+        location = /text { return 404 text; }
+        location = /page { error_page 403 http://e.example/; return 403; }
+        location = /local { error_page 403 /a.txt; return 403; }
+        location /off/ { msie_padding off; msie_refresh off; location = /off/301 { return 301 /x; } }
+    ";
+    let old = |case: crate::harness::Case| case.field("User-Agent: Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)");
+    let mut cases = Vec::new();
+    for path in [
+        "/301",
+        "/302",
+        "/307",
+        "/odd",
+        "/404",
+        "/500",
+        "/text",
+        "/page",
+        "/local",
+        "/off/301",
+        "/off/none",
+        "/dir",
+        "/none",
+    ] {
+        cases.push(old(get(path)));
+        cases.push(get(path).field("User-Agent: Mozilla/5.0 Chrome/50.0 Safari"));
+    }
+    for agent in [
+        "MSIE 7",
+        "MSIE 7.0",
+        "MSIE 10",
+        "MSIE 10;",
+        "msie 7.01",
+        "MSIE 7.0 Opera",
+        "Opera MSIE 7.01",
+        "Chrome",
+        "Chrome/",
+        "Opera Chrome/1",
+        "",
+    ] {
+        cases.push(get("/404").field(&format!("User-Agent: {agent}")));
+        cases.push(get("/301").field(&format!("User-Agent: {agent}")));
+    }
+    cases.push(old(head("/404")));
+    cases.push(old(head("/301")));
+    cases.push(raw("GET /404 HTTP/1.0\r\nUser-Agent: MSIE 7.01\r\n\r\n"));
+    cases.push(raw("BAD\r\nUser-Agent: MSIE 7.01\r\n\r\n"));
+    compare(&Setup::server(&site, lines), cases);
+}
+
+/// What both say of a line in the `http` block: the first line of the problem, or nothing.
+fn verdict(kind: Kind, line: &str) -> String {
+    let text = format!("events {{ }}\nhttp {{ {line} }}\n");
+    let checked = check(kind, &text).expect("it starts");
+    let first = checked.stderr.lines().find(|line| line.contains("[emerg]") || line.contains("[warn]"));
+    first.map_or_else(String::new, |first| {
+        let from = first.find("[emerg]").or_else(|| first.find("[warn]")).unwrap_or_default();
+        let (level, text) = first[from..].split_once("] ").unwrap_or_default();
+        let text = text.split_once(": ").filter(|(pids, _)| pids.contains('#')).map_or(text, |(_, text)| text);
+        format!("{level}] {}", text.split(" in /").next().unwrap_or_default())
+    })
+}
+
+#[test]
+fn values_are_refused_in_the_same_words() {
+    if !require::nginx() {
+        return;
+    }
+    let mut wrong = String::new();
+    for line in [
+        "send_lowat 1;",
+        "send_lowat -1;",
+        "directio 1x;",
+        "directio off; directio 1;",
+        "directio_alignment x;",
+        "read_ahead x;",
+        "postpone_output 1g;",
+        "subrequest_output_buffer_size 1g;",
+        "msie_padding x;",
+        "msie_refresh 1;",
+        "aio_write x;",
+        "resolver;",
+        "resolver 127.0.0.1;",
+        "resolver 127.0.0.1 valid=x;",
+        "resolver 127.0.0.1 ipv6=x;",
+        "resolver valid=1s;",
+        "resolver 127.0.0.1:99999;",
+        "resolver 127.0.0.1:x;",
+        "resolver [::1]:53 ipv6=off;",
+        "resolver_timeout 1x;",
+        "reset_timedout_connection maybe;",
+    ] {
+        let (nginx, freerun) = (verdict(Kind::Nginx, line), verdict(Kind::Freerun, line));
+        if nginx != freerun {
+            wrong += &format!("{line}\n  - {nginx}\n  + {freerun}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
