@@ -1,18 +1,18 @@
 //! The same configuration and bytes to nginx and to freerun: what comes back must agree, but for the differences listed with the
 //! cases, each with its reason.
 
+mod access;
 mod additions;
+mod checks;
 mod conditions;
 mod errors;
 mod files;
 mod framing;
 mod harness;
-mod headers;
 mod keepalive;
 mod knobs;
 mod limits;
 mod locations;
-mod malformed_text;
 mod returns;
 mod servers;
 mod site;

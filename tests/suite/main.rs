@@ -2,6 +2,7 @@
 //!
 //! Most of them hold for nginx too: `FREERUN_TEST_AGAINST=nginx` runs them against it, which is how the expectations were checked.
 
+mod access;
 mod command_line;
 mod config_errors;
 mod connections;

@@ -59,6 +59,7 @@
 //! ```
 
 mod apply;
+mod cidr;
 mod contexts;
 mod cx;
 mod diagnostics;
@@ -80,6 +81,7 @@ mod units;
 mod value;
 
 pub use apply::apply_block;
+pub use cidr::Cidr;
 pub use contexts::Contexts;
 pub use cx::{Cx, MAX_PROBLEMS, TypeMap};
 pub use diagnostics::Diagnostics;

@@ -98,7 +98,11 @@ pub fn read_after(
     for warning in tree.warnings {
         cx.warn(warning);
     }
-    cx.extensions.insert(Paths { prefix: input.prefix.clone(), privileged: input.privileged });
+    cx.extensions.insert(Paths {
+        prefix: input.prefix.clone(),
+        conf_prefix: input.conf_prefix.clone(),
+        privileged: input.privileged,
+    });
     cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));
     cx.extensions.insert(ZoneTable::seeded(zones));
     if side == Side::Worker {

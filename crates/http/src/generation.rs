@@ -19,6 +19,8 @@ use crate::zones::Zones;
 pub struct Paths {
     /// `-p`: for everything but the configuration's own files. Ends with a slash.
     pub prefix: String,
+    /// The folder of the configuration, for the files that nginx takes to be part of it. Ends with a slash.
+    pub conf_prefix: String,
     /// Whether the master may bind ports below 1024: decides the port of a server without `listen`.
     pub privileged: bool,
 }
@@ -27,6 +29,11 @@ impl Paths {
     /// `path`, put after the prefix if it is relative.
     pub fn absolute(&self, path: &str) -> String {
         if path.starts_with('/') { path.to_owned() } else { format!("{}{path}", self.prefix) }
+    }
+
+    /// `path`, put after the configuration's folder if it is relative.
+    pub fn beside_configuration(&self, path: &[u8]) -> Vec<u8> {
+        if path.starts_with(b"/") { path.to_owned() } else { [self.conf_prefix.as_bytes(), path].concat() }
     }
 }
 

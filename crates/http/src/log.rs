@@ -39,7 +39,7 @@ struct Context<'r>(&'r Request);
 impl fmt::Display for Context<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let request = self.0;
-        write!(formatter, ", client: {}, server: {}", Peer(&request.connection.peer), request.server.name)?;
+        write!(formatter, ", client: {}, server: {}", Peer(request.peer()), request.server.name)?;
         let line = request.head.text(request.head.parsed.request_line);
         if !line.is_empty() {
             write!(formatter, ", request: \"{}\"", String::from_utf8_lossy(line))?;

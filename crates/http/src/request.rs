@@ -9,12 +9,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use freerun_conf::SettingsSet;
 use freerun_proto::{BodyFraming, HeaderId, Method, RequestHead, Span, Version};
 use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
 
-use crate::content::response::Field;
 use crate::generation::{Generation, Location, Server};
 use crate::head::body::ClientBody;
 use crate::listen::{ListenSpec, Servers};
@@ -28,6 +28,16 @@ pub enum Address {
     Ip(SocketAddr),
     /// A Unix socket; nginx prints `unix:`, with the path on the server's side.
     Unix(Arc<str>),
+}
+
+impl Address {
+    /// A number that stands for the address without its port, for sharing a thread pool fairly.
+    pub fn key(&self) -> u64 {
+        match self {
+            Address::Ip(address) => BuildHasherDefault::<DefaultHasher>::default().hash_one(address.ip()),
+            Address::Unix(_) => 0,
+        }
+    }
 }
 
 /// What is known of a client connection. It lives as long as the connection; requests share it.
@@ -55,7 +65,8 @@ pub struct Connection {
 
 /// Where a connection comes from and what it has come to; read through the [`Connection`].
 pub struct Origin {
-    /// The client's address.
+    /// The address that the connection came from: the client's, or that of a proxy before us. What asks for the client
+    /// asks [`Request::peer`].
     pub peer: Address,
     /// How the listening socket that accepted it was made.
     pub listen: Arc<ListenSpec>,
@@ -123,14 +134,6 @@ impl Connection {
             }
             // Their settings speak of logs and pools of their own generation.
             None => known.as_ref().map(|(of, servers)| (of.clone(), servers.clone(), false)),
-        }
-    }
-
-    /// A number that stands for the client, for sharing a thread pool fairly: the same for all its connections.
-    pub fn client_key(&self) -> u64 {
-        match &self.peer {
-            Address::Ip(address) => BuildHasherDefault::<DefaultHasher>::default().hash_one(address.ip()),
-            Address::Unix(_) => 0,
         }
     }
 
@@ -263,14 +266,17 @@ pub struct Request {
     pub id: Cell<Option<u64>>,
     /// The head of the response as it was sent, for `$sent_http_…`; kept only where a log may ask.
     pub sent_head: Vec<u8>,
-    /// The fields that were sent after the body, for `$sent_trailer_…`.
-    pub sent_trailers: Vec<Field>,
     /// How deep it is in subrequests: 0 is the client's own request.
     pub depth: u8,
     /// In a subrequest: the method that the client's request has (`$request_method`), while its own is GET.
     pub main_method: Option<Method>,
+    /// The value of `WWW-Authenticate`, once a request was refused for want of credentials. It goes with the answer,
+    /// error page or not.
+    pub challenge: Option<Bytes>,
     /// What modules keep with this request alone.
     pub own: States,
+    /// The client's address, where it is not that of the connection.
+    real_peer: Option<Rc<Address>>,
     shared: OnceCell<Rc<States>>,
 }
 
@@ -307,13 +313,29 @@ impl Request {
             sent: Sent::default(),
             id: Cell::new(None),
             sent_head: Vec::new(),
-            sent_trailers: Vec::new(),
             depth: 0,
             main_method: None,
+            challenge: None,
             own: States::default(),
+            real_peer: None,
             shared: OnceCell::new(),
             head,
         }
+    }
+
+    /// The client's address: the connection's, or what was learned about it from a proxy that is trusted.
+    pub fn peer(&self) -> &Address {
+        self.real_peer.as_deref().unwrap_or(&self.connection.peer)
+    }
+
+    /// Says what the client's address really is, for all that comes after.
+    pub fn set_peer(&mut self, peer: Address) {
+        self.real_peer = Some(Rc::new(peer));
+    }
+
+    /// A number that stands for the client, for sharing a thread pool fairly: the same for all its connections.
+    pub fn client_key(&self) -> u64 {
+        self.peer().key()
     }
 
     /// The merged settings at the place where the request is now.
@@ -356,6 +378,7 @@ impl Request {
         fork.id.set(self.id.get());
         fork.depth = self.depth;
         fork.main_method = self.main_method;
+        fork.real_peer.clone_from(&self.real_peer);
         fork.shared = OnceCell::from(self.shared().clone());
         Box::new(fork)
     }

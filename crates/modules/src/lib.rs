@@ -1,5 +1,6 @@
 //! The http modules, one file each, in folders by phase, and the list that registers them.
 
+pub mod access;
 pub mod content;
 pub mod filters;
 pub mod log;
@@ -11,13 +12,14 @@ use freerun_http::module::Module;
 /// All modules. Handlers of one phase run in this order.
 pub static MODULES: &[&Module] = &[
     &rewrite::returns::MODULE,
+    &access::rules::MODULE,
+    &access::basic::MODULE,
     &precontent::try_files::MODULE,
     &content::status::MODULE,
     &content::index::MODULE,
     &content::static_files::MODULE,
     &filters::not_modified::MODULE,
     &filters::addition::MODULE,
-    &filters::headers::MODULE,
     &filters::range::MODULE,
     &log::access::MODULE,
 ];

@@ -7,6 +7,7 @@
 pub mod ascii;
 pub mod chunked;
 pub mod conditional;
+pub mod credentials;
 pub mod date;
 pub mod error;
 pub mod head;
@@ -17,6 +18,7 @@ mod span;
 pub mod status;
 pub mod uri;
 
+pub use credentials::Credentials;
 pub use error::Error;
 pub use head::{
     BodyFraming, Field, HeadParser, HeadRules, HeadStage, Method, Progress, RequestHead, Target, TargetForm, Version,

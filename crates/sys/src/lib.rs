@@ -1,6 +1,7 @@
 //! The system calls that rustix and std lack; the only crate with unsafe code.
 
 pub mod cachestat;
+pub mod crypt;
 pub mod mincore;
 pub mod process;
 pub mod registered;

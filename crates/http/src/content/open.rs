@@ -77,7 +77,7 @@ pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenErr
         Some(file) => file,
         None => {
             let gone = ClientGone(&request.connection);
-            let via = Via { aio: &aio, client: request.connection.client_key(), gone: Some(&gone) };
+            let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
             files.open(&c_path, via).await
         }
     };
@@ -143,6 +143,6 @@ async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, Fi
         return meta;
     }
     let gone = ClientGone(&request.connection);
-    let via = Via { aio, client: request.connection.client_key(), gone: Some(&gone) };
+    let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
     files.stat(path, via).await
 }

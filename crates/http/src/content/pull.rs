@@ -19,6 +19,7 @@ pub struct Reader {
     files: Arc<FileSystem>,
     aio: Option<Aio>,
     connection: Rc<Connection>,
+    client: u64,
     chunk: usize,
 }
 
@@ -29,6 +30,7 @@ impl Reader {
             files: request.generation.files.clone(),
             aio: aio::resolve(request),
             connection: request.connection.clone(),
+            client: request.client_key(),
             chunk: usize::try_from(request.settings().get::<CoreSettings>().output_buffers.size)
                 .map_or(PIECE, |size| size.max(1)),
         }
@@ -40,7 +42,7 @@ impl Reader {
         let Some(aio) = &self.aio else { return Err(io::Error::other("no such thread pool")) };
         let len = self.chunk.min(usize::try_from(range.len).unwrap_or(usize::MAX));
         let gone = ClientGone(&self.connection);
-        let via = Via { aio, client: self.connection.client_key(), gone: Some(&gone) };
+        let via = Via { aio, client: self.client, gone: Some(&gone) };
         let read = self.files.read_at(&range.file, range.offset, len, BytesMut::new(), via).await;
         let bytes = read.map_err(io::Error::other)?.freeze();
         if bytes.len() < len {

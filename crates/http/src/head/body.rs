@@ -222,7 +222,7 @@ pub async fn collect(request: &mut Request) -> Result<Collected, BodyError> {
     let directory = CString::new(core.client_body_temp_path.0.as_str()).map_err(|_| BodyError::Status(500))?;
     let in_memory = usize::try_from(core.client_body_buffer_size.0).unwrap_or(usize::MAX);
     let files = request.generation.files.clone();
-    let mut collector = Collector::new(files, aio, request.connection.client_key(), directory, in_memory);
+    let mut collector = Collector::new(files, aio, request.client_key(), directory, in_memory);
     let mut timer = Timer::default();
     let mut total = 0;
     let limit = core.client_max_body_size.0;

@@ -124,6 +124,20 @@ async fn content(request: &mut Request) -> Step {
 
 /// Asks the handlers of the access phase, from the one at `index` on. `None`: the request may pass.
 async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
+    let refusal = judge(request, index).await;
+    if let Some(Outcome::Status(401)) = refusal {
+        let delay = request.settings().get::<CoreSettings>().auth_delay;
+        if !delay.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = request.connection.socket.gone() => return Some(Outcome::Status(499)),
+            }
+        }
+    }
+    refusal
+}
+
+async fn judge(request: &mut Request, index: usize) -> Option<Outcome> {
     let any = request.settings().get::<CoreSettings>().satisfy == Satisfy::Any;
     let mut refusal = None;
     for index in index..request.location.handlers.len() {
@@ -133,7 +147,10 @@ async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
         }
         match run(request, handler.run).await {
             Outcome::Declined => {}
-            Outcome::Allowed if any => return None,
+            Outcome::Allowed if any => {
+                request.challenge = None;
+                return None;
+            }
             Outcome::Allowed => {}
             // 401 tells how to get in: it is the better answer of the two.
             Outcome::Status(status @ (401 | 403)) if any => {
@@ -144,7 +161,12 @@ async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
             outcome => return Some(outcome),
         }
     }
-    refusal.map(Outcome::Status)
+    let status = refusal?;
+    // Single handlers do not know whether another one lets the request pass.
+    if status == 403 {
+        log_error!(request, Error, "access forbidden by rule");
+    }
+    Some(Outcome::Status(status))
 }
 
 async fn run(request: &mut Request, run: Run) -> Outcome {
@@ -227,8 +249,7 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
         response.special && response.status >= 300 && (!request.in_error_page || core.recursive_error_pages);
     let page = core.error_page.iter().find(|page| replaceable && page.statuses.contains(&response.status));
     let Some(page) = page else {
-        msie::refresh(request, &mut response);
-        filters::run(request, &mut response, Slot::Headers..);
+        leave(request, &mut response);
         return Ok(response);
     };
     request.in_error_page = true;
@@ -245,8 +266,7 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
                 let status = overwrite.filter(is_redirect).unwrap_or(302);
                 let mut redirect = error_page::built_in(request, status);
                 redirect.location = Some(uri.into());
-                msie::refresh(request, &mut redirect);
-                filters::run(request, &mut redirect, Slot::Headers..);
+                leave(request, &mut redirect);
                 return Ok(Box::new(redirect));
             }
             request.forced_status = forced(overwrite, response.status);
@@ -260,6 +280,15 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
             Err(follow(request, Outcome::Redirect(path, args)))
         }
     }
+}
+
+/// The filters that see only what is really sent.
+fn leave(request: &mut Request, response: &mut Response) {
+    msie::refresh(request, response);
+    if let Some(challenge) = request.challenge.clone() {
+        response.add(&b"WWW-Authenticate"[..], challenge);
+    }
+    filters::run(request, response, Slot::Headers..);
 }
 
 /// `error_page 404 =200 /x` sends 200, `=` alone what the page itself answers, neither the original status.

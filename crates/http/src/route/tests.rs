@@ -25,7 +25,7 @@ impl Loader for Text<'_> {
 pub fn read(http: &str) -> Result<(Blueprint, Vec<String>), String> {
     let tree = parse("test.conf", None, "/", &mut Text(&format!("http {{ {http} }}")));
     let mut cx = Cx::new(tree.sources.clone());
-    cx.extensions.insert(Paths { prefix: "/prefix/".to_owned(), privileged: true });
+    cx.extensions.insert(Paths { prefix: "/prefix/".to_owned(), privileged: true, ..Paths::default() });
     let registry = Registry::new(&core_groups(), STRUCTURE).unwrap();
     let builder = Builder { registry: &registry, modules: &[] };
     builder.prepare(&mut cx);

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use freerun_proto::{HeaderId, Method, uri};
+use freerun_proto::{Credentials, HeaderId, Method, uri};
 use freerun_runtime::log::clock;
 
 use crate::content::path;
@@ -20,7 +20,7 @@ pub const NGINX_VERSION: &str = "1.31.5";
 pub const VARIABLES: &[Variable] = &[
     Variable::family("arg_", |r, name| uri::argument(r.args.as_deref()?, name.as_bytes()).map(Cow::Borrowed)),
     Variable::named("args", |r, _| some(r.args.as_deref())),
-    Variable::named("binary_remote_addr", |r, _| match &r.connection.peer {
+    Variable::named("binary_remote_addr", |r, _| match r.peer() {
         Address::Ip(address) => owned(match address.ip() {
             IpAddr::V4(ip) => ip.octets().to_vec(),
             IpAddr::V6(ip) => ip.octets().to_vec(),
@@ -62,8 +62,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("proxy_protocol_server_port", |_, _| text("")),
     Variable::named("query_string", |r, _| some(r.args.as_deref())),
     Variable::named("realpath_root", |r, _| owned(path::real_root(r))),
-    Variable::named("remote_addr", |r, _| owned(crate::log::Peer(&r.connection.peer).to_string().into_bytes())),
-    Variable::named("remote_port", |r, _| match &r.connection.peer {
+    Variable::named("remote_addr", |r, _| owned(crate::log::Peer(r.peer()).to_string().into_bytes())),
+    Variable::named("remote_port", |r, _| match r.peer() {
         Address::Ip(address) => number(u64::from(address.port())),
         Address::Unix(_) => text(""),
     }),
@@ -96,7 +96,6 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("request_uri", |r, _| some(Some(r.head.parsed.target.uri(&r.head.buffer)))),
     Variable::named("scheme", |_, _| text("http")),
     Variable::family("sent_http_", sent_http),
-    Variable::family("sent_trailer_", sent_trailer),
     Variable::named("server_addr", |r, _| match r.connection.local() {
         Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
         Address::Unix(name) => owned(name.as_bytes().to_vec()),
@@ -188,21 +187,6 @@ fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
 
 /// `$sent_http_name`, from the head as it was sent.
 fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
-    let lines = request.sent_head.split(|byte| *byte == b'\n').skip(1);
-    let fields = lines.filter_map(|line| {
-        let colon = memchr::memchr(b':', line)?;
-        Some((&line[..colon], line[colon + 1..].trim_ascii()))
-    });
-    joined(fields, name)
-}
-
-/// `$sent_trailer_name`, from what was sent after the body.
-fn sent_trailer<'r>(request: &'r Request, name: &str) -> Value<'r> {
-    joined(request.sent_trailers.iter().map(|(name, value)| (&**name, &**value)), name)
-}
-
-/// The values of the fields that a variable's name means, joined with commas.
-fn joined<'f, 'r>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>, name: &str) -> Value<'r> {
     let matches = |field: &[u8]| {
         field.len() == name.len()
             && field.iter().zip(name.bytes()).all(|(byte, wanted)| match byte {
@@ -211,52 +195,26 @@ fn joined<'f, 'r>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>, name: &str
             })
     };
     let mut found: Option<Vec<u8>> = None;
-    for (_, value) in fields.filter(|(field, _)| matches(field)) {
-        match &mut found {
-            Some(joined) => {
-                joined.extend_from_slice(b", ");
-                joined.extend_from_slice(value);
+    for line in request.sent_head.split(|byte| *byte == b'\n').skip(1) {
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        if matches(&line[..colon]) {
+            let value = line[colon + 1..].trim_ascii();
+            match &mut found {
+                Some(joined) => {
+                    joined.extend_from_slice(b", ");
+                    joined.extend_from_slice(value);
+                }
+                None => found = Some(value.to_vec()),
             }
-            None => found = Some(value.to_vec()),
         }
     }
     found.map(Cow::Owned)
 }
 
-/// The name of `Authorization: Basic`, which nobody has checked here.
+/// The name of `Authorization: Basic`, which nobody may have checked.
 fn remote_user<'r>(request: &'r Request, _: &str) -> Value<'r> {
     let value = request.head.value(HeaderId::Authorization)?;
-    let (scheme, rest) = value.split_at_checked(6)?;
-    if !scheme.eq_ignore_ascii_case(b"basic ") {
-        return None;
-    }
-    let decoded = decode_base64(rest.trim_ascii())?;
-    let end = memchr::memchr(b':', &decoded)?;
-    owned(decoded[..end].to_vec())
-}
-
-fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
-    let mut out = Vec::with_capacity(text.len() * 3 / 4);
-    let mut bits = 0u32;
-    let mut count = 0;
-    for byte in text {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count & 0xff) as u8);
-        }
-    }
-    Some(out)
+    owned(Credentials::parse(value)?.user().to_vec())
 }
 
 fn hostname() -> &'static str {

@@ -1,6 +1,5 @@
 //! Filters of responses.
 
 pub mod addition;
-pub mod headers;
 pub mod not_modified;
 pub mod range;

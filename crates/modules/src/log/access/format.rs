@@ -104,7 +104,7 @@ impl Format {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
-                Piece::RemoteAddr => push_address(&request.connection.peer, out),
+                Piece::RemoteAddr => push_address(request.peer(), out),
                 Piece::TimeLocal => out.extend_from_slice(&clock::time_local(clock::now().secs)),
                 Piece::TimeIso8601 => out.extend_from_slice(&clock::time_iso8601(clock::now().secs)),
                 Piece::Msec => {

@@ -43,7 +43,7 @@ pub struct Refused {
 pub fn read(http: &str) -> Result<Blueprint, Refused> {
     let tree = parse("test.conf", None, "/", &mut Text(format!("http {{ {http} }}")));
     let mut cx = Cx::new(tree.sources.clone());
-    cx.extensions.insert(Paths { prefix: "/prefix/".to_owned(), privileged: false });
+    cx.extensions.insert(Paths { prefix: "/prefix/".to_owned(), privileged: false, ..Paths::default() });
     cx.extensions.insert(DefaultAccessLog("default.log".to_owned()));
     let mut groups = core_groups();
     groups.extend(MODULES.iter().flat_map(|module| module.groups));

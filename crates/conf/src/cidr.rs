@@ -1,0 +1,141 @@
+//! Networks as directives write them: `192.0.2.0/24`, `2001:db8::/32`, a single address.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::cx::Cx;
+use crate::problem::Problem;
+use crate::tree::{Node, Word};
+
+/// A network of IPv4 or IPv6 addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cidr {
+    /// Address and mask; the address has no bits outside the mask.
+    V4(u32, u32),
+    /// The same for IPv6.
+    V6(u128, u128),
+}
+
+impl Cidr {
+    /// Reads `address` or `address/length`; says also whether the address had bits that the length makes meaningless.
+    /// `None`: it is neither.
+    pub fn parse(text: &str) -> Option<(Cidr, bool)> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let bits = |most: u32| match length {
+            None => Some(most),
+            // Leading zeros are fine, signs are not.
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                text.parse::<u32>().ok().filter(|bits| *bits <= most)
+            }
+            Some(_) => None,
+        };
+        if let Some(address) = parse_v4(address) {
+            let address = u32::from(address);
+            let mask = u32::MAX.checked_shl(32 - bits(32)?).unwrap_or(0);
+            return Some((Cidr::V4(address & mask, mask), address & !mask != 0));
+        }
+        let address = u128::from(address.parse::<Ipv6Addr>().ok()?);
+        let mask = u128::MAX.checked_shl(128 - bits(128)?).unwrap_or(0);
+        Some((Cidr::V6(address & mask, mask), address & !mask != 0))
+    }
+
+    /// Reads a word of a directive, with nginx's warning about meaningless bits. `None`: it is no network.
+    pub fn of_word(directive: &Node, word: &Word, cx: &mut Cx) -> Option<Cidr> {
+        let (cidr, meaningless) = Cidr::parse(&word.text)?;
+        if meaningless {
+            let message = format!("low address bits of {} are meaningless", word.text);
+            cx.warn(Problem::warning(message).at_node(directive).at(word.place));
+        }
+        Some(cidr)
+    }
+
+    /// Whether the address is in it. An IPv4 address written as IPv6 (`::ffff:a.b.c.d`) counts as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self, address.to_canonical()) {
+            (Cidr::V4(network, mask), IpAddr::V4(address)) => u32::from(address) & mask == *network,
+            (Cidr::V6(network, mask), IpAddr::V6(address)) => u128::from(address) & mask == *network,
+            _ => false,
+        }
+    }
+}
+
+/// Four decimal numbers; unlike the standard library's, this takes leading zeros, which nginx reads as decimal too.
+fn parse_v4(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        *octet = part.parse().ok()?;
+    }
+    parts.next().is_none().then(|| octets.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_networks_are_read() {
+        for (text, address, inside) in [
+            ("192.0.2.1", "192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("192.0.2.0/24", "192.0.2.255", true),
+            ("192.0.2.0/24", "192.0.3.0", false),
+            ("192.0.2.1/032", "192.0.2.1", true),
+            ("010.0.0.0/8", "10.255.0.1", true),
+            ("0.0.0.0/0", "255.255.255.255", true),
+            ("0.0.0.0/0", "::1", false),
+            ("::/0", "::1", true),
+            ("::/0", "127.0.0.1", false),
+            ("2001:db8::/32", "2001:db8:ffff::1", true),
+            ("2001:db8::/32", "2001:db9::1", false),
+            ("::1", "::1", true),
+            ("127.0.0.0/8", "::ffff:127.0.0.1", true),
+        ] {
+            let (cidr, meaningless) = Cidr::parse(text).unwrap();
+            assert!(!meaningless, "{text}");
+            assert_eq!(cidr.contains(address.parse().unwrap()), inside, "{text} {address}");
+        }
+    }
+
+    #[test]
+    fn host_bits_are_told_and_do_not_count() {
+        for (text, address) in [("127.0.0.1/8", "127.9.9.9"), ("10.0.0.0/0", "1.2.3.4"), ("2001::1/16", "2001:1::")] {
+            let (cidr, meaningless) = Cidr::parse(text).unwrap();
+            assert!(meaningless && cidr.contains(address.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            "x",
+            "1.2.3",
+            "1.2.3.4.5",
+            "1.2.3.256",
+            "1.2.3.",
+            "1.2.3.4/",
+            "1.2.3.4/33",
+            "1.2.3.4/+8",
+            "1.2.3.4/-1",
+            "1.2.3.4/8/8",
+            "10.0.0.0/255.0.0.0",
+            "0/0",
+            "[::1]",
+            "::1/129",
+            "::1/",
+            "localhost",
+            "1.2.3.4 ",
+            "+1.2.3.4",
+            "1.2.3.4/99999999999999999999",
+        ] {
+            assert_eq!(Cidr::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `auth_basic`: name and password (RFC 7617).
+
+mod password;
+mod turns;
+mod users;
+
+use bytes::Bytes;
+use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, Word, group, settings};
+use freerun_http::content::response::LocalBoxFuture;
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+use freerun_http::write::body::ClientGone;
+use freerun_proto::{Credentials, HeaderId};
+use freerun_runtime::files::Gone;
+use freerun_runtime::pool::{PoolError, Tag};
+
+use password::Verdict;
+use users::UsersError;
+
+settings! {
+    /// Access by name and password.
+    #[module = "auth_basic"]
+    pub struct BasicSettings {
+        /// Asks for name and password; the text is the realm that the client is told, and may have variables. `off`
+        /// asks for nothing, whatever the level around it says.
+        auth_basic: Option<Realm>, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
+        /// The file of names and passwords: `name:password` lines, with `#` before comments. Relative to the folder of
+        /// the configuration; may have variables.
+        ///
+        /// A password is `{PLAIN}text`, `{SHA}`, `{SSHA}`, `$apr1$` (as htpasswd makes it), or any form of crypt(3) on
+        /// this system: DES, `$1$`, `$5$`, `$6$`, bcrypt (`$2y$`), yescrypt (`$y$`) and others.
+        auth_basic_user_file: Option<UserFile>, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT,
+            fidelity = Differs("a file over 16 MB is an error, as is a password that would take minutes to check; passwords may be longer than 2 KB");
+    }
+}
+
+/// The value of `auth_basic`.
+#[derive(Debug, Clone)]
+pub struct Realm(Template);
+
+impl Value for Realm {
+    const SHAPE: Shape = Shape::exactly(1, "string | off");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Realm, Problem> {
+        Ok(Realm(Template::parse(&directive.args[0], cx)?))
+    }
+}
+
+/// The value of `auth_basic_user_file`.
+#[derive(Debug, Clone)]
+pub struct UserFile(Template);
+
+impl Value for UserFile {
+    const SHAPE: Shape = Shape::exactly(1, "file");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<UserFile, Problem> {
+        let word: &Word = &directive.args[0];
+        Ok(UserFile(Template::parse(word, cx)?))
+    }
+}
+
+fn wanted(settings: &SettingsSet) -> bool {
+    let settings = settings.get::<BasicSettings>();
+    let off = settings.auth_basic.as_ref().is_none_or(|realm| realm.0.constant() == Some(b"off"));
+    !off && settings.auth_basic_user_file.is_some()
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "auth_basic",
+    groups: &[group::<BasicSettings>()],
+    handlers: &[Handler { phase: Phase::Access, wanted, run: Run::Later(run) }],
+    ..Module::EMPTY
+};
+
+fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        let settings = request.location.settings.share::<BasicSettings>();
+        let (Some(realm), Some(file)) = (&settings.auth_basic, &settings.auth_basic_user_file) else {
+            return Outcome::Declined;
+        };
+        let realm = realm.0.render(request).into_owned();
+        if realm == b"off" {
+            return Outcome::Declined;
+        }
+        let credentials = request.head.value(HeaderId::Authorization).and_then(Credentials::parse);
+        let Some(credentials) = credentials else {
+            log_error!(request, Info, "no user/password was provided for basic authentication");
+            return challenge(request, &realm);
+        };
+        let path = request.generation.paths.beside_configuration(&file.0.render(request));
+        let users = match users::load(request, &path).await {
+            Ok(users) => users,
+            Err(error) => return failed(request, &error, &path),
+        };
+        let user = String::from_utf8_lossy(credentials.user()).into_owned();
+        let Some(stored) = users.password(credentials.user()) else {
+            let path = String::from_utf8_lossy(&path);
+            log_error!(request, Error, "user \"{user}\" was not found in \"{path}\"");
+            return challenge(request, &realm);
+        };
+        match check(request, stored, credentials.password()).await {
+            Ok(Verdict::Right) => Outcome::Allowed,
+            Ok(Verdict::Wrong) => {
+                log_error!(request, Error, "user \"{user}\": password mismatch");
+                challenge(request, &realm)
+            }
+            Ok(Verdict::TooCostly) => {
+                log_error!(request, Crit, "user \"{user}\": the stored password asks for too much time or memory");
+                Outcome::Status(500)
+            }
+            Err(error) => {
+                let (status, level) = pool_failure(&error);
+                match level {
+                    Level::Quiet => log_error!(request, Info, "{error}"),
+                    Level::Loud => log_error!(request, Error, "{error}"),
+                }
+                Outcome::Status(status)
+            }
+        }
+    })
+}
+
+/// Compares at once what is compared at once; what takes its time goes to the pool for that.
+async fn check(request: &Request, stored: &[u8], password: &[u8]) -> Result<Verdict, PoolError> {
+    if let Some(verdict) = password::quick(stored, password) {
+        return Ok(verdict);
+    }
+    let (stored, password) = (stored.to_vec(), password.to_vec());
+    let pool = request.generation.pools.cpu().clone();
+    let gone = ClientGone(&request.connection);
+    let tag = Tag::client(request.client_key());
+    let work = pool.threads().run_unless(tag, Some(gone.gone()), move || password::slow(&stored, &password));
+    turns::wait(request, work).await.unwrap_or(Err(PoolError::ClientGone))
+}
+
+enum Level {
+    Quiet,
+    Loud,
+}
+
+fn pool_failure(error: &PoolError) -> (u16, Level) {
+    match error {
+        PoolError::ClientGone => (499, Level::Quiet),
+        PoolError::Overflow { .. } | PoolError::ShutDown => (503, Level::Loud),
+        PoolError::Panicked => (500, Level::Loud),
+    }
+}
+
+fn failed(request: &Request, error: &UsersError, path: &[u8]) -> Outcome {
+    let status = error.status();
+    let text = error.describe(path);
+    match status {
+        403 | 503 => log_error!(request, Error, "{text}"),
+        499 => log_error!(request, Info, "{text}"),
+        _ => log_error!(request, Crit, "{text}"),
+    }
+    Outcome::Status(status)
+}
+
+fn challenge(request: &mut Request, realm: &[u8]) -> Outcome {
+    request.challenge = Some(Bytes::from([b"Basic realm=\"", realm, b"\""].concat()));
+    Outcome::Status(401)
+}

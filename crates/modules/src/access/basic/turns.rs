@@ -1,0 +1,71 @@
+//! Slow comparisons, a few of each client at a time: somebody who tries many passwords at once waits for himself, and does
+//! not fill the queue of the pool that all share.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use freerun_http::request::Request;
+use tokio::sync::Semaphore;
+
+/// How many comparisons of one client a loop hands to the pool at a time.
+const AT_A_TIME: usize = 8;
+
+/// The clients of a loop that wait, or that have something compared. Bounded by the number of connections.
+#[derive(Default)]
+pub struct Turns(RefCell<HashMap<u64, Rc<Semaphore>>>);
+
+/// A client's place; the last one to leave takes it away.
+struct Place {
+    turns: Rc<Turns>,
+    client: u64,
+    semaphore: Rc<Semaphore>,
+}
+
+impl Place {
+    fn new(turns: Rc<Turns>, client: u64) -> Place {
+        let semaphore = {
+            let mut clients = turns.0.borrow_mut();
+            clients.entry(client).or_insert_with(|| Rc::new(Semaphore::new(AT_A_TIME))).clone()
+        };
+        Place { turns, client, semaphore }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The table's and this one.
+        if Rc::strong_count(&self.semaphore) == 2 {
+            self.turns.0.borrow_mut().remove(&self.client);
+        }
+    }
+}
+
+/// Does `work` when it is the client's turn. `None`: the client went away while it waited.
+pub async fn wait<T>(request: &Request, work: impl Future<Output = T>) -> Option<T> {
+    let place = Place::new(request.connection.home.module::<Turns>(), request.client_key());
+    let _turn = tokio::select! {
+        biased;
+        turn = place.semaphore.acquire() => turn,
+        () = request.connection.socket.gone() => return None,
+    };
+    Some(work.await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_remains_of_clients_that_have_left() {
+        let turns = Rc::new(Turns::default());
+        let first = Place::new(turns.clone(), 1);
+        let again = Place::new(turns.clone(), 1);
+        let other = Place::new(turns.clone(), 2);
+        assert!(Rc::ptr_eq(&first.semaphore, &again.semaphore) && !Rc::ptr_eq(&first.semaphore, &other.semaphore));
+        drop(first);
+        assert_eq!(turns.0.borrow().len(), 2);
+        drop((again, other));
+        assert!(turns.0.borrow().is_empty());
+    }
+}

@@ -1,0 +1,4 @@
+//! Who may ask.
+
+pub mod basic;
+pub mod rules;
