@@ -13,6 +13,7 @@ mod keepalive;
 mod knobs;
 mod limits;
 mod locations;
+mod request_limits;
 mod returns;
 mod servers;
 mod site;

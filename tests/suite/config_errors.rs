@@ -4,7 +4,7 @@ use freerun_testkit::{Kind, check, require};
 
 /// Where the lines of a case stand.
 #[derive(Clone, Copy, Debug)]
-enum In {
+pub(crate) enum In {
     Main,
     Events,
     Http,
@@ -27,8 +27,10 @@ impl In {
 }
 
 /// The context, the lines in it, the message, and the line of the file it names (0: none).
+pub(crate) type Case = (In, &'static str, &'static str, u32);
+
 #[rustfmt::skip]
-const CASES: &[(In, &str, &str, u32)] = &[
+const CASES: &[Case] = &[
     (Main, "unknown_thing on;", "unknown directive \"unknown_thing\"", 2),
     (Main, "worker_processes", "unexpected end of file, expecting \";\" or \"}\"", 3),
     (Main, "worker_processes;", "invalid number of arguments in \"worker_processes\" directive", 2),
@@ -227,9 +229,9 @@ fn first_line(stderr: &str) -> &str {
     stderr.lines().find_map(|line| line.find("[emerg]").map(|at| &line[at..])).unwrap_or(stderr)
 }
 
-fn run_all(kind: Kind) {
+pub(crate) fn run_all(kind: Kind, cases: &[Case]) {
     let mut wrong = String::new();
-    for (place, lines, message, line) in CASES {
+    for (place, lines, message, line) in cases {
         let checked = check(kind, &place.wrap(lines)).expect("the program starts");
         let first = first_line(&checked.stderr);
         let wanted = format!("[emerg] {message}");
@@ -245,7 +247,7 @@ fn run_all(kind: Kind) {
             );
         }
     }
-    assert!(wrong.is_empty(), "{} of {} differ\n{wrong}", wrong.matches("wanted").count(), CASES.len());
+    assert!(wrong.is_empty(), "{} of {} differ\n{wrong}", wrong.matches("wanted").count(), cases.len());
 }
 
 #[test]
@@ -253,13 +255,13 @@ fn messages_are_nginx_s() {
     if !require::freerun() {
         return;
     }
-    run_all(Kind::Freerun);
+    run_all(Kind::Freerun, CASES);
 }
 
 #[test]
 fn the_table_is_what_nginx_says() {
     if require::nginx() && require::root() {
-        run_all(Kind::Nginx);
+        run_all(Kind::Nginx, CASES);
     }
 }
 

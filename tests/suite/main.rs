@@ -8,6 +8,8 @@ mod config_errors;
 mod connections;
 mod corpus;
 mod files;
+mod limit_errors;
+mod limits;
 mod listens;
 mod logs;
 mod processes;

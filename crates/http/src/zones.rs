@@ -125,7 +125,7 @@ impl ZoneTable {
     }
 
     /// Declares a zone. Its state `S` is that of the running generation's zone of the same name, kind, size and key, or
-    /// made by `make`; making it has to be cheap, for `-t` does it too. `define` says what references see.
+    /// made by `make` (`None`: there is no memory); making it has to be cheap, for `-t` does it too. `define` says what references see.
     ///
     /// # Errors
     /// The name is taken: another size, another use, or the same one, in nginx's words.
@@ -135,7 +135,7 @@ impl ZoneTable {
         kind: &'static str,
         named: &Named,
         key: &str,
-        make: impl FnOnce() -> S,
+        make: impl FnOnce() -> Option<S>,
         define: impl FnOnce(Arc<S>) -> D,
     ) -> Result<(), Problem> {
         let Named { name, size, place } = named;
@@ -153,7 +153,9 @@ impl ZoneTable {
         let before = self.seed.named.get(name).filter(|(before, _)| *before == purpose);
         let state = match before.and_then(|(_, state)| state.clone().downcast::<S>().ok()) {
             Some(state) => state,
-            None => Arc::new(make()),
+            None => Arc::new(
+                make().ok_or_else(|| Problem::new(format!("there is no memory for zone \"{name}\"")).at(*place))?,
+            ),
         };
         // Nobody else fills it: a second declaration was refused above.
         let _ = zone.definition.set(define(state.clone()));
@@ -265,7 +267,8 @@ mod tests {
 
     fn declare(table: &mut ZoneTable, zone: &str, key: &str, kind: &'static str) -> Result<(), String> {
         let named = named(zone).unwrap();
-        let made = table.declare(&node("limit_x_zone;"), kind, &named, key, AtomicU64::default, |state| state);
+        let made =
+            table.declare(&node("limit_x_zone;"), kind, &named, key, || Some(AtomicU64::default()), |state| state);
         made.map_err(|problem| problem.message)
     }
 

@@ -4,6 +4,7 @@ pub mod access;
 pub mod content;
 pub mod filters;
 pub mod log;
+pub mod preaccess;
 pub mod precontent;
 pub mod rewrite;
 
@@ -14,6 +15,8 @@ pub static MODULES: &[&Module] = &[
     &rewrite::returns::MODULE,
     &access::rules::MODULE,
     &access::basic::MODULE,
+    &preaccess::limit_req::MODULE,
+    &preaccess::limit_conn::MODULE,
     &precontent::try_files::MODULE,
     &content::status::MODULE,
     &content::index::MODULE,

@@ -2,6 +2,7 @@
 
 pub mod cachestat;
 pub mod crypt;
+pub mod memory;
 pub mod mincore;
 pub mod process;
 pub mod registered;

@@ -1,0 +1,160 @@
+//! `limit_req`: a leaky bucket for each key.
+//!
+//! <https://nginx.org/en/docs/http/ngx_http_limit_req_module.html>
+
+mod setting;
+pub mod states;
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::time::Duration;
+
+use freerun_conf::{SettingsSet, group};
+use freerun_http::content::response::LocalBoxFuture;
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::variables::Variable;
+
+use super::key::tell;
+use setting::{Limit, LimitReqSettings};
+use states::Judgement;
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "limit_req",
+    groups: &[group::<LimitReqSettings>()],
+    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Later(run) }],
+    variables: &[Variable::named("limit_req_status", |request, _| {
+        Some(Cow::Borrowed(request.shared().find::<Judged>()?.0.get()?))
+    })],
+    ..Module::EMPTY
+};
+
+/// What became of a request: the value of `$limit_req_status`. A request is counted once, whatever internal redirects and
+/// subrequests it comes to.
+#[derive(Default)]
+struct Judged(Cell<Option<&'static [u8]>>);
+
+fn wanted(settings: &SettingsSet) -> bool {
+    !settings.get::<LimitReqSettings>().limit_req.0.is_empty()
+}
+
+/// What the zones of a level say together.
+enum Verdict<'s> {
+    /// No zone has a key for it.
+    Unknown,
+    Pass,
+    Delay(Duration, u64, &'s Limit),
+    Refuse(u64, &'s Limit),
+}
+
+fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    let judged = request.shared().get::<Judged>();
+    if judged.0.get().is_some() {
+        return Box::pin(std::future::ready(Outcome::Declined));
+    }
+    let settings = request.location.settings.share::<LimitReqSettings>();
+    let dry = settings.limit_req_dry_run;
+    let dryly = if dry { ", dry run" } else { "" };
+    let level = settings.limit_req_log_level;
+    let (status, outcome) = match judge(&settings.limit_req.0, request) {
+        Verdict::Unknown => (None, Outcome::Declined),
+        Verdict::Pass => (Some(&b"PASSED"[..]), Outcome::Declined),
+        Verdict::Refuse(excess, limit) => {
+            let (excess, zone) = (Thousandths(excess), limit.zone.name());
+            tell(request, level.level(), format_args!("limiting requests{dryly}, excess: {excess} by zone \"{zone}\""));
+            match dry {
+                true => (Some(&b"REJECTED_DRY_RUN"[..]), Outcome::Declined),
+                false => (Some(&b"REJECTED"[..]), Outcome::Status(settings.limit_req_status.0)),
+            }
+        }
+        Verdict::Delay(delay, excess, limit) => {
+            let (excess, zone) = (Thousandths(excess), limit.zone.name());
+            tell(
+                request,
+                level.milder(),
+                format_args!("delaying request{dryly}, excess: {excess}, by zone \"{zone}\""),
+            );
+            if !dry {
+                judged.0.set(Some(b"DELAYED"));
+                return Box::pin(wait(request, delay));
+            }
+            (Some(&b"DELAYED_DRY_RUN"[..]), Outcome::Declined)
+        }
+    };
+    judged.0.set(status);
+    Box::pin(std::future::ready(outcome))
+}
+
+/// Lets a request wait for its turn. A client that has gone away does not wait.
+async fn wait(request: &mut Request, delay: Duration) -> Outcome {
+    tokio::select! {
+        biased;
+        () = tokio::time::sleep(delay) => Outcome::Declined,
+        () = request.connection.socket.gone() => {
+            log_error!(request, Info, "client prematurely closed connection");
+            Outcome::Status(499)
+        }
+    }
+}
+
+fn judge<'s>(limits: &'s [Limit], request: &Request) -> Verdict<'s> {
+    if let [limit] = limits {
+        return match judge_one(limit, request, true) {
+            None => Verdict::Unknown,
+            Some(Judgement::Beyond(excess)) => Verdict::Refuse(excess, limit),
+            Some(Judgement::Within(excess)) => {
+                delay_of(limit, excess).map_or(Verdict::Pass, |delay| Verdict::Delay(delay, excess, limit))
+            }
+        };
+    }
+    // A request that one of them refuses is counted by none.
+    let mut verdict = Verdict::Unknown;
+    for limit in limits {
+        match judge_one(limit, request, false) {
+            None => {}
+            Some(Judgement::Beyond(excess)) => return Verdict::Refuse(excess, limit),
+            Some(Judgement::Within(excess)) => {
+                let so_far = match &verdict {
+                    Verdict::Delay(delay, ..) => *delay,
+                    _ => Duration::ZERO,
+                };
+                match delay_of(limit, excess) {
+                    Some(delay) if delay > so_far => verdict = Verdict::Delay(delay, excess, limit),
+                    _ if matches!(verdict, Verdict::Unknown) => verdict = Verdict::Pass,
+                    _ => {}
+                }
+            }
+        }
+    }
+    for limit in limits {
+        // Another loop may have filled it meanwhile: the request was told that it may pass.
+        let _ = judge_one(limit, request, true);
+    }
+    verdict
+}
+
+fn judge_one(limit: &Limit, request: &Request, count: bool) -> Option<Judgement> {
+    let zone = limit.zone.get()?;
+    let key = zone.key.of(request)?;
+    let now = zone.states.now();
+    let bucket = states::Bucket { rate: zone.rate, burst: limit.burst };
+    Some(if count { zone.states.count(&key, now, bucket) } else { zone.states.ask(&key, now, bucket) })
+}
+
+/// How long a request with this excess has to wait.
+fn delay_of(limit: &Limit, excess: u64) -> Option<Duration> {
+    let beyond = excess.checked_sub(limit.delay?).filter(|beyond| *beyond > 0)?;
+    let rate = limit.zone.get()?.rate.max(1);
+    Some(Duration::from_millis(beyond.saturating_mul(1000) / rate)).filter(|delay| !delay.is_zero())
+}
+
+/// Thousandths as nginx logs them.
+struct Thousandths(u64);
+
+impl std::fmt::Display for Thousandths {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    }
+}

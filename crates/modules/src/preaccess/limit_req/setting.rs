@@ -1,0 +1,167 @@
+//! The directives of `limit_req`.
+
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, settings};
+use freerun_http::zones::{Named, Zone, ZoneTable};
+
+use super::states::{MAX_EXCESS, States};
+use crate::preaccess::key::{Key, RefusalLevel, RefusalStatus};
+
+/// What sort of zone this module uses.
+const KIND: &str = "limit_req";
+
+settings! {
+    /// Limits how often requests with the same key come: a leaky bucket.
+    #[module = "limit_req"]
+    pub struct LimitReqSettings {
+        /// Defines a zone: what requests are told apart by, how much memory there is for it, and the rate of each key, in
+        /// requests a second (`r/s`) or minute (`r/m`).
+        ///
+        /// A key takes 24 bytes: one megabyte has room for 43680. When it gets full, what has been used least recently
+        /// (of the 16 keys that share a place in the table) makes room. Requests for which the key is empty are not
+        /// counted. A zone keeps its state over a reload if its name, size and key stay; the rate may change.
+        limit_req_zone: Zones, in HTTP,
+            fidelity = Differs("a state takes 24 bytes instead of 64 or 128; of a full zone, the oldest among 16 states is dropped; a zone whose key or size changes on reload starts anew");
+        /// Limits the requests of each key to the rate of the zone.
+        ///
+        /// As many as `burst` may come early: they wait until the rate allows for them, except the first `delay` of them
+        /// (`nodelay`: none waits). What is beyond the burst is refused. Several may stand at one level; the strictest
+        /// decides, and a request that one refuses is counted by none.
+        limit_req: Limits, in HTTP | SERVER | LOCATION;
+        /// Only counts, logs and sets `$limit_req_status`; nothing is delayed or refused.
+        limit_req_dry_run: bool = "off", in HTTP | SERVER | LOCATION;
+        /// The level that refusals are logged at; delays are logged one level lower.
+        limit_req_log_level: RefusalLevel = "error", in HTTP | SERVER | LOCATION;
+        /// The status of refused requests.
+        limit_req_status: RefusalStatus = "503", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// `limit_req_zone` directives; what they declare is in the configuration's [`ZoneTable`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Zones;
+
+/// A zone, as the configuration defines it.
+#[derive(Debug)]
+pub struct Defined {
+    /// What requests are told apart by.
+    pub key: Key,
+    /// Thousandths of a request a second.
+    pub rate: u64,
+    /// What is known of the keys.
+    pub states: Arc<States>,
+}
+
+impl Setting for Zones {
+    const SHAPE: Shape = Shape::exactly(3, "key zone=name:size rate=rate");
+
+    fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        let key = Key::parse(&directive.args[0], cx)?;
+        let (mut zone, mut rate) = (None, 1000);
+        for word in &directive.args[1..] {
+            match word.text.split_once('=') {
+                Some(("zone", value)) => zone = Some(Named::parse(directive, word, value)?),
+                Some(("rate", value)) => {
+                    let invalid = || Problem::new(format!("invalid rate \"{}\"", word.text)).at(word.place);
+                    rate = parse_rate(value).ok_or_else(invalid)?;
+                }
+                _ => return Err(Problem::invalid_parameter(directive, word)),
+            }
+        }
+        let zone = zone.ok_or_else(|| Named::missing(directive))?;
+        let text = key.text().to_owned();
+        let define = |states| Defined { key, rate, states };
+        let table = cx.extensions.get_or_default::<ZoneTable>();
+        table.declare(directive, KIND, &zone, &text, || States::new(zone.size), define)?;
+        Ok(Zones)
+    }
+}
+
+/// Thousandths of a request a second, whole ones, as in nginx: `1r/m` is 16.
+fn parse_rate(text: &str) -> Option<u64> {
+    let (number, seconds) = match (text.strip_suffix("r/s"), text.strip_suffix("r/m")) {
+        (Some(number), _) => (number, 1),
+        (_, Some(number)) => (number, 60),
+        _ => (text, 1),
+    };
+    positive(number).map(|number| number.saturating_mul(1000) / seconds)
+}
+
+/// A decimal number above 0 that nginx's integers hold.
+fn positive(text: &str) -> Option<u64> {
+    let number = text.parse::<i64>().ok().filter(|number| *number > 0 && text.as_bytes()[0].is_ascii_digit())?;
+    u64::try_from(number).ok()
+}
+
+/// One `limit_req`.
+#[derive(Debug, Clone)]
+pub struct Limit {
+    /// Where requests are counted.
+    pub zone: Zone<Defined>,
+    /// The largest excess, in thousandths of a request.
+    pub burst: u64,
+    /// From which excess on requests wait, in thousandths; `None`: they never do.
+    pub delay: Option<u64>,
+}
+
+/// The `limit_req` of a level.
+#[derive(Debug, Clone, Default)]
+pub struct Limits(pub Arc<Vec<Limit>>);
+
+impl Setting for Limits {
+    const SHAPE: Shape = Shape::between(1, 3, "zone=name [burst=number] [nodelay | delay=number]");
+
+    fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        let (mut zone, mut burst, mut delay) = (None, 0, Some(0));
+        for word in &directive.args {
+            let invalid = |what: &str| Problem::new(format!("invalid {what} value \"{}\"", word.text)).at(word.place);
+            match word.text.split_once('=') {
+                Some(("zone", name)) => {
+                    let table = cx.extensions.get_or_default::<ZoneTable>();
+                    zone = Some(table.refer::<Defined>(name, KIND, word.place)?);
+                }
+                Some(("burst", number)) => burst = positive(number).ok_or_else(|| invalid("burst"))?,
+                Some(("delay", number)) => delay = Some(positive(number).ok_or_else(|| invalid("delay"))?),
+                None if word.text == "nodelay" => delay = None,
+                _ => return Err(Problem::invalid_parameter(directive, word)),
+            }
+        }
+        let zone = zone.ok_or_else(|| Named::missing(directive))?;
+        let mut limits = previous.unwrap_or_default();
+        if limits.0.iter().any(|limit| limit.zone == zone) {
+            return Err(Problem::duplicate(directive));
+        }
+        let thousandths = |number: u64| number.saturating_mul(1000).min(MAX_EXCESS);
+        let limit = Limit { zone, burst: thousandths(burst), delay: delay.map(thousandths) };
+        Arc::make_mut(&mut limits.0).push(limit);
+        Ok(limits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_whole_thousandths_a_second() {
+        let cases = [
+            ("1r/s", Some(1000)),
+            ("1r/m", Some(16)),
+            ("90r/m", Some(1500)),
+            ("7", Some(7000)),
+            ("9223372036854775807r/s", Some(u64::MAX)),
+            ("0r/s", None),
+            ("-1r/s", None),
+            ("+1r/s", None),
+            ("1.5r/s", None),
+            ("1r/h", None),
+            ("r/s", None),
+            ("", None),
+            ("9223372036854775808r/s", None),
+        ];
+        for (text, rate) in cases {
+            assert_eq!(parse_rate(text), rate, "{text}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! What a zone of `limit_req` knows of its keys: 24 bytes for each, in a table of fixed size that nobody locks.
+//!
+//! A key has its place in one of the sets of [`WAYS`] states. When a set is full, the state that has been used least
+//! recently makes room, so memory never grows and a key costs the same however many there are. Keys themselves are not
+//! kept but a fingerprint of 64 bits; that two keys of one set share it (and so one state) is as good as impossible.
+//!
+//! A state is one word that is replaced at once: when it was last counted on (milliseconds, 32 bits that may turn over), and
+//! the excess in thousandths of a request (32 bits). Beside it stands when it was last asked for, also by a request that
+//! was refused, as the key of somebody who is refused all the time must not seem unused.
+
+use std::hint;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use crate::preaccess::key::{Fingerprint, Hasher};
+
+/// States that share a set.
+const WAYS: usize = 16;
+/// Words of a set: its tags, then its states, then when these were asked for.
+const SET: usize = 3 * WAYS;
+/// Bytes of one state.
+pub const STATE_SIZE: u64 = 24;
+/// The largest excess that can be noted, in thousandths of a request: larger bursts are the same as this one.
+pub const MAX_EXCESS: u64 = u32::MAX as u64;
+
+/// The tag of a place that has never been used.
+const EMPTY: u64 = 0;
+/// The tag of a place that is changing hands.
+const BUSY: u64 = 1;
+/// How often a place that is changing hands is looked at again. It takes two writes; whoever is interrupted between them
+/// must not keep the others.
+const PATIENCE: usize = 64;
+
+/// One key's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    last: u32,
+    excess: u32,
+}
+
+impl State {
+    fn of(word: u64) -> State {
+        State { last: (word >> 32) as u32, excess: word as u32 }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.last) << 32 | u64::from(self.excess)
+    }
+
+    /// The excess with one more request now: it leaks away by `rate` thousandths a second.
+    fn with_one_more(self, now: u32, rate: u64) -> u64 {
+        let leaked = rate.saturating_mul(u64::from(age(self.last, now))) / 1000;
+        (u64::from(self.excess) + 1000).saturating_sub(leaked)
+    }
+}
+
+/// Milliseconds since. Loops do not read the clock in the order in which they come here, so a little less than nothing is
+/// nothing.
+fn age(since: u32, now: u32) -> u32 {
+    let age = now.wrapping_sub(since);
+    if age > u32::MAX - 60_000 { 0 } else { age }
+}
+
+/// What a zone says of a request: the excess in thousandths of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    /// The burst has room for it.
+    Within(u64),
+    /// It has not.
+    Beyond(u64),
+}
+
+/// How fast, and how much at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Bucket {
+    /// Thousandths of a request that leak away each second.
+    pub rate: u64,
+    /// The largest excess, in thousandths of a request.
+    pub burst: u64,
+}
+
+impl Bucket {
+    fn judge(self, excess: u64) -> Judgement {
+        if excess > self.burst.min(MAX_EXCESS - 1000) { Judgement::Beyond(excess) } else { Judgement::Within(excess) }
+    }
+}
+
+/// The states of a zone.
+#[derive(Debug)]
+pub struct States {
+    words: Box<[AtomicU64]>,
+    hasher: Hasher,
+    began: Instant,
+}
+
+impl States {
+    /// Room for as many states as `size` bytes hold. `None` if there is not so much memory.
+    pub fn new(size: u64) -> Option<States> {
+        let words = usize::try_from(size / 8).ok()? / SET * SET;
+        let words = freerun_sys::memory::zeroed_atomics(words.max(SET))?;
+        Some(States { words, hasher: Hasher::default(), began: Instant::now() })
+    }
+
+    /// The time that [`States::count`] is told.
+    pub fn now(&self) -> u32 {
+        self.began.elapsed().as_millis() as u32
+    }
+
+    /// Counts a request of this key, unless it is beyond the burst.
+    pub fn count(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
+        let key = self.hasher.of(key);
+        let set = self.set(key);
+        let tag = key.tag.max(BUSY + 1);
+        for _ in 0..PATIENCE {
+            if let Some(way) = set.find(tag) {
+                set.asked[way].store(now.into(), Ordering::Relaxed);
+                return update(&set.states[way], now, bucket);
+            }
+            if set.tags.iter().any(|tag| tag.load(Ordering::Relaxed) == BUSY) {
+                hint::spin_loop();
+            } else if set.claim(tag, now) {
+                break;
+            }
+        }
+        Judgement::Within(0)
+    }
+
+    /// What [`States::count`] would say. Counts nothing.
+    pub fn ask(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
+        let key = self.hasher.of(key);
+        let set = self.set(key);
+        let Some(way) = set.find(key.tag.max(BUSY + 1)) else { return Judgement::Within(0) };
+        set.asked[way].store(now.into(), Ordering::Relaxed);
+        bucket.judge(State::of(set.states[way].load(Ordering::Relaxed)).with_one_more(now, bucket.rate))
+    }
+
+    /// How many states it has room for.
+    pub fn capacity(&self) -> usize {
+        self.words.len() / SET * WAYS
+    }
+
+    fn set(&self, key: Fingerprint) -> Set<'_> {
+        let start = key.set(self.words.len() / SET) * SET;
+        let (tags, rest) = self.words[start..start + SET].split_at(WAYS);
+        let (states, asked) = rest.split_at(WAYS);
+        Set { tags, states, asked }
+    }
+}
+
+/// Places that share keys.
+struct Set<'s> {
+    tags: &'s [AtomicU64],
+    states: &'s [AtomicU64],
+    asked: &'s [AtomicU64],
+}
+
+impl Set<'_> {
+    fn find(&self, tag: u64) -> Option<usize> {
+        // Acquire: the state was written before its tag.
+        self.tags.iter().position(|known| known.load(Ordering::Acquire) == tag)
+    }
+
+    /// Takes an empty place, or the one that was asked for least recently. `false`: somebody else was quicker.
+    fn claim(&self, tag: u64, now: u32) -> bool {
+        let empty = self.tags.iter().position(|tag| tag.load(Ordering::Relaxed) == EMPTY);
+        let unused = |way: &usize| age(self.asked[*way].load(Ordering::Relaxed) as u32, now);
+        let way = empty.or_else(|| (0..WAYS).max_by_key(unused)).unwrap_or(0);
+        let old = self.tags[way].load(Ordering::Relaxed);
+        if old == BUSY || self.tags[way].compare_exchange(old, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        self.states[way].store(State { last: now, excess: 0 }.word(), Ordering::Relaxed);
+        self.asked[way].store(now.into(), Ordering::Relaxed);
+        self.tags[way].store(tag, Ordering::Release);
+        true
+    }
+}
+
+fn update(word: &AtomicU64, now: u32, bucket: Bucket) -> Judgement {
+    let mut seen = word.load(Ordering::Relaxed);
+    loop {
+        let state = State::of(seen);
+        let excess = state.with_one_more(now, bucket.rate);
+        let judgement = bucket.judge(excess);
+        if matches!(judgement, Judgement::Beyond(_)) {
+            return judgement;
+        }
+        // The clock of another loop may be ahead: time never goes back.
+        let last = if age(state.last, now) == 0 { state.last } else { now };
+        let next = State { last, excess: excess.min(MAX_EXCESS) as u32 };
+        // Whoever comes in between has got on: this ends.
+        match word.compare_exchange_weak(seen, next.word(), Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return judgement,
+            Err(other) => seen = other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Judgement::{Beyond, Within};
+    use super::*;
+
+    const SIZE: u64 = 32 * 1024;
+
+    fn states() -> States {
+        States::new(SIZE).unwrap()
+    }
+
+    fn bucket(rate: u64, burst: u64) -> Bucket {
+        Bucket { rate, burst: burst * 1000 }
+    }
+
+    #[test]
+    fn requests_leak_away_at_the_rate() {
+        let states = states();
+        let two = bucket(1000, 2);
+        let told: Vec<Judgement> = [0, 0, 0, 0, 500, 1000, 1000, 1999, 10_000, 10_000]
+            .iter()
+            .map(|ms| states.count(b"k", 5 + ms, two))
+            .collect();
+        let wanted = [
+            Within(0),
+            Within(1000),
+            Within(2000),
+            Beyond(3000),
+            Beyond(2500),
+            Within(2000),
+            Beyond(3000),
+            Beyond(2001),
+            Within(0),
+            Within(1000),
+        ];
+        assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn slow_rates_keep_their_thousandths() {
+        let states = states();
+        // nginx logs 0.680 after 20 seconds of 1r/m: 16 thousandths a second.
+        let slow = bucket(16, 0);
+        assert_eq!(states.count(b"k", 0, slow), Within(0));
+        // Being refused does not move the time on.
+        for ms in 0..20_000 {
+            assert_eq!(states.count(b"k", ms, slow), Beyond(1000 - u64::from(ms) * 16 / 1000));
+        }
+        assert_eq!(states.ask(b"k", 20_000, slow), Beyond(680));
+        assert_eq!(states.ask(b"k", 62_499, slow), Beyond(1));
+        assert_eq!(states.count(b"k", 62_500, slow), Within(0));
+    }
+
+    #[test]
+    fn asking_counts_nothing() {
+        let states = states();
+        for _ in 0..5 {
+            assert_eq!(states.ask(b"k", 0, bucket(1, 0)), Within(0));
+        }
+        states.count(b"k", 0, bucket(1, 5));
+        for _ in 0..5 {
+            assert_eq!(states.ask(b"k", 0, bucket(1, 5)), Within(1000));
+        }
+    }
+
+    #[test]
+    fn clocks_may_disagree_and_turn_over() {
+        let states = states();
+        let one = bucket(1000, 1);
+        assert_eq!(states.count(b"a", 100, one), Within(0));
+        assert_eq!(states.count(b"a", 90, one), Within(1000));
+        assert_eq!(states.count(b"a", 1100, one), Within(1000));
+        assert_eq!(states.count(b"b", u32::MAX - 99, one), Within(0));
+        assert_eq!(states.count(b"b", 100, one), Within(800));
+    }
+
+    #[test]
+    fn extremes_do_not_overflow() {
+        let states = states();
+        let huge = Bucket { rate: u64::MAX, burst: u64::MAX };
+        for now in [0, 0, 1, u32::MAX / 2] {
+            assert!(matches!(states.count(b"k", now, huge), Within(_)));
+        }
+        let never = Bucket { rate: 0, burst: u64::MAX };
+        states.count(b"full", 0, never);
+        let key = states.hasher.of(b"full");
+        let set = states.set(key);
+        let full = State { last: 0, excess: MAX_EXCESS as u32 };
+        set.states[set.find(key.tag).unwrap()].store(full.word(), Ordering::Relaxed);
+        assert_eq!(states.count(b"full", 0, never), Beyond(MAX_EXCESS + 1000));
+    }
+
+    #[test]
+    fn memory_is_the_zones_size_and_the_least_recent_goes() {
+        let states = states();
+        assert!((SIZE - SET as u64 * 8..=SIZE).contains(&(states.capacity() as u64 * STATE_SIZE)));
+        let hard = bucket(1, 0);
+        // Somebody who is refused all the time, among a hundred times more keys than there is room for.
+        assert_eq!(states.count(b"pest", 0, hard), Within(0));
+        let mut now = 0;
+        for number in 0..states.capacity() as u32 * 100 {
+            now = number / 10;
+            states.count(&number.to_le_bytes(), now, hard);
+            if number % 100 == 0 {
+                assert!(matches!(states.count(b"pest", now, hard), Beyond(_)), "after {number}");
+            }
+        }
+        // What came last is known, what came first is not.
+        let known = |number: u32| matches!(states.ask(&number.to_le_bytes(), now, hard), Beyond(_));
+        let last = states.capacity() as u32 * 100;
+        let young = (last - 200..last).filter(|number| known(*number)).count();
+        assert!(young >= 198, "{young} of the last 200");
+        assert_eq!((0..10_000).filter(|number| known(*number)).count(), 0);
+    }
+
+    #[test]
+    fn as_many_keys_as_nginx_holds_in_the_same_memory_are_all_held() {
+        // nginx needs 128 bytes for each on 64-bit platforms.
+        let states = States::new(1024 * 1024).unwrap();
+        let hard = bucket(1, 0);
+        for number in 0..8192_u32 {
+            states.count(&number.to_le_bytes(), 0, hard);
+        }
+        for number in 0..8192_u32 {
+            assert!(matches!(states.ask(&number.to_le_bytes(), 1, hard), Beyond(_)), "{number}");
+        }
+    }
+
+    #[test]
+    fn threads_together_get_what_one_would() {
+        let states = states();
+        let burst = bucket(0, 1000);
+        let passed: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| (0..2000).filter(|_| matches!(states.count(b"all", 7, burst), Within(_))).count())
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(passed, 1001);
+    }
+}

@@ -1,0 +1,5 @@
+//! Limits, before access is checked.
+
+mod key;
+pub mod limit_conn;
+pub mod limit_req;

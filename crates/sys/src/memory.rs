@@ -1,0 +1,37 @@
+//! Large tables whose memory is taken only as it is touched.
+
+use std::alloc::{Layout, alloc_zeroed};
+use std::sync::atomic::AtomicU64;
+
+/// `len` zeros. The system hands out large zeroed memory page by page, so making a table that is never used costs
+/// nothing but addresses. `None` where there is not even room for those.
+pub fn zeroed_atomics(len: usize) -> Option<Box<[AtomicU64]>> {
+    if len == 0 {
+        return Some(Box::default());
+    }
+    let layout = Layout::array::<AtomicU64>(len).ok()?;
+    // SAFETY: the layout's size is not 0. Zero bytes are a valid AtomicU64. The pointer comes from the global allocator with
+    // the layout of a boxed slice of that length, which is what the box frees it with.
+    unsafe {
+        let start = alloc_zeroed(layout).cast::<AtomicU64>();
+        (!start.is_null()).then(|| Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, len)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    #[test]
+    fn tables_are_zero_and_can_be_too_large() {
+        let table = zeroed_atomics(100_000).unwrap();
+        assert_eq!(table.len(), 100_000);
+        assert!(table.iter().all(|word| word.load(Relaxed) == 0));
+        table[99_999].store(1, Relaxed);
+        assert_eq!(zeroed_atomics(0).unwrap().len(), 0);
+        assert!(zeroed_atomics(usize::MAX / 8).is_none());
+        assert!(zeroed_atomics(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,102 @@
+//! Limits of requests and connections: waiting, clients that go away, reloads.
+
+use freerun_testkit::{Setup, Site, eventually, require};
+
+/// A file that takes a client that reads nothing for ever.
+fn site() -> Site {
+    let site = Site::new();
+    site.file("a", "file a").file("big", vec![b'x'; 30_000_000]);
+    site
+}
+
+const GET_A: &str = "GET /a?k=1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn requests_within_the_burst_wait_for_their_turn() {
+    let site = site();
+    let setup = Setup::server(&site, "limit_req zone=a burst=2;").http("limit_req_zone $arg_k zone=a:1m rate=1r/s;");
+    let server = setup.run();
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(GET_A);
+    }
+    let mut statuses: Vec<u16> = clients.iter_mut().map(|client| client.response().status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 200, 503]);
+    server.logs("delaying request, excess: ");
+    server.logs("limiting requests, excess: ");
+}
+
+#[test]
+fn a_client_that_is_gone_does_not_wait() {
+    let site = site();
+    let setup = Setup::server(&site, "limit_req zone=a burst=2;").http(
+        "limit_req_zone $arg_k zone=a:1m rate=1r/m; log_format f '$status $limit_req_status'; access_log @DIR@/f f;",
+    );
+    let server = setup.run();
+    assert_eq!(server.get("/a?k=1").status, 200);
+    let mut client = server.connect();
+    client.send(GET_A);
+    server.logs("delaying request, excess: ");
+    drop(client);
+    let log = server.path("f");
+    eventually("the line of a request that was given up", || {
+        std::fs::read_to_string(&log).is_ok_and(|log| log.contains("499 DELAYED"))
+    });
+}
+
+#[test]
+fn a_connection_counts_until_its_request_ends() {
+    let site = site();
+    let setup = Setup::server(&site, "location /big { limit_conn c 1; } location /a { limit_conn c 1; }")
+        .http("limit_conn_zone $arg_k zone=c:1m;");
+    let server = setup.run();
+    let get = |path: &str| server.get(path).status;
+    for _ in 0..3 {
+        // The client reads nothing, so the response does not end before the client goes.
+        let mut slow = server.connect();
+        slow.send("GET /big?k=1 HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+        assert_eq!((get("/a?k=1"), get("/a?k=2"), get("/a")), (503, 200, 200));
+        drop(slow);
+        eventually("its place becomes free", || get("/a?k=1") == 200);
+    }
+    server.logs("limiting connections by zone \"c\"");
+}
+
+#[test]
+fn counts_and_states_outlive_a_reload() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(
+        &site,
+        "location /v { try_files /none =404; error_page 404 =200 @one; } location @one { return 200 one; }
+         location /a { limit_req zone=r; } location /big { limit_conn c 1; } location /c { limit_conn c 1; }",
+    )
+    .http("limit_conn_zone $arg_k zone=c:1m; limit_req_zone $arg_k zone=r:1m rate=1r/m;")
+    .freerun();
+    let mut client = server.connect();
+    assert_eq!(client.get("/a?k=1").status, 200);
+    let mut slow = server.connect();
+    slow.send("GET /big?k=1 HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+    let mut reload = |from: &str, to: &str| {
+        server.edit(from, to);
+        server.reload();
+        eventually("the new answer", || client.get("/v").text() == to.split_whitespace().last().unwrap_or_default());
+    };
+    reload("return 200 one", "return 200 two");
+    assert_eq!(server.get("/a?k=1").status, 503, "still limited");
+    assert_eq!(server.get("/a?k=2").status, 200);
+    assert_eq!(server.get("/c?k=1").status, 503, "the request of the old generation counts");
+    drop(slow);
+    eventually("its place becomes free", || server.get("/c?k=1").status == 404);
+    // Another rate goes on with what there is, another key begins anew.
+    server.edit("rate=1r/m", "rate=2r/m");
+    reload("return 200 two", "return 200 three");
+    assert_eq!(server.get("/a?k=1").status, 503);
+    server.edit("$arg_k zone=r", "$arg_k$uri zone=r");
+    reload("return 200 three", "return 200 four");
+    assert_eq!(server.get("/a?k=1").status, 200);
+    assert_eq!(server.get("/a?k=1").status, 503);
+}
