@@ -4,6 +4,7 @@
 //! connection stays open. Not compared: `Server`, `Date`, the name at the foot of built-in pages (and so their length), the
 //! boundary of multipart bodies, and the port where it shows.
 
+use freerun_proto::date::parse_http_date;
 use freerun_testkit::{Client, Kind, Response, Server, Setup, methods};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ pub struct Case {
     raw: bool,
     differs: Option<(&'static str, &'static str)>,
     stays_open: bool,
+    in_order: bool,
 }
 
 /// A GET over HTTP/1.1.
@@ -45,6 +47,7 @@ pub fn raw(bytes: impl AsRef<[u8]>) -> Case {
         raw: true,
         differs: None,
         stays_open: false,
+        in_order: false,
     }
 }
 
@@ -88,6 +91,12 @@ impl Case {
         self
     }
 
+    /// The order of the header fields counts too.
+    pub fn in_order(mut self) -> Case {
+        self.in_order = true;
+        self
+    }
+
     fn all_bytes(&self) -> Vec<u8> {
         let end: &[u8] = if self.raw { b"" } else { b"\r\n" };
         [&self.bytes, self.fields.as_bytes(), end, &self.body].concat()
@@ -108,6 +117,7 @@ struct Comparable {
     body: Vec<u8>,
     until_close: bool,
     chunked: bool,
+    trailers: Vec<(String, String)>,
 }
 
 /// How long a server may take for the next byte of a case.
@@ -131,7 +141,7 @@ fn exchange(server: &Server, case: &Case) -> Exchange {
             Ok(response) => {
                 let ends = response.until_close;
                 let interim = response.status == 100;
-                exchange.responses.push(comparable(response, method, server.port()));
+                exchange.responses.push(comparable(response, method, server.port(), case.in_order));
                 if ends {
                     exchange.end = "closed".to_owned();
                     return exchange;
@@ -140,7 +150,7 @@ fn exchange(server: &Server, case: &Case) -> Exchange {
                     // The response proper has the same method.
                     let method = methods.first().map_or("GET", String::as_str);
                     if let Ok(response) = client.try_response(method) {
-                        exchange.responses.push(comparable(response, method, server.port()));
+                        exchange.responses.push(comparable(response, method, server.port(), case.in_order));
                     }
                 }
             }
@@ -168,7 +178,8 @@ fn ended(why: &str) -> String {
     if why == "Closed" || why == "Reset" { "closed".to_owned() } else { why.to_owned() }
 }
 
-fn comparable(response: Response, method: &str, port: u16) -> Comparable {
+fn comparable(response: Response, method: &str, port: u16, in_order: bool) -> Comparable {
+    let date = response.header("Date").and_then(|date| parse_http_date(date.as_bytes()));
     let port = port.to_string();
     let mut headers = Vec::new();
     let mut body = response.body;
@@ -190,12 +201,26 @@ fn comparable(response: Response, method: &str, port: u16) -> Comparable {
         if skipped || name_in_length || boundary_in_length {
             continue;
         }
+        let value = if name == "Expires" { from_date(&value, date) } else { value };
         let value = value.replace(&port, "PORT");
         headers.push((name, boundary.as_ref().map_or(value.clone(), |boundary| value.replace(boundary, "BOUNDARY"))));
     }
-    headers.sort();
-    let Response { line, until_close, chunked, .. } = Response { headers: Vec::new(), body: Vec::new(), ..response };
-    Comparable { line, headers, body, until_close, chunked }
+    if !in_order {
+        headers.sort();
+    }
+    let Response { line, until_close, chunked, trailers, .. } =
+        Response { headers: Vec::new(), body: Vec::new(), ..response };
+    Comparable { line, headers, body, until_close, chunked, trailers }
+}
+
+/// A time that is near enough to the response's own to be made from it, as seconds from it, to ten seconds.
+fn from_date(value: &str, date: Option<i64>) -> String {
+    match (parse_http_date(value.as_bytes()), date) {
+        (Some(time), Some(date)) if (time - date).abs() < 400 * 86_400 => {
+            format!("{}0 s", (time - date + 5).div_euclid(10))
+        }
+        _ => value.to_owned(),
+    }
 }
 
 /// Takes the server's name out of the foot of a built-in page; says whether it was one.
@@ -230,6 +255,7 @@ fn lines(exchange: &Exchange) -> Vec<String> {
         out.push(format!("{:?}{}", response.line, if response.chunked { " (chunked)" } else { "" }));
         out.extend(response.headers.iter().map(|(name, value)| format!("{name}: {value}")));
         let shown = &response.body[..response.body.len().min(400)];
+        out.extend(response.trailers.iter().map(|(name, value)| format!("(trailer) {name}: {value}")));
         out.push(format!("{} bytes \"{}\"", response.body.len(), shown.escape_ascii()));
     }
     out.push(format!("then {}", exchange.end));

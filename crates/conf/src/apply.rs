@@ -83,7 +83,7 @@ fn merged(registry: &Registry, levels: Vec<Level>, parent: &SettingsSet) -> Sett
     let mut entries: Option<Vec<Option<Entry>>> = None;
     for (group, level) in registry.groups().iter().zip(levels) {
         let Some(Some(old)) = parent.0.get(group.slot()) else { continue };
-        if level.state.is_none() && !old.locals {
+        if level.state.is_none() && !old.locals && !group.merges_always() {
             continue;
         }
         let value = group.merge(level.state, &old.value, &old.default);

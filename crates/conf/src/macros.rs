@@ -157,6 +157,7 @@ macro_rules! settings {
 
                 const NAME: &'static str = $crate::__name!($group $($module)?);
                 const DOCS: &'static str = concat!($($group_doc, "\n",)* "");
+                const MERGES_ALWAYS: bool = false $(|| <$type as $crate::Setting>::MERGES_ALWAYS)*;
                 const HAS_LOCAL: bool = false $(|| !$crate::__inherit!($($option $(= $option_value)?),*))*;
 
                 fn slot() -> &'static $crate::Slot {
@@ -194,16 +195,14 @@ macro_rules! settings {
                 #[allow(unused_variables)]
                 fn merge(level: Level, parent: &Self, defaults: &Self) -> Self {
                     Self {
-                        $($field: match level.$field {
-                            ::core::option::Option::Some(value) => value,
-                            ::core::option::Option::None => {
-                                if $crate::__inherit!($($option $(= $option_value)?),*) {
-                                    ::core::clone::Clone::clone(&parent.$field)
-                                } else {
-                                    ::core::clone::Clone::clone(&defaults.$field)
-                                }
-                            }
-                        },)*
+                        $($field: $crate::Setting::merge(
+                            level.$field,
+                            if $crate::__inherit!($($option $(= $option_value)?),*) {
+                                &parent.$field
+                            } else {
+                                &defaults.$field
+                            },
+                        ),)*
                     }
                 }
             }

@@ -39,6 +39,8 @@ pub trait Settings: Clone + Send + Sync + 'static {
     const DOCS: &'static str;
     /// Whether some field is `local`: not inherited.
     const HAS_LOCAL: bool;
+    /// Whether some field has to be merged at every level ([`crate::Setting::MERGES_ALWAYS`]).
+    const MERGES_ALWAYS: bool = false;
 
     /// The static slot of this type.
     fn slot() -> &'static Slot;
@@ -73,6 +75,8 @@ pub trait Group: Sync {
     fn docs(&self) -> &'static str;
     /// [`Settings::HAS_LOCAL`].
     fn has_local(&self) -> bool;
+    /// [`Settings::MERGES_ALWAYS`].
+    fn merges_always(&self) -> bool;
     /// The index of [`Settings::slot`].
     fn slot(&self) -> usize;
     /// [`Settings::directives`].
@@ -111,6 +115,10 @@ impl<T: Settings> Group for Of<T> {
 
     fn has_local(&self) -> bool {
         T::HAS_LOCAL
+    }
+
+    fn merges_always(&self) -> bool {
+        T::MERGES_ALWAYS
     }
 
     fn slot(&self) -> usize {

@@ -29,11 +29,20 @@ pub trait Setting: Sized + Clone + Send + Sync + 'static {
     /// The arguments of the field's first directive; checked before `set` is called.
     const SHAPE: Shape;
 
+    /// Whether [`Setting::merge`] has to be asked at every level, even at one that writes nothing of the group.
+    const MERGES_ALWAYS: bool = false;
+
     /// The value after `directive`; `previous` is what this level's earlier directives made, never the inherited one.
     ///
     /// # Errors
     /// nginx's wording for the fault.
     fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem>;
+
+    /// The value of a level: what was written at it, or else what stands outside it (`outer`). Types whose directives
+    /// say themselves how they are inherited have a rule of their own.
+    fn merge(level: Option<Self>, outer: &Self) -> Self {
+        level.unwrap_or_else(|| outer.clone())
+    }
 }
 
 impl<T: Value> Setting for T {

@@ -15,6 +15,7 @@ use freerun_proto::{BodyFraming, HeaderId, Method, RequestHead, Span, Version};
 use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
 
+use crate::content::response::Field;
 use crate::generation::{Generation, Location, Server};
 use crate::head::body::ClientBody;
 use crate::listen::{ListenSpec, Servers};
@@ -266,6 +267,8 @@ pub struct Request {
     pub id: Cell<Option<u64>>,
     /// The head of the response as it was sent, for `$sent_http_…`; kept only where a log may ask.
     pub sent_head: Vec<u8>,
+    /// The fields that were sent after the body, for `$sent_trailer_…`.
+    pub sent_trailers: Vec<Field>,
     /// How deep it is in subrequests: 0 is the client's own request.
     pub depth: u8,
     /// In a subrequest: the method that the client's request has (`$request_method`), while its own is GET.
@@ -313,6 +316,7 @@ impl Request {
             sent: Sent::default(),
             id: Cell::new(None),
             sent_head: Vec::new(),
+            sent_trailers: Vec::new(),
             depth: 0,
             main_method: None,
             challenge: None,

@@ -13,6 +13,8 @@ pub struct Response {
     pub body: Vec<u8>,
     /// Whether it came in chunks.
     pub chunked: bool,
+    /// Fields behind the last chunk, in their order.
+    pub trailers: Vec<(String, String)>,
     /// Whether the body's end was the connection's.
     pub until_close: bool,
 }
@@ -61,6 +63,7 @@ impl Response {
                 headers: Vec::new(),
                 body: bytes.to_vec(),
                 chunked: false,
+                trailers: Vec::new(),
                 until_close: true,
             });
         }
@@ -77,16 +80,12 @@ impl Response {
         if status == 0 {
             return Parsed::Bad(format!("status line {line:?}"));
         }
-        let mut headers = Vec::new();
-        for field in lines {
-            match field.split_once(':') {
-                Some((name, value)) if !name.is_empty() && !name.contains([' ', '\t', '\n']) => {
-                    headers.push((name.to_owned(), value.trim().to_owned()));
-                }
-                _ => return Parsed::Bad(format!("header line {field:?}")),
-            }
-        }
-        let response = Response { line, status, headers, body: Vec::new(), chunked: false, until_close: false };
+        let headers = match fields(lines) {
+            Ok(headers) => headers,
+            Err(why) => return Parsed::Bad(why),
+        };
+        let (body, trailers) = (Vec::new(), Vec::new());
+        let response = Response { line, status, headers, body, chunked: false, trailers, until_close: false };
         response.body(&bytes[end + 4..], end + 4, method)
     }
 
@@ -100,8 +99,9 @@ impl Response {
             }
             self.chunked = true;
             return match chunks(rest) {
-                Ok(Some((body, used))) => {
+                Ok(Some((body, trailers, used))) => {
                     self.body = body;
+                    self.trailers = trailers;
                     Parsed::Whole(self, head + used)
                 }
                 Ok(None) => Parsed::Partial,
@@ -128,7 +128,22 @@ impl Response {
 }
 
 /// A chunked body and how many bytes it took; `None` when it goes on.
-fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
+/// Header fields with their names.
+type Fields = Vec<(String, String)>;
+
+fn fields<'l>(lines: impl Iterator<Item = &'l str>) -> Result<Fields, String> {
+    lines
+        .map(|field| match field.split_once(':') {
+            Some((name, value)) if !name.is_empty() && !name.contains([' ', '\t', '\n']) => {
+                Ok((name.to_owned(), value.trim().to_owned()))
+            }
+            _ => Err(format!("header line {field:?}")),
+        })
+        .collect()
+}
+
+/// The body and the trailers of chunks, and how many bytes they took.
+fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, Fields, usize)>, String> {
     let mut body = Vec::new();
     let mut at = 0;
     loop {
@@ -138,6 +153,18 @@ fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
         let size = String::from_utf8_lossy(&bytes[at..at + end]).into_owned();
         let size = usize::from_str_radix(&size, 16).map_err(|_| format!("chunk size {size:?}"))?;
         at += end + 2;
+        if size == 0 {
+            let mut lines = Vec::new();
+            loop {
+                let Some(end) = find(&bytes[at..], b"\r\n") else { return Ok(None) };
+                let line = String::from_utf8_lossy(&bytes[at..at + end]).into_owned();
+                at += end + 2;
+                if line.is_empty() {
+                    return Ok(Some((body, fields(lines.iter().map(String::as_str))?, at)));
+                }
+                lines.push(line);
+            }
+        }
         let Some(chunk) = bytes.get(at..at + size + 2) else {
             return Ok(None);
         };
@@ -146,9 +173,6 @@ fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
         }
         body.extend_from_slice(&chunk[..size]);
         at += size + 2;
-        if size == 0 {
-            return Ok(Some((body, at)));
-        }
     }
 }
 

@@ -8,11 +8,16 @@ use bytes::Bytes;
 use freerun_runtime::files::OpenFile;
 use smallvec::SmallVec;
 
+use crate::request::Request;
+
 /// A future of this loop.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// One header field of a response.
 pub type Field = (Bytes, Bytes);
+
+/// Adds trailers when a body has been sent: their variables may speak of it (`$body_bytes_sent`).
+pub type LateTrailers = fn(&Request, &mut Vec<Field>);
 
 /// What is sent after the head.
 pub enum Body {
@@ -112,8 +117,11 @@ pub struct Response {
     pub vary: bool,
     /// Further fields, in the order they are sent.
     pub fields: SmallVec<[Field; 4]>,
-    /// Fields sent after the body, where the client's protocol and the framing can carry them.
+    /// Fields sent after the body, where the client's protocol and the framing can carry them. A response that has some
+    /// is sent in chunks where that is possible.
     pub trailers: Vec<Field>,
+    /// Asked for further such fields when the body has been sent.
+    pub late_trailers: Option<LateTrailers>,
     /// The body.
     pub body: Body,
     /// No `Content-Length` is sent, because the body that is not there has another one (304).
@@ -138,6 +146,7 @@ impl Response {
             vary: false,
             fields: SmallVec::new(),
             trailers: Vec::new(),
+            late_trailers: None,
             body,
             no_length: false,
             close: false,
@@ -168,6 +177,11 @@ impl Response {
     /// Removes the further fields of that name, ignoring case.
     pub fn remove(&mut self, name: &[u8]) {
         self.fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
+    }
+
+    /// Whether something is to be sent after the body.
+    pub fn has_trailers(&self) -> bool {
+        !self.trailers.is_empty() || self.late_trailers.is_some()
     }
 
     /// The length that is announced, where it is known.

@@ -178,6 +178,9 @@ settings! {
         /// Number and size of the buffers a file is read into when it is not sent with sendfile.
         output_buffers: Buffers = "2 32k", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("one buffer is used and its size is fixed");
+        /// Whether a body of unknown length is sent in chunks to clients that understand it; if not, the connection's end is
+        /// the body's.
+        chunked_transfer_encoding: bool = "on", in HTTP | SERVER | LOCATION;
         /// The location serves requests of the server itself only (error pages, `try_files`), others get 404.
         internal: Switch, in LOCATION, local;
         /// Whether every handler of the access phase has to agree (`all`), or one is enough (`any`).

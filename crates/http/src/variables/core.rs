@@ -96,6 +96,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("request_uri", |r, _| some(Some(r.head.parsed.target.uri(&r.head.buffer)))),
     Variable::named("scheme", |_, _| text("http")),
     Variable::family("sent_http_", sent_http),
+    Variable::family("sent_trailer_", sent_trailer),
     Variable::named("server_addr", |r, _| match r.connection.local() {
         Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
         Address::Unix(name) => owned(name.as_bytes().to_vec()),
@@ -187,6 +188,21 @@ fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
 
 /// `$sent_http_name`, from the head as it was sent.
 fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
+    let lines = request.sent_head.split(|byte| *byte == b'\n').skip(1);
+    let fields = lines.filter_map(|line| {
+        let colon = memchr::memchr(b':', line)?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    });
+    joined(fields, name)
+}
+
+/// `$sent_trailer_name`, from what was sent after the body.
+fn sent_trailer<'r>(request: &'r Request, name: &str) -> Value<'r> {
+    joined(request.sent_trailers.iter().map(|(name, value)| (&**name, &**value)), name)
+}
+
+/// The values of the fields that a variable's name means, joined with commas.
+fn joined<'f, 'r>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>, name: &str) -> Value<'r> {
     let matches = |field: &[u8]| {
         field.len() == name.len()
             && field.iter().zip(name.bytes()).all(|(byte, wanted)| match byte {
@@ -195,17 +211,13 @@ fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
             })
     };
     let mut found: Option<Vec<u8>> = None;
-    for line in request.sent_head.split(|byte| *byte == b'\n').skip(1) {
-        let Some(colon) = memchr::memchr(b':', line) else { continue };
-        if matches(&line[..colon]) {
-            let value = line[colon + 1..].trim_ascii();
-            match &mut found {
-                Some(joined) => {
-                    joined.extend_from_slice(b", ");
-                    joined.extend_from_slice(value);
-                }
-                None => found = Some(value.to_vec()),
+    for (_, value) in fields.filter(|(field, _)| matches(field)) {
+        match &mut found {
+            Some(joined) => {
+                joined.extend_from_slice(b", ");
+                joined.extend_from_slice(value);
             }
+            None => found = Some(value.to_vec()),
         }
     }
     found.map(Cow::Owned)

@@ -11,13 +11,13 @@ use freerun_runtime::pool::PoolError;
 use freerun_runtime::timer::Timer;
 
 use crate::content::aio;
-use crate::content::response::{Body, FileRange, Part, Source};
+use crate::content::response::{Body, Field, FileRange, LateTrailers, Part, Source};
 use crate::log_error;
 use crate::request::{Connection, Request};
 use crate::settings::core::CoreSettings;
 use crate::settings::knobs::TransferSettings;
 use crate::write::WriteError;
-use crate::write::head::Framing;
+use crate::write::head::{Framing, field};
 
 /// A file range up to this size is read into the head's buffer and leaves with it in one system call, if it is in
 /// memory: cheaper than a second call.
@@ -91,19 +91,73 @@ impl Writer<'_> {
 ///
 /// # Errors
 /// The response is not complete.
-pub async fn write(request: &mut Request, head: &mut Vec<u8>, body: Body, framing: Framing) -> Result<(), WriteError> {
+pub async fn write(
+    request: &mut Request,
+    head: &mut Vec<u8>,
+    body: Body,
+    framing: Framing,
+    trailers: Vec<Field>,
+    late_trailers: Option<LateTrailers>,
+) -> Result<(), WriteError> {
     let connection = request.connection.clone();
     let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
     let mut writer = Writer { connection: &connection, timer: Timer::default(), send_timeout, bytes: 0 };
     let head_len = head.len() as u64;
-    let result = if framing == Framing::None {
-        writer.all(head, b"", false).await
-    } else {
-        write_body(request, &mut writer, head, body, framing).await
+    let before = request.sent;
+    let result = match framing {
+        Framing::None => writer.all(head, b"", false).await,
+        Framing::Length | Framing::Close => write_body(request, &mut writer, head, body, framing).await,
+        Framing::Chunked => match write_chunked(request, &mut writer, head, body).await {
+            Ok(()) => {
+                request.sent.bytes = before.bytes + writer.bytes;
+                request.sent.body_bytes = before.body_bytes + writer.bytes.saturating_sub(head_len);
+                last_chunk(request, trailers, late_trailers, head);
+                writer.all(head, b"", false).await
+            }
+            error => error,
+        },
     };
+    request.sent = before;
     request.sent.bytes += writer.bytes;
     request.sent.body_bytes += writer.bytes.saturating_sub(head_len);
     result
+}
+
+/// Writes the head and the chunks of the body but the last one. What is left in `head` is still to be sent.
+async fn write_chunked(
+    request: &Request,
+    writer: &mut Writer<'_>,
+    head: &mut Vec<u8>,
+    body: Body,
+) -> Result<(), WriteError> {
+    match body {
+        Body::Source(_) => write_body(request, writer, head, body, Framing::Chunked).await,
+        body => {
+            if let Some(length) = body.len().filter(|length| *length > 0) {
+                head.extend_from_slice(ChunkHead::new(length).as_bytes());
+                write_body(request, writer, head, body, Framing::Chunked).await?;
+                head.clear();
+                head.extend_from_slice(b"\r\n");
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Appends the last chunk with the trailers, which the request keeps for `$sent_trailer_…`.
+fn last_chunk(request: &mut Request, mut trailers: Vec<Field>, late: Option<LateTrailers>, out: &mut Vec<u8>) {
+    if let Some(late) = late {
+        late(request, &mut trailers);
+    }
+    if trailers.is_empty() {
+        return out.extend_from_slice(LAST_CHUNK);
+    }
+    out.extend_from_slice(b"0\r\n");
+    for (name, value) in &trailers {
+        field(out, name, value);
+    }
+    out.extend_from_slice(b"\r\n");
+    request.sent_trailers = trailers;
 }
 
 async fn write_body(
@@ -113,20 +167,22 @@ async fn write_body(
     body: Body,
     framing: Framing,
 ) -> Result<(), WriteError> {
+    // The end of the chunk comes after it.
+    let more = framing == Framing::Chunked;
     match body {
         Body::Empty => writer.all(head, b"", false).await,
         Body::Bytes(bytes) if bytes.len() <= COPIED => {
             head.extend_from_slice(&bytes);
-            writer.all(head, b"", false).await
+            writer.all(head, b"", more).await
         }
-        Body::Bytes(bytes) => writer.all(head, &bytes, false).await,
-        Body::File(range) => file(request, writer, head, range, false).await,
+        Body::Bytes(bytes) => writer.all(head, &bytes, more).await,
+        Body::File(range) => file(request, writer, head, range, more).await,
         Body::Parts(parts) => {
             let last = parts.len().saturating_sub(1);
             for (index, part) in parts.into_iter().enumerate() {
                 match part {
-                    Part::Bytes(bytes) => writer.all(head, &bytes, index < last).await?,
-                    Part::File(range) => file(request, writer, head, range, index < last).await?,
+                    Part::Bytes(bytes) => writer.all(head, &bytes, more || index < last).await?,
+                    Part::File(range) => file(request, writer, head, range, more || index < last).await?,
                 }
                 head.clear();
             }
@@ -152,10 +208,11 @@ async fn pull(
     loop {
         // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at all.
         let Some(piece) = source.next().await.map_err(|_| WriteError::Body)? else {
-            if framing == Framing::Chunked {
-                held.extend_from_slice(LAST_CHUNK);
-            }
-            return writer.all(held, b"", false).await;
+            return match framing {
+                // The last chunk goes with it.
+                Framing::Chunked => Ok(()),
+                _ => writer.all(held, b"", false).await,
+            };
         };
         if framing == Framing::Chunked {
             held.extend_from_slice(ChunkHead::new(piece.len() as u64).as_bytes());

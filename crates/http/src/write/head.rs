@@ -30,11 +30,15 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
         request.keep_alive = false;
     }
     let bodiless = request.is_head() || matches!(response.status, 204 | 304) || response.status < 200;
+    let settings = request.location.settings.clone();
+    let core = settings.get::<CoreSettings>();
+    let may_chunk = request.is_http11() && core.chunked_transfer_encoding;
+    let trailers = may_chunk && response.has_trailers();
     let framing = if bodiless {
         Framing::None
-    } else if response.length().is_some() {
+    } else if response.length().is_some() && !trailers {
         Framing::Length
-    } else if request.is_http11() {
+    } else if may_chunk {
         Framing::Chunked
     } else {
         request.keep_alive = false;
@@ -44,8 +48,6 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
         request.keep_alive = false;
         return framing;
     }
-    let settings = request.location.settings.clone();
-    let core = settings.get::<CoreSettings>();
     status_line(request.sent.status, out);
     field(out, b"Server", server_name(core.server_tokens).as_bytes());
     out.extend_from_slice(b"Date: ");
@@ -61,7 +63,7 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
         out.extend_from_slice(b"\r\n");
     }
     let no_length = response.no_length || response.status == 204 || response.status < 200;
-    if let Some(length) = response.length().filter(|_| !no_length) {
+    if let Some(length) = response.length().filter(|_| !no_length && framing != Framing::Chunked) {
         number_field(out, b"Content-Length", length);
     }
     if let Some(modified) = response.last_modified {
@@ -106,6 +108,21 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
     framing
 }
 
+/// Keeps the head as it is so far in the request, for `$sent_http_…` and `$status` in what filters add to it.
+pub fn preview(request: &mut Request, response: &Response) {
+    let sent = if response.special { status::sent_code(response.status) } else { response.status };
+    if !request.generation.keeps_sent_head {
+        request.sent.status = sent;
+        return;
+    }
+    let keep_alive = request.keep_alive;
+    let mut head = std::mem::take(&mut request.sent_head);
+    head.clear();
+    serialise(request, response, &mut head);
+    request.sent_head = head;
+    request.keep_alive = keep_alive;
+}
+
 fn status_line(status: u16, out: &mut Vec<u8>) {
     if status == 200 {
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
@@ -121,7 +138,8 @@ fn status_line(status: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+/// Appends a field.
+pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     push_value(value, out);

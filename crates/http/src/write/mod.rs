@@ -34,7 +34,8 @@ pub async fn write(request: &mut Request, response: Box<Response>) -> Result<(),
         request.sent_head.clone_from(&out);
     }
     request.connection.responding.set(true);
-    let result = body::write(request, &mut out, response.body, framing).await;
+    let Response { body, trailers, late_trailers, .. } = *response;
+    let result = body::write(request, &mut out, body, framing, trailers, late_trailers).await;
     freerun_runtime::buffers::give_back(out);
     if result.is_err() && framing == head::Framing::Close {
         request.connection.socket.reset_on_close();

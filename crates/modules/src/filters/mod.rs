@@ -1,5 +1,6 @@
 //! Filters of responses.
 
 pub mod addition;
+pub mod headers;
 pub mod not_modified;
 pub mod range;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use freerun_http::content::error_page;
 use freerun_http::content::response::{Body, FileRange, Part, Response};
+use freerun_http::filters;
 use freerun_http::module::{Filter, Module, Slot};
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
@@ -27,17 +28,21 @@ fn run(request: &mut Request, response: &mut Response) {
     }
     let Some(size) = response.length() else { return };
     let Some(asked) = request.head.value(HeaderId::Range).filter(|_| usable(request, response)) else {
-        response.fields.insert(0, (Bytes::from_static(b"Accept-Ranges"), Bytes::from_static(b"bytes")));
+        response.add(&b"Accept-Ranges"[..], &b"bytes"[..]);
         return;
     };
     match range::parse(asked, size, max_ranges) {
         Ranges::Whole => {
-            response.fields.insert(0, (Bytes::from_static(b"Accept-Ranges"), Bytes::from_static(b"bytes")));
+            response.add(&b"Accept-Ranges"[..], &b"bytes"[..]);
         }
         Ranges::Unsatisfiable => {
-            let unsatisfied = range::content_range_unsatisfied(size);
-            *response = error_page::built_in(request, 416);
-            response.add(&b"Content-Range"[..], unsatisfied);
+            let mut refusal = error_page::built_in(request, 416);
+            // As in nginx the page goes through the filters once more, with what they added to the response before.
+            refusal.fields = std::mem::take(&mut response.fields);
+            refusal.late_trailers = response.late_trailers;
+            refusal.add(&b"Content-Range"[..], range::content_range_unsatisfied(size));
+            *response = refusal;
+            filters::run(request, response, Slot::Headers..Slot::Range);
         }
         Ranges::Parts(parts) => match parts.as_slice() {
             [only] => single(response, *only, size),

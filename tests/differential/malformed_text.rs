@@ -1,0 +1,83 @@
+//! Malformed directives of the modules that work on text and fields: `-t` of both servers says the same in its first line, or both
+//! are content.
+
+use freerun_testkit::{Kind, check, require};
+
+/// What `-t` says first, without the program's name and the time; `ok` when the configuration is accepted.
+fn verdict(kind: Kind, text: &str) -> String {
+    let checked = check(kind, text).expect("the program starts");
+    if checked.code == Some(0) {
+        return "ok".to_owned();
+    }
+    let first = checked.stderr.lines().find_map(|line| line.split_once("[emerg] ").map(|(_, message)| message));
+    let message = first.unwrap_or(&checked.stderr).to_owned();
+    // With `-e` nginx says it with its process in the log, and plainly on the console.
+    message.split_once(": ").filter(|(pid, _)| pid.contains('#')).map_or(message.clone(), |(_, rest)| rest.to_owned())
+}
+
+/// Lines in a location; those that begin with `http:`, in the http block.
+#[track_caller]
+pub fn compare(lines: &[&str]) {
+    if !require::nginx() {
+        return;
+    }
+    let mut wrong = String::new();
+    for line in lines {
+        let text = match line.strip_prefix("http:") {
+            Some(line) => format!("pid @DIR@/p;\nevents {{ }}\nhttp {{\naccess_log off;\n{line}\n}}\n"),
+            None => format!(
+                "pid @DIR@/p;\nevents {{ }}\nhttp {{\naccess_log off;\nserver {{\nlisten 127.0.0.1:@PORT@;\nlocation /x {{\n{line}\n}}\n}}\n}}\n"
+            ),
+        };
+        let (nginx, ours) = (verdict(Kind::Nginx, &text), verdict(Kind::under_test(), &text));
+        // freerun has a place where nginx has none.
+        let placed = ours.strip_prefix(&nginx).is_some_and(|rest| rest.starts_with(" in @DIR@/"));
+        if nginx != ours && !placed {
+            wrong += &format!("{line}\n  - {nginx}\n  + {ours}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "these differ\n{wrong}");
+}
+
+#[test]
+fn headers() {
+    compare(&[
+        "add_header;",
+        "add_header A;",
+        "add_header A b c;",
+        "add_header A b always x;",
+        "add_header A b Always;",
+        "add_header A $nope;",
+        "add_header A ${uri;",
+        "add_header \"\" b;",
+        "add_header A \"\" always;",
+        "add_trailer A;",
+        "add_trailer A b c;",
+        "expires;",
+        "expires foo;",
+        "expires 1ms;",
+        "expires -;",
+        "expires +1h;",
+        "expires \"\";",
+        "expires \"1h 30m\";",
+        "expires Max;",
+        "expires @;",
+        "expires @-1h;",
+        "expires -@1h;",
+        "expires @24h;",
+        "expires @25h;",
+        "expires modified;",
+        "expires modified foo;",
+        "expires modified max;",
+        "expires modified off;",
+        "expires modified @1h;",
+        "expires off off;",
+        "expires epoch x;",
+        "expires 1h; expires 2h;",
+        "expires modified $uri;",
+        "expires $nope;",
+        "chunked_transfer_encoding;",
+        "chunked_transfer_encoding maybe;",
+        "http:chunked_transfer_encoding on; chunked_transfer_encoding on;",
+    ]);
+}
