@@ -58,7 +58,7 @@ pub fn apply_block<'n>(
     });
     cx.context = outer;
     result?;
-    Ok((merged(registry, levels, parent), structure))
+    Ok((merged(registry, levels, parent, context), structure))
 }
 
 /// Says where the other one is, of a directive that is there twice.
@@ -79,15 +79,17 @@ struct Level {
 }
 
 /// The new set; the parent's own where the block changes nothing.
-fn merged(registry: &Registry, levels: Vec<Level>, parent: &SettingsSet) -> SettingsSet {
+fn merged(registry: &Registry, levels: Vec<Level>, parent: &SettingsSet, within: Contexts) -> SettingsSet {
     let mut entries: Option<Vec<Option<Entry>>> = None;
     for (group, level) in registry.groups().iter().zip(levels) {
         let Some(Some(old)) = parent.0.get(group.slot()) else { continue };
         if level.state.is_none() && !old.locals && !group.merges_always() {
             continue;
         }
-        let value = group.merge(level.state, &old.value, &old.default);
-        let entry = Entry { value, default: old.default.clone(), locals: level.locals };
+        let value = group.merge(level.state, &old.value, &old.default, within);
+        // What an `if` took over from its location must not go further.
+        let kept = old.locals && within.contains(Contexts::LOCATION_IF);
+        let entry = Entry { value, default: old.default.clone(), locals: level.locals || kept };
         entries.get_or_insert_with(|| parent.0.to_vec())[group.slot()] = Some(entry);
     }
     entries.map_or_else(|| parent.clone(), |entries| SettingsSet(entries.into()))

@@ -45,7 +45,8 @@
 ///
 /// * A field without `= "text"` starts out as its type's `Default`.
 /// * `in` names constants of [`Contexts`](crate::Contexts).
-/// * Options after the contexts, in any order: `local`, `fidelity = Differs("…")`, `since = "1.29.3"`.
+/// * Options after the contexts, in any order: `local` (not inherited by a nested location, but by an `if` inside the
+///   location), `own` (not inherited by that either), `fidelity = Differs("…")`, `since = "1.29.3"`.
 /// * Several directives can fold into one field: name them after the struct in `also { … }`. The field's type implements
 ///   [`Setting`](crate::Setting) and looks at `directive.name.text`:
 ///
@@ -193,11 +194,14 @@ macro_rules! settings {
                 }
 
                 #[allow(unused_variables)]
-                fn merge(level: Level, parent: &Self, defaults: &Self) -> Self {
+                fn merge(level: Level, parent: &Self, defaults: &Self, within: $crate::Contexts) -> Self {
                     Self {
                         $($field: $crate::Setting::merge(
                             level.$field,
-                            if $crate::__inherit!($($option $(= $option_value)?),*) {
+                            if $crate::__inherit!($($option $(= $option_value)?),*)
+                                || ($crate::__inherit_in_if!($($option $(= $option_value)?),*)
+                                    && within.contains($crate::Contexts::LOCATION_IF))
+                            {
                                 &parent.$field
                             } else {
                                 &defaults.$field
@@ -341,6 +345,17 @@ macro_rules! __since {
 macro_rules! __inherit {
     () => { true };
     (local $(, $($rest:tt)*)?) => { false };
+    (own $(, $($rest:tt)*)?) => { false };
     (fidelity = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit!($($($rest)*)?) };
     (since = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit!($($($rest)*)?) };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __inherit_in_if {
+    () => { true };
+    (local $(, $($rest:tt)*)?) => { true };
+    (own $(, $($rest:tt)*)?) => { false };
+    (fidelity = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_if!($($($rest)*)?) };
+    (since = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_if!($($($rest)*)?) };
 }

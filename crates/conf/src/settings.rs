@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::contexts::Contexts;
 use crate::cx::Cx;
 use crate::directive::Directive;
 use crate::problem::Problem;
@@ -60,8 +61,8 @@ pub trait Settings: Clone + Send + Sync + 'static {
     /// The directive's fault.
     fn set(level: &mut Self::Level, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem>;
 
-    /// The level's values over those of the enclosing level; `local` fields over the defaults.
-    fn merge(level: Self::Level, parent: &Self, defaults: &Self) -> Self;
+    /// The values of a level of the context `within` over those of the enclosing level; `local` fields over the defaults.
+    fn merge(level: Self::Level, parent: &Self, defaults: &Self, within: Contexts) -> Self;
 }
 
 /// A value of a settings type, the type forgotten.
@@ -94,7 +95,7 @@ pub trait Group: Sync {
     /// As there.
     fn set(&self, level: &mut dyn Any, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem>;
     /// [`Settings::merge`].
-    fn merge(&self, level: Option<Box<dyn Any>>, parent: &Erased, defaults: &Erased) -> Erased;
+    fn merge(&self, level: Option<Box<dyn Any>>, parent: &Erased, defaults: &Erased, within: Contexts) -> Erased;
 }
 
 struct Of<T>(PhantomData<fn() -> T>);
@@ -144,10 +145,10 @@ impl<T: Settings> Group for Of<T> {
         }
     }
 
-    fn merge(&self, level: Option<Box<dyn Any>>, parent: &Erased, defaults: &Erased) -> Erased {
+    fn merge(&self, level: Option<Box<dyn Any>>, parent: &Erased, defaults: &Erased, within: Contexts) -> Erased {
         let level = level.and_then(|level| level.downcast::<T::Level>().ok()).map(|level| *level).unwrap_or_default();
         match (parent.downcast_ref::<T>(), defaults.downcast_ref::<T>()) {
-            (Some(parent), Some(defaults)) => Arc::new(T::merge(level, parent, defaults)),
+            (Some(parent), Some(defaults)) => Arc::new(T::merge(level, parent, defaults, within)),
             _ => unreachable!("a slot holds its own type"),
         }
     }

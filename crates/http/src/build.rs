@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Node, Problem, Registry, SettingsSet, Shape, apply_block, group};
+use freerun_proto::Method;
 
 use crate::content::aio::ThreadPools;
 use crate::generation::{Alias, Blueprint, Location, Paths, Server};
@@ -11,6 +12,8 @@ use crate::listen::setting::Written;
 use crate::listen::{Listen, ListenSpec, Servers};
 use crate::module::{Filter, Handler, Module};
 use crate::regex::Pattern;
+use crate::rewrite::RewriteSettings;
+use crate::rewrite::condition::Condition;
 use crate::route::Locations;
 use crate::route::names::{Name, NameTable};
 use crate::settings::core::CoreSettings;
@@ -41,11 +44,39 @@ pub static STRUCTURE: &[Directive] = &[
         "What holds for a part of the paths: one path (`=`), a prefix (final with `^~`), a regular expression (`~`, \
          without regard to case `~*`), or under a name for internal use (`@name`).",
     ),
+    Directive::structural(
+        "if",
+        Contexts::SERVER,
+        Shape::at_least(1, "(condition)").with_block(Contexts::SERVER_IF),
+        "Directives of the rewrite module that run only where a condition holds.",
+    ),
+    Directive::structural(
+        "if",
+        Contexts::LOCATION,
+        Shape::at_least(1, "(condition)").with_block(Contexts::LOCATION_IF),
+        "What holds for requests that meet a condition: a variable that is not empty and not `0`, one compared by `=`, \
+         `!=`, `~`, `~*`, `!~` or `!~*`, or a file tested by `-f`, `-d`, `-e` or `-x`, each with or without a `!`.\n\
+         \n\
+         It is a location inside the location: its settings replace those around it for the answer, and of several that \
+         hold, those of the last one are used. Directives of the rewrite module run in the order written.",
+    ),
+    Directive::structural(
+        "limit_except",
+        Contexts::LOCATION,
+        Shape::at_least(1, "method …").with_block(Contexts::LIMIT_EXCEPT),
+        "What holds for all methods but these; `GET` is `HEAD` too.",
+    ),
 ];
 
 /// The groups of settings of the path itself; those of the modules come with the modules.
 pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
-    vec![group::<CoreSettings>(), group::<ServerSettings>(), group::<ErrorLogSettings>(), group::<TransferSettings>()]
+    vec![
+        group::<CoreSettings>(),
+        group::<ServerSettings>(),
+        group::<ErrorLogSettings>(),
+        group::<TransferSettings>(),
+        group::<RewriteSettings>(),
+    ]
 }
 
 /// Builds what an `http` block says.
@@ -71,6 +102,17 @@ struct Outer<'a> {
     named: bool,
     alias: Option<&'a Arc<Alias>>,
 }
+
+/// The blocks inside a level.
+#[derive(Default)]
+struct Inside {
+    nested: Locations,
+    conditions: Vec<(u32, Condition, Arc<Location>)>,
+    limit_except: Option<LimitExcept>,
+}
+
+/// Methods, and the location for all others.
+type LimitExcept = (Box<[Method]>, Arc<Location>);
 
 /// How a location is chosen.
 enum Kind {
@@ -120,10 +162,16 @@ impl Builder<'_> {
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {
         let (settings, blocks) = apply_block(self.registry, Contexts::SERVER, node.children(), parent, cx)?;
         let mut locations = Locations::default();
-        for block in blocks.into_iter().filter(|block| block.name.text == "location") {
-            self.location(block, None, &settings, &mut locations, cx)?;
+        let mut conditions = Vec::new();
+        for block in blocks {
+            match block.name.text.as_str() {
+                "if" => conditions.extend(self.condition(block, Contexts::SERVER_IF, "", None, &settings, cx)?),
+                "location" => self.location(block, None, &settings, &mut locations, cx)?,
+                _ => {}
+            }
         }
-        let entry = Arc::new(self.compile(String::new(), settings.clone(), Locations::default(), cx)?);
+        let inside = Inside { conditions, ..Inside::default() };
+        let entry = Arc::new(self.compile(String::new(), settings.clone(), inside, cx)?);
         let name = settings.get::<ServerSettings>().server_name.first.clone();
         let server = Arc::new(Server { name, locations, entry });
         let written = Written { place: node.name.place, end: node.end, order: node.order };
@@ -160,7 +208,6 @@ impl Builder<'_> {
         }
         root_and_alias(node, matches!(kind, Kind::Named), cx)?;
         let (settings, blocks) = apply_block(self.registry, Contexts::LOCATION, node.children(), parent, cx)?;
-        let mut nested = Locations::default();
         let is_regex = matches!(kind, Kind::Regex(_));
         // A location inside one given by an expression may have any prefix.
         let bound = if is_regex { "" } else { name.as_str() };
@@ -171,10 +218,23 @@ impl Builder<'_> {
         };
         let exact = matches!(kind, Kind::Exact);
         let inside = Outer { name: bound, exact, named: matches!(kind, Kind::Named), alias: alias.as_ref() };
-        for block in blocks.into_iter().filter(|block| block.name.text == "location") {
-            self.location(block, Some(inside), &settings, &mut nested, cx)?;
+        let mut within = Inside::default();
+        for block in blocks {
+            match block.name.text.as_str() {
+                "location" => self.location(block, Some(inside), &settings, &mut within.nested, cx)?,
+                "if" => {
+                    let condition =
+                        self.condition(block, Contexts::LOCATION_IF, &name, alias.as_ref(), &settings, cx)?;
+                    within.conditions.extend(condition);
+                }
+                "limit_except" if within.limit_except.is_some() => cx.report(Problem::duplicate(block))?,
+                "limit_except" => {
+                    within.limit_except = self.limit_except(block, &name, alias.as_ref(), &settings, cx)?;
+                }
+                _ => {}
+            }
         }
-        let mut location = self.compile(name.clone(), settings, nested, cx)?;
+        let mut location = self.compile(name.clone(), settings, within, cx)?;
         location.no_regex = matches!(kind, Kind::Exact | Kind::Prefix { no_regex: true });
         location.alias = alias;
         let location = Arc::new(location);
@@ -193,13 +253,53 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn compile(
+    /// An `if`: where it stands, what it asks, and the location that it stands for.
+    fn condition(
         &self,
-        name: String,
-        settings: SettingsSet,
-        nested: Locations,
+        node: &Node,
+        context: Contexts,
+        name: &str,
+        alias: Option<&Arc<Alias>>,
+        parent: &SettingsSet,
         cx: &mut Cx,
-    ) -> Result<Location, Problem> {
+    ) -> Result<Option<(u32, Condition, Arc<Location>)>, Problem> {
+        let condition = match Condition::parse(node, cx) {
+            Ok(condition) => condition,
+            Err(problem) => return cx.report(problem).map(|()| None),
+        };
+        let (settings, _) = apply_block(self.registry, context, node.children(), parent, cx)?;
+        let mut location = self.compile(name.to_owned(), settings, Inside::default(), cx)?;
+        let has_root = node.children().iter().any(|child| child.name.text == "root");
+        location.alias = alias.filter(|_| !has_root).cloned();
+        Ok(Some((node.order, condition, Arc::new(location))))
+    }
+
+    fn limit_except(
+        &self,
+        node: &Node,
+        name: &str,
+        alias: Option<&Arc<Alias>>,
+        parent: &SettingsSet,
+        cx: &mut Cx,
+    ) -> Result<Option<LimitExcept>, Problem> {
+        let mut methods = Vec::new();
+        for word in &node.args {
+            match Method::of(word.text.to_ascii_uppercase().as_bytes()) {
+                Method::Other | Method::Trace | Method::Connect => {
+                    let problem = Problem::new(format!("invalid method \"{}\"", word.text)).at_node(node);
+                    return cx.report(problem.at(word.place)).map(|()| None);
+                }
+                Method::Get => methods.extend([Method::Get, Method::Head]),
+                method => methods.push(method),
+            }
+        }
+        let (settings, _) = apply_block(self.registry, Contexts::LIMIT_EXCEPT, node.children(), parent, cx)?;
+        let mut location = self.compile(name.to_owned(), settings, Inside::default(), cx)?;
+        location.alias = alias.cloned();
+        Ok(Some((methods.into(), Arc::new(location))))
+    }
+
+    fn compile(&self, name: String, settings: SettingsSet, inside: Inside, cx: &mut Cx) -> Result<Location, Problem> {
         let mut handlers: Vec<Handler> = Vec::new();
         let mut filters: Vec<Filter> = Vec::new();
         for module in self.modules {
@@ -212,12 +312,15 @@ impl Builder<'_> {
         handlers.sort_by_key(|handler| handler.phase);
         filters.sort_by_key(|filter| filter.slot);
         let internal = settings.get::<CoreSettings>().internal.0;
+        let script = settings.get::<RewriteSettings>().script.steps(inside.conditions);
         Ok(Location {
             name,
             settings,
             handlers: handlers.into(),
             filters: filters.into(),
-            nested,
+            script,
+            limit_except: inside.limit_except,
+            nested: inside.nested,
             alias: None,
             no_regex: false,
             internal,
@@ -257,11 +360,9 @@ fn location_kind(node: &Node, cx: &mut Cx) -> Result<(Kind, String), Problem> {
         "=" => Kind::Exact,
         "^~" => Kind::Prefix { no_regex: true },
         "~" | "~*" => {
-            let pattern = Pattern::new(name, modifier == "~*").map_err(|why| Problem::new(why).at(place))?;
-            for name in pattern.names() {
-                cx.extensions.get_or_default::<VariableTable>().add_capture(name);
-            }
-            Kind::Regex(pattern)
+            let variables = cx.extensions.get_or_default::<VariableTable>();
+            let pattern = Pattern::new(name, modifier == "~*", variables);
+            Kind::Regex(pattern.map_err(|why| Problem::new(why).at(place))?)
         }
         "" if name.starts_with('@') => Kind::Named,
         "" => Kind::Prefix { no_regex: false },

@@ -3,12 +3,14 @@
 use std::sync::{Arc, OnceLock};
 
 use freerun_conf::SettingsSet;
+use freerun_proto::Method;
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile};
 use freerun_runtime::pool::PoolSet;
 
 use crate::listen::Listen;
 use crate::module::{Filter, Handler};
+use crate::rewrite::Step;
 use crate::route::Locations;
 use crate::settings::logs::ErrorLogSettings;
 use crate::template::Template;
@@ -57,6 +59,10 @@ pub struct Location {
     pub handlers: Box<[Handler]>,
     /// Filters in the order of their slots.
     pub filters: Box<[Filter]>,
+    /// The rewrite module's script of this level.
+    pub script: Box<[Step]>,
+    /// `limit_except`: for all methods but these (GET is HEAD too), this location answers.
+    pub limit_except: Option<(Box<[Method]>, Arc<Location>)>,
     /// Locations inside.
     pub nested: Locations,
     /// `alias`: its own, or that of the location around it where it has no `root`.
@@ -70,6 +76,14 @@ pub struct Location {
 }
 
 impl Location {
+    /// The location that answers a request with this method: this one, unless `limit_except` has another one.
+    pub fn for_method(self: &Arc<Location>, method: Method) -> &Arc<Location> {
+        match &self.limit_except {
+            Some((methods, others)) if !methods.contains(&method) => others,
+            _ => self,
+        }
+    }
+
     /// Where errors of this level are logged.
     pub fn error_log<'l>(&'l self, generation: &'l Generation) -> &'l ErrorLog {
         self.error_log.get_or_init(|| {

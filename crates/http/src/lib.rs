@@ -16,6 +16,7 @@ pub mod module;
 pub mod phases;
 pub mod regex;
 pub mod request;
+pub mod rewrite;
 pub mod route;
 pub mod settings;
 pub mod template;

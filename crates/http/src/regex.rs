@@ -1,6 +1,11 @@
 //! Regular expressions in nginx's dialect (PCRE2), with a bound on the work of one match.
 
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
+
 use pcre2::bytes::{Regex, RegexBuilder};
+
+use crate::variables::{Full, Values, VariableTable};
 
 /// How many steps one match may take before it is given up: a pattern that backtracks without end must not hold a loop.
 /// PCRE2's own default is ten times as much.
@@ -10,40 +15,75 @@ pub const MATCH_LIMIT: u32 = 1_000_000;
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,
-    names: Box<[Option<Box<str>>]>,
+    /// Number of groups, the whole match included.
+    groups: usize,
+    names: Box<[Named]>,
+}
+
+/// A named group: the variable that it sets.
+#[derive(Debug, Clone)]
+struct Named {
+    group: usize,
+    slot: u32,
 }
 
 /// A match was given up, for its steps or its memory. Whether the expression matches is not known; to take it for "no"
 /// could open what an expression closes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("pcre2_match() failed: {0}")]
-pub struct GaveUp(String);
+pub enum GaveUp {
+    /// What PCRE2 says.
+    #[error("pcre2_match() failed: {0}")]
+    Match(String),
+    /// What was captured cannot be kept.
+    #[error(transparent)]
+    Full(#[from] Full),
+}
 
-/// What the last matching expression of a request captured.
-#[derive(Debug, Clone, Default)]
+/// `$1` to `$9`.
+const NUMBERED: usize = 9;
+
+/// Where the groups of the last match are: the text it was found in, and begin and end of each group that took part.
+#[derive(Debug, Clone, Copy, Default)]
+struct Groups {
+    subject: usize,
+    spans: [Option<(u32, u32)>; NUMBERED],
+}
+
+/// What the expressions of a request captured, and the other values of its variables.
+///
+/// A capture can change while values are lent, because a variable may be a map with expressions: texts are kept until the
+/// request ends.
+#[derive(Default, Clone)]
 pub struct Captures {
-    numbered: Vec<Option<Box<[u8]>>>,
-    named: Vec<(Box<str>, Box<[u8]>)>,
+    groups: Cell<Groups>,
+    values: OnceCell<Rc<Values>>,
 }
 
 impl Captures {
-    /// `$1` … `$9`; `$0` is the whole match.
-    pub fn numbered(&self, number: usize) -> Option<&[u8]> {
-        self.numbered.get(number)?.as_deref()
+    /// The values of the request's variables, named groups among them.
+    pub fn values(&self) -> &Rc<Values> {
+        self.values.get_or_init(Rc::default)
     }
 
-    /// A named group, of any expression that matched in this request.
-    pub fn named(&self, name: &str) -> Option<&[u8]> {
-        self.named.iter().find(|(known, _)| **known == *name).map(|(_, value)| &**value)
+    /// `$1` … `$9` of the expression that was matched last.
+    pub fn numbered(&self, number: usize) -> Option<&[u8]> {
+        let groups = self.groups.get();
+        let (begin, end) = (*groups.spans.get(number.checked_sub(1)?)?)?;
+        self.values().text(groups.subject).get(begin as usize..end as usize)
+    }
+
+    /// Forgets the numbered groups.
+    pub fn clear(&self) {
+        self.groups.set(Groups::default());
     }
 }
 
 impl Pattern {
-    /// Compiles an expression.
+    /// Compiles an expression of the configuration; its named groups become variables.
     ///
     /// # Errors
     /// PCRE2's message with the offset.
-    pub fn new(text: &str, caseless: bool) -> Result<Pattern, String> {
+    pub fn new(text: &str, caseless: bool, variables: &mut VariableTable) -> Result<Pattern, String> {
         let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){text}");
         let regex = RegexBuilder::new().caseless(caseless).jit_if_available(true).build(&limited).map_err(|error| {
             let shift = limited.len() - text.len();
@@ -55,41 +95,41 @@ impl Pattern {
                 None => format!("pcre2_compile() failed: {reason} in \"{text}\""),
             }
         })?;
-        let names = regex.capture_names().iter().map(|name| name.as_deref().map(Box::from)).collect();
-        Ok(Pattern { regex, names })
+        let groups = regex.capture_names();
+        let named = groups.iter().enumerate().filter_map(|(group, name)| Some((group, name.as_deref()?)));
+        let names = named.map(|(group, name)| Named { group, slot: variables.add_capture(name) }).collect();
+        Ok(Pattern { groups: groups.len(), names, regex })
     }
 
-    /// Names of its named groups.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().filter_map(|name| name.as_deref())
+    /// Whether it has groups at all.
+    pub fn has_groups(&self) -> bool {
+        self.groups > 1
     }
 
     /// Matches and, on success, replaces the request's captures.
     ///
     /// # Errors
     /// The match hit [`MATCH_LIMIT`], or needed too much memory.
-    pub fn matches(&self, subject: &[u8], captures: &mut Captures) -> Result<bool, GaveUp> {
-        let gave_up = |error: pcre2::Error| GaveUp(error.to_string());
-        if self.names.len() <= 1 {
-            return Ok(match self.regex.find(subject).map_err(gave_up)? {
-                Some(found) => {
-                    captures.numbered.clear();
-                    captures.numbered.push(Some(found.as_bytes().into()));
-                    true
-                }
-                None => false,
-            });
+    pub fn matches(&self, subject: &[u8], captures: &Captures) -> Result<bool, GaveUp> {
+        let gave_up = |error: pcre2::Error| GaveUp::Match(error.to_string());
+        if !self.has_groups() {
+            let found = self.regex.is_match(subject).map_err(gave_up)?;
+            if found {
+                captures.clear();
+            }
+            return Ok(found);
         }
         let Some(found) = self.regex.captures(subject).map_err(gave_up)? else { return Ok(false) };
-        captures.numbered.clear();
-        for (index, name) in self.names.iter().enumerate() {
-            let value: Option<Box<[u8]>> = found.get(index).map(|group| group.as_bytes().into());
-            if let (Some(name), Some(value)) = (name, &value) {
-                captures.named.retain(|(known, _)| known != name);
-                captures.named.push((name.clone(), value.clone()));
-            }
-            captures.numbered.push(value);
+        let values = captures.values();
+        let mut groups = Groups { subject: values.keep(subject)?, ..Groups::default() };
+        for (number, span) in groups.spans.iter_mut().enumerate() {
+            let group = found.get(number + 1);
+            *span = group.and_then(|group| Some((group.start().try_into().ok()?, group.end().try_into().ok()?)));
         }
+        for Named { group, slot } in &self.names {
+            values.set(*slot, found.get(*group).map_or(&b""[..], |group| group.as_bytes()))?;
+        }
+        captures.groups.set(groups);
         Ok(true)
     }
 }
@@ -98,29 +138,33 @@ impl Pattern {
 mod tests {
     use super::*;
 
+    fn pattern(text: &str, caseless: bool) -> Result<Pattern, String> {
+        Pattern::new(text, caseless, &mut VariableTable::default())
+    }
+
     #[test]
-    fn groups_are_found_by_number_and_by_name_and_names_stay() {
-        let mut captures = Captures::default();
-        assert!(Pattern::new(r"^/(?<user>\w+)/(\d+)?", false).unwrap().matches(b"/ann/7", &mut captures).unwrap());
+    fn groups_are_found_by_number_and_a_match_without_groups_clears_them() {
+        let captures = Captures::default();
+        assert!(pattern(r"^/(?<user>\w+)/(\d+)?", false).unwrap().matches(b"/ann/7", &captures).unwrap());
         assert_eq!(captures.numbered(2), Some(&b"7"[..]));
-        assert!(Pattern::new(r"\.PNG$", true).unwrap().matches(b"/a.png", &mut captures).unwrap());
-        assert_eq!(captures.numbered(1), None);
-        assert_eq!(captures.named("user"), Some(&b"ann"[..]));
-        assert!(!Pattern::new("^/b", false).unwrap().matches(b"/a", &mut captures).unwrap());
+        assert!(!pattern("^/b", false).unwrap().matches(b"/a", &captures).unwrap());
+        assert_eq!(captures.numbered(1), Some(&b"ann"[..]));
+        assert!(pattern(r"\.PNG$", true).unwrap().matches(b"/a.png", &captures).unwrap());
+        assert_eq!((captures.numbered(0), captures.numbered(1), captures.numbered(10)), (None, None, None));
     }
 
     #[test]
     fn an_error_names_the_pattern_and_the_rest_after_it() {
-        let error = Pattern::new("^/a)b", false).unwrap_err();
+        let error = pattern("^/a)b", false).unwrap_err();
         assert!(error.starts_with("pcre2_compile() failed: ") && error.ends_with("in \"^/a)b\" at \")b\""), "{error}");
-        assert!(Pattern::new("^/(a", false).unwrap_err().ends_with("in \"^/(a\""));
+        assert!(pattern("^/(a", false).unwrap_err().ends_with("in \"^/(a\""));
     }
 
     #[test]
     fn endless_backtracking_ends_and_is_not_taken_for_no() {
-        let evil = Pattern::new(r"^(a|aa)+$", false).unwrap();
+        let evil = pattern(r"^(a|aa)+$", false).unwrap();
         let mut subject = vec![b'a'; 4000];
         subject.push(b'!');
-        assert!(evil.matches(&subject, &mut Captures::default()).is_err());
+        assert!(evil.matches(&subject, &Captures::default()).is_err());
     }
 }

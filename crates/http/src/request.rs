@@ -20,6 +20,7 @@ use crate::generation::{Generation, Location, Server};
 use crate::head::body::ClientBody;
 use crate::listen::{ListenSpec, Servers};
 use crate::regex::Captures;
+use crate::variables::Values;
 use crate::worker::LoopState;
 
 /// An address of a connection's end.
@@ -352,6 +353,11 @@ impl Request {
         self.shared.get_or_init(Rc::default)
     }
 
+    /// The values of variables that `set`, captures and maps give: those of the client's request and all its subrequests.
+    pub fn values(&self) -> &Values {
+        self.captures.values()
+    }
+
     /// Whether it was made by the server for another request, and not sent by the client.
     pub fn is_subrequest(&self) -> bool {
         self.depth > 0
@@ -372,6 +378,7 @@ impl Request {
         fork.args.clone_from(&self.args);
         fork.host.clone_from(&self.host);
         fork.location = self.location.clone();
+        self.values();
         fork.captures.clone_from(&self.captures);
         fork.forced_status = self.forced_status;
         fork.in_error_page = self.in_error_page;

@@ -6,13 +6,11 @@ pub mod filters;
 pub mod log;
 pub mod preaccess;
 pub mod precontent;
-pub mod rewrite;
 
 use freerun_http::module::Module;
 
 /// All modules. Handlers of one phase run in this order.
 pub static MODULES: &[&Module] = &[
-    &rewrite::returns::MODULE,
     &access::rules::MODULE,
     &access::basic::MODULE,
     &preaccess::limit_req::MODULE,

@@ -244,7 +244,7 @@ fn route_server(request: &mut Request, servers: &crate::listen::Servers, merge_s
     request.host = parsed.host.map(|host| host.name(buffer).into_owned());
     if !servers.names.is_empty() {
         let host = request.host.as_deref().unwrap_or_default();
-        match servers.names.find(host, &mut request.captures) {
+        match servers.names.find(host, &request.captures) {
             Ok(Some(server)) => {
                 request.server = server.clone();
                 request.location = server.entry.clone();

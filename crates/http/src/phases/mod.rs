@@ -2,6 +2,8 @@
 
 pub mod subrequest;
 
+use std::sync::Arc;
+
 use freerun_proto::head::Method;
 
 use crate::content::response::Response;
@@ -10,6 +12,8 @@ use crate::filters;
 use crate::log_error;
 use crate::module::{Outcome, Phase, Run, Slot};
 use crate::request::Request;
+use crate::rewrite::{self, Ended};
+use crate::route::Found;
 use crate::settings::core::{CoreSettings, Satisfy};
 use crate::settings::error_page::Target;
 
@@ -25,7 +29,9 @@ pub enum Answer {
 enum Step {
     /// With the server's own handlers and the choice of a location.
     Route,
-    /// With the handlers of the location it is in.
+    /// With the choice of a location.
+    Choose,
+    /// With the script and the handlers of the location it is in.
     Location,
     /// Nowhere: it has its answer.
     Answer(Box<Response>),
@@ -48,6 +54,7 @@ async fn walk(request: &mut Request, mut step: Step) -> Answer {
     loop {
         step = match step {
             Step::Route => route(request).await,
+            Step::Choose => choose(request),
             Step::Location => content(request).await,
             Step::Answer(response) => match finish(request, response) {
                 Ok(response) => return Answer::Response(response),
@@ -69,22 +76,30 @@ async fn route(request: &mut Request) -> Step {
             }
         }
     }
+    if !request.location.script.is_empty()
+        && let Ended::Answer(outcome) = rewrite::script(request).await
+    {
+        return follow(request, outcome);
+    }
+    choose(request)
+}
+
+/// Chooses the location for the path.
+fn choose(request: &mut Request) -> Step {
     let server = request.server.clone();
-    let found = match server.locations.find(&request.path, &mut request.captures) {
-        Ok(found) => found,
+    request.location = server.entry.clone();
+    match server.locations.find(&request.path, &request.captures) {
+        Ok(Found::Location(location)) => {
+            if location.internal && !request.internal {
+                return follow(request, Outcome::Status(404));
+            }
+            request.location = location.for_method(request.method).clone();
+        }
+        Ok(Found::Nothing) => {}
         Err(error) => {
             log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.path));
             return follow(request, Outcome::Status(500));
         }
-    };
-    match found {
-        crate::route::Found::Location(location) => {
-            if location.internal && !request.internal {
-                return follow(request, Outcome::Status(404));
-            }
-            request.location = location;
-        }
-        crate::route::Found::Nothing => request.location = server.entry.clone(),
     }
     let limit = request.settings().get::<CoreSettings>().client_max_body_size.0;
     // The page for this error is not refused in turn.
@@ -99,6 +114,19 @@ async fn route(request: &mut Request) -> Step {
 }
 
 async fn content(request: &mut Request) -> Step {
+    // Without locations the server's own script has run already.
+    if !request.location.script.is_empty() && !Arc::ptr_eq(&request.location, &request.server.entry) {
+        match rewrite::script(request).await {
+            Ended::Stays => {}
+            Ended::Moved if take_redirect(request) => return Step::Choose,
+            Ended::Moved => {
+                let path = String::from_utf8_lossy(&request.path);
+                log_error!(request, Error, "rewrite or internal redirection cycle while processing \"{path}\"");
+                return follow(request, Outcome::Status(500));
+            }
+            Ended::Answer(outcome) => return follow(request, outcome),
+        }
+    }
     for index in 0..request.location.handlers.len() {
         let handler = request.location.handlers[index];
         match handler.phase {
@@ -202,7 +230,7 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             }
             match request.server.locations.named(&name) {
                 Some(location) => {
-                    request.location = location;
+                    request.location = location.for_method(request.method).clone();
                     request.internal = true;
                     Step::Location
                 }
@@ -215,22 +243,20 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
     }
 }
 
+/// Takes one of the internal redirects that are left.
+fn take_redirect(request: &mut Request) -> bool {
+    let left = request.redirects_left.checked_sub(1);
+    request.redirects_left = left.unwrap_or(0);
+    left.is_some()
+}
+
 fn count_redirect(request: &mut Request, target: &[u8]) -> bool {
-    match request.redirects_left.checked_sub(1) {
-        Some(left) => {
-            request.redirects_left = left;
-            true
-        }
-        None => {
-            let target = String::from_utf8_lossy(target);
-            log_error!(
-                request,
-                Error,
-                "rewrite or internal redirection cycle while internally redirecting to \"{target}\""
-            );
-            false
-        }
+    if take_redirect(request) {
+        return true;
     }
+    let target = String::from_utf8_lossy(target);
+    log_error!(request, Error, "rewrite or internal redirection cycle while internally redirecting to \"{target}\"");
+    false
 }
 
 /// Sends a response through the filters, then lets `error_page` replace it if it is a built-in one.

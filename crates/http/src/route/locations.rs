@@ -77,7 +77,7 @@ impl Locations {
     ///
     /// # Errors
     /// The match of an expression was given up.
-    pub fn find(&self, path: &[u8], captures: &mut Captures) -> Result<Found, GaveUp> {
+    pub fn find(&self, path: &[u8], captures: &Captures) -> Result<Found, GaveUp> {
         Ok(match self.choose(path, captures)? {
             Some((location, _)) => Found::Location(location.clone()),
             None => Found::Nothing,
@@ -85,7 +85,7 @@ impl Locations {
     }
 
     /// The location, and whether that is final (exact or expression): then no expression of an outer level is tried.
-    fn choose<'l>(&'l self, path: &[u8], captures: &mut Captures) -> Result<Choice<'l>, GaveUp> {
+    fn choose<'l>(&'l self, path: &[u8], captures: &Captures) -> Result<Choice<'l>, GaveUp> {
         if let Some(location) = self.exact.get(path) {
             return Ok(Some((location, true)));
         }

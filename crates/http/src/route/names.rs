@@ -46,10 +46,8 @@ impl Setting for ServerNames {
                     return Err(invalid("empty regex in server name"));
                 }
                 // nginx matches names without regard to case, because it lower-cases the host.
-                let pattern = Pattern::new(pattern, true).map_err(|why| Problem::new(why).at(word.place))?;
-                for name in pattern.names() {
-                    cx.extensions.get_or_default::<VariableTable>().add_capture(name);
-                }
+                let pattern = Pattern::new(pattern, true, cx.extensions.get_or_default::<VariableTable>());
+                let pattern = pattern.map_err(|why| Problem::new(why).at(word.place))?;
                 names.push(Name::Regex(Arc::new(pattern)));
                 continue;
             }
@@ -128,7 +126,7 @@ impl NameTable {
     ///
     /// # Errors
     /// The match of an expression was given up.
-    pub fn find(&self, host: &str, captures: &mut Captures) -> Result<Option<&Arc<Server>>, GaveUp> {
+    pub fn find(&self, host: &str, captures: &Captures) -> Result<Option<&Arc<Server>>, GaveUp> {
         if let Some(server) = self.exact.get(host) {
             return Ok(Some(server));
         }

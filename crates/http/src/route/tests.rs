@@ -52,7 +52,7 @@ mod locations {
     fn check(locations: &str, wanted: &[(&str, &str)]) {
         let servers = servers(&format!("server {{ {locations} }}"));
         for (path, wanted) in wanted {
-            let found = match servers.default.locations.find(path.as_bytes(), &mut Captures::default()).unwrap() {
+            let found = match servers.default.locations.find(path.as_bytes(), &Captures::default()).unwrap() {
                 Found::Location(location) => location.name.clone(),
                 Found::Nothing => "-".to_owned(),
             };
@@ -117,8 +117,8 @@ mod locations {
             &[("/q/a", "/q/"), ("/q/z", "/q/"), ("/z", "z$")],
         );
         let servers = servers("server { location / { location ^~ /q/ {} } location ~ ^/(q)/ {} }");
-        let mut captures = Captures::default();
-        assert!(matches!(servers.default.locations.find(b"/q/a", &mut captures), Ok(Found::Location(_))));
+        let captures = Captures::default();
+        assert!(matches!(servers.default.locations.find(b"/q/a", &captures), Ok(Found::Location(_))));
         assert_eq!(captures.numbered(1), Some(&b"q"[..]), "the expression it is");
         check(
             r"location ^~ /c { location ~ in$ {} location /c/d {} } location ~ n$ {}",
@@ -154,7 +154,7 @@ mod locations {
         assert!(locations.named("@x").is_some());
         assert!(locations.named("@y").is_none());
         assert!(
-            matches!(locations.find(b"@x", &mut Captures::default()), Ok(Found::Nothing)),
+            matches!(locations.find(b"@x", &Captures::default()), Ok(Found::Nothing)),
             "no path begins so, and none gets there"
         );
     }
@@ -165,7 +165,7 @@ mod locations {
         let mut path = vec![b'a'; 4000];
         path[0] = b'/';
         path.push(b'!');
-        assert!(servers.default.locations.find(&path, &mut Captures::default()).is_err());
+        assert!(servers.default.locations.find(&path, &Captures::default()).is_err());
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod locations {
             ("/e", Some(None)),
             ("/e/f", Some(None)),
         ] {
-            let found = servers.default.locations.find(path.as_bytes(), &mut Captures::default());
+            let found = servers.default.locations.find(path.as_bytes(), &Captures::default());
             let Ok(Found::Location(location)) = found else { panic!("{path}") };
             assert_eq!(location.alias.as_ref().map(|alias| alias.prefix.as_deref()), wanted, "{path}");
         }
@@ -213,7 +213,7 @@ mod names {
     fn check(servers_text: &str, wanted: &[(&str, &str)]) {
         let servers = servers(servers_text);
         for (host, wanted) in wanted {
-            let found = servers.names.find(host, &mut Captures::default()).unwrap();
+            let found = servers.names.find(host, &Captures::default()).unwrap();
             assert_eq!(found.map_or("-", |server| &server.name), *wanted, "{host}");
         }
     }
@@ -292,7 +292,7 @@ mod names {
             assert!(warning.starts_with(wanted.trim_end_matches('"')), "{warning}");
         }
         let names = &built.listens[0].servers.names;
-        let first = |host| names.find(host, &mut Captures::default()).unwrap().unwrap().name.to_string();
+        let first = |host| names.find(host, &Captures::default()).unwrap().unwrap().name.to_string();
         assert_eq!([first("a"), first("b"), first("x.b"), first("d")], ["a", "a", "a", "c.*"]);
     }
 

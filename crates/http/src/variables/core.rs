@@ -1,6 +1,7 @@
 //! The variables of nginx's core module.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -19,7 +20,7 @@ pub const NGINX_VERSION: &str = "1.31.5";
 /// The table.
 pub const VARIABLES: &[Variable] = &[
     Variable::family("arg_", |r, name| uri::argument(r.args.as_deref()?, name.as_bytes()).map(Cow::Borrowed)),
-    Variable::named("args", |r, _| some(r.args.as_deref())),
+    Variable::named("args", |r, _| some(r.args.as_deref())).settable(|r, value| r.args = Some(value.to_vec())),
     Variable::named("binary_remote_addr", |r, _| match r.peer() {
         Address::Ip(address) => owned(match address.ip() {
             IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -47,8 +48,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("is_request_port", |r, _| {
         text(if r.head.parsed.host.is_some_and(|host| host.port.is_some()) { ":" } else { "" })
     }),
-    // There is no limit yet.
-    Variable::named("limit_rate", |_, _| number(0)),
+    Variable::named("limit_rate", |r, _| number(r.own.find::<LimitRate>().map_or(0, |rate| rate.get().unwrap_or(0))))
+        .settable(|r, value| r.own.get::<LimitRate>().0.set(size(value))),
     Variable::named("msec", |_, _| {
         let now = clock::now();
         owned(format!("{}.{:03}", now.secs, now.millis).into_bytes())
@@ -112,6 +113,27 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("time_local", |_, _| owned(clock::time_local(now()).to_vec())),
     Variable::named("uri", |r, _| Some(Cow::Borrowed(&r.path))),
 ];
+
+/// What `set $limit_rate` has asked for: bytes in a second, 0 for no limit.
+#[derive(Debug, Default)]
+pub struct LimitRate(Cell<Option<u64>>);
+
+impl LimitRate {
+    /// The rate, if it was set.
+    pub fn get(&self) -> Option<u64> {
+        self.0.get()
+    }
+}
+
+/// A size as the configuration writes it, `10k`; what is none changes nothing.
+fn size(text: &[u8]) -> Option<u64> {
+    let (digits, unit) = match text {
+        [digits @ .., b'k' | b'K'] => (digits, 1 << 10),
+        [digits @ .., b'm' | b'M'] => (digits, 1 << 20),
+        digits => (digits, 1),
+    };
+    std::str::from_utf8(digits).ok()?.parse::<u64>().ok()?.checked_mul(unit)
+}
 
 /// The status as it was sent; before that, the one that an error page has to be sent with.
 fn status(request: &Request) -> u16 {

@@ -1,15 +1,24 @@
-//! nginx variables: a table of getters, looked up by name once, when a configuration is read.
+//! nginx variables: looked up by name once, when a configuration is read.
+//!
+//! A variable is computed by a getter (those of the core and the modules), or has a slot in the [`Values`] of the request:
+//! what `set` and named captures give it, and what a map has found.
 
 mod core;
+mod table;
+mod values;
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
-use freerun_conf::{Place, Problem};
-
+use crate::log_error;
 use crate::request::Request;
+use crate::rewrite::RewriteSettings;
 
-pub use core::VARIABLES as CORE_VARIABLES;
+pub use core::{LimitRate, VARIABLES as CORE_VARIABLES};
+pub use table::{Target, VariableTable};
+pub use values::{Full, MAX_TEXT, Values};
+
+use values::Slot;
 
 /// The value of a variable: `None` is nginx's "not found", which text shows as nothing and logs as `-`.
 pub type Value<'r> = Option<Cow<'r, [u8]>>;
@@ -17,118 +26,158 @@ pub type Value<'r> = Option<Cow<'r, [u8]>>;
 /// A getter. The second argument is what follows the prefix, for families such as `$http_…`.
 pub type Get = for<'r> fn(&'r Request, &str) -> Value<'r>;
 
+/// What `set` does with a variable that is not kept in a slot.
+pub type Set = fn(&mut Request, &[u8]);
+
 /// A variable, or with a name that ends in `_` and `prefix` set, a family of them.
 #[derive(Clone, Copy)]
 pub struct Variable {
-    /// Its name without the `$`; of a family, what all names begin with.
+    /// Its name without the `$`, in lower case; of a family, what all names begin with.
     pub name: &'static str,
     /// Whether this is a family.
     pub prefix: bool,
     /// The getter.
     pub get: Get,
+    /// What `set` does, where it may be used on it.
+    pub set: Option<Set>,
 }
 
 impl Variable {
     /// A single variable.
     pub const fn named(name: &'static str, get: Get) -> Variable {
-        Variable { name, prefix: false, get }
+        Variable { name, prefix: false, get, set: None }
     }
 
     /// A family of variables.
     pub const fn family(name: &'static str, get: Get) -> Variable {
-        Variable { name, prefix: true, get }
+        Variable { name, prefix: true, get, set: None }
+    }
+
+    /// The same, and `set` may change it.
+    #[must_use]
+    pub const fn settable(self, set: Set) -> Variable {
+        Variable { set: Some(set), ..self }
     }
 }
 
-/// A use of a variable, resolved.
-#[derive(Clone)]
-pub struct Reference {
-    get: Get,
-    argument: Box<str>,
+/// What a [`Compute`] has found.
+pub enum Found {
+    /// A text of the configuration, by its number in [`Compute::entry`].
+    Entry(u32),
+    /// A text made for this request.
+    Text(Vec<u8>),
+    /// No value.
+    Missing,
 }
+
+/// A variable that a directive defines: `map`, `geo`, `split_clients`.
+pub trait Compute: Send + Sync {
+    /// Finds the value.
+    fn find(&self, request: &Request) -> Found;
+
+    /// The text of an entry.
+    fn entry(&self, number: u32) -> &[u8];
+
+    /// Whether the value is found anew at each use; otherwise once for each request of a client.
+    fn is_volatile(&self) -> bool {
+        false
+    }
+}
+
+/// What stands behind a name.
+enum Definition {
+    /// A getter and its argument.
+    Getter(Get, Box<str>),
+    /// Given by `set` or a capture; the getter is that of the family with this prefix, if there is one, which counts until
+    /// then. The flag: `set` declares it, so a use before it is worth a warning.
+    User(u32, Option<(Get, Box<str>)>, bool),
+    /// Computed, and then kept; `set` may replace it.
+    Computed(u32, Arc<dyn Compute>),
+}
+
+/// A name that is used somewhere; defined at the latest when all of the configuration has been read.
+struct Declared {
+    name: Box<str>,
+    definition: OnceLock<Definition>,
+}
+
+/// A use of a variable.
+#[derive(Clone)]
+pub struct Reference(Arc<Declared>);
 
 impl Reference {
     /// The value for this request.
-    pub fn get<'r>(&self, request: &'r Request) -> Value<'r> {
-        (self.get)(request, &self.argument)
+    pub fn get<'r>(&'r self, request: &'r Request) -> Value<'r> {
+        match self.0.definition.get()? {
+            Definition::Getter(get, argument) => get(request, argument),
+            Definition::User(slot, family, by_set) => match request.values().slot(*slot) {
+                Slot::Text(text) => Some(Cow::Borrowed(request.values().text(text))),
+                Slot::Empty => Some(Cow::Borrowed(b"")),
+                _ => match family {
+                    Some((get, argument)) => get(request, argument),
+                    None => self.uninitialized(request, *by_set),
+                },
+            },
+            Definition::Computed(slot, compute) => self.computed(request, *slot, &**compute),
+        }
+    }
+
+    fn uninitialized<'r>(&self, request: &Request, by_set: bool) -> Value<'r> {
+        if by_set && request.settings().get::<RewriteSettings>().uninitialized_variable_warn {
+            log_error!(request, Warn, "using uninitialized \"{}\" variable", self.0.name);
+        }
+        by_set.then_some(Cow::Borrowed(b""))
+    }
+
+    fn computed<'r>(&'r self, request: &'r Request, slot: u32, compute: &'r dyn Compute) -> Value<'r> {
+        let values = request.values();
+        match values.slot(slot) {
+            Slot::Text(text) => return Some(Cow::Borrowed(values.text(text))),
+            Slot::Empty => return Some(Cow::Borrowed(b"")),
+            Slot::Entry(number) => return Some(Cow::Borrowed(compute.entry(number))),
+            Slot::Missing => return None,
+            Slot::Pending => {
+                log_error!(request, Error, "cycle while evaluating variable \"{}\"", self.0.name);
+                return None;
+            }
+            Slot::Unset => {}
+        }
+        values.put(slot, Slot::Pending);
+        let found = compute.find(request);
+        values.put(slot, Slot::Unset);
+        let keep = !compute.is_volatile();
+        match found {
+            Found::Entry(number) => {
+                if keep {
+                    values.put(slot, Slot::Entry(number));
+                }
+                Some(Cow::Borrowed(compute.entry(number)))
+            }
+            Found::Text(text) if keep => {
+                let kept = values.set(slot, &text);
+                match (kept, values.slot(slot)) {
+                    (Ok(()), Slot::Text(text)) => Some(Cow::Borrowed(values.text(text))),
+                    _ => Some(Cow::Owned(text)),
+                }
+            }
+            Found::Text(text) => Some(Cow::Owned(text)),
+            Found::Missing => {
+                if keep {
+                    values.put(slot, Slot::Missing);
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether finding the value may change the captures of the request.
+    pub(crate) fn is_computed(&self) -> bool {
+        matches!(self.0.definition.get(), Some(Definition::Computed(..)))
     }
 }
 
 impl std::fmt::Debug for Reference {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "${}", self.argument)
-    }
-}
-
-fn capture<'r>(request: &'r Request, name: &str) -> Value<'r> {
-    request.captures.named(name).map(Cow::Borrowed)
-}
-
-fn numbered<'r>(request: &'r Request, name: &str) -> Value<'r> {
-    request.captures.numbered(name.parse().ok()?).map(Cow::Borrowed)
-}
-
-/// All variables that a configuration may name; lives in the configuration's context while it is read.
-#[derive(Default)]
-pub struct VariableTable {
-    names: HashMap<&'static str, Get>,
-    families: Vec<Variable>,
-    captures: HashSet<String>,
-    /// Names that only a capture can define, with their first use; judged when everything has been read, because a
-    /// variable may be used above the expression that sets it.
-    pending: Vec<(String, Place)>,
-    /// Whether `$sent_http_…` is used at all: otherwise the heads of responses need not be kept for the log.
-    uses_sent_head: bool,
-}
-
-impl VariableTable {
-    /// Adds a module's variables.
-    pub fn add(&mut self, variables: &[Variable]) {
-        for variable in variables {
-            if variable.prefix {
-                self.families.push(*variable);
-            } else {
-                self.names.insert(variable.name, variable.get);
-            }
-        }
-    }
-
-    /// Tells that a regular expression sets `$name`.
-    pub fn add_capture(&mut self, name: &str) {
-        self.captures.insert(name.to_owned());
-    }
-
-    /// Resolves `$name`, used at `place`.
-    pub fn resolve(&mut self, name: &str, place: Place) -> Reference {
-        if let Some(get) = self.names.get(name) {
-            return Reference { get: *get, argument: name.into() };
-        }
-        if name.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Reference { get: numbered, argument: name.into() };
-        }
-        for family in &self.families {
-            if let Some(rest) = name.strip_prefix(family.name) {
-                self.uses_sent_head |= family.name == "sent_http_";
-                return Reference { get: family.get, argument: rest.into() };
-            }
-        }
-        self.pending.push((name.to_owned(), place));
-        Reference { get: capture, argument: name.into() }
-    }
-
-    /// Whether `$sent_http_…` is used.
-    pub fn uses_sent_head(&self) -> bool {
-        self.uses_sent_head
-    }
-
-    /// After everything was read: the first use of a variable that nothing defines.
-    ///
-    /// # Errors
-    /// nginx's `unknown "x" variable`, at the place of the use.
-    pub fn check(&self) -> Result<(), Problem> {
-        match self.pending.iter().find(|(name, _)| !self.captures.contains(name)) {
-            None => Ok(()),
-            Some((name, place)) => Err(Problem::new(format!("unknown \"{name}\" variable")).at(*place)),
-        }
+        write!(formatter, "${}", self.0.name)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use bytes::Bytes;
 use freerun_http::content::aio;
 use freerun_http::content::error_page;
 use freerun_http::content::hot::{Content, HotFile};
@@ -15,7 +14,9 @@ use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
 use freerun_proto::Method;
-use freerun_proto::uri::{EscapeSet, escape, extension};
+use freerun_proto::uri::{EscapeSet, escape};
+
+pub use freerun_http::content::media_type as content_type;
 
 /// The module.
 pub static MODULE: Module = Module {
@@ -80,15 +81,6 @@ pub fn log_open_error(request: &Request, name: &[u8], error: &OpenError) -> u16 
         }
     }
     status
-}
-
-/// The media type for the request's path.
-pub fn content_type(request: &Request, path: &[u8]) -> Bytes {
-    let core = request.settings().get::<CoreSettings>();
-    match core.types.find(extension(path)) {
-        Some(media_type) => media_type.clone(),
-        None => core.default_type.0.clone(),
-    }
 }
 
 /// The redirect from a folder without its slash to the one with it.

@@ -16,7 +16,7 @@ settings! {
     pub struct TryFilesSettings {
         /// Serves the first file (or, with a slash at the end, folder) that is there; otherwise goes on with the last
         /// argument: a URI, a named location, or `=status`.
-        try_files: Option<TryFiles>, in SERVER | LOCATION, local;
+        try_files: Option<TryFiles>, in SERVER | LOCATION, own;
     }
 }
 

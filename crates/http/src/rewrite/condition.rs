@@ -1,0 +1,144 @@
+//! The condition of an `if`.
+
+use freerun_conf::{Cx, Node, Problem, Word};
+use freerun_runtime::files::Meta;
+
+use crate::regex::Pattern;
+use crate::template::Template;
+use crate::variables::{Reference, VariableTable};
+
+/// A condition.
+#[derive(Debug)]
+pub struct Condition {
+    pub(super) test: Test,
+    /// `!` before the operator.
+    pub(super) negative: bool,
+}
+
+/// What is looked at.
+#[derive(Debug)]
+pub(super) enum Test {
+    /// A variable has a value, and not `0`.
+    True(Reference),
+    /// A variable has this value.
+    Equal(Reference, Template),
+    /// A variable matches an expression, whose text is for the log.
+    Match(Reference, Pattern, Box<str>),
+    /// There is a file.
+    File(FileTest, Template),
+}
+
+/// What is asked of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileTest {
+    /// `-f`
+    File,
+    /// `-d`
+    Folder,
+    /// `-e`
+    Exists,
+    /// `-x`
+    Executable,
+}
+
+/// The owner's right to execute.
+const OWNER_EXECUTES: u32 = 0o100;
+
+impl FileTest {
+    fn of(letter: &str) -> Option<FileTest> {
+        Some(match letter {
+            "f" => FileTest::File,
+            "d" => FileTest::Folder,
+            "e" => FileTest::Exists,
+            "x" => FileTest::Executable,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn holds(self, meta: &Meta) -> bool {
+        match self {
+            FileTest::File => meta.is_file(),
+            FileTest::Folder => meta.is_dir(),
+            FileTest::Exists => true,
+            FileTest::Executable => meta.mode & OWNER_EXECUTES != 0,
+        }
+    }
+}
+
+impl Condition {
+    /// Reads what stands between the parentheses.
+    ///
+    /// # Errors
+    /// nginx's `invalid condition "x"` and `unexpected "x" in condition`.
+    pub fn parse(node: &Node, cx: &mut Cx) -> Result<Condition, Problem> {
+        let mut words: Vec<Word> = node.args.clone();
+        let first = words.first().map(|word| word.text.clone()).unwrap_or_default();
+        let place = words.first().map_or(node.name.place, |word| word.place);
+        let invalid = |text: &str| Problem::new(format!("invalid condition \"{text}\"")).at_node(node).at(place);
+        let Some(opened) = first.strip_prefix('(') else { return Err(invalid(&first)) };
+        if opened.is_empty() {
+            words.remove(0);
+        } else {
+            words[0].text = opened.to_owned();
+        }
+        let shown = words.first().map(|word| word.text.clone()).unwrap_or_default();
+        let Some(last) = words.last_mut() else { return Err(invalid(&shown)) };
+        let Some(closed) = last.text.strip_suffix(')').map(str::to_owned) else { return Err(invalid(&shown)) };
+        if closed.is_empty() {
+            words.pop();
+        } else {
+            last.text = closed;
+        }
+        let Some((first, rest)) = words.split_first() else { return Err(invalid(&shown)) };
+        let shown = if words.len() == 1 { first.text.clone() } else { shown };
+        if let Some(name) = first.text.strip_prefix('$').filter(|name| !name.is_empty()) {
+            let variable = cx.extensions.get_or_default::<VariableTable>().resolve(name, first.place);
+            return match rest {
+                [] => Ok(Condition { test: Test::True(variable), negative: false }),
+                [operator, value] => Condition::compare(node, variable, operator, value, cx),
+                [operator] if !is_operator(&operator.text) => Err(unexpected(node, operator)),
+                _ => Err(invalid(&shown)),
+            };
+        }
+        let (negative, letter) = match first.text.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, first.text.as_str()),
+        };
+        match (letter.strip_prefix('-').and_then(FileTest::of), rest) {
+            (Some(test), [path]) => Ok(Condition { test: Test::File(test, Template::parse(path, cx)?), negative }),
+            _ => Err(invalid(&shown)),
+        }
+    }
+
+    fn compare(
+        node: &Node,
+        variable: Reference,
+        operator: &Word,
+        value: &Word,
+        cx: &mut Cx,
+    ) -> Result<Condition, Problem> {
+        let (negative, plain) = match operator.text.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, operator.text.as_str()),
+        };
+        let test = match plain {
+            "=" => Test::Equal(variable, Template::parse(value, cx)?),
+            "~" | "~*" => {
+                let table = cx.extensions.get_or_default::<VariableTable>();
+                let pattern = Pattern::new(&value.text, plain == "~*", table)
+                    .map_err(|why| Problem::new(why).at_node(node).at(value.place))?;
+                Test::Match(variable, pattern, value.text.as_str().into())
+            }
+            _ => return Err(unexpected(node, operator)),
+        };
+        Ok(Condition { test, negative })
+    }
+}
+
+fn is_operator(text: &str) -> bool {
+    matches!(text, "=" | "!=" | "~" | "~*" | "!~" | "!~*")
+}
+
+fn unexpected(node: &Node, operator: &Word) -> Problem {
+    Problem::new(format!("unexpected \"{}\" in condition", operator.text)).at_node(node).at(operator.place)
+}

@@ -1,0 +1,75 @@
+//! `return`: an answer given in the configuration.
+
+use bytes::Bytes;
+use freerun_conf::{Cx, Node, Problem};
+
+use crate::content::response::{Body, Response};
+use crate::content::{error_page, media_type};
+use crate::head::body;
+use crate::module::Outcome;
+use crate::request::Request;
+use crate::template::Template;
+
+/// The answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Return {
+    status: u16,
+    text: Option<Template>,
+}
+
+impl Return {
+    pub(crate) fn parse(directive: &Node, cx: &mut Cx) -> Result<Return, Problem> {
+        let first = &directive.args[0];
+        let invalid = || Problem::new(format!("invalid return code \"{}\"", first.text)).at(first.place);
+        let Ok(status) = first.text.parse::<u16>() else {
+            let is_url = ["http://", "https://", "$scheme"].iter().any(|start| first.text.starts_with(start));
+            if directive.args.len() > 1 || !is_url {
+                return Err(invalid());
+            }
+            return Ok(Return { status: 302, text: Some(Template::parse(first, cx)?) });
+        };
+        if status > 999 {
+            return Err(invalid());
+        }
+        let text = match directive.args.get(1) {
+            Some(word) => Some(Template::parse(word, cx)?),
+            None => None,
+        };
+        Ok(Return { status, text })
+    }
+
+    pub(crate) fn answer(&self, request: &mut Request) -> Outcome {
+        let status = self.status;
+        // `$status` in the text is the status of this answer, or of the error that led here.
+        request.sent.status = request.forced_status.unwrap_or(status);
+        let redirects = matches!(status, 301 | 302 | 303 | 307 | 308);
+        let text: Bytes = match &self.text {
+            Some(text) => text.render(request).into_owned().into(),
+            None if redirects || matches!(status, 200..=202 | 206 | 300 | 304) => Bytes::new(),
+            // Errors have their page; other statuses are sent empty; 444 closes the connection.
+            None => return Outcome::Status(status),
+        };
+        if redirects {
+            return redirect(request, status, text);
+        }
+        if let Err(status) = body::begin_discarding(request) {
+            return Outcome::Status(status);
+        }
+        if status == 204 {
+            return Response::new(status, Bytes::new(), Body::Empty).into();
+        }
+        let media_type = media_type(request, &request.path);
+        let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text) };
+        Response::new(status, media_type, body).into()
+    }
+}
+
+/// A redirect with nginx's page.
+pub(crate) fn redirect(request: &mut Request, status: u16, location: Bytes) -> Outcome {
+    if let Err(status) = body::begin_discarding(request) {
+        return Outcome::Status(status);
+    }
+    let mut response = error_page::built_in(request, status);
+    response.location = Some(location);
+    response.into()
+}

@@ -1,0 +1,241 @@
+//! Running a script.
+
+use std::sync::Arc;
+
+use freerun_proto::uri::{EscapeSet, escape_into};
+use freerun_runtime::files::FileError;
+
+use crate::content::open::{self, OpenError};
+use crate::generation::Location;
+use crate::log_error;
+use crate::module::Outcome;
+use crate::regex::{GaveUp, Pattern};
+use crate::request::Request;
+use crate::rewrite::condition::{Condition, FileTest, Test};
+use crate::rewrite::replace::Next;
+use crate::rewrite::{Action, ActionStep, RewriteSettings, Step};
+use crate::template::Template;
+use crate::variables::Target;
+
+/// How a script ended.
+pub enum Ended {
+    /// The request goes on where it is.
+    Stays,
+    /// The path was changed: a location has to be found for it.
+    Moved,
+    /// With an answer.
+    Answer(Outcome),
+}
+
+/// Why it pauses.
+enum Pause {
+    Ended(Ended),
+    /// A file has to be looked at, which may wait.
+    File(FileTest, Vec<u8>),
+}
+
+/// A script that runs.
+struct Run {
+    outer: Arc<Location>,
+    next: usize,
+    /// The `if` it is in, and the next step there.
+    inner: Option<(Arc<Location>, usize)>,
+    moved: bool,
+    /// Whether what was captured is escaped for `set`: until a `rewrite` has matched.
+    quotes: bool,
+    /// Whether the client's path had something escaped in it.
+    escapes: bool,
+}
+
+/// Runs the script of the location that the request is in. Where an `if` in it holds, the request is in that one's location
+/// afterwards.
+pub async fn script(request: &mut Request) -> Ended {
+    let mut run = Run {
+        outer: request.location.clone(),
+        next: 0,
+        inner: None,
+        moved: false,
+        quotes: true,
+        escapes: had_escapes(request),
+    };
+    let mut holds = None;
+    loop {
+        match run.advance(request, holds.take()) {
+            Pause::Ended(ended) => return ended,
+            Pause::File(test, path) => match Box::pin(open::stat(request, &path)).await {
+                Ok(meta) => holds = Some(test.holds(&meta)),
+                Err(OpenError::File(error @ FileError::Pool(_))) => {
+                    return Ended::Answer(Outcome::Status(OpenError::File(error).status()));
+                }
+                Err(error) => {
+                    if let OpenError::File(system) = &error
+                        && !error.is_missing()
+                    {
+                        log_error!(request, Crit, "{}", system.describe(&path));
+                    }
+                    holds = Some(false);
+                }
+            },
+        }
+    }
+}
+
+/// Whether the path that the client sent has a `%` or a `+`.
+fn had_escapes(request: &Request) -> bool {
+    if request.is_subrequest() {
+        return false;
+    }
+    let target = request.head.parsed.target.uri(&request.head.buffer);
+    let end = memchr::memchr(b'?', target).unwrap_or(target.len());
+    memchr::memchr2(b'%', b'+', &target[..end]).is_some()
+}
+
+impl Run {
+    /// Goes on, with the answer about the file that it had paused for.
+    fn advance(&mut self, request: &mut Request, mut file: Option<bool>) -> Pause {
+        loop {
+            let (location, at) = match &self.inner {
+                Some((location, next)) => (location.clone(), *next),
+                None => (self.outer.clone(), self.next),
+            };
+            let Some(step) = location.script.get(at) else {
+                if self.inner.take().is_some() {
+                    continue;
+                }
+                return Pause::Ended(if self.moved { Ended::Moved } else { Ended::Stays });
+            };
+            match step {
+                Step::If(condition, branch) => {
+                    let holds = match (file.take(), &condition.test) {
+                        (Some(holds), _) => Ok(holds),
+                        (None, Test::File(test, path)) => {
+                            return Pause::File(*test, self.text(request, path));
+                        }
+                        (None, _) => self.holds(request, condition),
+                    };
+                    let holds = match holds {
+                        Ok(holds) => holds,
+                        Err(error) => return Pause::Ended(Ended::Answer(gave_up(request, &error))),
+                    };
+                    self.next += 1;
+                    if holds != condition.negative {
+                        request.location = branch.clone();
+                        self.inner = Some((branch.clone(), 0));
+                    }
+                }
+                Step::Act(ActionStep(action)) => {
+                    match &mut self.inner {
+                        Some((_, next)) => *next += 1,
+                        None => self.next += 1,
+                    }
+                    if let Some(ended) = self.act(request, action) {
+                        return Pause::Ended(ended);
+                    }
+                }
+            }
+        }
+    }
+
+    fn act(&mut self, request: &mut Request, action: &Action) -> Option<Ended> {
+        match action {
+            Action::Break => Some(Ended::Stays),
+            Action::Return(answer) => Some(Ended::Answer(answer.answer(request))),
+            Action::Set(target, value) => self.set(request, *target, value).map(Ended::Answer),
+            Action::Rewrite(replace) => {
+                let logs = logs(request);
+                let matched = matches(request, &replace.pattern, &replace.text, &request.path);
+                match matched {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(error) => return Some(Ended::Answer(gave_up(request, &error))),
+                }
+                self.quotes = replace.redirects();
+                match replace.apply(request, self.escapes, logs) {
+                    Next::Goes => {
+                        self.moved = true;
+                        None
+                    }
+                    Next::Ended { find: true } => Some(Ended::Moved),
+                    Next::Ended { find: false } => Some(Ended::Stays),
+                    Next::Answer(outcome) => Some(Ended::Answer(outcome)),
+                }
+            }
+        }
+    }
+
+    fn set(&self, request: &mut Request, target: Target, value: &Template) -> Option<Outcome> {
+        match target {
+            Target::Slot(slot) => {
+                let kept = if value.has_captures() {
+                    request.values().set(slot, &self.text(request, value))
+                } else {
+                    request.values().set(slot, &value.render(request))
+                };
+                if let Err(error) = kept {
+                    log_error!(request, Error, "{error}");
+                    return Some(Outcome::Status(500));
+                }
+            }
+            Target::Call(set) => {
+                let value = self.text(request, value);
+                set(request, &value);
+            }
+        }
+        None
+    }
+
+    /// A value of the script, with what was captured escaped as long as that is so.
+    fn text(&self, request: &Request, value: &Template) -> Vec<u8> {
+        let escapes = self.quotes && self.escapes;
+        let mut out = Vec::new();
+        value.render_with(request, &mut out, |capture, out| match escapes {
+            true => escape_into(EscapeSet::Args, capture, out),
+            false => out.extend_from_slice(capture),
+        });
+        out
+    }
+
+    fn holds(&self, request: &Request, condition: &Condition) -> Result<bool, GaveUp> {
+        Ok(match &condition.test {
+            Test::True(variable) => {
+                let value = variable.get(request).unwrap_or_default();
+                !matches!(&*value, b"" | b"0")
+            }
+            Test::Equal(variable, wanted) => {
+                let value = variable.get(request).unwrap_or_default();
+                match wanted.has_captures() {
+                    true => *value == self.text(request, wanted),
+                    false => value == wanted.render(request),
+                }
+            }
+            Test::Match(variable, pattern, text) => {
+                let value = variable.get(request).unwrap_or_default();
+                matches(request, pattern, text, &value)?
+            }
+            // Looked at by the caller.
+            Test::File(..) => false,
+        })
+    }
+}
+
+fn logs(request: &Request) -> bool {
+    request.settings().get::<RewriteSettings>().rewrite_log
+}
+
+/// Matches an expression of the script; one that does not match clears `$1` to `$9`.
+fn matches(request: &Request, pattern: &Pattern, text: &str, subject: &[u8]) -> Result<bool, GaveUp> {
+    let matched = pattern.matches(subject, &request.captures)?;
+    if logs(request) {
+        let verb = if matched { "matches" } else { "does not match" };
+        log_error!(request, Notice, "\"{text}\" {verb} \"{}\"", String::from_utf8_lossy(subject));
+    }
+    if !matched {
+        request.captures.clear();
+    }
+    Ok(matched)
+}
+
+fn gave_up(request: &Request, error: &GaveUp) -> Outcome {
+    log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.path));
+    Outcome::Status(500)
+}

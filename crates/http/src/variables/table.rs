@@ -1,0 +1,155 @@
+//! All variables that a configuration may name.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use freerun_conf::{Place, Problem};
+
+use super::{Compute, Declared, Definition, Get, Reference, Set, Variable};
+
+/// What `set` assigns to.
+#[derive(Clone, Copy)]
+pub enum Target {
+    /// A slot of the request's values.
+    Slot(u32),
+    /// A variable of the server itself.
+    Call(Set),
+}
+
+/// A name without a getter of its own that something defines or uses.
+#[derive(Default)]
+struct Entry {
+    used: Option<(Arc<Declared>, Place)>,
+    slot: Option<u32>,
+    by_set: bool,
+    compute: Option<Arc<dyn Compute>>,
+}
+
+/// The variables; lives in the configuration's context while that is read.
+///
+/// Names compare without regard to case, as in nginx. A variable may be used above what defines it, so names are resolved
+/// when all has been read.
+#[derive(Default)]
+pub struct VariableTable {
+    names: HashMap<&'static str, Variable>,
+    families: Vec<Variable>,
+    entries: BTreeMap<Box<str>, Entry>,
+    slots: u32,
+    /// The first uses of names that no getter has, in the order of the configuration.
+    order: Vec<Box<str>>,
+    uses_sent_head: bool,
+}
+
+impl VariableTable {
+    /// Adds a module's variables.
+    pub fn add(&mut self, variables: &[Variable]) {
+        for variable in variables {
+            if variable.prefix {
+                self.families.push(*variable);
+            } else {
+                self.names.insert(variable.name, *variable);
+            }
+        }
+    }
+
+    fn entry(&mut self, name: &str) -> &mut Entry {
+        self.entries.entry(name.to_ascii_lowercase().into()).or_default()
+    }
+
+    fn slot(&mut self, name: &str) -> u32 {
+        let next = self.slots;
+        let entry = self.entry(name);
+        let slot = *entry.slot.get_or_insert(next);
+        if slot == next {
+            self.slots += 1;
+        }
+        slot
+    }
+
+    /// A regular expression sets `$name`: the slot for it.
+    pub fn add_capture(&mut self, name: &str) -> u32 {
+        self.slot(name)
+    }
+
+    /// What `set` assigns to under this name (without `$`).
+    ///
+    /// # Errors
+    /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
+    pub fn assign(&mut self, name: &str) -> Result<Target, Problem> {
+        let lower = name.to_ascii_lowercase();
+        match self.names.get(lower.as_str()) {
+            Some(Variable { set: Some(set), .. }) => Ok(Target::Call(*set)),
+            Some(_) => Err(Problem::new(format!("the duplicate \"{lower}\" variable"))),
+            None => {
+                let slot = self.slot(&lower);
+                self.entry(&lower).by_set = true;
+                Ok(Target::Slot(slot))
+            }
+        }
+    }
+
+    /// Defines `$name` (given without `$`) by a directive; of several definitions the last one counts.
+    ///
+    /// # Errors
+    /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
+    pub fn define(&mut self, name: &str, compute: Arc<dyn Compute>) -> Result<(), Problem> {
+        let lower = name.to_ascii_lowercase();
+        if self.names.get(lower.as_str()).is_some_and(|variable| variable.set.is_none()) {
+            return Err(Problem::new(format!("the duplicate \"{lower}\" variable")));
+        }
+        self.slot(&lower);
+        self.entry(&lower).compute = Some(compute);
+        Ok(())
+    }
+
+    /// Resolves `$name`, used at `place`.
+    pub fn resolve(&mut self, name: &str, place: Place) -> Reference {
+        let name = name.to_ascii_lowercase();
+        self.uses_sent_head |= name.starts_with("sent_http_");
+        let entry = self.entries.entry(name.as_str().into()).or_default();
+        if let Some((declared, _)) = &entry.used {
+            return Reference(declared.clone());
+        }
+        let declared = Arc::new(Declared { name: name.as_str().into(), definition: OnceLock::new() });
+        entry.used = Some((declared.clone(), place));
+        self.order.push(name.into());
+        Reference(declared)
+    }
+
+    /// Whether `$sent_http_…` is used: otherwise the heads of responses need not be kept for the log.
+    pub fn uses_sent_head(&self) -> bool {
+        self.uses_sent_head
+    }
+
+    fn family(&self, name: &str) -> Option<(Get, Box<str>)> {
+        // The longest one: `sent_http_` begins as `sent_` would.
+        let families = self.families.iter().filter(|family| name.starts_with(family.name));
+        let family = families.max_by_key(|family| family.name.len())?;
+        Some((family.get, name[family.name.len()..].into()))
+    }
+
+    fn definition(&self, name: &str, entry: &Entry) -> Option<Definition> {
+        match (&entry.compute, entry.slot, self.names.get(name)) {
+            (Some(compute), Some(slot), _) => Some(Definition::Computed(slot, compute.clone())),
+            (_, _, Some(variable)) => Some(Definition::Getter(variable.get, name.into())),
+            (_, Some(slot), None) => Some(Definition::User(slot, self.family(name), entry.by_set)),
+            (_, None, None) => self.family(name).map(|(get, argument)| Definition::Getter(get, argument)),
+        }
+    }
+
+    /// After everything was read: defines what is used.
+    ///
+    /// # Errors
+    /// nginx's `unknown "x" variable`, at the place of the first use of one that nothing defines.
+    pub fn check(&self) -> Result<(), Problem> {
+        for name in &self.order {
+            let Some(entry) = self.entries.get(name) else { continue };
+            let Some((declared, place)) = &entry.used else { continue };
+            match self.definition(name, entry) {
+                Some(definition) => drop(declared.definition.set(definition)),
+                None => return Err(Problem::new(format!("unknown \"{name}\" variable")).at(*place)),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! The values that a request gives to variables: by `set`, by captures, and what maps found. The client's request and all
+//! its subrequests have them in common, as in nginx.
+
+use std::cell::{Cell, OnceCell, RefCell};
+
+/// How much text the variables of one request and its subrequests may take. The request that asks for more is answered
+/// with 500.
+pub const MAX_TEXT: usize = 16 << 20;
+
+/// Cells of the first chunk of [`Texts`]; each further one has twice as many as the one before.
+const FIRST_CHUNK: usize = 8;
+/// Chunks of [`Texts`]: together more cells than [`MAX_CELLS`].
+const CHUNKS: usize = 17;
+/// How many texts there may be.
+const MAX_CELLS: usize = FIRST_CHUNK * ((1 << CHUNKS) - 1);
+
+/// The store has no room: [`MAX_TEXT`] is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the variables of the request take more than {} MB", MAX_TEXT >> 20)]
+pub struct Full;
+
+/// Texts that stay where they are until the last of the requests ends, so that they can be lent while others are added.
+#[derive(Default)]
+struct Texts {
+    chunks: [OnceCell<Box<[Text]>>; CHUNKS],
+    count: Cell<usize>,
+    bytes: Cell<usize>,
+}
+
+/// One text, when it is there.
+type Text = OnceCell<Box<[u8]>>;
+
+impl Texts {
+    fn place(index: usize) -> (usize, usize) {
+        let number = index / FIRST_CHUNK + 1;
+        let chunk = number.ilog2() as usize;
+        (chunk, index - FIRST_CHUNK * ((1 << chunk) - 1))
+    }
+
+    fn get(&self, index: usize) -> Option<&[u8]> {
+        let (chunk, at) = Texts::place(index);
+        self.chunks.get(chunk)?.get()?.get(at)?.get().map(|text| &**text)
+    }
+
+    fn push(&self, text: Box<[u8]>) -> Result<usize, Full> {
+        let index = self.count.get();
+        let bytes = self.bytes.get() + text.len();
+        if bytes > MAX_TEXT || index >= MAX_CELLS {
+            return Err(Full);
+        }
+        let (chunk, at) = Texts::place(index);
+        let cells = self.chunks[chunk].get_or_init(|| vec![OnceCell::new(); FIRST_CHUNK << chunk].into());
+        // A cell beyond the count is empty.
+        let _ = cells[at].set(text);
+        self.bytes.set(bytes);
+        self.count.set(index + 1);
+        Ok(index)
+    }
+}
+
+/// What a variable has in this request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// Nothing yet.
+    Unset,
+    /// It is being found: asked for it again, it needs itself.
+    Pending,
+    /// It was looked for in vain.
+    Missing,
+    /// The empty text.
+    Empty,
+    /// A text of the store.
+    Text(usize),
+    /// A text of the configuration: the entry of the map that matched.
+    Entry(u32),
+}
+
+/// The store.
+#[derive(Default)]
+pub struct Values {
+    slots: RefCell<Vec<Slot>>,
+    texts: Texts,
+}
+
+impl Values {
+    pub(super) fn slot(&self, index: u32) -> Slot {
+        self.slots.borrow().get(index as usize).copied().unwrap_or(Slot::Unset)
+    }
+
+    pub(super) fn put(&self, index: u32, slot: Slot) {
+        let mut slots = self.slots.borrow_mut();
+        let index = index as usize;
+        if slots.len() <= index {
+            slots.resize(index + 1, Slot::Unset);
+        }
+        slots[index] = slot;
+    }
+
+    /// Gives the variable of that slot a value.
+    ///
+    /// # Errors
+    /// See [`Full`].
+    pub fn set(&self, index: u32, text: &[u8]) -> Result<(), Full> {
+        if let Slot::Text(old) = self.slot(index)
+            && self.text(old) == text
+        {
+            return Ok(());
+        }
+        let slot = if text.is_empty() { Slot::Empty } else { Slot::Text(self.keep(text)?) };
+        self.put(index, slot);
+        Ok(())
+    }
+
+    /// Keeps a text; if it is the one that was kept last, that is used again.
+    pub(crate) fn keep(&self, text: &[u8]) -> Result<usize, Full> {
+        if let Some(last) = self.texts.count.get().checked_sub(1)
+            && self.text(last) == text
+        {
+            return Ok(last);
+        }
+        self.texts.push(text.into())
+    }
+
+    /// A text that was kept.
+    pub(crate) fn text(&self, index: usize) -> &[u8] {
+        self.texts.get(index).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_stay_where_they_are_while_others_come() {
+        let values = Values::default();
+        let first = values.keep(b"first").unwrap();
+        let lent = values.text(first);
+        let more: Vec<usize> = (0..1000).map(|n: u32| values.keep(n.to_string().as_bytes()).unwrap()).collect();
+        assert_eq!(lent, b"first");
+        assert_eq!(values.text(more[999]), b"999");
+        assert_eq!(values.text(more[7]), b"7");
+        assert_eq!(values.keep(b"999").unwrap(), more[999]);
+    }
+
+    #[test]
+    fn the_last_value_counts_and_the_store_is_bounded() {
+        let values = Values::default();
+        values.set(3, b"one").unwrap();
+        values.set(3, b"").unwrap();
+        assert!(values.slot(3) == Slot::Empty && values.slot(9) == Slot::Unset);
+        let large = vec![b'x'; MAX_TEXT / 2];
+        values.set(0, &large).unwrap();
+        values.set(0, &large).unwrap();
+        assert_eq!(values.set(1, &vec![b'y'; MAX_TEXT]), Err(Full));
+        let most = Texts::place(MAX_CELLS - 1);
+        assert_eq!(most, (CHUNKS - 1, (FIRST_CHUNK << (CHUNKS - 1)) - 1));
+    }
+}

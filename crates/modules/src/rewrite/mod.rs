@@ -1,3 +1,0 @@
-//! Rewriting.
-
-pub mod returns;
