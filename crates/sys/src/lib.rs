@@ -5,6 +5,7 @@ pub mod crypt;
 pub mod memory;
 pub mod mincore;
 pub mod process;
+pub mod program;
 pub mod registered;
 pub mod signals;
 pub mod socket;

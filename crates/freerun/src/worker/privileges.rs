@@ -34,6 +34,8 @@ pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Ident
         rustix::process::setpriority_process(None, priority.0)
             .map_err(Error::call(&format!("setpriority({})", priority.0)))?;
     }
+    // While there may still be the right to. Where it is denied, a loop can wait for a page of the program itself.
+    let _ = freerun_sys::program::lock();
     change_folder(configuration)?;
     if let Some(identity) = identity {
         become_user(identity.uid, identity.gid, &identity.groups).map_err(|failed| {
