@@ -66,6 +66,10 @@ impl Tree {
             let Ok(name) = entry.file_name().into_string() else { continue };
             let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
             let kind = entry.file_type().map_err(failed)?;
+            // In a second working tree of a repository `.git` is a file that says where the repository is.
+            if path == ".git" {
+                continue;
+            }
             if kind.is_dir() {
                 if !SKIPPED_FOLDERS.contains(&name.as_str()) && !SKIPPED_PATHS.contains(&path.as_str()) {
                     self.walk(&entry.path(), &path)?;
