@@ -17,6 +17,7 @@ use crate::rewrite::condition::Condition;
 use crate::route::Locations;
 use crate::route::names::{Name, NameTable};
 use crate::settings::core::CoreSettings;
+use crate::settings::files::FileSettings;
 use crate::settings::knobs::TransferSettings;
 use crate::settings::logs::{ErrorLogSettings, LogPaths};
 use crate::settings::server::ServerSettings;
@@ -76,6 +77,7 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
         group::<ErrorLogSettings>(),
         group::<TransferSettings>(),
         group::<RewriteSettings>(),
+        group::<FileSettings>(),
     ]
 }
 
@@ -216,6 +218,9 @@ impl Builder<'_> {
             None if node.children().iter().any(|child| child.name.text == "root") => None,
             None => outer.and_then(|outer| outer.alias.cloned()),
         };
+        if matches!(kind, Kind::Prefix { .. }) {
+            warn_of_way_out(node, &name, cx);
+        }
         let exact = matches!(kind, Kind::Exact);
         let inside = Outer { name: bound, exact, named: matches!(kind, Kind::Named), alias: alias.as_ref() };
         let mut within = Inside::default();
@@ -326,6 +331,19 @@ impl Builder<'_> {
             internal,
             error_log: Default::default(),
         })
+    }
+}
+
+/// `location /img { alias /x/; }` serves `/img../secret` from `/x/../secret`.
+fn warn_of_way_out(location: &Node, name: &str, cx: &mut Cx) {
+    let alias = location.children().iter().find(|node| node.name.text == "alias");
+    let Some((alias, path)) = alias.and_then(|alias| Some((alias, alias.args.first()?))) else { return };
+    if !name.ends_with('/') && path.text.ends_with('/') {
+        let message = format!(
+            "location \"{name}\" does not end with a slash and its alias \"{}\" does: \"{name}..\" leads out of the folder",
+            path.text
+        );
+        cx.warn(Problem::warning(message).at_node(alias).hint(format!("write: location {name}/")));
     }
 }
 

@@ -9,6 +9,7 @@
 //! | anything else | none: always the pool |
 
 mod kernel;
+mod links;
 mod open;
 mod probe;
 mod read;
@@ -30,6 +31,7 @@ use crate::pool::{PoolError, Tag, ThreadPool};
 use kernel::{Kernel, Linux};
 use trust::Trust;
 
+pub use links::{LinkCheck, LinkRule};
 pub use probe::Cursor;
 pub use send::{INLINE_MAX, POOL_CHUNK, Sent};
 pub use temp::TempFile;

@@ -24,6 +24,7 @@ const SHARE: u64 = 8;
 const MAX_BYTES: usize = 4 << 20;
 
 /// What a response needs of a file.
+#[derive(Clone)]
 pub struct HotFile {
     /// Its attributes.
     pub meta: Meta,
@@ -34,6 +35,7 @@ pub struct HotFile {
 }
 
 /// Where the bytes of a file are.
+#[derive(Clone)]
 pub enum Content {
     /// All of them here, because they are few and were in memory. No descriptor is held for them.
     Bytes(Bytes),

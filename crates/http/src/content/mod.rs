@@ -5,6 +5,7 @@ pub mod error_page;
 pub mod hot;
 pub mod msie;
 pub mod open;
+pub mod open_files;
 pub mod path;
 pub mod pull;
 pub mod response;

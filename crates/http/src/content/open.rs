@@ -1,17 +1,23 @@
-//! Opening files for a request: from the hot ones, else by probing, else in the pool.
+//! Opening files for a request: from those that are kept, else by probing, else in the pool.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use freerun_runtime::files::{Aio, FileError, Meta, Via};
+use freerun_runtime::files::{Aio, FileError, LinkCheck, LinkRule, Meta, OpenFile, Via};
 use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
+use rustix::io::Errno;
 
 use crate::content::aio;
 use crate::content::hot::{HotFile, MAX_CONTENT};
+use crate::content::open_files::{Known, Terms};
+use crate::content::path;
 use crate::request::Request;
-use crate::settings::core::{CoreSettings, OpenFileCache};
+use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};
 use crate::write::body::ClientGone;
 
 /// Why a file could not be opened.
@@ -26,7 +32,6 @@ pub enum OpenError {
 impl OpenError {
     /// The status of the answer.
     pub fn status(&self) -> u16 {
-        use rustix::io::Errno;
         match self {
             OpenError::Status(status) => *status,
             OpenError::File(FileError::Pool(PoolError::ClientGone)) => 499,
@@ -46,16 +51,104 @@ impl OpenError {
     }
 }
 
-fn keeps(request: &Request) -> bool {
-    request.settings().get::<CoreSettings>().open_file_cache != OpenFileCache::Off
+/// The file, if it is one that is kept.
+pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
+    let settings = request.settings().get::<FileSettings>();
+    match &settings.open_file_cache {
+        OpenFileCache::Off => None,
+        OpenFileCache::Short => request.connection.home.hot.borrow().get(&key(request, path), loops::now()),
+        OpenFileCache::Shared(files) => match files.get(&key(request, path), terms(settings), loops::now())? {
+            // What stands for a folder is found out by who asks for one.
+            Known::File(file) if file.meta.is_file() => Some(Rc::new(file)),
+            _ => None,
+        },
+    }
 }
 
-/// The file, if it is a hot one.
-pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
-    if !keeps(request) {
-        return None;
+/// The name that a file is kept under: what was opened by other rules for links is another thing.
+fn key<'p>(request: &Request, path: &'p [u8]) -> Cow<'p, [u8]> {
+    match link_check(request, path) {
+        None => Cow::Borrowed(path),
+        Some(LinkCheck { rule, trusted }) => {
+            let rule: &[u8] = if rule == LinkRule::None { b"\0n" } else { b"\0o" };
+            Cow::Owned([path, rule, trusted.to_string().as_bytes()].concat())
+        }
     }
-    request.connection.home.hot.borrow().get(path, loops::now())
+}
+
+/// `disable_symlinks`
+fn link_check(request: &Request, path: &[u8]) -> Option<LinkCheck> {
+    let DisableSymlinks { links, from } = &request.settings().get::<FileSettings>().disable_symlinks;
+    let rule = match links {
+        Links::All => return None,
+        Links::None => LinkRule::None,
+        Links::OfOwner => LinkRule::SameOwner,
+    };
+    let from = from.as_ref().map(|from| from.render(request)).unwrap_or_default();
+    let ends = from.last() == Some(&b'/') || matches!(path.get(from.len()), None | Some(b'/'));
+    let trusted = if ends && path.starts_with(&from) { from.len() } else { 0 };
+    Some(LinkCheck { rule, trusted })
+}
+
+fn terms(settings: &FileSettings) -> Terms {
+    Terms {
+        valid: Duration::from_secs(settings.open_file_cache_valid.0),
+        min_uses: settings.open_file_cache_min_uses,
+        errors: settings.open_file_cache_errors,
+    }
+}
+
+/// Keeps what was found out, as far as that is wanted.
+fn keep(request: &Request, path: &[u8], found: Result<Known, &FileError>) {
+    let settings = request.settings().get::<FileSettings>();
+    let now = loops::now();
+    match (&settings.open_file_cache, found) {
+        (OpenFileCache::Off, _) => {}
+        (OpenFileCache::Short, Ok(Known::File(file))) if file.meta.is_file() => {
+            request.connection.home.keep_hot(&key(request, path), &Rc::new(file));
+        }
+        (OpenFileCache::Short, _) => {}
+        (OpenFileCache::Shared(files), Ok(known)) => files.put(&key(request, path), known, terms(settings), now),
+        (OpenFileCache::Shared(files), Err(error)) if says_what_is_there(error) => {
+            files.put(&key(request, path), Known::Error(error.clone()), terms(settings), now);
+        }
+        (OpenFileCache::Shared(_), Err(_)) => {}
+    }
+}
+
+/// Whether an error is about the file, and not about the state that the process or the system is in.
+fn says_what_is_there(error: &FileError) -> bool {
+    let errno = error.errno().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::ACCESS | Errno::LOOP))
+}
+
+/// What is known of a path, whatever it is.
+fn known(request: &Request, path: &[u8]) -> Option<Known> {
+    let settings = request.settings().get::<FileSettings>();
+    match &settings.open_file_cache {
+        OpenFileCache::Shared(files) => files.get(&key(request, path), terms(settings), loops::now()),
+        OpenFileCache::Off | OpenFileCache::Short => None,
+    }
+}
+
+/// Lets go of a file that turned out to have changed.
+pub fn forget(request: &Request, file: &Arc<OpenFile>) {
+    match &request.settings().get::<FileSettings>().open_file_cache {
+        OpenFileCache::Shared(files) => {
+            let name = path::file_name(request);
+            files.forget(&key(request, &name), file);
+        }
+        OpenFileCache::Off | OpenFileCache::Short => request.connection.home.hot.borrow_mut().forget(file),
+    }
+}
+
+/// Gives descriptors of kept files back. Says whether there were any.
+fn close_kept(request: &Request) -> bool {
+    let closed = request.connection.home.hot.borrow_mut().close_files();
+    match &request.settings().get::<FileSettings>().open_file_cache {
+        OpenFileCache::Shared(files) => files.close_files() || closed,
+        OpenFileCache::Off | OpenFileCache::Short => closed,
+    }
 }
 
 fn c_path(path: &[u8]) -> Result<CString, OpenError> {
@@ -67,48 +160,62 @@ fn c_path(path: &[u8]) -> Result<CString, OpenError> {
 /// # Errors
 /// See [`OpenError`].
 pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenError> {
-    if let Some(file) = hot(request, path) {
-        return Ok(file);
+    match known(request, path) {
+        Some(Known::File(file)) => return Ok(Rc::new(file)),
+        Some(Known::Error(error)) => return Err(OpenError::File(error)),
+        Some(Known::Meta(_)) => {}
+        None => {
+            if let Some(file) = hot(request, path) {
+                return Ok(file);
+            }
+        }
     }
     let aio = aio::resolve(request).ok_or(OpenError::Status(500))?;
     let c_path = c_path(path)?;
-    let files = &request.generation.files;
-    let open_once = async || match files.try_open_now(&c_path, &aio) {
-        Some(file) => file,
-        None => {
-            let gone = ClientGone(&request.connection);
-            let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
-            files.open(&c_path, via).await
-        }
-    };
-    let mut opened = open_once().await;
+    let mut opened = open_path(request, &c_path, &aio).await;
     if let Err(error) = &opened
         && is_out_of_descriptors(error)
-        && request.connection.home.hot.borrow_mut().close_files()
+        && close_kept(request)
     {
-        opened = open_once().await;
+        opened = open_path(request, &c_path, &aio).await;
     }
-    let file = opened.map_err(OpenError::File)?;
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) => {
+            keep(request, path, Err(&error));
+            return Err(OpenError::File(error));
+        }
+    };
     let content = small_content(request, &file, &aio);
-    let is_file = file.is_file();
-    let file = Rc::new(HotFile::new(file, content));
-    if is_file && keeps(request) {
-        request.connection.home.keep_hot(path, &file);
+    let file = HotFile::new(file, content);
+    keep(request, path, Ok(Known::File(file.clone())));
+    Ok(Rc::new(file))
+}
+
+async fn open_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Arc<OpenFile>, FileError> {
+    let files = &request.generation.files;
+    let check = link_check(request, path.to_bytes());
+    let at_once = match check {
+        None => files.try_open_now(path, aio),
+        Some(check) => files.try_open_checked_now(path, check, aio),
+    };
+    if let Some(outcome) = at_once {
+        return outcome;
     }
-    Ok(file)
+    let gone = ClientGone(&request.connection);
+    let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
+    match check {
+        None => files.open(path, via).await,
+        Some(check) => files.open_checked(path, check, via).await,
+    }
 }
 
 fn is_out_of_descriptors(error: &FileError) -> bool {
-    use rustix::io::Errno;
     matches!(error.errno().map(Errno::from_raw_os_error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// All bytes of a small file, if they can be had at once. A file that changes while it is read is left alone.
-fn small_content(
-    request: &Request,
-    file: &std::sync::Arc<freerun_runtime::files::OpenFile>,
-    aio: &Aio,
-) -> Option<Bytes> {
+fn small_content(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Option<Bytes> {
     let size = file.size();
     if !file.is_file() || size == 0 || size > MAX_CONTENT {
         return None;
@@ -129,20 +236,35 @@ fn small_content(
 /// # Errors
 /// See [`OpenError`].
 pub async fn stat(request: &Request, path: &[u8]) -> Result<Meta, OpenError> {
-    if let Some(file) = hot(request, path) {
-        return Ok(file.meta);
+    match known(request, path) {
+        Some(Known::File(file)) => return Ok(file.meta),
+        Some(Known::Meta(meta)) => return Ok(meta),
+        Some(Known::Error(error)) => return Err(OpenError::File(error)),
+        None => {
+            if let Some(file) = hot(request, path) {
+                return Ok(file.meta);
+            }
+        }
     }
     let aio = aio::resolve(request).ok_or(OpenError::Status(500))?;
     let c_path: CString = c_path(path)?;
-    stat_path(request, &c_path, &aio).await.map_err(OpenError::File)
+    let found = stat_path(request, &c_path, &aio).await;
+    keep(request, path, found.as_ref().map(|meta| Known::Meta(*meta)));
+    found.map_err(OpenError::File)
 }
 
 async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, FileError> {
     let files = &request.generation.files;
-    if let Some(meta) = files.try_stat_now(path, aio) {
+    let check = link_check(request, path.to_bytes());
+    if check.is_none()
+        && let Some(meta) = files.try_stat_now(path, aio)
+    {
         return meta;
     }
     let gone = ClientGone(&request.connection);
     let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
-    files.stat(path, via).await
+    match check {
+        None => files.stat(path, via).await,
+        Some(check) => files.stat_checked(path, check, via).await,
+    }
 }

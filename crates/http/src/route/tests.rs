@@ -47,6 +47,22 @@ mod locations {
     use crate::regex::Captures;
     use crate::route::Found;
 
+    #[test]
+    fn an_alias_that_leads_out_is_told() {
+        let rows = [
+            ("location /img { alias /x/; }", 1),
+            ("location ^~ /img { alias /x/$host/; }", 1),
+            ("location /img/ { alias /x/; }", 0),
+            ("location /img { alias /x; }", 0),
+            ("location = /img { alias /x/; }", 0),
+            ("location ~ /img { alias /x/; }", 0),
+        ];
+        for (text, wanted) in rows {
+            let warnings = read(&format!("server {{ {text} }}")).unwrap().1;
+            assert_eq!(warnings.len(), wanted, "{text}: {warnings:?}");
+        }
+    }
+
     /// The name of the location that each path gets; `-` where it is none.
     #[track_caller]
     fn check(locations: &str, wanted: &[(&str, &str)]) {

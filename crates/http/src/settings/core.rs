@@ -68,16 +68,6 @@ keyword_enum! {
 }
 
 keyword_enum! {
-    /// `open_file_cache`, as far as it goes now.
-    pub enum OpenFileCache {
-        /// Open files and small contents are not kept from one request to the next.
-        Off = "off",
-        /// They are kept for at most one second.
-        Short = "short",
-    }
-}
-
-keyword_enum! {
     /// `client_body_in_file_only`.
     pub enum InFileOnly {
         /// Small bodies stay in memory.
@@ -128,11 +118,6 @@ settings! {
         /// hops to the pool for every operation, as nginx does; `off` never leaves the loop. `on` uses the pool.
         aio: AioSetting = "auto", in HTTP | SERVER | LOCATION,
             fidelity = Differs("`threads` hops only when an operation would wait; `on` is the same as `auto`; `auto` and `always` are ours");
-        /// Whether open files and small contents may be used again, without asking the file system, for up to one second.
-        ///
-        /// `off` asks for every request. nginx's own forms (`max=`, `inactive=`) are not there yet.
-        open_file_cache: OpenFileCache = "short", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("only `off` and `short` (the default: hot files are kept for at most one second) so far");
         /// The largest request body that is accepted; 0 is no limit.
         client_max_body_size: Offset = "1m", in HTTP | SERVER | LOCATION;
         /// Longest wait between two reads of a request body.

@@ -2,6 +2,7 @@
 
 pub mod core;
 pub mod error_page;
+pub mod files;
 pub mod keepalive;
 pub mod knobs;
 pub mod logs;

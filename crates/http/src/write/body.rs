@@ -10,8 +10,8 @@ use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use freerun_runtime::timer::Timer;
 
-use crate::content::aio;
 use crate::content::response::{Body, Field, FileRange, LateTrailers, Part, Source};
+use crate::content::{aio, open};
 use crate::log_error;
 use crate::request::{Connection, Request};
 use crate::settings::core::CoreSettings;
@@ -321,7 +321,7 @@ async fn file(
 
 /// The file has become shorter than what was announced.
 fn cut_short(request: &Request, file: &Arc<OpenFile>) -> WriteError {
-    request.connection.home.hot.borrow_mut().forget(file);
+    open::forget(request, file);
     log_error!(request, Alert, "file was truncated while it was sent to the client");
     WriteError::Body
 }

@@ -12,8 +12,9 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::types::Meta;
 
 /// Flags of every open: never waits for the other end of a FIFO, never makes a terminal ours.
-const OPEN: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
-const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+pub(crate) const OPEN: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+/// A descriptor that names a file and asks nothing of its file system.
+pub(crate) const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 pub(crate) trait Kernel: Send + Sync {
     /// Time since `start`.

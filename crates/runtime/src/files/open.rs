@@ -17,7 +17,7 @@ const STAT: &str = "stat()";
 const FSTAT: &str = "fstat()";
 
 /// What an attempt that must not wait came to.
-enum Attempt<T> {
+pub(super) enum Attempt<T> {
     Done(Result<T, FileError>),
     /// It would wait, or may.
     MayWait,

@@ -1,0 +1,340 @@
+//! `open_file_cache`: files kept open, and what is known of files and folders, for all loops together.
+//!
+//! A loop never waits for it. The names are spread over shards, each behind a lock that is held for one look into a table (no
+//! system call, no allocation of more than a name), and a loop that finds a shard taken by another one does without the
+//! cache for this once: opening a file costs about two microseconds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+use freerun_runtime::files::{FileError, Meta, OpenFile};
+
+use crate::content::hot::{Content, HotFile};
+
+/// The most shards.
+const SHARDS: usize = 64;
+/// A shard is made for at least this many names, so that the oldest of few is still nearly the oldest of all.
+const SHARD_NAMES: usize = 16;
+/// Open files may take this part of the descriptors that the process may have.
+const SHARE: u64 = 4;
+/// The most bytes of small contents that are kept.
+const MAX_BYTES: usize = 64 << 20;
+/// How many old names are let go of at each use, as long as there are any.
+const SWEEP: usize = 2;
+
+/// When what is kept may be used: the directives of the location that asks.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// For how long it is believed.
+    pub valid: Duration,
+    /// A file is kept open that was used at least so often.
+    pub min_uses: u32,
+    /// Whether errors are kept.
+    pub errors: bool,
+}
+
+/// The cache.
+pub struct OpenFiles {
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+    shard_max: usize,
+    inactive: Duration,
+    max_open: usize,
+    open: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl std::fmt::Debug for OpenFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenFiles").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashMap<Arc<[u8]>, Entry>,
+    /// From the one used longest ago to the one used last.
+    order: BTreeMap<u64, Arc<[u8]>>,
+    clock: u64,
+}
+
+struct Entry {
+    known: Known,
+    checked: Instant,
+    used: Instant,
+    uses: u32,
+    place: u64,
+}
+
+/// What is known of a name.
+#[derive(Clone)]
+pub enum Known {
+    /// What is there, but it is not open.
+    Meta(Meta),
+    /// An open file or folder.
+    File(HotFile),
+    /// Why there is nothing.
+    Error(FileError),
+}
+
+impl Known {
+    fn bytes(&self) -> usize {
+        match self {
+            Known::File(HotFile { content: Content::Bytes(bytes), .. }) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    fn descriptors(&self) -> usize {
+        usize::from(matches!(self, Known::File(HotFile { content: Content::Open(_), .. })))
+    }
+}
+
+impl OpenFiles {
+    /// An empty one for `max` names, each kept for `inactive` after its last use.
+    pub fn new(max: usize, inactive: Duration) -> OpenFiles {
+        let shards = (max / SHARD_NAMES).clamp(1, SHARDS);
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let max_open = limit.map_or(usize::MAX, |limit| usize::try_from(limit / SHARE).unwrap_or(usize::MAX));
+        OpenFiles {
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            shard_max: max / shards,
+            inactive,
+            max_open,
+            open: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// `None`: another loop is in there.
+    fn shard(&self, name: &[u8]) -> Option<MutexGuard<'_, Shard>> {
+        let index = self.hasher.hash_one(name) as usize % self.shards.len();
+        self.lock(index)
+    }
+
+    fn lock(&self, index: usize) -> Option<MutexGuard<'_, Shard>> {
+        match self.shards.get(index)?.try_lock() {
+            Ok(shard) => Some(shard),
+            // A panic of another thread; each entry is complete by itself.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// What is known of a name, if that may still be believed. It counts as a use.
+    pub fn get(&self, name: &[u8], terms: Terms, now: Instant) -> Option<Known> {
+        let mut shard = self.shard(name)?;
+        let entry = shard.entries.get(name)?;
+        let old = now.saturating_duration_since(entry.checked) >= terms.valid
+            || now.saturating_duration_since(entry.used) >= self.inactive;
+        if old {
+            return None;
+        }
+        let known = entry.known.clone();
+        // Opening what is not open counts when it is put.
+        shard.touch(name, now, u32::from(!matches!(known, Known::Meta(_))));
+        Some(known)
+    }
+
+    /// What was found out of a name just now.
+    pub fn put(&self, name: &[u8], mut known: Known, terms: Terms, now: Instant) {
+        let Some(mut shard) = self.shard(name) else { return };
+        if matches!(known, Known::Error(_)) && !terms.errors || terms.valid.is_zero() {
+            self.remove(&mut shard, name);
+            return;
+        }
+        let uses = match shard.entries.get(name) {
+            Some(entry) if now.saturating_duration_since(entry.used) < self.inactive => entry.uses,
+            _ => 0,
+        };
+        if let Known::File(file) = &known {
+            let full = self.open.load(Relaxed) + known.descriptors() > self.max_open
+                || self.bytes.load(Relaxed) + known.bytes() > MAX_BYTES;
+            if uses + 1 < terms.min_uses || full {
+                known = Known::Meta(file.meta);
+            }
+        }
+        self.remove(&mut shard, name);
+        self.expire(&mut shard, now);
+        while shard.entries.len() >= self.shard_max {
+            let Some(oldest) = shard.order.values().next().cloned() else { break };
+            self.remove(&mut shard, &oldest);
+        }
+        self.open.fetch_add(known.descriptors(), Relaxed);
+        self.bytes.fetch_add(known.bytes(), Relaxed);
+        let name: Arc<[u8]> = name.into();
+        let entry = Entry { known, checked: now, used: now, uses, place: 0 };
+        shard.entries.insert(name.clone(), entry);
+        shard.touch(&name, now, 1);
+    }
+
+    fn expire(&self, shard: &mut Shard, now: Instant) {
+        for _ in 0..SWEEP {
+            let Some(oldest) = shard.order.values().next().cloned() else { return };
+            match shard.entries.get(&oldest) {
+                Some(entry) if now.saturating_duration_since(entry.used) < self.inactive => return,
+                _ => self.remove(shard, &oldest),
+            }
+        }
+    }
+
+    fn remove(&self, shard: &mut Shard, name: &[u8]) {
+        if let Some(entry) = shard.entries.remove(name) {
+            shard.order.remove(&entry.place);
+            self.open.fetch_sub(entry.known.descriptors(), Relaxed);
+            self.bytes.fetch_sub(entry.known.bytes(), Relaxed);
+        }
+    }
+
+    /// Lets go of a file that turned out to have changed.
+    pub fn forget(&self, name: &[u8], file: &Arc<OpenFile>) {
+        let Some(mut shard) = self.shard(name) else { return };
+        let is_it = |known: &Known| match known {
+            Known::File(HotFile { content: Content::Open(open), .. }) => Arc::ptr_eq(open, file),
+            _ => false,
+        };
+        if shard.entries.get(name).is_some_and(|entry| is_it(&entry.known)) {
+            self.remove(&mut shard, name);
+        }
+    }
+
+    /// Gives the descriptors back, when there are none left. Says whether there were any.
+    pub fn close_files(&self) -> bool {
+        let before = self.open.load(Relaxed);
+        if before > 0 {
+            for index in 0..self.shards.len() {
+                let Some(mut shard) = self.lock(index) else { continue };
+                let open: Vec<Arc<[u8]>> = shard
+                    .entries
+                    .iter()
+                    .filter(|(_, entry)| entry.known.descriptors() > 0)
+                    .map(|(name, _)| name.clone())
+                    .collect();
+                for name in open {
+                    self.remove(&mut shard, &name);
+                }
+            }
+        }
+        before > 0
+    }
+
+    /// How many names are kept, and how many of them are open.
+    pub fn len(&self) -> (usize, usize) {
+        let names = (0..self.shards.len()).filter_map(|index| self.lock(index)).map(|shard| shard.entries.len()).sum();
+        (names, self.open.load(Relaxed))
+    }
+}
+
+impl Shard {
+    /// A use: the name is the last one to go now.
+    fn touch(&mut self, name: &[u8], now: Instant, uses: u32) {
+        self.clock += 1;
+        let place = self.clock;
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        entry.used = now;
+        entry.uses = entry.uses.saturating_add(uses);
+        let before = std::mem::replace(&mut entry.place, place);
+        if let Some(name) = self.order.remove(&before).or_else(|| Some(name.into())) {
+            self.order.insert(place, name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use freerun_runtime::files::{Aio, FileSystem};
+    use freerun_runtime::pool::{PoolSpec, ThreadPool};
+
+    const TERMS: Terms = Terms { valid: Duration::from_secs(60), min_uses: 1, errors: false };
+
+    fn file(content: Option<Bytes>) -> Known {
+        let pool = ThreadPool::start(&PoolSpec { name: "files".to_owned(), threads: 1, max_queue: 8 }).unwrap();
+        let files = FileSystem::new(pool).unwrap();
+        let open = files.try_open_now(c"/proc/self/exe", &Aio::Off).unwrap().unwrap();
+        Known::File(HotFile::new(open, content))
+    }
+
+    fn missing() -> Known {
+        Known::Error(FileError::System { call: "open()", errno: 2 })
+    }
+
+    #[test]
+    fn the_one_used_longest_ago_goes_first() {
+        let (cache, now) = (OpenFiles::new(2, Duration::from_secs(60)), Instant::now());
+        let known = file(Some(Bytes::from_static(b"text")));
+        cache.put(b"a", known.clone(), TERMS, now);
+        cache.put(b"b", known.clone(), TERMS, now);
+        assert!(cache.get(b"a", TERMS, now).is_some());
+        cache.put(b"c", known, TERMS, now);
+        assert!(cache.get(b"b", TERMS, now).is_none());
+        assert!(cache.get(b"a", TERMS, now).is_some() && cache.get(b"c", TERMS, now).is_some());
+        assert_eq!((cache.len(), cache.bytes.load(Relaxed)), ((2, 0), 8));
+    }
+
+    #[test]
+    fn what_is_old_is_not_believed_and_what_nobody_uses_goes() {
+        let (cache, now) = (OpenFiles::new(20, Duration::from_secs(90)), Instant::now());
+        cache.put(b"a", file(None), TERMS, now);
+        assert!(cache.get(b"a", TERMS, now + Duration::from_secs(59)).is_some());
+        assert!(cache.get(b"a", TERMS, now + Duration::from_secs(60)).is_none());
+        assert_eq!(cache.len(), (1, 1));
+        let much_later = now + Duration::from_secs(200);
+        cache.put(b"b", file(None), TERMS, much_later);
+        assert_eq!(cache.len(), (1, 1), "the use of another name lets it go");
+        let zero = Terms { valid: Duration::ZERO, ..TERMS };
+        cache.put(b"b", file(None), zero, much_later);
+        assert_eq!(cache.len(), (0, 0));
+    }
+
+    #[test]
+    fn a_file_is_kept_open_from_its_second_use_on_where_that_is_asked() {
+        let (cache, now) = (OpenFiles::new(20, Duration::from_secs(60)), Instant::now());
+        let twice = Terms { min_uses: 2, ..TERMS };
+        cache.put(b"a", file(None), twice, now);
+        assert!(matches!(cache.get(b"a", twice, now), Some(Known::Meta(_))));
+        cache.put(b"a", file(None), twice, now);
+        assert!(matches!(cache.get(b"a", twice, now), Some(Known::File(_))));
+        let later = now + Duration::from_secs(61);
+        cache.put(b"a", file(None), twice, later);
+        assert!(matches!(cache.get(b"a", twice, later), Some(Known::Meta(_))), "counting begins anew after a pause");
+    }
+
+    #[test]
+    fn errors_are_kept_where_that_is_asked() {
+        let (cache, now) = (OpenFiles::new(20, Duration::from_secs(60)), Instant::now());
+        let errors = Terms { errors: true, ..TERMS };
+        cache.put(b"a", missing(), TERMS, now);
+        assert!(cache.get(b"a", errors, now).is_none());
+        cache.put(b"a", missing(), errors, now);
+        assert!(matches!(cache.get(b"a", errors, now), Some(Known::Error(_))));
+        assert!(cache.get(b"a", TERMS, now).is_some(), "as in nginx, an error that is kept counts elsewhere, too");
+        cache.put(b"a", missing(), TERMS, now);
+        assert!(cache.get(b"a", errors, now).is_none());
+    }
+
+    #[test]
+    fn descriptors_are_bounded_and_given_back() {
+        let cache = OpenFiles { max_open: 1, ..OpenFiles::new(20, Duration::from_secs(60)) };
+        let now = Instant::now();
+        cache.put(b"a", file(None), TERMS, now);
+        cache.put(b"b", file(None), TERMS, now);
+        assert!(matches!(cache.get(b"b", TERMS, now), Some(Known::Meta(_))));
+        assert_eq!(cache.len(), (2, 1));
+        let Some(Known::File(HotFile { content: Content::Open(open), .. })) = cache.get(b"a", TERMS, now) else {
+            panic!("it is open")
+        };
+        cache.forget(b"b", &open);
+        assert_eq!(cache.len(), (2, 1));
+        cache.forget(b"a", &open);
+        assert_eq!(cache.len(), (1, 0));
+        cache.put(b"a", file(None), TERMS, now);
+        assert!(cache.close_files() && !cache.close_files());
+        assert_eq!(cache.len(), (1, 0));
+    }
+}

@@ -1,0 +1,149 @@
+//! How files are found and kept open: `open_file_cache` and its relatives, `disable_symlinks`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_conf::{Cx, Node, Problem, Seconds, Setting, Shape, Value, parse_seconds, settings};
+
+use crate::content::open_files::OpenFiles;
+use crate::template::Template;
+use crate::zones::ZoneTable;
+
+settings! {
+    /// The HTTP core: how files are found and kept open.
+    #[module = "files"]
+    pub struct FileSettings {
+        /// Keeps files open, and what is known of files and folders, from one request to the next.
+        ///
+        /// `max=` is how many names are kept at most; when there are more, those that were used longest ago go. `inactive=` (60
+        /// seconds) is how long one is kept that nobody asks for. All event loops share the cache, and a reload that does not
+        /// change these values keeps it. Of the descriptors that the process may have, it holds at most a quarter.
+        /// What is in the cache is believed for `open_file_cache_valid`.
+        ///
+        /// `short`, the default, keeps files for at most one second, for each loop; `off` asks the file system for every
+        /// request.
+        open_file_cache: OpenFileCache = "short", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("the cache stays over a reload; small contents are kept with the file; `short` is ours");
+        /// For how long what `open_file_cache` holds is believed before it is looked at again.
+        open_file_cache_valid: Seconds = "60s", in HTTP | SERVER | LOCATION;
+        /// How often a file must have been asked for, without a pause of `inactive`, to be kept open.
+        open_file_cache_min_uses: u32 = "1", in HTTP | SERVER | LOCATION;
+        /// Whether it is kept in mind, too, that there is no such file, or that it may not be opened.
+        open_file_cache_errors: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Whether symbolic links on the way to a file are followed.
+        ///
+        /// With `on` none is, with `if_not_owner` those are not that belong to somebody else than what they lead to; the
+        /// answer is 403. The part of a path that `from=` says, if the path begins with it, is not looked at. The check
+        /// and the opening are one: a link that is put in place meanwhile is not followed.
+        disable_symlinks: DisableSymlinks = "off", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// `open_file_cache`
+#[derive(Debug, Clone)]
+pub enum OpenFileCache {
+    /// Nothing is kept from one request to the next.
+    Off,
+    /// Open files and small contents are kept for at most one second, by each loop.
+    Short,
+    /// They are kept as long as nginx keeps them, by all loops together.
+    Shared(Arc<OpenFiles>),
+}
+
+const INACTIVE: Duration = Duration::from_secs(60);
+
+impl Value for OpenFileCache {
+    const SHAPE: Shape = Shape::between(1, 2, "off | short | max=number [inactive=time]");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<OpenFileCache, Problem> {
+        let (mut max, mut inactive, mut word_alone) = (None, INACTIVE, None);
+        for word in &directive.args {
+            let invalid =
+                || Problem::new(format!("invalid \"open_file_cache\" parameter \"{}\"", word.text)).at(word.place);
+            if let Some(number) = word.text.strip_prefix("max=") {
+                let number = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<usize>().ok());
+                max = Some(number.flatten().filter(|max| *max > 0).ok_or_else(invalid)?);
+            } else if let Some(time) = word.text.strip_prefix("inactive=") {
+                inactive = parse_seconds(time).map(Duration::from_secs).ok_or_else(invalid)?;
+            } else {
+                word_alone = Some(match word.text.as_str() {
+                    "off" => OpenFileCache::Off,
+                    "short" => OpenFileCache::Short,
+                    _ => return Err(invalid()),
+                });
+            }
+        }
+        if let Some(word) = word_alone {
+            return Ok(word);
+        }
+        let Some(max) = max else {
+            return Err(Problem::new("\"open_file_cache\" must have the \"max\" parameter").at_node(directive));
+        };
+        let key = format!("open_file_cache max={max} inactive={}", inactive.as_secs());
+        let make = || OpenFiles::new(max, inactive);
+        Ok(OpenFileCache::Shared(cx.extensions.get_or_default::<ZoneTable>().keep(&key, make)))
+    }
+}
+
+/// Which links are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// All.
+    All,
+    /// None.
+    None,
+    /// Those whose owner is that of what they lead to.
+    OfOwner,
+}
+
+/// `disable_symlinks`
+#[derive(Debug, Clone)]
+pub struct DisableSymlinks {
+    /// Which links are followed.
+    pub links: Links,
+    /// The part of a path that is not looked at.
+    pub from: Option<Template>,
+}
+
+impl Setting for DisableSymlinks {
+    const SHAPE: Shape = Shape::between(1, 2, "off | on [from=part] | if_not_owner [from=part]");
+
+    fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        if previous.is_some() {
+            return Err(Problem::duplicate(directive));
+        }
+        let (mut links, mut from) = (None, None);
+        for (index, word) in directive.args.iter().enumerate() {
+            let keyword = match word.text.as_str() {
+                "off" => Links::All,
+                "on" => Links::None,
+                "if_not_owner" => Links::OfOwner,
+                text => match text.strip_prefix("from=") {
+                    Some(part) if from.is_none() => {
+                        let part = freerun_conf::Word { text: part.to_owned(), ..word.clone() };
+                        from = Some(Template::parse(&part, cx)?);
+                        continue;
+                    }
+                    Some(_) => return Err(duplicate(directive)),
+                    None => return Err(Problem::new(format!("invalid parameter \"{text}\"")).at(word.place)),
+                },
+            };
+            if links.replace(keyword).is_some() {
+                return Err(duplicate(directive).at(directive.args[index].place));
+            }
+        }
+        let Some(links) = links else {
+            let message = "\"disable_symlinks\" must have \"off\", \"on\" or \"if_not_owner\" parameter";
+            return Err(Problem::new(message).at_node(directive));
+        };
+        if links == Links::All && from.is_some() {
+            return Err(Problem::new("\"from=\" cannot be used with \"off\" parameter").at_node(directive));
+        }
+        Ok(DisableSymlinks { links, from })
+    }
+}
+
+fn duplicate(directive: &Node) -> Problem {
+    let words: Vec<&str> = directive.args.iter().map(|word| word.text.as_str()).collect();
+    Problem::new(format!("duplicate parameters \"{}\"", words.join(" "))).at_node(directive)
+}
