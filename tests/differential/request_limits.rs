@@ -138,3 +138,43 @@ fn connections_are_counted_while_they_are_served() {
     cases.push(crate::harness::raw(pipelined).responses(4));
     compare(&setup, cases);
 }
+
+#[test]
+fn limited_rates_change_no_byte() {
+    let site = site();
+    let setup = Setup::server(
+        &site,
+        "limit_rate $arg_r; limit_rate_after $arg_a;
+         location /text { return 200 \"0123456789abcdefghij\"; }
+         location /fixed/ { alias @ROOT@/; limit_rate 200k; limit_rate_after 50k; }
+         location /none/ { alias @ROOT@/; limit_rate 0; limit_rate_after 1; }
+         location /logged { return 200 \"$limit_rate\"; }
+         location /set/ { alias @ROOT@/; set $limit_rate $arg_s; error_page 404 = @said; }
+         location @said { return 200 \"$limit_rate\"; }",
+    );
+    let cases = vec![
+        get("/a.txt?r=200"),
+        get("/a.txt?r=x&a=y"),
+        get("/digits?r=3k"),
+        get("/digits?r=1&a=1m"),
+        get("/digits?r=200").field("Range: bytes=0-9,20-29"),
+        get("/big.bin?r=200k"),
+        get("/big.bin?r=1k&a=10m"),
+        get("/big.bin?r=150k&a=100k").field("Range: bytes=1000-"),
+        head("/big.bin?r=1k"),
+        head("/big.bin?r=200"),
+        get("/text?r=190"),
+        get("/text"),
+        get("/missing?r=300"),
+        get("/fixed/big.bin"),
+        get("/none/big.bin"),
+        get("/logged?r=5k"),
+        get("/set/missing?s=5k"),
+        get("/set/missing?s=0&r=1"),
+        get("/set/missing?s=x"),
+        get("/set/missing"),
+        get("/set/big.bin?s=250k"),
+        get("/set/digits?s=0&r=1"),
+    ];
+    compare(&setup, cases);
+}

@@ -71,6 +71,14 @@ const CASES: &[Case] = &[
     (Location, "limit_conn a -1;", "invalid number of connections \"-1\"", 5),
     (Location, "limit_conn a 65536;", "connection limit must be less 65536", 5),
     (Location, "limit_conn a 1 2;", "invalid number of arguments in \"limit_conn\" directive", 5),
+    (Location, "limit_rate x;", "\"limit_rate\" directive invalid value", 5),
+    (Location, "limit_rate 1g;", "\"limit_rate\" directive invalid value", 5),
+    (Location, "limit_rate -1;", "\"limit_rate\" directive invalid value", 5),
+    (Location, "limit_rate 1k 2k;", "invalid number of arguments in \"limit_rate\" directive", 5),
+    (Location, "limit_rate 1k; limit_rate 2k;", "\"limit_rate\" directive is duplicate", 5),
+    (Location, "limit_rate_after x;", "\"limit_rate_after\" directive invalid value", 5),
+    (Location, "limit_rate $nope;", "unknown \"nope\" variable", 0),
+    (Main, "limit_rate 1k;", "\"limit_rate\" directive is not allowed here", 2),
     (Location, "limit_conn a 1; limit_conn a 2;", "\"limit_conn\" directive is duplicate", 5),
 ];
 

@@ -100,3 +100,25 @@ fn counts_and_states_outlive_a_reload() {
     assert_eq!(server.get("/a?k=1").status, 200);
     assert_eq!(server.get("/a?k=1").status, 503);
 }
+
+#[test]
+fn a_slow_response_holds_no_thread_of_a_pool() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let server = Setup::server(
+        &site,
+        "aio threads=one always; open_file_cache off;
+         location /big { limit_rate 1k; } location /a { }",
+    )
+    .main("thread_pool one threads=1 max_queue=1;")
+    .freerun();
+    let mut slow: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    for client in &mut slow {
+        client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1000);
+    }
+    for _ in 0..5 {
+        assert_eq!(server.get("/a").text(), "file a");
+    }
+}

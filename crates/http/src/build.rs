@@ -20,6 +20,7 @@ use crate::settings::core::CoreSettings;
 use crate::settings::files::FileSettings;
 use crate::settings::knobs::TransferSettings;
 use crate::settings::logs::{ErrorLogSettings, LogPaths};
+use crate::settings::rate::RateSettings;
 use crate::settings::server::ServerSettings;
 use crate::variables::{CORE_VARIABLES, VariableTable};
 use crate::zones::ZoneTable;
@@ -78,6 +79,7 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
         group::<TransferSettings>(),
         group::<RewriteSettings>(),
         group::<FileSettings>(),
+        group::<RateSettings>(),
     ]
 }
 

@@ -7,5 +7,6 @@ pub mod keepalive;
 pub mod knobs;
 pub mod logs;
 pub mod media_types;
+pub mod rate;
 pub mod server;
 pub mod types;

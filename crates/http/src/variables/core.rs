@@ -11,6 +11,7 @@ use freerun_proto::{Credentials, HeaderId, Method, uri};
 use freerun_runtime::log::clock;
 
 use crate::content::path;
+use crate::log_error;
 use crate::request::{Address, Request};
 use crate::variables::{Value, Variable};
 
@@ -49,7 +50,7 @@ pub const VARIABLES: &[Variable] = &[
         text(if r.head.parsed.host.is_some_and(|host| host.port.is_some()) { ":" } else { "" })
     }),
     Variable::named("limit_rate", |r, _| number(r.own.find::<LimitRate>().map_or(0, |rate| rate.get().unwrap_or(0))))
-        .settable(|r, value| r.own.get::<LimitRate>().0.set(size(value))),
+        .settable(set_limit_rate),
     Variable::named("msec", |_, _| {
         let now = clock::now();
         owned(format!("{}.{:03}", now.secs, now.millis).into_bytes())
@@ -114,7 +115,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("uri", |r, _| Some(Cow::Borrowed(&r.path))),
 ];
 
-/// What `set $limit_rate` has asked for: bytes in a second, 0 for no limit.
+/// What `set $limit_rate` has asked for, or once a response is being written, what it is written with: bytes in a second,
+/// 0 for no limit.
 #[derive(Debug, Default)]
 pub struct LimitRate(Cell<Option<u64>>);
 
@@ -123,16 +125,19 @@ impl LimitRate {
     pub fn get(&self) -> Option<u64> {
         self.0.get()
     }
+
+    /// Sets the rate.
+    pub fn set(&self, rate: u64) {
+        self.0.set(Some(rate));
+    }
 }
 
-/// A size as the configuration writes it, `10k`; what is none changes nothing.
-fn size(text: &[u8]) -> Option<u64> {
-    let (digits, unit) = match text {
-        [digits @ .., b'k' | b'K'] => (digits, 1 << 10),
-        [digits @ .., b'm' | b'M'] => (digits, 1 << 20),
-        digits => (digits, 1),
-    };
-    std::str::from_utf8(digits).ok()?.parse::<u64>().ok()?.checked_mul(unit)
+fn set_limit_rate(request: &mut Request, value: &[u8]) {
+    let text = String::from_utf8_lossy(value);
+    match freerun_conf::parse_size(&text) {
+        Some(rate) => request.own.get::<LimitRate>().set(rate),
+        None => log_error!(request, Error, "invalid $limit_rate \"{text}\""),
+    }
 }
 
 /// The status as it was sent; before that, the one that an error page has to be sent with.

@@ -18,6 +18,7 @@ use crate::settings::core::CoreSettings;
 use crate::settings::knobs::TransferSettings;
 use crate::write::WriteError;
 use crate::write::head::{Framing, field};
+use crate::write::pace::Pace;
 
 /// A file range up to this size is read into the head's buffer and leaves with it in one system call, if it is in
 /// memory: cheaper than a second call.
@@ -43,6 +44,7 @@ struct Writer<'r> {
     connection: &'r Connection,
     timer: Timer,
     send_timeout: Duration,
+    pace: Pace,
     bytes: u64,
 }
 
@@ -50,10 +52,18 @@ impl Writer<'_> {
     /// Writes all of `first` and `second`.
     async fn all(&mut self, mut first: &[u8], mut second: &[u8], more: bool) -> Result<(), WriteError> {
         while !first.is_empty() || !second.is_empty() {
-            let answer = match (first.is_empty(), second.is_empty()) {
-                (false, false) => self.connection.socket.try_write(&[IoSlice::new(first), IoSlice::new(second)], more),
-                (false, true) => self.connection.socket.try_write(&[IoSlice::new(first)], more),
-                _ => self.connection.socket.try_write(&[IoSlice::new(second)], more),
+            let left = first.len() + second.len();
+            let room = match self.pace.is_free() {
+                true => left,
+                false => usize::try_from(self.room(left as u64).await).unwrap_or(left),
+            };
+            let now = &first[..first.len().min(room)];
+            let then = &second[..second.len().min(room - now.len())];
+            let more = more && room == left;
+            let answer = match (now.is_empty(), then.is_empty()) {
+                (false, false) => self.connection.socket.try_write(&[IoSlice::new(now), IoSlice::new(then)], more),
+                (false, true) => self.connection.socket.try_write(&[IoSlice::new(now)], more),
+                _ => self.connection.socket.try_write(&[IoSlice::new(then)], more),
             };
             match answer {
                 Ok(sent) => {
@@ -68,6 +78,17 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// How many of `wanted` bytes may be sent now by `limit_rate`; waits until it is some.
+    async fn room(&mut self, wanted: u64) -> u64 {
+        loop {
+            match self.pace.room(self.bytes, wanted, loops::now()) {
+                Ok(room) => return room,
+                // The same timer as that of `send_timeout`: one of the two is waited for at a time.
+                Err(wait) => drop(self.timer.within(wait, std::future::pending::<()>()).await),
+            }
+        }
     }
 
     /// Waits for room in the socket, which a write of this task has just filled.
@@ -101,7 +122,8 @@ pub async fn write(
 ) -> Result<(), WriteError> {
     let connection = request.connection.clone();
     let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
-    let mut writer = Writer { connection: &connection, timer: Timer::default(), send_timeout, bytes: 0 };
+    let pace = Pace::of(request, loops::now());
+    let mut writer = Writer { connection: &connection, timer: Timer::default(), send_timeout, pace, bytes: 0 };
     let head_len = head.len() as u64;
     let before = request.sent;
     let result = match framing {
@@ -280,6 +302,10 @@ async fn file(
     let mut in_this_turn = 0;
     while len > 0 {
         loops::note(writer.connection.number, "sending a file");
+        let limit = match writer.pace.is_free() {
+            true => limit,
+            false => limit.min(writer.room(len).await),
+        };
         let chunk = len.min(limit).min(std::mem::replace(&mut first, MAX_INLINE));
         let socket = &writer.connection.socket;
         let mut inline = true;

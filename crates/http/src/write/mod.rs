@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod head;
+mod pace;
 
 use std::io;
 

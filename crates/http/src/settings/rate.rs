@@ -1,0 +1,60 @@
+//! How fast responses are sent.
+
+use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_size, settings};
+
+use crate::log_error;
+use crate::request::Request;
+use crate::template::Template;
+
+settings! {
+    /// How fast responses are sent.
+    #[module = "core"]
+    pub struct RateSettings {
+        /// The most bytes a second that a response is sent with; 0 is no limit.
+        ///
+        /// It holds for each response, so a client with two connections gets twice as much. A second's worth is sent at
+        /// once. Where `$limit_rate` is set, that counts instead.
+        limit_rate: Bytes = "0", in HTTP | SERVER | LOCATION | LOCATION_IF,
+            fidelity = Differs("up to four pieces a second instead of one");
+        /// How much of a response is sent before `limit_rate` counts.
+        limit_rate_after: Bytes = "0", in HTTP | SERVER | LOCATION | LOCATION_IF;
+    }
+}
+
+/// A number of bytes that may come from variables.
+#[derive(Debug, Clone)]
+pub enum Bytes {
+    /// Written.
+    Fixed(u64),
+    /// From variables.
+    Computed(Template),
+}
+
+impl Bytes {
+    /// The number for this request; 0 for what is no size, which is logged.
+    pub fn of(&self, request: &Request) -> u64 {
+        match self {
+            Bytes::Fixed(bytes) => *bytes,
+            Bytes::Computed(template) => {
+                let text = template.render(request);
+                let text = String::from_utf8_lossy(&text);
+                parse_size(&text).unwrap_or_else(|| {
+                    log_error!(request, Error, "invalid size \"{text}\"");
+                    0
+                })
+            }
+        }
+    }
+}
+
+impl Value for Bytes {
+    const SHAPE: Shape = Shape::exactly(1, "size");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Bytes, Problem> {
+        let word = &directive.args[0];
+        if word.text.contains('$') {
+            return Ok(Bytes::Computed(Template::parse(word, cx)?));
+        }
+        parse_size(&word.text).map(Bytes::Fixed).ok_or_else(|| Problem::invalid_value(directive, word))
+    }
+}
