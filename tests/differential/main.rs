@@ -21,6 +21,7 @@ mod returns;
 mod rewrite;
 mod servers;
 mod site;
+mod ssi;
 mod symlinks;
 mod uris;
 mod variables;

@@ -160,7 +160,8 @@ impl Builder<'_> {
         let keeps_sent_head = cx.extensions.get_or_default::<VariableTable>().uses_sent_head();
         let paths = cx.extensions.get_or_default::<Paths>().clone();
         let zones = cx.extensions.get_or_default::<ZoneTable>().zones();
-        Ok(Blueprint { listens, log_paths, paths, keeps_sent_head, zones })
+        let variables = Arc::new(cx.extensions.remove::<VariableTable>().unwrap_or_default());
+        Ok(Blueprint { listens, log_paths, paths, keeps_sent_head, variables, zones })
     }
 
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {

@@ -14,6 +14,7 @@ use crate::rewrite::Step;
 use crate::route::Locations;
 use crate::settings::logs::ErrorLogSettings;
 use crate::template::Template;
+use crate::variables::VariableTable;
 use crate::zones::Zones;
 
 /// Paths that a configuration's relative ones begin at, and what else the process gives it.
@@ -125,6 +126,8 @@ pub struct Blueprint {
     pub paths: Paths,
     /// Whether heads of responses are kept for `$sent_http_…`.
     pub keeps_sent_head: bool,
+    /// The variables, for names that come up while serving.
+    pub variables: Arc<VariableTable>,
     /// State that goes on from one generation to the next.
     pub zones: Zones,
 }
@@ -139,6 +142,8 @@ pub struct Generation {
     pub paths: Paths,
     /// Whether heads of responses are kept for `$sent_http_…`.
     pub keeps_sent_head: bool,
+    /// The variables, for names that come up while serving.
+    pub variables: Arc<VariableTable>,
     /// State that goes on from one generation to the next.
     pub zones: Zones,
     /// The open log files, indexed as the blueprint's paths.
@@ -161,8 +166,8 @@ impl Generation {
         pools: PoolSet,
         files: Arc<FileSystem>,
     ) -> Generation {
-        let Blueprint { listens, paths, keeps_sent_head, zones, .. } = blueprint;
-        Generation { number, listens, paths, keeps_sent_head, zones, logs, error_log, pools, files }
+        let Blueprint { listens, paths, keeps_sent_head, variables, zones, .. } = blueprint;
+        Generation { number, listens, paths, keeps_sent_head, variables, zones, logs, error_log, pools, files }
     }
 
     /// The listening address of that name.

@@ -274,6 +274,8 @@ pub struct Request {
     pub depth: u8,
     /// In a subrequest: the method that the client's request has (`$request_method`), while its own is GET.
     pub main_method: Option<Method>,
+    /// Whether `error_page` is not asked, because an error is an answer like any other to whoever made this subrequest.
+    pub plain_errors: bool,
     /// The value of `WWW-Authenticate`, once a request was refused for want of credentials. It goes with the answer,
     /// error page or not.
     pub challenge: Option<Bytes>,
@@ -320,6 +322,7 @@ impl Request {
             sent_trailers: Vec::new(),
             depth: 0,
             main_method: None,
+            plain_errors: false,
             challenge: None,
             own: States::default(),
             real_peer: None,

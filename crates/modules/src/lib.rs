@@ -21,6 +21,7 @@ pub static MODULES: &[&Module] = &[
     &content::static_files::MODULE,
     &filters::not_modified::MODULE,
     &filters::addition::MODULE,
+    &filters::ssi::MODULE,
     &filters::headers::MODULE,
     &filters::range::MODULE,
     &log::access::MODULE,

@@ -271,8 +271,10 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
     filters::run(request, &mut response, ..=Slot::NotModified);
     let settings = request.location.settings.clone();
     let core = settings.get::<CoreSettings>();
-    let replaceable =
-        response.special && response.status >= 300 && (!request.in_error_page || core.recursive_error_pages);
+    let replaceable = response.special
+        && response.status >= 300
+        && !request.plain_errors
+        && (!request.in_error_page || core.recursive_error_pages);
     let page = core.error_page.iter().find(|page| replaceable && page.statuses.contains(&response.status));
     let Some(page) = page else {
         leave(request, &mut response);

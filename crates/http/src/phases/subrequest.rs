@@ -10,14 +10,15 @@ use bytes::Bytes;
 use freerun_proto::Method;
 
 use crate::content::response::{Body, LocalBoxFuture, Response, Source};
+use crate::filters;
 use crate::finish;
 use crate::log_error;
 use crate::phases::{self, Answer};
 use crate::request::{MAX_INTERNAL_REDIRECTS, Request, Sent};
 use crate::settings::core::CoreSettings;
 
-/// How deep subrequests may be nested, as in nginx: pages that include themselves come to an end.
-pub const MAX_DEPTH: u8 = 50;
+/// How deep subrequests may be nested, as in nginx (50 inside the first one): pages that include themselves come to an end.
+pub const MAX_DEPTH: u8 = 51;
 
 /// How many subrequests one request of a client may cause in all. A page that includes itself twice ends by this bound, long
 /// before [`MAX_DEPTH`] does it.
@@ -72,11 +73,28 @@ pub fn subrequest(
     path: Vec<u8>,
     args: Option<Vec<u8>>,
 ) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
+    Ok(run(fork(parent, path, args)?))
+}
+
+/// As [`subrequest`], for one whose errors are not replaced by `error_page`: whoever asks wants to know of them.
+///
+/// # Errors
+/// [`Refused`], which is logged.
+pub fn plain(
+    parent: &Request,
+    path: Vec<u8>,
+    args: Option<Vec<u8>>,
+) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
     let mut request = fork(parent, path, args)?;
-    Ok(Box::pin(async move {
+    request.plain_errors = true;
+    Ok(run(request))
+}
+
+fn run(mut request: Box<Request>) -> LocalBoxFuture<'static, Subrequest> {
+    Box::pin(async move {
         let answer = unless_gone(&mut request).await;
         answered(request, answer)
-    }))
+    })
 }
 
 /// As [`subrequest`], for one that goes on when the client has gone, and when the response it belongs to is complete.
@@ -185,6 +203,23 @@ impl Included {
             };
         }
         Poll::Ready(())
+    }
+
+    /// The subrequest, once it is answered and until its body is over.
+    pub fn request(&self) -> Option<&Request> {
+        match &self.state {
+            State::Body(subrequest, _) => Some(&subrequest.request),
+            _ => None,
+        }
+    }
+
+    /// Puts another response, which goes through the filters of the subrequest, in the place of its answer.
+    pub fn substitute(&mut self, mut response: Response) {
+        if let State::Body(subrequest, source) = &mut self.state {
+            filters::run(&mut subrequest.request, &mut response, ..);
+            *source = std::mem::replace(&mut response.body, Body::Empty).into_source(&subrequest.request);
+            subrequest.response = Some(Box::new(response));
+        }
     }
 
     /// Waits for the answer. `None`: there will be none, or the body is over.

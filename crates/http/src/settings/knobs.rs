@@ -26,9 +26,9 @@ settings! {
         /// How many bytes must fit the socket before it counts as writable.
         send_lowat: LowWater = "0", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("Linux does not have it; nginx warns there, too");
-        /// Buffer for the answer of a subrequest.
-        subrequest_output_buffer_size: Size = "4k", in HTTP | SERVER | LOCATION,
-            fidelity = NoEffect("answers of subrequests are passed on piece by piece");
+        /// The longest answer of a subrequest that goes into a variable (`include` with `set`, of the ssi module). All others
+        /// are passed on piece by piece.
+        subrequest_output_buffer_size: Size = "4k", in HTTP | SERVER | LOCATION;
         /// Whether files are written in a thread pool.
         aio_write: bool = "off", in HTTP | SERVER | LOCATION, fidelity = NoEffect("they always are");
         /// Adds comments to the built-in error pages for Internet Explorer and Chrome, which show their own page instead

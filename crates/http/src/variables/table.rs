@@ -121,6 +121,13 @@ impl VariableTable {
         self.uses_sent_head
     }
 
+    /// Looks `$name` (in lower case) up while serving: what a page names, no configuration has resolved.
+    pub fn find(&self, name: &str) -> Option<Reference> {
+        let unnamed = Entry::default();
+        let definition = self.definition(name, self.entries.get(name).unwrap_or(&unnamed))?;
+        Some(Reference(Arc::new(Declared { name: name.into(), definition: OnceLock::from(definition) })))
+    }
+
     fn family(&self, name: &str) -> Option<(Get, Box<str>)> {
         // The longest one: `sent_http_` begins as `sent_` would.
         let families = self.families.iter().filter(|family| name.starts_with(family.name));

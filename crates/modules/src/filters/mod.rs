@@ -4,3 +4,4 @@ pub mod addition;
 pub mod headers;
 pub mod not_modified;
 pub mod range;
+pub mod ssi;

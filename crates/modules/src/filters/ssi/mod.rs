@@ -1,0 +1,90 @@
+//! `ssi`: commands in pages that the server carries out while it sends them.
+
+mod commands;
+mod dates;
+mod expr;
+mod page;
+mod parser;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use freerun_conf::{Size, group, settings};
+use freerun_http::content::response::{Body, Response};
+use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::request::Request;
+use freerun_http::settings::media_types::MediaTypes;
+use freerun_http::variables::Variable;
+use freerun_runtime::log::clock;
+
+use state::TimeFormat;
+
+settings! {
+    /// Server side includes.
+    #[module = "ssi"]
+    pub struct SsiSettings {
+        /// Carries out the commands in pages.
+        ///
+        /// A command is `<!--# name parameter="value" … -->`:
+        ///
+        /// | command | does |
+        /// |---|---|
+        /// | `include virtual="uri"` or `file="path"` | puts the answer of a subrequest there. `stub="block"`: if it is empty or an error, that block; `wait="yes"`: before anything else is looked at; `set="name"`: into a variable |
+        /// | `block name="name"` … `endblock` | text and commands for `stub` |
+        /// | `echo var="name"` | the value of a variable; `default="text"` where there is none, `encoding="none"`, `"url"` or `"entity"` |
+        /// | `set var="name" value="text"` | sets a variable, which may have variables in it |
+        /// | `if expr="…"`, `elif expr="…"`, `else`, `endif` | conditions: `$name`, `$name = text`, `$name != text`, and the same with `/expression/`, whose groups are variables then |
+        /// | `config errmsg="text" timefmt="format"` | what is shown for a command that fails, and the format of dates, as strftime(3) has it |
+        ///
+        /// Includes run at the same time and are sent in their order. Bounds that nginx does not have: 64 KB for a value made
+        /// of variables, 1 MB for all variables and blocks of a request, 10,000 subrequests.
+        ssi: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF,
+            fidelity = Differs("what looks like the beginning of a command at the very end of a page is sent, and not lost");
+        /// Whether a page with commands keeps the `Last-Modified` and (weak) `ETag` of its file.
+        ssi_last_modified: bool = "off", in HTTP | SERVER | LOCATION;
+        /// The smallest part of a file that is sent from the file.
+        ssi_min_file_chunk: Size = "1k", in HTTP | SERVER | LOCATION, fidelity = NoEffect("text between commands is in memory already when they have been looked for");
+        /// Whether a command that fails shows nothing.
+        ssi_silent_errors: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Media types, besides `text/html`, of the pages that are looked into; `*` is all.
+        ssi_types: MediaTypes, in HTTP | SERVER | LOCATION;
+        /// The longest value of a parameter.
+        ssi_value_length: Size = "256", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "ssi",
+    groups: &[group::<SsiSettings>()],
+    filters: &[Filter { slot: Slot::Ssi, wanted: |settings| settings.get::<SsiSettings>().ssi, run }],
+    variables: &[
+        Variable::named("date_gmt", |request, _| {
+            let now = clock::now().secs;
+            Some(Cow::Owned(TimeFormat::with(request, |format| dates::gmt(format, now)).into_bytes()))
+        }),
+        Variable::named("date_local", |request, _| {
+            let now = clock::now().secs;
+            let offset = clock::utc_offset();
+            Some(Cow::Owned(TimeFormat::with(request, |format| dates::local(format, now, offset)).into_bytes()))
+        }),
+    ],
+    ..Module::EMPTY
+};
+
+fn run(request: &mut Request, response: &mut Response) {
+    let settings = request.location.settings.clone();
+    let settings = settings.get::<SsiSettings>();
+    if response.length() == Some(0) || !settings.ssi_types.contains(&response.content_type) {
+        return;
+    }
+    response.weaken();
+    if !settings.ssi_last_modified {
+        response.last_modified = None;
+        response.etag = None;
+    }
+    let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
+    response.body = Body::Source(Box::new(page::Page::new(request, response, source)));
+}

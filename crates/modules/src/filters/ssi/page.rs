@@ -1,0 +1,327 @@
+//! A page on its way: text, commands carried out, includes in their places.
+
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::log_error;
+use freerun_http::phases::subrequest::Included;
+use freerun_http::request::Request;
+use freerun_http::settings::knobs::TransferSettings;
+
+use super::SsiSettings;
+use super::parser::{Found, Parser};
+use super::state::Shared;
+
+/// How many includes of one page run at the same time. When there are more, the page is not looked at any further for now.
+const MAX_RUNNING: usize = 16;
+/// How many bytes of text may wait behind an include.
+const MAX_AHEAD: usize = 256 * 1024;
+/// Pieces of text up to this size are sent together.
+const TOGETHER: usize = 32 * 1024;
+
+/// Where an `if` stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Branch {
+    None,
+    If,
+    Else,
+}
+
+/// What follows in the page.
+pub(super) enum Item {
+    Text(Bytes),
+    Include(Box<Include>),
+}
+
+/// A subrequest whose answer belongs here.
+pub(super) struct Include {
+    pub(super) body: Included,
+    pub(super) purpose: Purpose,
+    /// Nothing behind it is looked at before it is complete.
+    pub(super) wait: bool,
+    /// Whether anything of it was sent.
+    pub(super) begun: bool,
+}
+
+/// What is done with the answer.
+pub(super) enum Purpose {
+    Show,
+    /// Shown, or this text if there is nothing or an error.
+    Stub(Bytes),
+    /// Kept in the variable of that name.
+    Set(Vec<u8>),
+}
+
+/// The body of a page with commands.
+pub(super) struct Page {
+    /// For variables, subrequests and messages.
+    pub(super) request: Box<Request>,
+    pub(super) shared: Rc<Shared>,
+    input: Box<dyn Source>,
+    /// What of the input has not been looked at yet.
+    piece: Bytes,
+    ended: bool,
+    parser: Parser,
+    pub(super) queue: VecDeque<Item>,
+    running: usize,
+    ahead: usize,
+    waiting: bool,
+    pub(super) branch: Branch,
+    /// Whether the branch that is passed is taken.
+    pub(super) shown: bool,
+    /// Whether some branch of the `if` was taken.
+    pub(super) taken: bool,
+    /// The block that is being gathered; `None` inside: there was no room for it.
+    pub(super) block: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    pub(super) error: Bytes,
+    silent: bool,
+}
+
+impl Page {
+    pub(super) fn new(request: &Request, response: &Response, input: Box<dyn Source>) -> Page {
+        let settings = request.settings().get::<SsiSettings>();
+        let mut fork = request.fork();
+        fork.sent.status = response.status;
+        fork.sent_head = head_so_far(response);
+        let max_value = usize::try_from(settings.ssi_value_length.0).unwrap_or(usize::MAX);
+        Page {
+            shared: request.shared().get::<Shared>(),
+            silent: settings.ssi_silent_errors,
+            request: fork,
+            input,
+            piece: Bytes::new(),
+            ended: false,
+            parser: Parser::new(max_value),
+            queue: VecDeque::new(),
+            running: 0,
+            ahead: 0,
+            waiting: false,
+            branch: Branch::None,
+            shown: true,
+            taken: false,
+            block: None,
+            error: Bytes::from_static(b"[an error occurred while processing the directive]"),
+        }
+    }
+
+    /// Puts text behind what is there.
+    pub(super) fn push(&mut self, text: Bytes) {
+        if !text.is_empty() {
+            self.ahead += text.len();
+            self.queue.push_back(Item::Text(text));
+        }
+    }
+
+    /// Puts a subrequest behind what is there.
+    pub(super) fn push_include(&mut self, include: Include) {
+        self.waiting |= include.wait;
+        self.running += 1;
+        self.queue.push_back(Item::Include(Box::new(include)));
+    }
+
+    /// A command failed: the log says why, the page that.
+    pub(super) fn fail(&mut self, why: &str) {
+        log_error!(self.request, Error, "{why} while sending response to client");
+        self.push_error();
+    }
+
+    /// A command failed, and the log says why already.
+    pub(super) fn push_error(&mut self) {
+        if !self.silent {
+            self.push(self.error.clone());
+        }
+    }
+
+    /// Looks at the piece that is at hand, as far as bounds and `wait` let it.
+    async fn look(&mut self) {
+        while !self.waiting && self.running < MAX_RUNNING && self.ahead < MAX_AHEAD {
+            match self.parser.next(&mut self.piece) {
+                None => return,
+                Some(Found::Text(text)) => self.text(text),
+                Some(Found::Command(command)) => {
+                    self.run(&command);
+                    // A page of nothing but commands must not keep the loop from others.
+                    tokio::task::consume_budget().await;
+                }
+                Some(Found::Fault(why)) => self.fail(&why),
+            }
+        }
+    }
+
+    fn text(&mut self, text: Bytes) {
+        match &mut self.block {
+            Some((_, content)) => {
+                if let Some(kept) = content {
+                    kept.extend_from_slice(&text);
+                    if kept.len() > self.shared.room() {
+                        *content = None;
+                    }
+                }
+            }
+            None if self.shown => self.push(text),
+            None => {}
+        }
+    }
+
+    /// The text at the head of the queue, short pieces together.
+    fn take_text(&mut self) -> Option<Bytes> {
+        let Some(Item::Text(first)) = self.queue.front_mut() else { return None };
+        let first = std::mem::take(first);
+        self.queue.pop_front();
+        self.ahead -= first.len();
+        let mut together = BytesMut::new();
+        while let Some(Item::Text(next)) = self.queue.front()
+            && first.len().max(together.len()) + next.len() <= TOGETHER
+        {
+            if together.is_empty() {
+                together.extend_from_slice(&first);
+            }
+            together.extend_from_slice(next);
+            self.ahead -= next.len();
+            self.queue.pop_front();
+        }
+        Some(if together.is_empty() { first } else { together.freeze() })
+    }
+
+    /// The next bytes of the include at the head of the queue, while the others get on. `None`: it is over.
+    async fn take_include(&mut self, include: &mut Include) -> io::Result<Option<Bytes>> {
+        {
+            let mut step = step(include, &self.shared);
+            let queue = &mut self.queue;
+            std::future::poll_fn(|context| {
+                for item in queue.iter_mut() {
+                    if let Item::Include(other) = item {
+                        let _ = other.body.poll_answer(context);
+                    }
+                }
+                match step.as_mut().poll(context) {
+                    Poll::Ready(piece) => Poll::Ready(piece),
+                    Poll::Pending => Poll::Pending,
+                }
+            })
+            .await
+        }
+    }
+}
+
+/// What of an include is shown next.
+fn step<'i>(include: &'i mut Include, shared: &'i Shared) -> LocalBoxFuture<'i, io::Result<Option<Bytes>>> {
+    Box::pin(async move {
+        if let Purpose::Set(name) = &include.purpose {
+            return keep(&mut include.body, name, shared).await.map(|()| None);
+        }
+        if !include.begun
+            && let Purpose::Stub(stub) = &mut include.purpose
+            && include.body.answer().await.is_some_and(|answer| answer.response.as_ref().is_some_and(|r| r.special))
+        {
+            include.begun = true;
+            let stub = std::mem::take(stub);
+            include.body.substitute(Response::new(200, &b"text/html"[..], Body::Bytes(stub)));
+        }
+        let piece = include.body.next().await?;
+        if piece.is_none()
+            && !include.begun
+            && let Purpose::Stub(stub) = &mut include.purpose
+        {
+            include.begun = true;
+            return Ok(Some(std::mem::take(stub)).filter(|stub| !stub.is_empty()));
+        }
+        include.begun = true;
+        Ok(piece)
+    })
+}
+
+/// Keeps the answer of a subrequest in a variable, if it is a good one.
+async fn keep(body: &mut Included, name: &[u8], shared: &Shared) -> io::Result<()> {
+    let Some(answer) = body.answer().await else { return body.next().await.map(drop) };
+    let good = (200..300).contains(&answer.status()) && !answer.response.as_ref().is_some_and(|r| r.special);
+    let limit = answer.request.settings().get::<TransferSettings>().subrequest_output_buffer_size.0;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let too_big = |body: &Included, len: usize| {
+        if let Some(request) = body.request() {
+            log_error!(request, Error, "too big subrequest response: {len} while sending response to client");
+        }
+        Err(io::Error::other("too big subrequest response"))
+    };
+    if let Some(len) = body.remaining().map(|len| usize::try_from(len).unwrap_or(usize::MAX)).filter(|len| *len > limit)
+    {
+        return too_big(body, len);
+    }
+    let mut value = Vec::new();
+    while let Some(piece) = body.next().await? {
+        if value.len() + piece.len() > limit {
+            return too_big(body, value.len() + piece.len());
+        }
+        value.extend_from_slice(&piece);
+    }
+    if good {
+        shared.set(name, value.into()).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+impl Source for Page {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(async {
+            loop {
+                self.look().await;
+                if let Some(text) = self.take_text() {
+                    return Ok(Some(text));
+                }
+                if let Some(Item::Include(mut include)) = self.queue.pop_front() {
+                    let piece = self.take_include(&mut include).await?;
+                    match piece {
+                        Some(piece) => {
+                            self.queue.push_front(Item::Include(include));
+                            return Ok(Some(piece));
+                        }
+                        None => {
+                            self.running -= 1;
+                            self.waiting &= !include.wait;
+                        }
+                    }
+                    continue;
+                }
+                if !self.piece.is_empty() {
+                    continue;
+                }
+                if self.ended {
+                    return Ok(None);
+                }
+                match self.input.next().await? {
+                    Some(piece) => self.piece = piece,
+                    None => {
+                        self.ended = true;
+                        if let Some(rest) = self.parser.end() {
+                            self.text(rest);
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What `$sent_http_…` can know of a head that is not written yet.
+fn head_so_far(response: &Response) -> Vec<u8> {
+    let mut head = Vec::new();
+    let mut line = |name: &[u8], value: &[u8]| {
+        head.extend_from_slice(b"\n");
+        head.extend_from_slice(name);
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value);
+    };
+    line(b"Content-Type", &response.content_type);
+    for (name, value) in &response.fields {
+        line(name, value);
+    }
+    head
+}

@@ -1,0 +1,282 @@
+//! The commands in a page, found in pieces that may be cut anywhere.
+
+use bytes::Bytes;
+use memchr::memmem;
+
+/// What a command begins with.
+const OPENING: &[u8] = b"<!--#";
+/// The longest name of a command, and of a parameter.
+const MAX_NAME: usize = 32;
+/// The most parameters that one command may have.
+const MAX_PARAMS: usize = 16;
+
+/// A command of a page.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Command {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Names and values of its parameters; in values, a backslash before the quote is still there.
+    pub params: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Command {
+    /// The value of a parameter.
+    pub fn param(&self, name: &str) -> Option<&[u8]> {
+        self.params.iter().find(|(known, _)| known == name.as_bytes()).map(|(_, value)| value.as_slice())
+    }
+
+    /// The command as text that reads as the same command.
+    pub fn source(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(OPENING);
+        out.extend_from_slice(&self.name);
+        for (name, value) in &self.params {
+            let bare = value.iter().enumerate().any(|(at, byte)| *byte == b'"' && (at == 0 || value[at - 1] != b'\\'));
+            let quote = if bare { b'\'' } else { b'"' };
+            out.push(b' ');
+            out.extend_from_slice(name);
+            out.extend_from_slice(&[b'=', quote]);
+            out.extend_from_slice(value);
+            out.push(quote);
+        }
+        out.extend_from_slice(b" -->");
+    }
+}
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Text to pass on.
+    Text(Bytes),
+    /// A command.
+    Command(Command),
+    /// Something that begins like a command and is none; the message for the log.
+    Fault(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Text,
+    /// So many bytes of [`OPENING`] were seen.
+    Opening(usize),
+    BeforeName,
+    Name,
+    BeforeParam,
+    Param,
+    BeforeEqual,
+    BeforeValue,
+    /// Up to this quote.
+    Value(u8),
+    /// The same, behind a backslash.
+    Escaped(u8),
+    AfterValue,
+    /// One `-` was seen.
+    End1,
+    /// `--` was seen.
+    End2,
+    /// Everything up to `-->` is skipped; so many of its bytes were seen.
+    Skip(u8),
+}
+
+/// Finds commands. Memory is bounded by the longest command there may be.
+#[derive(Debug)]
+pub struct Parser {
+    state: State,
+    command: Command,
+    fault: Option<String>,
+    max_value: usize,
+}
+
+impl Parser {
+    /// A parser that takes values up to this many bytes.
+    pub fn new(max_value: usize) -> Parser {
+        Parser { state: State::Text, command: Command::default(), fault: None, max_value }
+    }
+
+    /// The next thing in `piece`, whose beginning is taken off. `None`: the piece is used up.
+    pub fn next(&mut self, piece: &mut Bytes) -> Option<Found> {
+        loop {
+            match self.state {
+                _ if piece.is_empty() => return None,
+                State::Text => {
+                    if let Some(text) = self.text(piece) {
+                        return Some(Found::Text(text));
+                    }
+                }
+                State::Opening(seen) if piece[0] == OPENING[seen] => {
+                    let _ = piece.split_to(1);
+                    self.state = if seen + 1 == OPENING.len() { State::BeforeName } else { State::Opening(seen + 1) };
+                }
+                State::Opening(seen) => {
+                    self.state = State::Text;
+                    return Some(Found::Text(Bytes::from_static(&OPENING[..seen])));
+                }
+                _ => {
+                    let mut used = 0;
+                    let mut found = None;
+                    for byte in piece.iter() {
+                        used += 1;
+                        found = self.byte(*byte);
+                        if found.is_some() {
+                            break;
+                        }
+                    }
+                    let _ = piece.split_to(used);
+                    if found.is_some() {
+                        return found;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The page is over: what was held back because a command might have begun there. A command that is not closed is lost.
+    pub fn end(&mut self) -> Option<Bytes> {
+        match std::mem::replace(&mut self.state, State::Text) {
+            State::Opening(seen) => Some(Bytes::from_static(&OPENING[..seen])),
+            _ => None,
+        }
+    }
+
+    /// Text up to the next command, or to what may become one.
+    fn text(&mut self, piece: &mut Bytes) -> Option<Bytes> {
+        let text = match memmem::find(piece, OPENING) {
+            Some(at) => {
+                let text = piece.split_to(at);
+                let _ = piece.split_to(OPENING.len());
+                self.state = State::BeforeName;
+                text
+            }
+            None => {
+                let held = (1..OPENING.len()).rev().find(|held| piece.ends_with(&OPENING[..*held]));
+                if let Some(held) = held {
+                    self.state = State::Opening(held);
+                    let text = piece.split_to(piece.len() - held);
+                    piece.clear();
+                    text
+                } else {
+                    piece.split_to(piece.len())
+                }
+            }
+        };
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn byte(&mut self, byte: u8) -> Option<Found> {
+        let space = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+        self.state = match self.state {
+            State::BeforeName | State::BeforeParam | State::BeforeEqual | State::BeforeValue if space => self.state,
+            State::BeforeName => {
+                self.command.name.push(byte);
+                State::Name
+            }
+            State::Name | State::AfterValue if space => State::BeforeParam,
+            State::Name | State::BeforeParam | State::AfterValue if byte == b'-' => State::End1,
+            State::Name if self.command.name.len() == MAX_NAME => {
+                let name = lossy(&self.command.name);
+                self.fail(format!("the \"{name}{}...\" SSI command is too long", char::from(byte)))
+            }
+            State::Name => {
+                self.command.name.push(byte);
+                State::Name
+            }
+            State::BeforeParam if self.command.params.len() == MAX_PARAMS => {
+                let name = lossy(&self.command.name);
+                self.fail(format!("too many SSI command parameters: \"{name}\""))
+            }
+            State::BeforeParam => {
+                self.command.params.push((vec![byte], Vec::new()));
+                State::Param
+            }
+            State::Param | State::BeforeEqual if byte == b'=' => State::BeforeValue,
+            State::Param if space => State::BeforeEqual,
+            State::Param if byte != b'-' => self.param(byte),
+            State::Param | State::BeforeEqual => {
+                let (command, param) = self.names();
+                let shown = char::from(byte);
+                self.fail(format!(
+                    "unexpected \"{shown}\" symbol after \"{param}\" parameter in \"{command}\" SSI command"
+                ));
+                State::Skip(u8::from(byte == b'-'))
+            }
+            State::BeforeValue if matches!(byte, b'"' | b'\'') => State::Value(byte),
+            State::BeforeValue => {
+                let (command, param) = self.names();
+                let shown = char::from(byte);
+                self.fail(format!(
+                    "unexpected \"{shown}\" symbol before value of \"{param}\" parameter in \"{command}\" SSI command"
+                ));
+                State::Skip(u8::from(byte == b'-'))
+            }
+            State::Value(quote) if byte == quote => State::AfterValue,
+            State::Value(quote) if byte == b'\\' => self.value(byte, State::Escaped(quote)),
+            State::Value(quote) | State::Escaped(quote) => self.value(byte, State::Value(quote)),
+            State::AfterValue => {
+                let (command, param) = self.names();
+                let value = self.command.params.last().map(|(_, value)| lossy(value)).unwrap_or_default();
+                let byte = char::from(byte);
+                self.fail(format!(
+                    "unexpected \"{byte}\" symbol after \"{value}\" value of \"{param}\" parameter in \"{command}\" SSI \
+                     command"
+                ))
+            }
+            State::End1 if byte == b'-' => State::End2,
+            State::End2 if byte == b'>' => {
+                self.state = State::Text;
+                return Some(Found::Command(std::mem::take(&mut self.command)));
+            }
+            State::End1 | State::End2 => {
+                let name = lossy(&self.command.name);
+                self.fail(format!("unexpected \"{}\" symbol in \"{name}\" SSI command", char::from(byte)))
+            }
+            State::Skip(2) if byte == b'>' => {
+                self.state = State::Text;
+                return Some(Found::Fault(self.fault.take().unwrap_or_default()));
+            }
+            State::Skip(seen) if byte == b'-' => State::Skip((seen + 1).min(2)),
+            State::Skip(_) => State::Skip(0),
+            State::Text | State::Opening(_) => self.state,
+        };
+        None
+    }
+
+    fn param(&mut self, byte: u8) -> State {
+        let command = lossy(&self.command.name);
+        let Some((name, _)) = self.command.params.last_mut() else { return State::BeforeParam };
+        if name.len() < MAX_NAME {
+            name.push(byte);
+            return State::Param;
+        }
+        let name = lossy(name);
+        self.fail(format!("too long \"{name}{}...\" parameter in \"{command}\" SSI command", char::from(byte)))
+    }
+
+    fn value(&mut self, byte: u8, next: State) -> State {
+        let max = self.max_value;
+        let command = lossy(&self.command.name);
+        let Some((name, value)) = self.command.params.last_mut() else { return State::BeforeParam };
+        if value.len() < max {
+            value.push(byte);
+            return next;
+        }
+        let (name, value) = (lossy(name), lossy(value));
+        self.fail(format!(
+            "too long \"{value}{}...\" value of \"{name}\" parameter in \"{command}\" SSI command",
+            char::from(byte)
+        ))
+    }
+
+    /// The names of the command and of its last parameter, for a message.
+    fn names(&self) -> (String, String) {
+        (lossy(&self.command.name), self.command.params.last().map(|(name, _)| lossy(name)).unwrap_or_default())
+    }
+
+    fn fail(&mut self, message: String) -> State {
+        self.fault = Some(message);
+        self.command = Command::default();
+        State::Skip(0)
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
