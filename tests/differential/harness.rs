@@ -1,7 +1,7 @@
 //! Runs a group of cases against both servers and compares what came back.
 //!
 //! Compared are: the number of responses, status lines, header fields (whatever their order), body bytes, and whether the
-//! connection stays open. Not compared: `Server`, `Date`, the name at the foot of built-in pages (and so their length), the
+//! connection stays open. Not compared: the bytes of a packed body (it is unpacked), `Server`, `Date`, the name at the foot of built-in pages (and so their length), the
 //! boundary of multipart bodies, and the port where it shows.
 
 use freerun_proto::date::parse_http_date;
@@ -182,7 +182,7 @@ fn comparable(response: Response, method: &str, port: u16, in_order: bool) -> Co
     let date = response.header("Date").and_then(|date| parse_http_date(date.as_bytes()));
     let port = port.to_string();
     let mut headers = Vec::new();
-    let mut body = response.body;
+    let mut body = unpacked(&response);
     let built_in = replace_footer(&mut body);
     let boundary =
         response.headers.iter().find_map(|(_, value)| value.split_once("boundary=").map(|(_, b)| b.to_owned()));
@@ -221,6 +221,19 @@ fn from_date(value: &str, date: Option<i64>) -> String {
         }
         _ => value.to_owned(),
     }
+}
+
+/// The body without its content coding: encoders differ, what they say does not. One that cannot be unpacked is left as it is.
+fn unpacked(response: &Response) -> Vec<u8> {
+    use std::io::Read;
+    let body = &response.body[..];
+    let mut out = Vec::new();
+    let unpacked = match response.header("Content-Encoding") {
+        Some("gzip") => flate2::read::GzDecoder::new(body).read_to_end(&mut out),
+        Some("br") => brotli::Decompressor::new(body, 4096).read_to_end(&mut out),
+        _ => return body.to_vec(),
+    };
+    if unpacked.is_ok() { out } else { body.to_vec() }
 }
 
 /// Takes the server's name out of the foot of a built-in page; says whether it was one.

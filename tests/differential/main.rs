@@ -9,6 +9,7 @@ mod errors;
 mod file_cache;
 mod files;
 mod framing;
+mod gzip;
 mod harness;
 mod headers;
 mod keepalive;

@@ -4,6 +4,7 @@
 
 mod access;
 mod command_line;
+mod compress;
 mod config_errors;
 mod connections;
 mod corpus;

@@ -106,6 +106,14 @@ impl Pattern {
         self.groups > 1
     }
 
+    /// Matches, and captures nothing.
+    ///
+    /// # Errors
+    /// As [`Pattern::matches`].
+    pub fn is_match(&self, subject: &[u8]) -> Result<bool, GaveUp> {
+        self.regex.is_match(subject).map_err(|error| GaveUp::Match(error.to_string()))
+    }
+
     /// Matches and, on success, replaces the request's captures.
     ///
     /// # Errors

@@ -23,6 +23,10 @@ pub static MODULES: &[&Module] = &[
     &filters::addition::MODULE,
     &filters::ssi::MODULE,
     &filters::headers::MODULE,
+    &filters::compress::gzip::MODULE,
+    &filters::compress::brotli::MODULE,
+    &filters::compress::zstd::MODULE,
+    &filters::compress::MODULE,
     &filters::range::MODULE,
     &log::access::MODULE,
 ];

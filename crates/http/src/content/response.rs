@@ -75,7 +75,7 @@ pub trait Source {
     /// The body cannot be completed: the response is cut short, never ended as if it were whole.
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>>;
 
-    /// How many bytes are still to come, where that is known.
+    /// How many bytes are still to come, where that is known. One that says 0 may not be asked again.
     fn remaining(&self) -> Option<u64>;
 }
 

@@ -26,6 +26,10 @@ pub const SMALL_FILE: u64 = 32 * 1024;
 
 /// A body in memory up to this size is copied behind the head: one `send` costs less than a `sendmsg` of two pieces.
 const COPIED: usize = 2048;
+/// The same for the last piece of a source, which is followed by the end of its chunk and of the body.
+const COPIED_LAST: usize = 16 * 1024;
+/// How long what is held back waits for a source to give more.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The most that one inline `sendfile` moves when `sendfile_max_chunk` says nothing smaller, so that a fast client
 /// with a large file takes turns with the others.
@@ -228,26 +232,46 @@ async fn pull(
     // What is ready to be sent and waits for more stands behind the head.
     let held = head;
     loop {
-        // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at all.
-        let Some(piece) = source.next().await.map_err(|_| WriteError::Body)? else {
-            return match framing {
-                // The last chunk goes with it.
-                Framing::Chunked => Ok(()),
-                _ => writer.all(held, b"", false).await,
-            };
-        };
-        if framing == Framing::Chunked {
-            held.extend_from_slice(ChunkHead::new(piece.len() as u64).as_bytes());
-        }
-        if ((held.len() + piece.len()) as u64) < postpone {
-            held.extend_from_slice(&piece);
+        let mut next = source.next();
+        let piece = if held.is_empty() {
+            next.as_mut().await
         } else {
-            writer.all(held, &piece, framing == Framing::Chunked).await?;
-            held.clear();
+            match writer.timer.within(PAUSE, next.as_mut()).await {
+                Some(piece) => piece,
+                None => {
+                    // What there is must not wait for what takes long.
+                    writer.all(held, b"", false).await?;
+                    held.clear();
+                    next.as_mut().await
+                }
+            }
+        };
+        drop(next);
+        // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at all.
+        let piece = piece.map_err(|_| WriteError::Body)?;
+        if let Some(piece) = &piece {
+            if framing == Framing::Chunked {
+                held.extend_from_slice(ChunkHead::new(piece.len() as u64).as_bytes());
+            }
+            let ends = source.remaining() == Some(0);
+            if ((held.len() + piece.len()) as u64) < postpone || ends && piece.len() <= COPIED_LAST {
+                held.extend_from_slice(piece);
+            } else {
+                writer.all(held, piece, framing == Framing::Chunked).await?;
+                held.clear();
+            }
+            if framing == Framing::Chunked {
+                held.extend_from_slice(b"\r\n");
+            }
+            if !ends {
+                continue;
+            }
         }
-        if framing == Framing::Chunked {
-            held.extend_from_slice(b"\r\n");
-        }
+        return match framing {
+            // The last chunk goes with it.
+            Framing::Chunked => Ok(()),
+            _ => writer.all(held, b"", false).await,
+        };
     }
 }
 

@@ -17,6 +17,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{MAX_THREADS, PoolError, PoolSpec, Tag, ThreadPool};
 
@@ -24,6 +25,8 @@ use super::{MAX_THREADS, PoolError, PoolSpec, Tag, ThreadPool};
 pub const CPU_NAME: &str = "(cpu)";
 /// How many pieces may wait for a thread of it.
 pub const CPU_MAX_QUEUE: usize = 1024;
+/// How long one waits before looking again whether a full queue has room: a full queue is seconds of work.
+const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 /// The built-in pool for steps that need a processor. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -55,20 +58,21 @@ impl CpuPool {
         self.0.run(Tag::client(client), f).await
     }
 
-    /// As [`run`](Self::run), but when the queue is full the caller does the work itself, at once: for bounded pieces of
-    /// something that is half-way through, where giving up would cost more than one piece's delay of the loop.
+    /// As [`run`](Self::run), but when the queue is full the caller waits for room in it, without holding up its loop: for
+    /// pieces of something that is half-way through, which cannot be refused any more. Those who wait are as many as there
+    /// are connections, and each has one piece.
     ///
     /// # Errors
     /// `ShutDown`, `Panicked`.
-    pub async fn run_or_inline<T, F>(&self, client: u64, f: F) -> Result<T, PoolError>
+    pub async fn run_or_wait<T, F>(&self, client: u64, f: F) -> Result<T, PoolError>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        match self.0.admit() {
-            Ok(()) => self.0.run_admitted(Tag::client(client), None::<std::future::Pending<()>>, f).await,
-            Err(_) => Ok(f()),
+        while self.0.admit().is_err() {
+            tokio::time::sleep(FULL_PAUSE).await;
         }
+        self.0.run_admitted(Tag::client(client), None::<std::future::Pending<()>>, f).await
     }
 
     /// The threads behind it, for its figures.
@@ -84,7 +88,7 @@ mod tests {
     use std::sync::mpsc;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
     }
 
     #[test]
@@ -101,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_may_use_all_threads_and_a_full_queue_is_told_or_worked_around() {
+    fn one_client_may_use_all_threads_and_a_full_queue_is_told_or_waited_for() {
         let spec = PoolSpec { name: CPU_NAME.to_owned(), threads: 2, max_queue: 0 };
         let cpu = CpuPool(ThreadPool::start_uncapped(&spec).unwrap());
         let (running, started) = mpsc::channel();
@@ -122,9 +126,12 @@ mod tests {
             started.recv().unwrap();
         }
         assert!(matches!(block_on(cpu.run(1, || 1)), Err(PoolError::Overflow { .. })));
-        let here = std::thread::current().id();
-        let ran_on = block_on(cpu.run_or_inline(1, || std::thread::current().id()));
-        assert_eq!(ran_on, Ok(here));
-        drop(gates);
+        let waited = block_on(async {
+            let mut late = std::pin::pin!(cpu.run_or_wait(1, || 1));
+            assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(late.as_mut().poll(cx).is_pending())).await);
+            drop(gates);
+            late.await
+        });
+        assert_eq!(waited, Ok(1));
     }
 }

@@ -1,0 +1,122 @@
+//! The coding `br` (RFC 7932): `brotli` and its like, as the module ngx_brotli names them.
+
+use std::io::{self, Write};
+
+use ::brotli::enc::BrotliEncoderParams;
+use ::brotli::enc::writer::CompressorWriter;
+use freerun_conf::{Buffers, Cx, Node, Problem, Shape, Size, Value, group, settings};
+use freerun_http::module::Module;
+use freerun_http::settings::media_types::MediaTypes;
+use freerun_http::variables::Variable;
+
+use super::coding::{Coding, Encoder, Params, Plan};
+use super::gzip::{CompLevel, power_of_two};
+
+settings! {
+    /// Packing responses with brotli.
+    #[module = "brotli"]
+    pub struct BrotliSettings {
+        /// Packs responses with brotli for clients that accept `br`.
+        brotli: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
+        /// How hard to try, from 0 to 11.
+        brotli_comp_level: CompLevel<0, 11> = "6", in HTTP | SERVER | LOCATION;
+        /// Responses that are known to be shorter are not packed.
+        brotli_min_length: Size = "20", in HTTP | SERVER | LOCATION;
+        /// Media types, besides `text/html`, of the responses that are packed; `*` is all.
+        brotli_types: MediaTypes, in HTTP | SERVER | LOCATION;
+        /// How far back the encoder looks for repetitions.
+        brotli_window: Window = "512k", in HTTP | SERVER | LOCATION;
+        /// Number and size of the buffers for packed bytes.
+        brotli_buffers: Buffers = "32 4k", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("buffers are as large as what they hold; ngx_brotli does not use them either");
+    }
+}
+
+/// `brotli_window`: the binary logarithm of its size.
+#[derive(Debug, Clone, Copy)]
+pub struct Window(pub u8);
+
+impl Value for Window {
+    const SHAPE: Shape = Shape::exactly(1, "size");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        let choices = "1k, 2k, 4k, 8k, 16k, 32k, 64k, 128k, 256k, 512k, 1m, 2m, 4m, 8m or 16m";
+        power_of_two(directive, cx, choices).map(|size| Window(size.0.ilog2() as u8))
+    }
+}
+
+/// The settings and the variable.
+pub static MODULE: Module = Module {
+    name: "brotli",
+    groups: &[group::<BrotliSettings>()],
+    variables: &[Variable::named("brotli_ratio", |request, _| super::ratio(request, &CODING))],
+    ..Module::EMPTY
+};
+
+/// The coding.
+pub static CODING: Coding = Coding {
+    name: "br",
+    plan: |settings| {
+        let settings = settings.get::<BrotliSettings>();
+        settings.brotli.then_some(Plan {
+            params: Params { level: settings.brotli_comp_level.0, window: settings.brotli_window.0 },
+            min_length: settings.brotli_min_length.0,
+            types: &settings.brotli_types,
+        })
+    },
+    allows: |_, _| true,
+    whole: |params, body| {
+        let mut writer = CompressorWriter::with_params(Vec::new(), BUFFER, &encoder_params(params, Some(body.len())));
+        writer.write_all(body)?;
+        Ok(writer.into_inner().into())
+    },
+    begin: |params, length| {
+        let length = length.and_then(|length| usize::try_from(length).ok());
+        Ok(Box::new(Stream(CompressorWriter::with_params(Vec::new(), BUFFER, &encoder_params(params, length)))))
+    },
+    cost: |level| [5, 5, 10, 12, 22, 28, 40, 60, 80, 110, 1000, 2000][usize::from(level.min(11))],
+};
+
+/// What the encoder gives on at once.
+const BUFFER: usize = 4096;
+/// The smallest window that the format has.
+const MIN_WINDOW: u8 = 10;
+
+fn encoder_params(params: Params, length: Option<usize>) -> BrotliEncoderParams {
+    // A window larger than the body costs memory and gains nothing.
+    let needed = length.map_or(u8::MAX, |length| (length.max(1).next_power_of_two().ilog2() + 1) as u8);
+    BrotliEncoderParams {
+        quality: i32::from(params.level),
+        lgwin: i32::from(params.window.min(needed).max(MIN_WINDOW)),
+        size_hint: length.unwrap_or(0),
+        ..BrotliEncoderParams::default()
+    }
+}
+
+struct Stream(CompressorWriter<Vec<u8>>);
+
+impl Stream {
+    fn give(&mut self, out: &mut Vec<u8>) {
+        out.append(self.0.get_mut());
+    }
+}
+
+impl Encoder for Stream {
+    fn feed(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        self.0.write_all(piece)?;
+        self.give(out);
+        Ok(())
+    }
+
+    fn flush(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        self.0.flush()?;
+        self.give(out);
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        let writer = CompressorWriter::with_params(Vec::new(), BUFFER, &BrotliEncoderParams::default());
+        out.append(&mut std::mem::replace(&mut self.0, writer).into_inner());
+        Ok(())
+    }
+}

@@ -1,0 +1,301 @@
+//! A body that is packed while it is pulled: small pieces on the loop, large ones in the pool for the processor.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use freerun_http::content::response::{LocalBoxFuture, Source};
+use freerun_http::request::Request;
+use freerun_runtime::pool::CpuPool;
+
+use super::coding::{Coding, Encoder, INLINE, Params};
+
+/// A body up to this length is read as a whole and packed in one go, which is several times faster than piece by piece.
+pub const WHOLE: u64 = 1 << 20;
+/// The bytes of bodies that a loop may hold at once for that; beyond, bodies are packed piece by piece.
+const WHOLE_PER_LOOP: u64 = 32 << 20;
+/// The largest piece given to an encoder at once.
+const PIECE: usize = 64 * 1024;
+/// What may be done on the loop, piece after piece, before others have their turn.
+const TURN: Duration = Duration::from_millis(1);
+/// For how long a source that does not know its length may pause before what the encoder holds back goes to the client.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How much was packed into how much: `$gzip_ratio` and its like.
+#[derive(Default)]
+pub struct Ratio {
+    /// The coding.
+    pub coding: Cell<&'static str>,
+    /// Bytes before.
+    pub input: Cell<u64>,
+    /// Bytes after; 0 before the end.
+    pub output: Cell<u64>,
+}
+
+/// A response that was packed already, at once.
+pub struct Packed(Option<Bytes>);
+
+impl Packed {
+    /// Its bytes. The length is not told: nginx does not know it, and answers HEAD and GET alike.
+    pub fn new(bytes: Bytes) -> Packed {
+        Packed(Some(bytes))
+    }
+}
+
+impl Source for Packed {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(std::future::ready(Ok(self.0.take().filter(|bytes| !bytes.is_empty()))))
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.0.is_none().then_some(0)
+    }
+}
+
+/// Bytes that a loop holds for bodies that are packed as a whole.
+#[derive(Default)]
+struct Held(Cell<u64>);
+
+/// A part of them.
+struct Room {
+    held: Rc<Held>,
+    bytes: u64,
+}
+
+impl Room {
+    fn take(held: &Rc<Held>, bytes: u64) -> Option<Room> {
+        let now = held.0.get().checked_add(bytes).filter(|now| *now <= WHOLE_PER_LOOP)?;
+        held.0.set(now);
+        Some(Room { held: held.clone(), bytes })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.held.0.set(self.held.0.get() - self.bytes);
+    }
+}
+
+enum Stage {
+    /// Nothing was done yet.
+    Fresh(Box<dyn Source>),
+    /// Piece by piece.
+    Pieces(Pieces),
+    /// At the end, or given up.
+    Ended,
+}
+
+struct Pieces {
+    input: Input,
+    /// `None` while it is in the pool.
+    encoder: Option<Box<dyn Encoder>>,
+    /// Whether it holds something back.
+    holds: bool,
+}
+
+/// A body on its way through an encoder.
+pub struct Compressed {
+    coding: &'static Coding,
+    params: Params,
+    cpu: CpuPool,
+    client: u64,
+    held: Rc<Held>,
+    ratio: Rc<Ratio>,
+    stage: Stage,
+    /// What was done on the loop since others had their turn.
+    in_this_turn: Duration,
+}
+
+impl Compressed {
+    /// `source`, to be packed.
+    pub fn new(
+        request: &Request,
+        source: Box<dyn Source>,
+        coding: &'static Coding,
+        params: Params,
+        ratio: Rc<Ratio>,
+    ) -> Compressed {
+        Compressed {
+            coding,
+            params,
+            cpu: request.generation.pools.cpu().clone(),
+            client: request.client_key(),
+            held: request.connection.home.module::<Held>(),
+            ratio,
+            stage: Stage::Fresh(source),
+            in_this_turn: Duration::ZERO,
+        }
+    }
+
+    async fn step(&mut self) -> io::Result<Option<Bytes>> {
+        if let Stage::Fresh(source) = std::mem::replace(&mut self.stage, Stage::Ended) {
+            let length = source.remaining();
+            let room = length.filter(|length| *length <= WHOLE).and_then(|length| Room::take(&self.held, length));
+            if let Some(_room) = room {
+                return self.whole(source).await.map(Some);
+            }
+            let encoder = Some((self.coding.begin)(self.params, length)?);
+            self.stage = Stage::Pieces(Pieces { input: Input::new(source), encoder, holds: false });
+        }
+        loop {
+            let Stage::Pieces(pieces) = &mut self.stage else { return Ok(None) };
+            let (out, ended) = match pieces.input.next(pieces.holds).await? {
+                Come::Piece(piece) => {
+                    add(&self.ratio.input, piece.len());
+                    pieces.holds = true;
+                    (self.encode(piece.len(), move |encoder, out| encoder.feed(&piece, out)).await?, false)
+                }
+                Come::Pause => {
+                    pieces.holds = false;
+                    (self.encode(0, |encoder, out| encoder.flush(out)).await?, false)
+                }
+                Come::End => (self.encode(0, |encoder, out| encoder.end(out)).await?, true),
+            };
+            add(&self.ratio.output, out.len());
+            if ended {
+                self.stage = Stage::Ended;
+            }
+            if !out.is_empty() || ended {
+                return Ok((!out.is_empty()).then(|| out.into()));
+            }
+        }
+    }
+
+    /// Reads all of a source whose length is known and bounded, and packs it.
+    async fn whole(&mut self, mut source: Box<dyn Source>) -> io::Result<Bytes> {
+        let length = usize::try_from(source.remaining().unwrap_or(0)).map_err(io::Error::other)?;
+        let mut body = source.next().await?.unwrap_or_default();
+        if body.len() < length {
+            let mut all = BytesMut::with_capacity(length);
+            all.extend_from_slice(&body);
+            drop(body);
+            while all.len() < length {
+                let Some(piece) = source.next().await? else { break };
+                all.extend_from_slice(&piece);
+            }
+            body = all.freeze();
+        }
+        self.ratio.input.set(body.len() as u64);
+        let (whole, params) = (self.coding.whole, self.params);
+        let packed = if self.coding.estimate(params, body.len()) <= INLINE {
+            whole(params, &body)?
+        } else {
+            let packed = self.cpu.run_or_wait(self.client, move || whole(params, &body)).await;
+            packed.map_err(io::Error::other)??
+        };
+        self.ratio.output.set(packed.len() as u64);
+        Ok(packed)
+    }
+
+    /// Has the encoder do something about so many bytes.
+    async fn encode<F>(&mut self, bytes: usize, f: F) -> io::Result<Vec<u8>>
+    where
+        F: FnOnce(&mut dyn Encoder, &mut Vec<u8>) -> io::Result<()> + Send + 'static,
+    {
+        let Stage::Pieces(pieces) = &mut self.stage else { return Ok(Vec::new()) };
+        let Some(mut encoder) = pieces.encoder.take() else { return Err(io::Error::other("the encoder is gone")) };
+        let estimate = self.coding.estimate(self.params, bytes);
+        let work = move || {
+            let mut out = Vec::new();
+            let result = f(&mut *encoder, &mut out);
+            (encoder, result.map(|()| out))
+        };
+        let (encoder, out) = if estimate <= INLINE {
+            self.in_this_turn += estimate;
+            if self.in_this_turn > TURN {
+                self.in_this_turn = Duration::ZERO;
+                tokio::task::yield_now().await;
+            }
+            work()
+        } else {
+            self.in_this_turn = Duration::ZERO;
+            self.cpu.run_or_wait(self.client, work).await.map_err(io::Error::other)?
+        };
+        if let Stage::Pieces(pieces) = &mut self.stage {
+            pieces.encoder = Some(encoder);
+        }
+        out
+    }
+}
+
+fn add(sum: &Cell<u64>, bytes: usize) {
+    sum.set(sum.get() + bytes as u64);
+}
+
+impl Source for Compressed {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(async {
+            let result = self.step().await;
+            if result.is_err() {
+                self.stage = Stage::Ended;
+            }
+            result
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        matches!(self.stage, Stage::Ended).then_some(0)
+    }
+}
+
+/// What came of a source.
+enum Come {
+    Piece(Bytes),
+    /// Nothing for [`PAUSE`].
+    Pause,
+    End,
+}
+
+type Pulled = (Box<dyn Source>, io::Result<Option<Bytes>>);
+
+/// A source that can be asked without waiting for its answer.
+struct Input {
+    source: Option<Box<dyn Source>>,
+    /// The question that is not answered yet: what a source has begun must not be dropped half-way.
+    asked: Option<LocalBoxFuture<'static, Pulled>>,
+    /// A piece that is longer than an encoder is given at once.
+    rest: Bytes,
+}
+
+impl Input {
+    fn new(source: Box<dyn Source>) -> Input {
+        Input { source: Some(source), asked: None, rest: Bytes::new() }
+    }
+
+    /// The next piece, of at most [`PIECE`] bytes. With `impatient`, a pause is told, once, where it is not a file that
+    /// is being read.
+    async fn next(&mut self, impatient: bool) -> io::Result<Come> {
+        if self.rest.is_empty() {
+            match self.pull(impatient).await? {
+                Come::Piece(piece) => self.rest = piece,
+                other => return Ok(other),
+            }
+        }
+        Ok(Come::Piece(self.rest.split_to(self.rest.len().min(PIECE))))
+    }
+
+    async fn pull(&mut self, impatient: bool) -> io::Result<Come> {
+        let known = self.source.as_ref().is_some_and(|source| source.remaining().is_some());
+        if self.asked.is_none() {
+            let Some(mut source) = self.source.take() else { return Ok(Come::End) };
+            self.asked = Some(Box::pin(async move {
+                let answer = source.next().await;
+                (source, answer)
+            }));
+        }
+        let Some(asked) = &mut self.asked else { return Ok(Come::End) };
+        let (source, answer) = if impatient && !known {
+            match tokio::time::timeout(PAUSE, asked).await {
+                Ok(pulled) => pulled,
+                Err(_) => return Ok(Come::Pause),
+            }
+        } else {
+            asked.await
+        };
+        self.asked = None;
+        self.source = Some(source);
+        Ok(answer?.map_or(Come::End, Come::Piece))
+    }
+}
