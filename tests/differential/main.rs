@@ -8,6 +8,7 @@ mod conditions;
 mod errors;
 mod file_cache;
 mod files;
+mod folders;
 mod framing;
 mod gzip;
 mod harness;

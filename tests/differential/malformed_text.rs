@@ -81,3 +81,27 @@ fn headers() {
         "http:chunked_transfer_encoding on; chunked_transfer_encoding on;",
     ]);
 }
+
+#[test]
+fn folders() {
+    compare(&[
+        "autoindex;",
+        "autoindex yes;",
+        "autoindex on; autoindex on;",
+        "autoindex_format;",
+        "autoindex_format yaml;",
+        "autoindex_format HTML;",
+        "autoindex_format xml xml;",
+        "autoindex_localtime 1;",
+        "autoindex_exact_size x;",
+        "random_index maybe;",
+        "http:random_index on;",
+        "empty_gif on;",
+        "empty_gif; empty_gif;",
+        "http:empty_gif;",
+        "stub_status a b;",
+        "stub_status on;",
+        "stub_status; stub_status;",
+        "http:stub_status;",
+    ]);
+}

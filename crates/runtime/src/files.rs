@@ -10,6 +10,7 @@
 
 mod kernel;
 mod links;
+mod list;
 mod open;
 mod probe;
 mod read;
@@ -32,6 +33,7 @@ use kernel::{Kernel, Linux};
 use trust::Trust;
 
 pub use links::{LinkCheck, LinkRule};
+pub use list::{Entry, ListError, MAX_ENTRIES};
 pub use probe::Cursor;
 pub use send::{INLINE_MAX, POOL_CHUNK, Sent};
 pub use temp::TempFile;

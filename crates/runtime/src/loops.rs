@@ -30,6 +30,10 @@ pub struct LoopStats {
     pub active: Counter,
     /// Of these, keep-alive connections without a request.
     pub idle: Counter,
+    /// Of these, connections that have sent nothing yet.
+    pub fresh: Counter,
+    /// Of these, connections of whose next request's head a part has come.
+    pub reading: Counter,
     /// Requests begun since the start.
     pub requests: Counter,
     /// Connections that another thread accepted from this loop's own socket because this loop was late.

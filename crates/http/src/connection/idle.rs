@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use freerun_runtime::loops;
+use freerun_runtime::stats::Counter;
 use tokio::sync::Notify;
 
 use crate::request::Connection;
@@ -45,6 +46,14 @@ fn key_of(moment: Instant) -> Key {
     u64::try_from(since.as_nanos()).unwrap_or(FAR)
 }
 
+/// The figure that counts connections waiting for this.
+fn gauge(home: &LoopState, waiting: Waiting) -> &Counter {
+    match waiting {
+        Waiting::First => &home.stats.fresh,
+        Waiting::Next => &home.stats.idle,
+    }
+}
+
 /// The map that a key belongs to.
 fn class(key: Key) -> usize {
     usize::from(key & 1 == 1)
@@ -63,9 +72,7 @@ impl Idle {
         }
         connections_alike.insert(key, connection.clone());
         drop(connections);
-        if waiting == Waiting::Next {
-            home.stats.idle.add();
-        }
+        gauge(home, waiting).add();
         match self.next_look.get() {
             None => {
                 self.next_look.set(Some(key));
@@ -81,8 +88,8 @@ impl Idle {
     /// Takes a connection out.
     pub fn leave(&self, home: &LoopState, key: Key) {
         let was_there = self.connections.borrow_mut()[class(key)].remove(&key).is_some();
-        if was_there && class(key) == Waiting::Next as usize {
-            home.stats.idle.sub();
+        if was_there {
+            gauge(home, if class(key) == Waiting::Next as usize { Waiting::Next } else { Waiting::First }).sub();
         }
     }
 

@@ -181,7 +181,7 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
     let pipelined = serial > 1 && !buffer.is_empty();
     let mut first_byte = loops::now();
     let timeout = settings.client_header_timeout;
-    let reading = read::read(&connection.socket, timer, buffer, &rules, timeout, &mut first_byte).await;
+    let reading = read::read(connection, timer, buffer, &rules, timeout, &mut first_byte).await;
     let (head, fault) = match reading {
         Reading::Head(head) => (head, None),
         Reading::Bad(mut head, error) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use freerun_runtime::files::{Aio, FileError, LinkCheck, LinkRule, Meta, OpenFile, Via};
+use freerun_runtime::files::{Aio, Entry, FileError, LinkCheck, LinkRule, ListError, Meta, OpenFile, Via};
 use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use rustix::io::Errno;
@@ -16,6 +16,7 @@ use crate::content::aio;
 use crate::content::hot::{HotFile, MAX_CONTENT};
 use crate::content::open_files::{Known, Terms};
 use crate::content::path;
+use crate::log_error;
 use crate::request::Request;
 use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};
 use crate::write::body::ClientGone;
@@ -267,4 +268,30 @@ async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, Fi
         None => files.stat(path, via).await,
         Some(check) => files.stat_checked(path, check, via).await,
     }
+}
+
+/// The entries of a folder whose names do not begin with a dot, in no order; always the pool's work.
+///
+/// # Errors
+/// The status of the answer, after the reason was logged.
+pub async fn list(request: &Request, folder: &[u8]) -> Result<Vec<Entry>, u16> {
+    let aio = aio::resolve(request).ok_or(500u16)?;
+    let path = c_path(folder).map_err(|error| error.status())?;
+    let gone = ClientGone(&request.connection);
+    let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
+    let error = match request.generation.files.list(path, via).await {
+        Ok(entries) => return Ok(entries),
+        Err(error) => error,
+    };
+    let status = match &error {
+        ListError::File(error) => OpenError::File(error.clone()).status(),
+        ListError::TooMany => 500,
+    };
+    let text = error.describe(folder);
+    match status {
+        499 => log_error!(request, Info, "{text}"),
+        403 | 404 | 503 => log_error!(request, Error, "{text}"),
+        _ => log_error!(request, Crit, "{text}"),
+    }
+    Err(status)
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use freerun_proto::Error;
 use freerun_proto::head::{HeadParser, HeadRules, HeadStage, Progress};
-use freerun_runtime::net::Socket;
+use freerun_runtime::loops::LoopStats;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use crate::request::Head;
+use crate::request::{Connection, Head};
 use crate::settings::server::ServerSettings;
 
 /// What reading a head came to.
@@ -45,7 +45,7 @@ fn to_usize(size: u64) -> usize {
 /// Reads a head. `buffer` may hold bytes of it already (pipelining). The whole head has to come within `timeout`.
 /// `first_byte` becomes the time of its first byte.
 pub async fn read(
-    socket: &Socket,
+    connection: &Connection,
     timer: &mut Timer,
     mut buffer: Vec<u8>,
     rules: &HeadRules,
@@ -54,17 +54,20 @@ pub async fn read(
 ) -> Reading {
     let mut parser = HeadParser::new();
     let start = loops::now();
+    let mut counted = None;
     loop {
         if !buffer.is_empty() {
             match parser.advance(&buffer, rules) {
                 Ok(Progress::Complete) => return Reading::Head(Head { buffer, parsed: parser.into_head() }),
-                Ok(Progress::Partial) => {}
+                Ok(Progress::Partial) => {
+                    counted.get_or_insert_with(|| Reader::begin(&connection.home.stats));
+                }
                 Err(error) => return Reading::Bad(Head { buffer, parsed: parser.into_head() }, error),
             }
         }
         make_room(&mut buffer, rules.max_len());
         let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
-        let Some(answer) = timer.within(left, socket.read(&mut buffer)).await else {
+        let Some(answer) = timer.within(left, connection.socket.read(&mut buffer)).await else {
             if parser.stage() == HeadStage::Empty {
                 buffers::give_back(buffer);
                 return Reading::Nothing;
@@ -85,6 +88,22 @@ pub async fn read(
             }
             Err(error) => return Reading::Broken(Head { buffer, parsed: parser.into_head() }, Some(error)),
         }
+    }
+}
+
+/// A connection that counts as reading a head while this lives.
+struct Reader<'s>(&'s LoopStats);
+
+impl Reader<'_> {
+    fn begin(stats: &LoopStats) -> Reader<'_> {
+        stats.reading.add();
+        Reader(stats)
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.0.reading.sub();
     }
 }
 

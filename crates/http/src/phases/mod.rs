@@ -7,7 +7,7 @@ use std::sync::Arc;
 use freerun_proto::head::Method;
 
 use crate::content::response::Response;
-use crate::content::{error_page, msie};
+use crate::content::{error_page, msie, path};
 use crate::filters;
 use crate::log_error;
 use crate::module::{Outcome, Phase, Run, Slot};
@@ -146,6 +146,11 @@ async fn content(request: &mut Request) -> Step {
                 outcome => return follow(request, outcome),
             },
         }
+    }
+    if request.path.last() == Some(&b'/') {
+        let folder = path::file_name(request);
+        log_error!(request, Error, "directory index of \"{}\" is forbidden", String::from_utf8_lossy(&folder));
+        return follow(request, Outcome::Status(403));
     }
     follow(request, Outcome::Status(404))
 }

@@ -224,6 +224,22 @@ impl freerun_conf::Value for Switch {
     }
 }
 
+/// A directive that may be there any number of times, with up to `MAX` arguments that mean nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Present<const MAX: u16>(pub bool);
+
+impl<const MAX: u16> freerun_conf::Setting for Present<MAX> {
+    const SHAPE: freerun_conf::Shape = freerun_conf::Shape::between(0, MAX, "");
+
+    fn set(
+        _: Option<Present<MAX>>,
+        _: &freerun_conf::Node,
+        _: &mut freerun_conf::Cx,
+    ) -> Result<Present<MAX>, freerun_conf::Problem> {
+        Ok(Present(true))
+    }
+}
+
 /// A folder for temporary files, relative to the prefix.
 #[derive(Debug, Clone)]
 pub struct TempPath(pub String);

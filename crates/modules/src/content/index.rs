@@ -112,7 +112,5 @@ async fn find(request: &mut Request) -> Outcome {
             Err(error) => return Outcome::Status(log_open_error(request, &full, &error)),
         }
     }
-    let folder = String::from_utf8_lossy(&folder);
-    log_error!(request, Error, "directory index of \"{folder}\" is forbidden");
-    Outcome::Status(403)
+    Outcome::Declined
 }

@@ -1,5 +1,9 @@
 //! Handlers that make the response.
 
+pub mod autoindex;
+pub mod empty_gif;
 pub mod index;
+pub mod random_index;
 pub mod static_files;
 pub mod status;
+pub mod stub_status;

@@ -1,0 +1,146 @@
+//! `autoindex`: what is in a folder, as a page or as data.
+
+mod render;
+
+use std::io;
+
+use bytes::Bytes;
+use freerun_conf::{SettingsSet, group, keyword_enum, settings};
+use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::content::{open, path};
+use freerun_http::head::body;
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_proto::{Method, uri};
+use freerun_runtime::log::clock;
+
+use render::{Listing, Style};
+
+keyword_enum! {
+    /// `autoindex_format`.
+    pub enum Format {
+        /// A page.
+        Html = "html",
+        /// XML.
+        Xml = "xml",
+        /// JSON.
+        Json = "json",
+        /// JSON, or a call of the function that the argument `callback` names.
+        Jsonp = "jsonp",
+    }
+}
+
+settings! {
+    /// Listings of folders.
+    #[module = "autoindex"]
+    pub struct AutoindexSettings {
+        /// Lists a folder that has no index file. Names that begin with a dot are left out.
+        autoindex: bool = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("a folder with more than 262144 entries is answered with 500");
+        /// What the listing is written as.
+        autoindex_format: Format = "html", in HTTP | SERVER | LOCATION;
+        /// Whether pages show times in local time.
+        autoindex_localtime: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Whether pages show exact sizes, or such as `12K`.
+        autoindex_exact_size: bool = "on", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The module. It stands after `index`.
+pub static MODULE: Module = Module {
+    name: "autoindex",
+    groups: &[group::<AutoindexSettings>()],
+    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<AutoindexSettings>().autoindex
+}
+
+/// The longest name of a function.
+const MAX_CALLBACK: usize = 128;
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        if request.path.last() != Some(&b'/') || !matches!(request.method, Method::Get | Method::Head) {
+            return Outcome::Declined;
+        }
+        if let Err(status) = body::begin_discarding(request) {
+            return Outcome::Status(status);
+        }
+        let format = request.settings().get::<AutoindexSettings>().autoindex_format;
+        let callback = match callback(request, format) {
+            Ok(callback) => callback,
+            Err(status) => return Outcome::Status(status),
+        };
+        let mut folder = path::file_name(request);
+        if folder.len() > 1 && folder.last() == Some(&b'/') {
+            folder.pop();
+        }
+        let mut entries = match open::list(request, &folder).await {
+            Ok(entries) => entries,
+            Err(status) => return Outcome::Status(status),
+        };
+        entries.sort_unstable_by(|one, other| {
+            other.meta.is_dir().cmp(&one.meta.is_dir()).then_with(|| one.name.cmp(&other.name))
+        });
+        let mut response = Response::new(200, &b"text/html"[..], Body::Empty);
+        match format {
+            Format::Html => {}
+            Format::Xml => {
+                response.content_type = Bytes::from_static(b"text/xml");
+                response.charset = Some(Bytes::from_static(b"utf-8"));
+            }
+            Format::Json | Format::Jsonp if callback.is_none() => {
+                response.content_type = Bytes::from_static(b"application/json");
+            }
+            Format::Json | Format::Jsonp => {
+                response.content_type = Bytes::from_static(b"application/javascript");
+            }
+        }
+        let settings = request.settings().get::<AutoindexSettings>();
+        let utf8 = false;
+        let style = Style {
+            format,
+            utf8,
+            offset: if settings.autoindex_localtime { clock::utc_offset() } else { 0 },
+            exact: settings.autoindex_exact_size,
+            path: request.path.clone(),
+            callback,
+        };
+        response.body = Body::Source(Box::new(Pages(Listing::new(style, entries))));
+        response.into()
+    })
+}
+
+/// The function of `jsonp` that the client names.
+fn callback(request: &Request, format: Format) -> Result<Option<Vec<u8>>, u16> {
+    let named = request.args.as_deref().and_then(|args| uri::argument(args, b"callback"));
+    let Some(name) = named.filter(|name| format == Format::Jsonp && !name.is_empty()) else { return Ok(None) };
+    let name_of_a_function = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
+    if name.len() > MAX_CALLBACK || !name.iter().all(name_of_a_function) {
+        let what = if name.len() > MAX_CALLBACK { "too long" } else { "invalid" };
+        log_error!(request, Info, "client sent {what} callback name: \"{}\"", String::from_utf8_lossy(name));
+        return Err(400);
+    }
+    Ok(Some(name.to_vec()))
+}
+
+/// The listing in pieces. As in nginx its length is not announced.
+struct Pages(Listing);
+
+impl Source for Pages {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(async {
+            // A long listing must not keep the loop from others.
+            tokio::task::consume_budget().await;
+            Ok(self.0.next_piece().map(Bytes::from))
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        None
+    }
+}

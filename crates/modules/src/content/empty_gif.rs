@@ -1,0 +1,50 @@
+//! `empty_gif`: a picture of one transparent pixel.
+
+use bytes::Bytes;
+use freerun_conf::{SettingsSet, group, settings};
+use freerun_http::content::response::{Body, Response};
+use freerun_http::head::body;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::settings::core::Present;
+use freerun_proto::Method;
+
+settings! {
+    /// An empty picture.
+    #[module = "empty_gif"]
+    pub struct EmptyGifSettings {
+        /// Answers with a picture of one transparent pixel.
+        empty_gif: Present<0>, in LOCATION, local;
+    }
+}
+
+/// The module. It has to stand before the modules that answer with files.
+pub static MODULE: Module = Module {
+    name: "empty_gif",
+    groups: &[group::<EmptyGifSettings>()],
+    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Now(answer) }],
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<EmptyGifSettings>().empty_gif.0
+}
+
+/// GIF89a, 1 by 1: two colours, of which the second is transparent, and one pixel of it.
+static PIXEL: &[u8; 43] = b"GIF89a\x01\x00\x01\x00\x80\x01\x00\x00\x00\x00\xff\xff\xff\
+    !\xf9\x04\x01\x00\x00\x01\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02L\x01\x00;";
+
+/// `Last-Modified`, so that it can be asked for conditionally: Mon, 28 Sep 1970 06:00:00 GMT.
+const MODIFIED: i64 = 23_349_600;
+
+fn answer(request: &mut Request) -> Outcome {
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Outcome::Status(405);
+    }
+    if let Err(status) = body::begin_discarding(request) {
+        return Outcome::Status(status);
+    }
+    let mut response = Response::new(200, &b"image/gif"[..], Body::Bytes(Bytes::from_static(PIXEL)));
+    response.last_modified = Some(MODIFIED);
+    response.into()
+}

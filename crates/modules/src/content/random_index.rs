@@ -1,0 +1,58 @@
+//! `random_index`: any file of a folder.
+
+use std::hash::{BuildHasher, RandomState};
+
+use freerun_conf::{SettingsSet, group, settings};
+use freerun_http::content::response::LocalBoxFuture;
+use freerun_http::content::{open, path};
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_proto::Method;
+
+settings! {
+    /// Index files by chance.
+    #[module = "random_index"]
+    pub struct RandomIndexSettings {
+        /// Answers a URI that ends with a slash with one of the folder's files, picked by chance. Names that begin with a dot
+        /// are left out.
+        random_index: bool = "off", in LOCATION;
+    }
+}
+
+/// The module. It stands before `index`.
+pub static MODULE: Module = Module {
+    name: "random_index",
+    groups: &[group::<RandomIndexSettings>()],
+    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<RandomIndexSettings>().random_index
+}
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        let concerns = matches!(request.method, Method::Get | Method::Head | Method::Post);
+        if request.path.last() != Some(&b'/') || !concerns {
+            return Outcome::Declined;
+        }
+        let mut folder = path::file_name(request);
+        if folder.len() > 1 && folder.last() == Some(&b'/') {
+            folder.pop();
+        }
+        let mut files = match open::list(request, &folder).await {
+            Ok(entries) => entries,
+            Err(status) => return Outcome::Status(status),
+        };
+        files.retain(|entry| entry.meta.is_file());
+        if files.is_empty() {
+            return Outcome::Declined;
+        }
+        // A hasher's keys are as much chance as this needs.
+        let chance = RandomState::new().hash_one(request.serial);
+        let index = usize::try_from(chance % files.len() as u64).unwrap_or(0);
+        let uri = [&request.path[..], &files[index].name].concat();
+        Outcome::Redirect(uri, request.args.take())
+    })
+}

@@ -1,0 +1,89 @@
+//! `stub_status`: nginx's few figures, and the `$connections_…` variables.
+
+use std::borrow::Cow;
+
+use freerun_conf::{SettingsSet, group, settings};
+use freerun_http::content::response::{Body, Response};
+use freerun_http::head::body;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::settings::core::Present;
+use freerun_http::variables::{Value, Variable};
+use freerun_proto::Method;
+
+settings! {
+    /// Figures as nginx has them.
+    #[module = "stub_status"]
+    pub struct StubStatusSettings {
+        /// Answers with the numbers of connections and requests. An argument, of old versions, means nothing.
+        ///
+        /// `status` says more.
+        stub_status: Present<1>, in SERVER | LOCATION;
+    }
+}
+
+/// The module. It has to stand before the modules that answer with files.
+pub static MODULE: Module = Module {
+    name: "stub_status",
+    groups: &[group::<StubStatusSettings>()],
+    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Now(answer) }],
+    variables: &[
+        Variable::named("connections_active", |request, _| number(Figures::of(request).active)),
+        Variable::named("connections_reading", |request, _| number(Figures::of(request).reading)),
+        Variable::named("connections_writing", |request, _| number(Figures::of(request).writing)),
+        Variable::named("connections_waiting", |request, _| number(Figures::of(request).waiting)),
+    ],
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<StubStatusSettings>().stub_status.0
+}
+
+fn number<'r>(value: u64) -> Value<'r> {
+    Some(Cow::Owned(value.to_string().into_bytes()))
+}
+
+/// The sums over all loops.
+#[derive(Debug, Default)]
+struct Figures {
+    active: u64,
+    accepted: u64,
+    requests: u64,
+    reading: u64,
+    writing: u64,
+    waiting: u64,
+}
+
+impl Figures {
+    fn of(request: &Request) -> Figures {
+        let mut sums = Figures::default();
+        for stats in &request.connection.home.shared.loops {
+            sums.active += stats.active.get();
+            sums.accepted += stats.accepted.get();
+            sums.requests += stats.requests.get();
+            sums.reading += stats.reading.get();
+            sums.waiting += stats.idle.get() + stats.fresh.get();
+        }
+        // The figures are read one after the other, while they change.
+        sums.writing = sums.active.saturating_sub(sums.reading + sums.waiting);
+        sums
+    }
+}
+
+fn answer(request: &mut Request) -> Outcome {
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Outcome::Status(405);
+    }
+    if let Err(status) = body::begin_discarding(request) {
+        return Outcome::Status(status);
+    }
+    let Figures { active, accepted, requests, reading, writing, waiting } = Figures::of(request);
+    let text = format!(
+        "Active connections: {active} \n\
+         server accepts handled requests\n \
+         {accepted} {accepted} {requests} \n\
+         Reading: {reading} Writing: {writing} Waiting: {waiting} \n"
+    );
+    Response::new(200, &b"text/plain"[..], Body::Bytes(text.into())).into()
+}

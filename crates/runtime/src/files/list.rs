@@ -1,0 +1,125 @@
+//! Reading directories. There is no form of this that cannot wait: it is always the pool's work.
+
+use std::ffi::CString;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::FileSystem;
+use super::open::retried;
+use super::types::{FileError, Meta, Via};
+
+/// The most entries that a listing holds: with names of 255 bytes, 80 MB.
+pub const MAX_ENTRIES: usize = 1 << 18;
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// Its attributes; of a link, those of what it leads to, if that is there.
+    pub meta: Meta,
+}
+
+/// Why there is no listing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ListError {
+    /// What the system or the pool said.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// More than [`MAX_ENTRIES`].
+    #[error("directory has more than {MAX_ENTRIES} entries")]
+    TooMany,
+}
+
+impl ListError {
+    /// The text for the log: `opendir() "/x" failed (2: No such file or directory)`.
+    pub fn describe(&self, path: &[u8]) -> String {
+        match self {
+            ListError::File(error) => error.describe(path),
+            ListError::TooMany => format!("\"{}\": {self}", String::from_utf8_lossy(path)),
+        }
+    }
+}
+
+impl FileSystem {
+    /// The entries of a directory whose names do not begin with a dot, in no order. Entries that vanish meanwhile, or that
+    /// may not be asked about, are left out.
+    ///
+    /// # Errors
+    /// See [`ListError`].
+    pub async fn list(self: &Arc<Self>, path: CString, via: Via<'_>) -> Result<Vec<Entry>, ListError> {
+        let tag = self.tag_of(&path, via.client);
+        self.offload(via, tag, move || read(&path)).await?
+    }
+}
+
+fn read(path: &CString) -> Result<Vec<Entry>, ListError> {
+    let failed = |call| move |error| ListError::File(FileError::new(call, error));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = retried(|| rustix::fs::openat(CWD, path, flags, Mode::empty())).map_err(failed("opendir()"))?;
+    let dir = Dir::read_from(folder.as_fd()).map_err(failed("opendir()"))?;
+    let mut entries = Vec::new();
+    for entry in dir {
+        let entry = entry.map_err(failed("readdir()"))?;
+        let name = entry.file_name();
+        if name.to_bytes().starts_with(b".") {
+            continue;
+        }
+        let stat = match rustix::fs::statat(&folder, name, AtFlags::empty()) {
+            // A link that leads nowhere is shown as what it is.
+            Err(Errno::NOENT | Errno::LOOP) => match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => continue,
+                stat => stat,
+            },
+            Err(Errno::ACCESS) => continue,
+            stat => stat,
+        };
+        if entries.len() == MAX_ENTRIES {
+            return Err(ListError::TooMany);
+        }
+        let meta = Meta::of(&stat.map_err(failed("stat()"))?);
+        entries.push(Entry { name: name.to_bytes().into(), meta });
+    }
+    Ok(entries)
+}
+
+impl Entry {
+    /// Whether it is a symbolic link that leads nowhere.
+    pub fn is_broken_link(&self) -> bool {
+        FileType::from_raw_mode(self.meta.mode) == FileType::Symlink
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_listed_without_hidden_entries_and_a_file_is_none() {
+        let folder = std::env::temp_dir().join(format!("freerun-list-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("sub")).unwrap();
+        std::fs::write(folder.join("file"), "four").unwrap();
+        std::fs::write(folder.join(".hidden"), "").unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.join("broken")).unwrap();
+        std::os::unix::fs::symlink("sub", folder.join("link")).unwrap();
+        let path = CString::new(folder.as_os_str().as_encoded_bytes()).unwrap();
+        let mut entries = read(&path).unwrap();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        let seen: Vec<_> = entries
+            .iter()
+            .map(|entry| (&*entry.name, entry.meta.is_dir(), entry.is_broken_link(), entry.meta.size))
+            .collect();
+        assert_eq!(seen.len(), 4);
+        assert_eq!((seen[0].0, seen[0].2), (&b"broken"[..], true));
+        assert_eq!((seen[1].0, seen[1].1, seen[1].3), (&b"file"[..], false, 4));
+        assert_eq!((seen[2].0, seen[2].1), (&b"link"[..], true));
+        assert_eq!((seen[3].0, seen[3].1), (&b"sub"[..], true));
+        let file = CString::new(folder.join("file").as_os_str().as_encoded_bytes()).unwrap();
+        let error = read(&file).unwrap_err();
+        assert!(error.describe(b"/x").starts_with("opendir() \"/x\" failed (20:"), "{error}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
