@@ -45,8 +45,8 @@ impl Return {
         let redirects = matches!(status, 301 | 302 | 303 | 307 | 308);
         let text: Bytes = match &self.text {
             Some(text) => text.render(request).into_owned().into(),
-            None if redirects || matches!(status, 200..=202 | 206 | 300 | 304) => Bytes::new(),
-            // Errors have their page; other statuses are sent empty; 444 closes the connection.
+            None if redirects || status < 400 => Bytes::new(),
+            // Errors have their page; 444 closes the connection.
             None => return Outcome::Status(status),
         };
         if redirects {

@@ -1,0 +1,281 @@
+//! `geo`: a variable whose value depends on the client's address.
+
+mod ranges;
+mod tree;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use freerun_conf::{Cidr, Cx, Node, Problem, Setting, Shape, group, settings};
+use freerun_http::module::Module;
+use freerun_http::request::{Address, Request};
+use freerun_http::variables::{Compute, Found, Reference, VariableTable};
+use freerun_proto::HeaderId;
+
+use super::{define, variable_name};
+use ranges::Ranges;
+use tree::Networks;
+
+settings! {
+    /// Variables whose values depend on the client's address.
+    #[module = "geo"]
+    pub struct GeoSettings {
+        /// Defines a variable whose value is looked up by the client's address, or one in another variable.
+        ///
+        /// The longest network counts. `default` is the value of all other addresses, `delete` takes a network out again,
+        /// `include` takes entries from a file. With `ranges` first, entries are IPv4 ranges (`first-last`). Where the
+        /// address is in a network named by `proxy`, the last one of `X-Forwarded-For` is used instead, with
+        /// `proxy_recursive` the last one that is not in such a network.
+        geo: Geos, in HTTP, fidelity = Differs("binary tables of ranges (.bin) are neither written nor read");
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module { name: "geo", groups: &[group::<GeoSettings>()], ..Module::EMPTY };
+
+/// All `geo` blocks; what they define is in the table of variables.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Geos;
+
+impl Setting for Geos {
+    const SHAPE: Shape = Shape::between(1, 2, "[$address] $variable { network value; … }").with_raw_block();
+
+    fn set(_: Option<Geos>, directive: &Node, cx: &mut Cx) -> Result<Geos, Problem> {
+        let geo = Geo::parse(directive, cx)?;
+        define(directive, Arc::new(geo), cx)?;
+        Ok(Geos)
+    }
+}
+
+/// The addresses of a block while it is read.
+enum Reading {
+    /// None so far.
+    Nothing,
+    Networks(Networks),
+    Ranges(Ranges),
+}
+
+/// One block.
+struct Geo {
+    /// Where the address is, if it is not the client's.
+    source: Option<Reference>,
+    v4: Table<u32>,
+    v6: Table<u128>,
+    values: Vec<Box<[u8]>>,
+    proxies: Vec<Cidr>,
+    recursive: bool,
+    volatile: bool,
+}
+
+/// Parts of the address space, each with its first address and its value, in order.
+#[derive(Debug, Default)]
+pub(self) struct Table<A>(Box<[(A, Option<u32>)]>);
+
+impl<A: Ord + Copy> Table<A> {
+    fn find(&self, address: A) -> Option<u32> {
+        let after = self.0.partition_point(|(first, _)| *first <= address);
+        self.0.get(after.checked_sub(1)?)?.1
+    }
+}
+
+impl Geo {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Geo, Problem> {
+        let source = match &*directive.args {
+            [source, _] => {
+                let name = variable_name(source)?;
+                Some(cx.extensions.get_or_default::<VariableTable>().resolve(name, source.place))
+            }
+            _ => None,
+        };
+        if let Some(name) = directive.args.last() {
+            variable_name(name)?;
+        }
+        let mut geo = Geo {
+            source,
+            v4: Table::default(),
+            v6: Table::default(),
+            values: Vec::new(),
+            proxies: Vec::new(),
+            recursive: false,
+            volatile: false,
+        };
+        let mut reading = Reading::Nothing;
+        for entry in directive.children() {
+            let added = geo.add(entry, &mut reading, cx);
+            added.map_err(|problem| match problem.reported {
+                Some(_) => problem,
+                None => problem.reported_at(entry.end),
+            })?;
+        }
+        match reading {
+            Reading::Nothing => {}
+            Reading::Networks(networks) => (geo.v4, geo.v6) = networks.tables(),
+            Reading::Ranges(ranges) => (geo.v4, geo.v6) = ranges.tables(),
+        }
+        Ok(geo)
+    }
+
+    fn add(&mut self, entry: &Node, reading: &mut Reading, cx: &mut Cx) -> Result<(), Problem> {
+        let place = entry.name.place;
+        let invalid = |text: &str| Problem::new(format!("invalid network \"{text}\"")).at(place);
+        let value = match (&*entry.args, entry.name.as_str()) {
+            ([], "ranges") => {
+                match reading {
+                    Reading::Nothing => *reading = Reading::Ranges(Ranges::default()),
+                    Reading::Ranges(_) => {}
+                    Reading::Networks(_) => {
+                        let message = "the \"ranges\" directive must be the first directive inside \"geo\" block";
+                        return Err(Problem::new(message).at(place));
+                    }
+                }
+                return Ok(());
+            }
+            ([], "proxy_recursive") => {
+                self.recursive = true;
+                return Ok(());
+            }
+            ([], "volatile") => {
+                self.volatile = true;
+                return Ok(());
+            }
+            ([word], "proxy") => {
+                let cidr = Cidr::of_word(entry, word, cx).ok_or_else(|| invalid(&word.text).at(word.place))?;
+                self.proxies.push(cidr);
+                return Ok(());
+            }
+            ([value], _) => value,
+            _ => return Err(Problem::new("invalid number of the geo parameters").at(place)),
+        };
+        if let Reading::Nothing = reading {
+            *reading = Reading::Networks(Networks::default());
+        }
+        let number = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
+        let deletes = entry.name.text == "delete";
+        let word = if deletes { value } else { &entry.name };
+        if !deletes {
+            self.values.push(value.text.as_bytes().into());
+        }
+        let values = &self.values;
+        let duplicate = |what: &str, old: u32| {
+            let old = values.get(old as usize).map_or(&b""[..], |old| old);
+            let (new, old) = (&value.text, String::from_utf8_lossy(old));
+            let message = format!("duplicate {what} \"{}\", value: \"{new}\", old value: \"{old}\"", word.text);
+            Problem::warning(message).at_node(entry)
+        };
+        match reading {
+            Reading::Nothing => {}
+            Reading::Ranges(ranges) if word.text == "default" && !deletes => ranges.default = Some(number),
+            Reading::Ranges(ranges) => {
+                let (first, last) = ranges::parse(&word.text)
+                    .ok_or_else(|| Problem::new(format!("invalid range \"{}\"", word.text)).at(word.place))?;
+                if deletes {
+                    if !ranges.delete(first, last) {
+                        let message = format!("no address range \"{}\" to delete", word.text);
+                        cx.warn(Problem::warning(message).at_node(entry));
+                    }
+                } else {
+                    let old = ranges.add(first, last, number).map_err(|(first, last)| {
+                        let (first, last) = (Ipv4Addr::from(first), Ipv4Addr::from(last));
+                        Problem::new(format!("range \"{}\" overlaps \"{first}-{last}\"", word.text)).at(word.place)
+                    })?;
+                    if let Some(old) = old {
+                        cx.warn(duplicate("range", old));
+                    }
+                }
+            }
+            Reading::Networks(networks) if word.text == "default" && !deletes => {
+                for all in [Cidr::V4(0, 0), Cidr::V6(0, 0)] {
+                    if let Some(old) = networks.add(all, number) {
+                        cx.warn(duplicate("network", old));
+                    }
+                }
+            }
+            Reading::Networks(networks) => {
+                let cidr = Cidr::of_word(entry, word, cx).ok_or_else(|| invalid(&word.text).at(word.place))?;
+                if deletes {
+                    if !networks.delete(cidr) {
+                        let message = format!("no network \"{}\" to delete", word.text);
+                        cx.warn(Problem::warning(message).at_node(entry));
+                    }
+                } else if let Some(old) = networks.add(cidr, number) {
+                    cx.warn(duplicate("network", old));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The address that is looked up. What is none counts as 255.255.255.255, as in nginx.
+    fn address(&self, request: &Request) -> IpAddr {
+        const NONE: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
+        let address = match &self.source {
+            Some(source) => source.get(request).and_then(|text| parse_address(&text)).unwrap_or(NONE),
+            None => match request.peer() {
+                Address::Ip(address) => address.ip(),
+                Address::Unix(_) => NONE,
+            },
+        };
+        if self.proxies.is_empty() { address } else { self.forwarded(request, address) }
+    }
+
+    fn is_proxy(&self, address: IpAddr) -> bool {
+        self.proxies.iter().any(|proxy| proxy.contains(address))
+    }
+
+    /// The address for which a trusted proxy asks.
+    fn forwarded(&self, request: &Request, mut address: IpAddr) -> IpAddr {
+        let head = &request.head;
+        let fields: Vec<_> = head.parsed.all(HeaderId::XForwardedFor).collect();
+        let texts = fields.iter().rev().flat_map(|field| {
+            let text = head.text(field.value());
+            text.rsplit(|byte| matches!(byte, b',' | b' ')).filter(|text| !text.is_empty())
+        });
+        for text in texts {
+            if !self.is_proxy(address) {
+                break;
+            }
+            let Some(before) = parse_with_port(text) else { break };
+            address = before;
+            if !self.recursive {
+                break;
+            }
+        }
+        address
+    }
+}
+
+/// An address as text, IPv4 with leading zeros too.
+fn parse_address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    match Cidr::parse(text)? {
+        _ if text.contains('/') => None,
+        (Cidr::V4(address, _), _) => Some(Ipv4Addr::from(address).into()),
+        (Cidr::V6(address, _), _) => Some(std::net::Ipv6Addr::from(address).into()),
+    }
+}
+
+/// The same, perhaps with a port behind it; IPv6 with one is in brackets.
+fn parse_with_port(text: &[u8]) -> Option<IpAddr> {
+    parse_address(text).or_else(|| {
+        let address: SocketAddr = std::str::from_utf8(text).ok()?.parse().ok()?;
+        (address.port() > 0).then_some(address.ip())
+    })
+}
+
+impl Compute for Geo {
+    fn find(&self, request: &Request) -> Found {
+        let number = match self.address(request).to_canonical() {
+            IpAddr::V4(address) => self.v4.find(address.into()),
+            IpAddr::V6(address) => self.v6.find(address.into()),
+        };
+        number.map_or_else(|| Found::Text(Vec::new()), Found::Entry)
+    }
+
+    fn entry(&self, number: u32) -> &[u8] {
+        self.values.get(number as usize).map_or(b"", |value| value)
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.volatile
+    }
+}
