@@ -18,6 +18,7 @@ mod knobs;
 mod limits;
 mod locations;
 mod malformed_text;
+mod maps;
 mod request_limits;
 mod returns;
 mod rewrite;

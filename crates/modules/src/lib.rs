@@ -6,6 +6,7 @@ pub mod filters;
 pub mod log;
 pub mod preaccess;
 pub mod precontent;
+pub mod variables;
 
 use freerun_http::module::Module;
 
@@ -33,4 +34,7 @@ pub static MODULES: &[&Module] = &[
     &filters::compress::MODULE,
     &filters::range::MODULE,
     &log::access::MODULE,
+    &variables::map::MODULE,
+    &variables::geo::MODULE,
+    &variables::split_clients::MODULE,
 ];

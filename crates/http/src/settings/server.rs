@@ -42,9 +42,9 @@ settings! {
         /// Size of the table of media types.
         types_hash_max_size: Size = "1024", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
         /// Bucket size of the table of variables.
-        variables_hash_bucket_size: Size = "64", in HTTP, fidelity = NoEffect("tables size themselves");
+        variables_hash_bucket_size: u32 = "64", in HTTP, fidelity = NoEffect("tables size themselves");
         /// Size of the table of variables.
-        variables_hash_max_size: Size = "1024", in HTTP, fidelity = NoEffect("tables size themselves");
+        variables_hash_max_size: u32 = "1024", in HTTP, fidelity = NoEffect("tables size themselves");
         /// Whether a connection is closed with a reset where its client took nothing for `send_timeout`, sent nothing for
         /// `client_body_timeout`, or was answered with 444: what the socket still holds is forgotten at once.
         reset_timedout_connection: bool = "off", in HTTP | SERVER | LOCATION;

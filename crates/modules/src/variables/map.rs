@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Size, Word, group, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, group, settings};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
@@ -27,9 +27,9 @@ settings! {
         /// `volatile`.
         map: Maps, in HTTP;
         /// Size of the table.
-        map_hash_max_size: Size = "2048", in HTTP, fidelity = NoEffect("tables size themselves");
+        map_hash_max_size: u32 = "2048", in HTTP, fidelity = NoEffect("tables size themselves");
         /// Bucket size of the table.
-        map_hash_bucket_size: Size = "64", in HTTP, fidelity = NoEffect("tables size themselves");
+        map_hash_bucket_size: u32 = "64", in HTTP, fidelity = NoEffect("tables size themselves");
     }
 }
 
@@ -74,7 +74,8 @@ impl Map {
         let (keys, expressions, values) = (Keys::default(), Vec::new(), Vec::new());
         let mut map = Map { source, keys, expressions, values, default: None, hostnames: false, volatile: false };
         for entry in directive.children() {
-            map.add(entry, cx).map_err(|problem| if problem.place.is_some() { problem } else { problem.at_node(entry) })?;
+            map.add(entry, cx)
+                .map_err(|problem| if problem.place.is_some() { problem } else { problem.at_node(entry) })?;
         }
         Ok(map)
     }

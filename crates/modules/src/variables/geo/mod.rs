@@ -69,7 +69,7 @@ struct Geo {
 
 /// Parts of the address space, each with its first address and its value, in order.
 #[derive(Debug, Default)]
-pub(self) struct Table<A>(Box<[(A, Option<u32>)]>);
+struct Table<A>(Box<[(A, Option<u32>)]>);
 
 impl<A: Ord + Copy> Table<A> {
     fn find(&self, address: A) -> Option<u32> {

@@ -34,10 +34,7 @@ impl Networks {
     pub(super) fn tables(self) -> (Table<u32>, Table<u128>) {
         let v4 = self.v4.into_iter().map(|((first, mask), value)| (first, first | !mask, value));
         let v6 = self.v6.into_iter().map(|((first, mask), value)| (first, first | !mask, value));
-        (
-            flat(v4.collect(), |last: u32| last.checked_add(1)),
-            flat(v6.collect(), |last: u128| last.checked_add(1)),
-        )
+        (flat(v4.collect(), |last: u32| last.checked_add(1)), flat(v6.collect(), |last: u128| last.checked_add(1)))
     }
 }
 
@@ -86,7 +83,8 @@ mod tests {
     #[test]
     fn the_longest_network_counts() {
         let mut networks = Networks::default();
-        let texts = ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3", "10.255.0.0/16", "11.0.0.0/8", "255.255.255.255"];
+        let texts =
+            ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3", "10.255.0.0/16", "11.0.0.0/8", "255.255.255.255"];
         for (number, text) in texts.iter().enumerate() {
             assert_eq!(networks.add(Cidr::parse(text).unwrap().0, number as u32), None);
         }
