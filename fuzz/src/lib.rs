@@ -8,7 +8,7 @@ use std::io;
 use freerun_conf::Loader;
 use freerun_proto::chunked::{ChunkedDecoder, Step};
 use freerun_proto::uri::EscapeSet;
-use freerun_proto::{HeadParser, HeadRules, HeaderId, Progress, RequestHead, conditional, date, host, uri};
+use freerun_proto::{HeadParser, HeadRules, HeaderId, Progress, RequestHead, conditional, date, host, proxy_protocol, uri};
 
 /// Takes the first byte as a choice of options.
 fn choice(data: &[u8]) -> (u8, &[u8]) {
@@ -190,4 +190,24 @@ pub fn configuration(data: &[u8]) {
         let _ = problem.render(&tree.sources);
     }
     let _ = freerun_conf::dump(&tree.sources);
+}
+
+/// PROXY protocol headers: no panic, the same outcome in whatever pieces the bytes come, and none that is awaited for ever.
+pub fn proxy_header(data: &[u8]) {
+    let whole = proxy_protocol::parse(data);
+    let mut pieces = Ok(None);
+    for end in 0..=data.len() {
+        pieces = proxy_protocol::parse(&data[..end]);
+        if pieces != Ok(None) {
+            break;
+        }
+        assert!(end < proxy_protocol::MAX_HEADER, "a header longer than the limit is still awaited");
+    }
+    assert_eq!(whole, pieces);
+    if let Ok(Some((header, len))) = whole {
+        assert!(len <= data.len() && len <= proxy_protocol::MAX_HEADER && header.tlvs.len() < len);
+        for name in ["alpn", "authority", "unique_id", "netns", "ssl", "ssl_verify", "ssl_version", "ssl_cn", "0x04", "ssl_0x21"] {
+            let _ = header.tlv(name);
+        }
+    }
 }

@@ -148,3 +148,19 @@ fn configuration() {
         &[b"{", b"}", b";", b"\"", b"'", b"\\", b"#", b"\n", b"$", b"${", b"include 1;", b"\xff", b"\0", b"\xef\xbb\xbf", b"include *;"],
     );
 }
+
+#[test]
+fn proxy_header() {
+    run(
+        freerun_fuzz::proxy_header,
+        &[
+            b"PROXY TCP4 192.0.2.9 198.51.100.3 5555 443\r\nGET / HTTP/1.1\r\n",
+            b"PROXY TCP6 2001:db8::9 2001:db8::3 5555 443\r\n",
+            b"PROXY UNKNOWN whatever\r\n",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x09\xc6\x33\x64\x03\x15\xb3\x01\xbbGET /",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x1f\xc0\0\x02\x09\xc6\x33\x64\x03\x15\xb3\x01\xbb\x01\0\x02h2\x20\0\x0b\x01\0\0\0\0\x21\0\x03abc",
+            b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
+        ],
+        &[b"\r\n", b" ", b"PROXY ", b"TCP4 ", b"UNKNOWN", b"\0\0", b"\xff", b"65536", b":", b"\x20\0\x05"],
+    );
+}

@@ -19,6 +19,7 @@ mod limits;
 mod locations;
 mod malformed_text;
 mod maps;
+mod realip;
 mod request_limits;
 mod returns;
 mod rewrite;

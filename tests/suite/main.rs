@@ -14,6 +14,7 @@ mod limits;
 mod listens;
 mod logs;
 mod processes;
+mod proxied;
 mod reloads;
 mod requests;
 mod serve;

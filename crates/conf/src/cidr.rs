@@ -1,6 +1,6 @@
 //! Networks as directives write them: `192.0.2.0/24`, `2001:db8::/32`, a single address.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::cx::Cx;
 use crate::problem::Problem;
@@ -59,6 +59,30 @@ impl Cidr {
             _ => false,
         }
     }
+}
+
+/// Reads an address with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`,
+/// `[2001:db8::1]`. The port is 0 where there is none; it cannot be written as 0.
+pub fn parse_address(text: &str) -> Option<SocketAddr> {
+    if let Some(address) = parse_v4(text) {
+        return Some((address, 0).into());
+    }
+    if let Ok(address) = text.parse::<Ipv6Addr>() {
+        return Some((address, 0).into());
+    }
+    let (address, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (address, rest) = rest.split_once(']')?;
+        let address = IpAddr::from(address.parse::<Ipv6Addr>().ok()?);
+        match rest {
+            "" => return Some((address, 0).into()),
+            rest => (address, rest.strip_prefix(':')?),
+        }
+    } else {
+        let (address, port) = text.split_once(':')?;
+        (IpAddr::from(parse_v4(address)?), port)
+    };
+    let port = Some(port).filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?;
+    (port != 0).then_some((address, port).into())
 }
 
 /// Four decimal numbers; unlike the standard library's, this takes leading zeros, which nginx reads as decimal too.
@@ -136,6 +160,31 @@ mod tests {
             "1.2.3.4/99999999999999999999",
         ] {
             assert_eq!(Cidr::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_with_ports_are_read() {
+        for (text, address) in [
+            ("1.2.3.4", Some("1.2.3.4:0")),
+            ("01.2.3.4", Some("1.2.3.4:0")),
+            ("1.2.3.4:5678", Some("1.2.3.4:5678")),
+            ("::1", Some("[::1]:0")),
+            ("[::1]", Some("[::1]:0")),
+            ("[2001:db8::1]:80", Some("[2001:db8::1]:80")),
+            ("1.2.3.4:0", None),
+            ("1.2.3.4:99999", None),
+            ("1.2.3.4:+1", None),
+            ("1.2.3.4:", None),
+            ("[::1]:", None),
+            ("[::1]x", None),
+            ("[1.2.3.4]", None),
+            ("1.2.3", None),
+            ("x", None),
+            ("", None),
+            ("unix:", None),
+        ] {
+            assert_eq!(parse_address(text).map(|address| address.to_string()).as_deref(), address, "{text}");
         }
     }
 }

@@ -81,7 +81,7 @@ mod units;
 mod value;
 
 pub use apply::apply_block;
-pub use cidr::Cidr;
+pub use cidr::{Cidr, parse_address};
 pub use contexts::Contexts;
 pub use cx::{Cx, MAX_PROBLEMS, TypeMap};
 pub use diagnostics::Diagnostics;

@@ -8,7 +8,7 @@ use freerun_proto::Method;
 
 use crate::content::aio::ThreadPools;
 use crate::generation::{Alias, Blueprint, Location, Paths, Server};
-use crate::listen::setting::Written;
+use crate::listen::setting::{ListenSetting, Written};
 use crate::listen::{Listen, ListenSpec, Servers};
 use crate::module::{Filter, Handler, Module};
 use crate::regex::Pattern;
@@ -402,6 +402,8 @@ struct Address {
     /// Whether a `listen` with socket options fixed the spec.
     fixed: bool,
     default: Option<usize>,
+    /// Whether some `listen` of it has `proxy_protocol`: it holds for all, as what is read before the server is known.
+    proxied: bool,
     servers: Vec<usize>,
 }
 
@@ -419,15 +421,24 @@ fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Arc<Listen>>,
         let written = settings.listen.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen)));
         let implied = ListenSpec::default_for(privileged);
         let all: Vec<_> = if settings.listen.is_empty() {
-            vec![(implied, false, false, plan.written)]
+            vec![(implied, false, false, false, plan.written)]
         } else {
             written
-                .map(|(spec, listen)| (spec.clone(), listen.default_server, listen.has_options, listen.written))
+                .map(|(spec, listen)| {
+                    let ListenSetting { default_server, proxy_protocol, has_options, written, .. } = *listen;
+                    (spec.clone(), default_server, proxy_protocol, has_options, written)
+                })
                 .collect()
         };
-        for (spec, is_default, has_options, written) in all {
+        for (spec, is_default, proxy_protocol, has_options, written) in all {
             let slot = *by_name.entry(spec.name.clone()).or_insert_with(|| {
-                order.push(Address { spec: spec.clone(), fixed: false, default: None, servers: Vec::new() });
+                order.push(Address {
+                    spec: spec.clone(),
+                    fixed: false,
+                    default: None,
+                    proxied: false,
+                    servers: Vec::new(),
+                });
                 order.len() - 1
             });
             let address = &mut order[slot];
@@ -435,6 +446,7 @@ fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Arc<Listen>>,
                 cx.report(fail(format!("a duplicate listen {}", spec.name), written))?;
                 continue;
             }
+            address.proxied |= proxy_protocol;
             if has_options {
                 if address.fixed && address.spec != spec {
                     cx.report(fail(format!("duplicate listen options for {}", spec.name), written))?;
@@ -506,7 +518,7 @@ fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
             }
         }
     }
-    Servers { names, default: planned[default].server.clone() }
+    Servers { names, default: planned[default].server.clone(), proxy_protocol: address.proxied }
 }
 
 fn has_regex(plan: &Planned) -> bool {

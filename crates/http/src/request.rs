@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
-use freerun_proto::{BodyFraming, HeaderId, Method, RequestHead, Span, Version};
+use freerun_proto::{BodyFraming, HeaderId, Method, ProxyHeader, RequestHead, Span, Version};
 use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
 
@@ -76,6 +76,8 @@ pub struct Origin {
     pub accepted: Instant,
     /// Number of the request that is served, or was served last, from 1.
     pub requests: Cell<u64>,
+    /// What the PROXY protocol header before the first request said (`listen … proxy_protocol`).
+    proxied: OnceCell<Box<ProxyHeader>>,
     /// The servers that answer here, and the generation that they are of.
     servers: RefCell<Option<(Arc<Generation>, Arc<Servers>)>>,
 }
@@ -102,7 +104,14 @@ impl Connection {
             was_polled: Cell::new(false),
             close_when_idle: Cell::new(false),
             nodelay: Cell::new(false),
-            origin: Box::new(Origin { peer, listen, accepted, requests: Cell::new(0), servers }),
+            origin: Box::new(Origin {
+                peer,
+                listen,
+                accepted,
+                requests: Cell::new(0),
+                proxied: OnceCell::new(),
+                servers,
+            }),
         }
     }
 
@@ -137,6 +146,16 @@ impl Connection {
             // Their settings speak of logs and pools of their own generation.
             None => known.as_ref().map(|(of, servers)| (of.clone(), servers.clone(), false)),
         }
+    }
+
+    /// What the PROXY protocol header said, where there was one.
+    pub fn proxied(&self) -> Option<&ProxyHeader> {
+        self.proxied.get().map(|header| &**header)
+    }
+
+    /// Keeps the PROXY protocol header; the first one counts.
+    pub fn set_proxied(&self, header: ProxyHeader) {
+        let _ = self.proxied.set(Box::new(header));
     }
 
     /// Asks the connection to close as soon as it has no request.
@@ -339,6 +358,11 @@ impl Request {
     /// Says what the client's address really is, for all that comes after.
     pub fn set_peer(&mut self, peer: Address) {
         self.real_peer = Some(Rc::new(peer));
+    }
+
+    /// Whether [`Request::set_peer`] was called.
+    pub fn has_real_peer(&self) -> bool {
+        self.real_peer.is_some()
     }
 
     /// A number that stands for the client, for sharing a thread pool fairly: the same for all its connections.

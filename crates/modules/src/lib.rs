@@ -4,6 +4,7 @@ pub mod access;
 pub mod content;
 pub mod filters;
 pub mod log;
+pub mod postread;
 pub mod preaccess;
 pub mod precontent;
 pub mod variables;
@@ -12,6 +13,7 @@ use freerun_http::module::Module;
 
 /// All modules. Handlers of one phase run in this order.
 pub static MODULES: &[&Module] = &[
+    &postread::realip::MODULE,
     &access::rules::MODULE,
     &access::basic::MODULE,
     &preaccess::limit_req::MODULE,

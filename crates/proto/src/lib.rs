@@ -13,6 +13,7 @@ pub mod error;
 pub mod head;
 pub mod header;
 pub mod host;
+pub mod proxy_protocol;
 pub mod range;
 mod span;
 pub mod status;
@@ -26,4 +27,5 @@ pub use head::{
 };
 pub use header::HeaderId;
 pub use host::HostSpan;
+pub use proxy_protocol::ProxyHeader;
 pub use span::Span;

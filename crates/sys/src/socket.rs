@@ -28,6 +28,45 @@ pub fn set_fastopen(fd: impl AsFd, queue: i32) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue)
 }
 
+/// What the kernel knows of a TCP connection: a part of `TCP_INFO` (tcp(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time in microseconds.
+    pub rtt: u32,
+    /// How much it varies, in microseconds.
+    pub rttvar: u32,
+    /// Congestion window in segments.
+    pub snd_cwnd: u32,
+    /// Receive window that is aimed at, in bytes.
+    pub rcv_space: u32,
+}
+
+/// Asks for `TCP_INFO`.
+///
+/// # Errors
+/// `ENOTSUP` or another where the socket is not one of TCP.
+pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
+    let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the size of `info`; the descriptor is open.
+    let answer = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it consists of integers, which zeroes are valid for, so that it is initialised however much was written.
+    let info = unsafe { info.assume_init() };
+    let (rtt, rttvar) = (info.tcpi_rtt, info.tcpi_rttvar);
+    Ok(TcpInfo { rtt, rttvar, snd_cwnd: info.tcpi_snd_cwnd, rcv_space: info.tcpi_rcv_space })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +80,15 @@ mod tests {
         set_fastopen(&listener, 16).unwrap();
         let (pipe, _end) = io::pipe().unwrap();
         assert_eq!(set_defer_accept(&pipe, 1).unwrap_err().raw_os_error(), Some(libc::ENOTSOCK));
+    }
+
+    #[test]
+    fn a_connection_knows_itself_and_a_unix_socket_does_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let info = tcp_info(&client).unwrap();
+        assert!(info.snd_cwnd > 0 && info.rcv_space > 0, "{info:?}");
+        let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(tcp_info(&unix).is_err());
     }
 }

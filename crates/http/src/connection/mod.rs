@@ -5,6 +5,7 @@
 
 pub mod idle;
 mod linger;
+mod proxied;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -155,6 +156,21 @@ async fn requests(connection: Rc<Connection>) -> Option<Duration> {
         }
     }
     let mut timer = Timer::default();
+    if connection.requests.get() == 0 && connection.proxied().is_none() {
+        let (_, servers, _) = connection.servers()?;
+        if servers.proxy_protocol {
+            let timeout = servers.default.entry.settings.get::<ServerSettings>().client_header_timeout;
+            let Some(header) = proxied::read(&connection, &mut timer, timeout, &mut buffer).await else {
+                buffers::give_back(buffer);
+                return None;
+            };
+            connection.set_proxied(header);
+            if buffer.is_empty() {
+                buffers::give_back(buffer);
+                return Some(timeout);
+            }
+        }
+    }
     loop {
         // A client that always has its next request there must not keep the others waiting.
         tokio::task::consume_budget().await;

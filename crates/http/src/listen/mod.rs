@@ -21,6 +21,8 @@ pub struct Servers {
     pub names: NameTable,
     /// `default_server`, or the first one.
     pub default: Arc<Server>,
+    /// Whether connections begin with a PROXY protocol header.
+    pub proxy_protocol: bool,
 }
 
 /// A listening socket of a generation.

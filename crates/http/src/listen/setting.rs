@@ -103,6 +103,8 @@ pub struct ListenSetting {
     pub specs: Vec<ListenSpec>,
     /// `default_server`
     pub default_server: bool,
+    /// `proxy_protocol`
+    pub proxy_protocol: bool,
     /// Where it is written.
     pub written: Written,
     /// Whether any parameter concerns the socket itself: such an address is bound by its own, and only one `listen`
@@ -119,12 +121,17 @@ impl Value for ListenSetting {
             Problem::new(format!("{why} in \"{}\" of the \"listen\" directive", word.text)).at(word.place)
         })?;
         let mut default_server = false;
+        let mut proxy_protocol = false;
         let mut has_options = false;
         for parameter in &directive.args[1..] {
             let text = parameter.text.as_str();
             let invalid = || Problem::new(format!("invalid parameter \"{text}\"")).at(parameter.place);
             if matches!(text, "default_server" | "default") {
                 default_server = true;
+                continue;
+            }
+            if text == "proxy_protocol" {
+                proxy_protocol = true;
                 continue;
             }
             has_options = true;
@@ -161,7 +168,7 @@ impl Value for ListenSetting {
                             Problem::new(format!("invalid so_keepalive value: \"{value}\"")).at(parameter.place)
                         })?);
                     }
-                    ("ssl" | "http2" | "quic" | "proxy_protocol" | "multipath", None) => {
+                    ("ssl" | "http2" | "quic" | "multipath", None) => {
                         return Err(Problem::new(format!("the \"{name}\" parameter is not supported yet"))
                             .at(parameter.place)
                             .hint("freerun does not have it yet; remove the parameter"));
@@ -171,7 +178,7 @@ impl Value for ListenSetting {
             }
         }
         let written = Written { place: word.place, end: directive.end, order: directive.order };
-        Ok(ListenSetting { specs, default_server, written, has_options })
+        Ok(ListenSetting { specs, default_server, proxy_protocol, written, has_options })
     }
 }
 

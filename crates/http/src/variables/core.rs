@@ -7,8 +7,10 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use freerun_proto::proxy_protocol::Ends;
 use freerun_proto::{Credentials, HeaderId, Method, uri};
 use freerun_runtime::log::clock;
+use freerun_sys::socket::TcpInfo;
 
 use crate::content::path;
 use crate::log_error;
@@ -58,15 +60,16 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("nginx_version", |_, _| text(NGINX_VERSION)),
     Variable::named("pid", |_, _| number(u64::from(std::process::id()))),
     Variable::named("pipe", |r, _| text(if r.pipelined { "p" } else { "." })),
-    Variable::named("proxy_protocol_addr", |_, _| text("")),
-    Variable::named("proxy_protocol_port", |_, _| text("")),
-    Variable::named("proxy_protocol_server_addr", |_, _| text("")),
-    Variable::named("proxy_protocol_server_port", |_, _| text("")),
+    Variable::named("proxy_protocol_addr", |r, _| ends(r).map(|ends| Cow::Borrowed(ends.client.as_bytes()))),
+    Variable::named("proxy_protocol_port", |r, _| port(ends(r)?.client_port)),
+    Variable::named("proxy_protocol_server_addr", |r, _| ends(r).map(|ends| Cow::Borrowed(ends.server.as_bytes()))),
+    Variable::named("proxy_protocol_server_port", |r, _| port(ends(r)?.server_port)),
+    Variable::family("proxy_protocol_tlv_", |r, name| r.connection.proxied()?.tlv(name)),
     Variable::named("query_string", |r, _| some(r.args.as_deref())),
     Variable::named("realpath_root", |r, _| owned(path::real_root(r))),
     Variable::named("remote_addr", |r, _| owned(crate::log::Peer(r.peer()).to_string().into_bytes())),
     Variable::named("remote_port", |r, _| match r.peer() {
-        Address::Ip(address) => number(u64::from(address.port())),
+        Address::Ip(address) => port(address.port()),
         Address::Unix(_) => text(""),
     }),
     Variable::named("remote_user", remote_user),
@@ -110,6 +113,10 @@ pub const VARIABLES: &[Variable] = &[
     }),
     Variable::named("server_protocol", |r, _| some(Some(r.head.text(r.head.parsed.version_text)))),
     Variable::named("status", |r, _| owned(format!("{:03}", status(r)).into_bytes())),
+    Variable::named("tcpinfo_rcv_space", |r, _| number(tcp(r)?.rcv_space.into())),
+    Variable::named("tcpinfo_rtt", |r, _| number(tcp(r)?.rtt.into())),
+    Variable::named("tcpinfo_rttvar", |r, _| number(tcp(r)?.rttvar.into())),
+    Variable::named("tcpinfo_snd_cwnd", |r, _| number(tcp(r)?.snd_cwnd.into())),
     Variable::named("time_iso8601", |_, _| owned(clock::time_iso8601(now()).to_vec())),
     Variable::named("time_local", |_, _| owned(clock::time_local(now()).to_vec())),
     Variable::named("uri", |r, _| Some(Cow::Borrowed(&r.path))),
@@ -164,6 +171,21 @@ fn number<'r>(value: u64) -> Value<'r> {
     let mut out = Vec::with_capacity(20);
     crate::write::head::push_number(&mut out, value);
     owned(out)
+}
+
+/// What the kernel knows of the client's TCP connection.
+fn tcp(request: &Request) -> Option<TcpInfo> {
+    freerun_sys::socket::tcp_info(&request.connection.socket).ok()
+}
+
+/// A port; none if it is not known.
+fn port<'r>(port: u16) -> Value<'r> {
+    if port == 0 { text("") } else { number(u64::from(port)) }
+}
+
+/// What a proxy before us has said about the client's connection.
+fn ends(request: &Request) -> Option<&Ends> {
+    request.connection.proxied()?.ends.as_ref()
 }
 
 fn seconds<'r>(time: std::time::Duration) -> Value<'r> {

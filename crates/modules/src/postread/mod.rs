@@ -1,0 +1,3 @@
+//! Before anything else is done with a request.
+
+pub mod realip;

@@ -1,0 +1,167 @@
+//! `real_ip_header`: the client's address as a trusted proxy tells it.
+
+use std::net::SocketAddr;
+
+use freerun_conf::{Cidr, Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, parse_address, settings};
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::{Address, Request};
+use freerun_http::variables::{Value as VariableValue, Variable};
+use freerun_proto::HeaderId;
+
+settings! {
+    /// The client's address as a trusted proxy tells it.
+    ///
+    /// What is learned counts for everything that asks for the client: `$remote_addr` and `$remote_port`, logs, `allow` and `deny`,
+    /// keys of limits, the fairness of thread pools.
+    #[module = "realip"]
+    pub struct RealIpSettings {
+        /// A proxy that is believed: its address, its network, or all connections of Unix sockets (`unix:`).
+        set_real_ip_from: Many<Trusted>, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("no host names: master and worker could get different answers for them");
+        /// Where the address stands: in the field of that name, or in the PROXY protocol header.
+        real_ip_header: Where = "X-Real-IP", in HTTP | SERVER | LOCATION;
+        /// Whether proxies are looked for in the field itself, too: with `on` the last address that is none of theirs
+        /// counts, with `off` the last one.
+        real_ip_recursive: bool = "off", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// Who is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trusted {
+    /// Connections of Unix sockets.
+    Unix,
+    /// Connections from these addresses.
+    Network(Cidr),
+}
+
+impl Value for Trusted {
+    const SHAPE: Shape = Shape::exactly(1, "address | CIDR | unix:");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Trusted, Problem> {
+        let word = &directive.args[0];
+        if word.text == "unix:" {
+            return Ok(Trusted::Unix);
+        }
+        Cidr::of_word(directive, word, cx).map(Trusted::Network).ok_or_else(|| {
+            Problem::new(format!("host not found in set_real_ip_from \"{}\"", word.text))
+                .at_node(directive)
+                .at(word.place)
+                .hint("freerun looks up no names here: write addresses or networks")
+        })
+    }
+}
+
+impl Trusted {
+    fn contains(&self, address: &Address) -> bool {
+        match (self, address) {
+            (Trusted::Unix, Address::Unix(_)) => true,
+            (Trusted::Network(network), Address::Ip(address)) => network.contains(address.ip()),
+            _ => false,
+        }
+    }
+}
+
+/// Where the address stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Where {
+    /// In the first field of that name.
+    Field(String),
+    /// In the fields `X-Forwarded-For`, which are one list.
+    ForwardedFor,
+    /// In the PROXY protocol header.
+    ProxyProtocol,
+}
+
+impl Value for Where {
+    const SHAPE: Shape = Shape::exactly(1, "field | X-Real-IP | X-Forwarded-For | proxy_protocol");
+
+    fn parse(directive: &Node, _: &mut Cx) -> Result<Where, Problem> {
+        Ok(match directive.args[0].text.as_str() {
+            "proxy_protocol" => Where::ProxyProtocol,
+            name if name.eq_ignore_ascii_case("X-Forwarded-For") => Where::ForwardedFor,
+            name => Where::Field(name.to_owned()),
+        })
+    }
+}
+
+fn wanted(settings: &SettingsSet) -> bool {
+    !settings.get::<RealIpSettings>().set_real_ip_from.is_empty()
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "realip",
+    groups: &[group::<RealIpSettings>()],
+    handlers: &[
+        Handler { phase: Phase::PostRead, wanted, run: Run::Now(run) },
+        // Once more with the settings of the location, for those that the server does not have.
+        Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) },
+    ],
+    variables: &[
+        Variable::named("realip_remote_addr", remote_addr),
+        Variable::named("realip_remote_port", remote_port),
+    ],
+    ..Module::EMPTY
+};
+
+fn run(request: &mut Request) -> Outcome {
+    // Told once: the second answer would be about the client's own word.
+    if !request.has_real_peer()
+        && let Some(peer) = real_peer(request, request.settings().get::<RealIpSettings>())
+    {
+        request.set_peer(Address::Ip(peer));
+    }
+    Outcome::Declined
+}
+
+fn real_peer(request: &Request, settings: &RealIpSettings) -> Option<SocketAddr> {
+    let trusted = &settings.set_real_ip_from;
+    let is_trusted = |address: &Address| trusted.iter().any(|one| one.contains(address));
+    if !is_trusted(&request.connection.peer) {
+        return None;
+    }
+    let head = &request.head;
+    let fields: Vec<&[u8]> = match &settings.real_ip_header {
+        Where::ProxyProtocol => {
+            let ends = request.connection.proxied()?.ends.as_ref()?;
+            let mut address = parse_address(&ends.client)?;
+            address.set_port(ends.client_port);
+            return Some(address);
+        }
+        Where::ForwardedFor => head.parsed.all(HeaderId::XForwardedFor).map(|field| head.text(field.value())).collect(),
+        Where::Field(name) => {
+            let first = head.parsed.named(&head.buffer, name.as_bytes()).next();
+            first.map(|field| head.text(field.value())).into_iter().collect()
+        }
+    };
+    let mut found = None;
+    for field in fields.iter().rev() {
+        let words = field.rsplit(|byte| matches!(byte, b' ' | b',')).filter(|word| !word.is_empty());
+        let mut any = false;
+        for word in words {
+            any = true;
+            let Some(address) = std::str::from_utf8(word).ok().and_then(parse_address) else { return found };
+            found = Some(address);
+            if !settings.real_ip_recursive || !is_trusted(&Address::Ip(address)) {
+                return found;
+            }
+        }
+        // Who wrote an empty field had nothing to say; what is before it is nobody's word.
+        if !any {
+            break;
+        }
+    }
+    found
+}
+
+fn remote_addr<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
+    Some(freerun_http::log::Peer(&request.connection.peer).to_string().into_bytes().into())
+}
+
+fn remote_port<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
+    match &request.connection.peer {
+        Address::Ip(address) if address.port() != 0 => Some(address.port().to_string().into_bytes().into()),
+        _ => Some(b"".as_slice().into()),
+    }
+}

@@ -1,0 +1,245 @@
+//! The PROXY protocol, versions 1 and 2: what a proxy says about the connection that it passes on, before its first byte.
+//!
+//! After the specification of HAProxy, "The PROXY protocol". As in nginx, addresses of version 1 are not looked into (they
+//! stay text), and of version 2 only TCP over IPv4 and IPv6 is understood; for anything else the addresses are unknown.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The longest header that is taken, in bytes; nginx's.
+pub const MAX_HEADER: usize = 4096;
+
+/// The first twelve bytes of version 2.
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// The same with version, command, family and length.
+const V2_HEAD: usize = 16;
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProxyHeader {
+    /// Both ends of the client's connection; `None` if the proxy does not know or does not say.
+    pub ends: Option<Ends>,
+    /// Further fields of version 2, as they came: type, length in two bytes, value.
+    pub tlvs: Vec<u8>,
+}
+
+/// Both ends of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ends {
+    /// Address of the client, as text; not necessarily a valid one.
+    pub client: String,
+    /// Port of the client.
+    pub client_port: u16,
+    /// Address that the client connected to.
+    pub server: String,
+    /// Port that the client connected to.
+    pub server_port: u16,
+}
+
+/// Why there is no header. The texts are nginx's, but for the header's bytes, which the caller has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ProxyError {
+    /// It breaks the rules.
+    #[error("broken header")]
+    Broken,
+    /// It says another version than 2 where that of version 2 stands.
+    #[error("unknown PROXY protocol version: {0}")]
+    Version(u8),
+    /// It is longer than [`MAX_HEADER`].
+    #[error("header is too large")]
+    TooLarge,
+}
+
+/// Reads a header at the beginning of `bytes`: what it says, and its length. `None`: more bytes are needed.
+///
+/// # Errors
+/// See [`ProxyError`]; told as soon as no further bytes can make it right.
+pub fn parse(bytes: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyError> {
+    let start = bytes.len().min(SIGNATURE.len());
+    let parsed = if bytes[..start] == SIGNATURE[..start] { version_2(bytes) } else { version_1(bytes) }?;
+    match parsed {
+        None if bytes.len() >= MAX_HEADER => Err(ProxyError::TooLarge),
+        parsed => Ok(parsed),
+    }
+}
+
+/// A version 1 header, read from its beginning.
+struct Line<'b> {
+    bytes: &'b [u8],
+    at: usize,
+}
+
+/// `Ok(None)`: the bytes end too early.
+type Read<T> = Result<Option<T>, ProxyError>;
+
+impl<'b> Line<'b> {
+    fn expect(&mut self, text: &[u8]) -> Read<()> {
+        let rest = &self.bytes[self.at..];
+        let len = rest.len().min(text.len());
+        if rest[..len] != text[..len] {
+            return Err(ProxyError::Broken);
+        }
+        self.at += len;
+        Ok((len == text.len()).then_some(()))
+    }
+
+    /// The bytes up to `end`, all of which have to satisfy `fits`.
+    fn word(&mut self, end: u8, fits: fn(&u8) -> bool) -> Read<&'b [u8]> {
+        let rest = &self.bytes[self.at..];
+        match rest.iter().position(|byte| !fits(byte)) {
+            None => Ok(None),
+            Some(len) if rest[len] == end => {
+                self.at += len + 1;
+                Ok(Some(&rest[..len]))
+            }
+            Some(_) => Err(ProxyError::Broken),
+        }
+    }
+
+    fn address(&mut self) -> Read<String> {
+        let is_part = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':');
+        Ok(self.word(b' ', is_part)?.map(|address| String::from_utf8_lossy(address).into_owned()))
+    }
+
+    fn port(&mut self, end: u8) -> Read<u16> {
+        let Some(digits) = self.word(end, u8::is_ascii_digit)? else { return Ok(None) };
+        let port = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+        port.map(Some).ok_or(ProxyError::Broken)
+    }
+}
+
+/// Goes on if the bytes do.
+macro_rules! there {
+    ($read:expr) => {
+        match $read? {
+            Some(value) => value,
+            None => return Ok(None),
+        }
+    };
+}
+
+fn version_1(bytes: &[u8]) -> Read<(ProxyHeader, usize)> {
+    let mut line = Line { bytes, at: 0 };
+    there!(line.expect(b"PROXY "));
+    if line.bytes[line.at..].first() == Some(&b'U') {
+        there!(line.expect(b"UNKNOWN"));
+        // Whatever else the line says is to be ignored.
+        let rest = &bytes[line.at..];
+        return Ok(memchr::memmem::find(rest, b"\r\n").map(|len| (ProxyHeader::default(), line.at + len + 2)));
+    }
+    there!(line.expect(b"TCP"));
+    match bytes.get(line.at) {
+        None => return Ok(None),
+        Some(b'4' | b'6') => line.at += 1,
+        Some(_) => return Err(ProxyError::Broken),
+    }
+    there!(line.expect(b" "));
+    let client = there!(line.address());
+    let server = there!(line.address());
+    let client_port = there!(line.port(b' '));
+    let server_port = there!(line.port(b'\r'));
+    there!(line.expect(b"\n"));
+    let ends = Some(Ends { client, client_port, server, server_port });
+    Ok(Some((ProxyHeader { ends, tlvs: Vec::new() }, line.at)))
+}
+
+fn version_2(bytes: &[u8]) -> Read<(ProxyHeader, usize)> {
+    let Some(&[version_and_command, family, high, low]) = bytes.get(SIGNATURE.len()..V2_HEAD) else {
+        return match bytes.get(SIGNATURE.len()).map(|byte| byte >> 4) {
+            Some(version) if version != 2 => Err(ProxyError::Version(version)),
+            _ => Ok(None),
+        };
+    };
+    match version_and_command >> 4 {
+        2 => {}
+        version => return Err(ProxyError::Version(version)),
+    }
+    let len = V2_HEAD + usize::from(u16::from_be_bytes([high, low]));
+    if len > MAX_HEADER {
+        return Err(ProxyError::TooLarge);
+    }
+    let Some(body) = bytes.get(V2_HEAD..len) else { return Ok(None) };
+    // Command 0 is about the proxy's own connection; others do not exist.
+    let is_proxied = version_and_command & 15 == 1;
+    let address_len = match family {
+        0x11 => 4,
+        0x21 => 16,
+        _ => 0,
+    };
+    if !is_proxied || address_len == 0 {
+        return Ok(Some((ProxyHeader::default(), len)));
+    }
+    let split = body.split_at_checked(2 * address_len + 4).ok_or(ProxyError::Broken)?;
+    let (addresses, tlvs) = split;
+    let address = |bytes: &[u8]| match (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
+        (Ok(octets), _) => IpAddr::from(Ipv4Addr::from(octets)).to_string(),
+        (_, Ok(octets)) => IpAddr::from(Ipv6Addr::from(octets)).to_string(),
+        _ => String::new(),
+    };
+    let port = |at: usize| u16::from_be_bytes([addresses[at], addresses[at + 1]]);
+    let ends = Ends {
+        client: address(&addresses[..address_len]),
+        client_port: port(2 * address_len),
+        server: address(&addresses[address_len..2 * address_len]),
+        server_port: port(2 * address_len + 2),
+    };
+    Ok(Some((ProxyHeader { ends: Some(ends), tlvs: tlvs.to_vec() }, len)))
+}
+
+/// The type of the field that has those about TLS inside.
+const SSL: u8 = 0x20;
+/// What stands before those: one byte of flags, four of the outcome of verifying.
+const SSL_HEAD: usize = 5;
+
+impl ProxyHeader {
+    /// A field by the name that `$proxy_protocol_tlv_…` has for it: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, or
+    /// a number such as `0xe0`; with `ssl_` before it those about TLS: `ssl_version`, `ssl_cn`, `ssl_cipher`,
+    /// `ssl_sig_alg`, `ssl_key_alg`, `ssl_0x21`; and `ssl_verify`, in decimal.
+    pub fn tlv(&self, name: &str) -> Option<std::borrow::Cow<'_, [u8]>> {
+        let Some(name) = name.strip_prefix("ssl_") else {
+            let number = match name {
+                "alpn" => 0x01,
+                "authority" => 0x02,
+                "unique_id" => 0x05,
+                "ssl" => SSL,
+                "netns" => 0x30,
+                number => type_number(number)?,
+            };
+            return find(&self.tlvs, number).map(Into::into);
+        };
+        let (head, fields) = find(&self.tlvs, SSL)?.split_at_checked(SSL_HEAD)?;
+        let number = match name {
+            "verify" => {
+                let verified = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+                return Some(verified.to_string().into_bytes().into());
+            }
+            "version" => 0x21,
+            "cn" => 0x22,
+            "cipher" => 0x23,
+            "sig_alg" => 0x24,
+            "key_alg" => 0x25,
+            number => type_number(number)?,
+        };
+        find(fields, number).map(Into::into)
+    }
+}
+
+fn type_number(text: &str) -> Option<u8> {
+    let digits = text.strip_prefix("0x").filter(|digits| matches!(digits.len(), 1 | 2))?;
+    // `from_str_radix` takes a sign.
+    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16).ok())?
+}
+
+/// The first field of that type. Fields after one that is longer than what is there are not seen.
+fn find(mut tlvs: &[u8], number: u8) -> Option<&[u8]> {
+    while let [this, high, low, rest @ ..] = tlvs {
+        let (value, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
+        if *this == number {
+            return Some(value);
+        }
+        tlvs = rest;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;
