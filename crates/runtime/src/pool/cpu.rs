@@ -9,7 +9,7 @@
 //! # let pools = freerun_runtime::pool::Pools::new().generation(&[]).unwrap();
 //! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 //! # runtime.block_on(async {
-//! // In a handler: request.generation.pools.cpu(), request.connection.client_key()
+//! // In a handler: request.generation.pools.cpu(), request.client_key()
 //! let sum = pools.cpu().run(7, || (1..1000u64).sum::<u64>()).await;
 //! assert_eq!(sum.ok(), Some(499_500));
 //! # });
