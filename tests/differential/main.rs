@@ -3,6 +3,7 @@
 
 mod access;
 mod additions;
+mod auth_requests;
 mod checks;
 mod conditions;
 mod errors;

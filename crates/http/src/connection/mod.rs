@@ -119,6 +119,10 @@ impl Future for Serve {
 impl Drop for Serve {
     fn drop(&mut self) {
         self.leave_idle();
+        if Rc::strong_count(&self.connection) > 1 {
+            // A request that goes on in the background must not keep the client waiting for the end.
+            self.connection.socket.shutdown_write();
+        }
         self.connection.home.ended();
     }
 }

@@ -97,16 +97,19 @@ fn run(mut request: Box<Request>) -> LocalBoxFuture<'static, Subrequest> {
     })
 }
 
-/// As [`subrequest`], for one that goes on when the client has gone, and when the response it belongs to is complete.
+/// As [`subrequest`], with a method, for one that goes on when the client has gone, and when the response it belongs to is
+/// complete.
 ///
 /// # Errors
 /// [`Refused`], which is logged.
 pub fn background(
     parent: &Request,
+    method: Method,
     path: Vec<u8>,
     args: Option<Vec<u8>>,
 ) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
     let mut request = fork(parent, path, args)?;
+    request.method = method;
     Ok(Box::pin(async move {
         let answer = phases::respond(&mut request).await;
         answered(request, answer)

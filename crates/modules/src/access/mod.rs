@@ -2,3 +2,4 @@
 
 pub mod basic;
 pub mod rules;
+pub mod subrequest;

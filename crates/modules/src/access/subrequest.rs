@@ -1,0 +1,116 @@
+//! `auth_request`: the answer of a subrequest decides.
+
+use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
+use freerun_http::content::response::LocalBoxFuture;
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::phases::subrequest::{Subrequest, subrequest};
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+use freerun_http::variables::{Target, VariableTable};
+use freerun_http::write::head;
+
+settings! {
+    /// Asking another location whether a request may pass.
+    #[module = "auth_request"]
+    pub struct AuthRequestSettings {
+        /// Asks the server for this URI: a status of 2xx lets the request pass, 401 and 403 refuse it, any other is an error.
+        ///
+        /// The URI is used as it is: without variables, arguments or escapes. `off` cancels what an outer level says.
+        auth_request: String = "off", in HTTP | SERVER | LOCATION;
+        /// Gives a variable this value once that answer is there. Variables in the value are those of the subrequest.
+        auth_request_set: Many<Assignment>, in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// A variable and its value.
+#[derive(Clone)]
+pub struct Assignment {
+    target: Target,
+    value: Template,
+}
+
+impl Value for Assignment {
+    const SHAPE: Shape = Shape::exactly(2, "$variable value");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Assignment, Problem> {
+        let word = &directive.args[0];
+        let name = word.text.strip_prefix('$').filter(|name| !name.is_empty());
+        let name =
+            name.ok_or_else(|| Problem::new(format!("invalid variable name \"{}\"", word.text)).at(word.place))?;
+        let target = cx.extensions.get_or_default::<VariableTable>().assign(name);
+        let target = target.map_err(|problem| problem.at(word.place))?;
+        Ok(Assignment { target, value: Template::parse(&directive.args[1], cx)? })
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "auth_request",
+    groups: &[group::<AuthRequestSettings>()],
+    handlers: &[Handler { phase: Phase::Access, wanted, run: Run::Later(run) }],
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    !matches!(settings.get::<AuthRequestSettings>().auth_request.as_str(), "off" | "")
+}
+
+fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        let settings = request.location.settings.share::<AuthRequestSettings>();
+        let path = settings.auth_request.clone().into_bytes();
+        let Ok(asking) = subrequest(request, path, None) else { return Outcome::Status(500) };
+        let mut answer = asking.await;
+        let status = answer.status();
+        if answer.response.is_none() {
+            answer.finish();
+            return Outcome::Status(status);
+        }
+        for Assignment { target, value } in settings.auth_request_set.iter() {
+            if let Err(outcome) = assign(request, &mut answer, *target, value) {
+                return outcome;
+            }
+        }
+        if status == 401
+            && let Some(challenge) = challenge(&answer)
+        {
+            request.challenge = Some(challenge);
+        }
+        answer.finish();
+        match status {
+            200..300 => Outcome::Allowed,
+            401 | 403 => Outcome::Status(status),
+            status => {
+                log_error!(request, Error, "auth request unexpected status: {status}");
+                Outcome::Status(500)
+            }
+        }
+    })
+}
+
+/// Gives a variable its value, seen from the subrequest.
+fn assign(request: &mut Request, answer: &mut Subrequest, target: Target, value: &Template) -> Result<(), Outcome> {
+    if let Some(response) = &answer.response {
+        head::preview(&mut answer.request, response);
+    }
+    match target {
+        Target::Slot(slot) => {
+            let text = value.render(&answer.request).into_owned();
+            request.values().set(slot, &text).map_err(|full| {
+                log_error!(request, Error, "{full}");
+                Outcome::Status(500)
+            })
+        }
+        Target::Call(set) => {
+            let text = value.render(&answer.request).into_owned();
+            set(request, &text);
+            Ok(())
+        }
+    }
+}
+
+/// How the subrequest's answer says one gets in.
+fn challenge(answer: &Subrequest) -> Option<bytes::Bytes> {
+    answer.response.as_ref()?.field(b"WWW-Authenticate").cloned()
+}

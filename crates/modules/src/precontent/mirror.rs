@@ -1,0 +1,100 @@
+//! `mirror`: requests are repeated inside the server, and what is answered there is thrown away.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings};
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::phases::subrequest::background;
+use freerun_http::request::Request;
+use freerun_runtime::loops;
+
+/// How many mirrored requests may run on one loop. Beyond that, requests are not mirrored, and the log says so.
+const MAX_RUNNING: usize = 1024;
+
+settings! {
+    /// Repeating requests.
+    #[module = "mirror"]
+    pub struct MirrorSettings {
+        /// Repeats each request with this URI, besides answering it; several directives repeat it several times. What is
+        /// answered there is thrown away.
+        ///
+        /// The URI is used as it is: without variables, arguments or escapes. `off` cancels what an outer level says. At
+        /// most 1024 such requests run on each event loop at a time; when there are more, requests are not mirrored.
+        mirror: Mirrors, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("the next request of the connection does not wait for mirrored ones");
+        /// Whether what is repeated has the request's body.
+        mirror_request_body: bool = "on", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("nothing that passes request bodies on is there yet");
+    }
+}
+
+/// The URIs; none with `off`.
+#[derive(Debug, Clone, Default)]
+pub struct Mirrors(Arc<[String]>);
+
+impl Setting for Mirrors {
+    const SHAPE: Shape = Shape::exactly(1, "uri | off");
+
+    fn set(previous: Option<Mirrors>, directive: &Node, _: &mut Cx) -> Result<Mirrors, Problem> {
+        let uri = &directive.args[0].text;
+        match previous {
+            None if uri == "off" => Ok(Mirrors::default()),
+            Some(previous) if uri == "off" || previous.0.is_empty() => Err(Problem::duplicate(directive)),
+            previous => {
+                let earlier = previous.unwrap_or_default().0;
+                Ok(Mirrors(earlier.iter().chain([uri]).cloned().collect()))
+            }
+        }
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "mirror",
+    groups: &[group::<MirrorSettings>()],
+    handlers: &[Handler {
+        phase: Phase::PreContent,
+        wanted: |settings| !settings.get::<MirrorSettings>().mirror.0.is_empty(),
+        run: Run::Now(run),
+    }],
+    ..Module::EMPTY
+};
+
+/// How many run on a loop.
+#[derive(Default)]
+struct Running(Cell<usize>);
+
+/// One of them.
+struct Place(Rc<Running>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.0.set(self.0.0.get() - 1);
+    }
+}
+
+fn run(request: &mut Request) -> Outcome {
+    // What is repeated is the client's request with all it causes, once.
+    if request.is_subrequest() {
+        return Outcome::Declined;
+    }
+    let running = request.connection.home.module::<Running>();
+    let uris = request.settings().get::<MirrorSettings>().mirror.0.clone();
+    for uri in uris.iter() {
+        if running.0.get() >= MAX_RUNNING {
+            log_error!(request, Warn, "{MAX_RUNNING} mirrored requests are running, not mirrored to \"{uri}\"");
+            break;
+        }
+        let Ok(mirrored) = background(request, request.method, uri.clone().into_bytes(), None) else { break };
+        running.0.set(running.0.get() + 1);
+        let place = Place(running.clone());
+        loops::spawn(request.connection.number, "mirroring a request", async move {
+            let _place = place;
+            mirrored.await.finish();
+        });
+    }
+    Outcome::Declined
+}
