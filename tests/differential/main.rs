@@ -4,6 +4,7 @@
 mod access;
 mod additions;
 mod auth_requests;
+mod charsets;
 mod checks;
 mod conditions;
 mod errors;

@@ -105,3 +105,45 @@ fn folders() {
         "http:stub_status;",
     ]);
 }
+
+#[test]
+fn charsets() {
+    compare(&[
+        "charset;",
+        "charset a b;",
+        "charset off;",
+        "charset $nope;",
+        "charset utf-8; charset koi8-r;",
+        "source_charset off;",
+        "source_charset koi8-r; charset utf-8;",
+        "source_charset $uri; charset koi8-r;",
+        "charset_types;",
+        "charset_types text/css text/css;",
+        "charset_types text/html;",
+        "charset_types * text/css;",
+        "override_charset 1;",
+        "charset_map a b { 80 81; }",
+        "http:charset_map a;",
+        "http:charset_map a b { 80 81; }",
+        "http:charset_map a b { }",
+        "http:charset_map a a { 80 81; }",
+        "http:charset_map utf-8 UTF-8 { 80 81; }",
+        "http:charset_map a b { 80; }",
+        "http:charset_map a b { 80 81 82; }",
+        "http:charset_map a b { zz 81; }",
+        "http:charset_map a b { 80 zz; }",
+        "http:charset_map a b { 80 D0BF; }",
+        "http:charset_map a b { 80 181; }",
+        "http:charset_map a b { 180 81; }",
+        "http:charset_map a b { 80 81; 80 82; }",
+        "http:charset_map a b { 80 { } }",
+        "http:charset_map a b { 80 81; } charset_map a b { 80 82; }",
+        "http:charset_map a b { 80 81; } charset_map b a { 80 82; }",
+        "http:charset_map koi8-r utf-8 { 80 D0BF; }",
+        "http:charset_map koi8-r UTF-8 { 80 E282AC; }",
+        "http:charset_map koi8-r utf-8 { 80 C0; }",
+        "http:charset_map koi8-r utf-8 { 80 41; }",
+        "http:charset_map koi8-r utf-8 { 80 E2; }",
+        "http:charset_map utf-8 koi8-r { 80 D0BF; }",
+    ]);
+}

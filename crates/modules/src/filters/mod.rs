@@ -1,6 +1,7 @@
 //! Filters of responses.
 
 pub mod addition;
+pub mod charset;
 pub mod compress;
 pub mod headers;
 pub mod not_modified;

@@ -1,10 +1,11 @@
 //! Byte ranges: 206 and 416 (RFC 9110 section 14).
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use freerun_http::content::error_page;
-use freerun_http::content::response::{Body, FileRange, Part, Response};
+use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Part, Response, Source};
 use freerun_http::filters;
 use freerun_http::module::{Filter, Module, Slot};
 use freerun_http::request::Request;
@@ -45,7 +46,9 @@ fn run(request: &mut Request, response: &mut Response) {
             filters::run(request, response, Slot::Headers..Slot::Range);
         }
         Ranges::Parts(parts) => match parts.as_slice() {
-            [only] => single(response, *only, size),
+            [only] => single(request, response, *only, size),
+            // What is pulled comes once, from its beginning to its end.
+            _ if !matches!(response.body, Body::Bytes(_) | Body::File(_)) => {}
             parts => several(response, parts, size),
         },
     }
@@ -59,17 +62,54 @@ fn usable(request: &Request, response: &Response) -> bool {
     }
 }
 
-fn single(response: &mut Response, part: ByteRange, size: u64) {
+fn single(request: &Request, response: &mut Response, part: ByteRange, size: u64) {
     response.status = 206;
     response.add(&b"Content-Range"[..], range::content_range(part, size));
-    response.body = match cut(&response.body, part) {
+    let body = std::mem::replace(&mut response.body, Body::Empty);
+    response.body = match cut(&body, part) {
         Some(Part::Bytes(bytes)) => Body::Bytes(bytes),
         Some(Part::File(range)) => Body::File(range),
-        None => return,
+        None => {
+            let source = body.into_source(request);
+            Body::Source(Box::new(Window { source, skip: part.start, left: part.len() }))
+        }
     };
 }
 
-/// The part of a body that has its bytes at hand. Bodies that are pulled, and pieces, are never given ranges.
+/// A part of a body that is pulled.
+struct Window {
+    source: Box<dyn Source>,
+    /// Bytes before it that are still to come.
+    skip: u64,
+    /// Bytes of it that are still to come.
+    left: u64,
+}
+
+impl Source for Window {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(async {
+            while self.left > 0 {
+                let Some(mut piece) = self.source.next().await? else { return Ok(None) };
+                let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(piece.len());
+                self.skip -= skipped as u64;
+                let rest = piece.split_off(skipped);
+                let taken = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest.len());
+                self.left -= taken as u64;
+                if taken > 0 {
+                    return Ok(Some(rest.slice(..taken)));
+                }
+                tokio::task::consume_budget().await;
+            }
+            Ok(None)
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        Some(self.left)
+    }
+}
+
+/// The part of a body that has its bytes at hand.
 fn cut(body: &Body, part: ByteRange) -> Option<Part> {
     match body {
         Body::Bytes(bytes) => {

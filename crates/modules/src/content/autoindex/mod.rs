@@ -15,6 +15,7 @@ use freerun_http::request::Request;
 use freerun_proto::{Method, uri};
 use freerun_runtime::log::clock;
 
+use crate::filters::charset;
 use render::{Listing, Style};
 
 keyword_enum! {
@@ -101,7 +102,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             }
         }
         let settings = request.settings().get::<AutoindexSettings>();
-        let utf8 = false;
+        let utf8 = charset::of(request, &response).is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));
         let style = Style {
             format,
             utf8,

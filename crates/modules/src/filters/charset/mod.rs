@@ -1,0 +1,179 @@
+//! `charset`: the parameter of `Content-Type`, and recoding of bodies with tables from the configuration.
+
+mod map;
+mod recode;
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, settings};
+use freerun_http::content::response::{Body, Response};
+use freerun_http::log_error;
+use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::request::Request;
+use freerun_http::settings::media_types::MediaTypes;
+use freerun_http::template::Template;
+
+use map::{CharsetMaps, Names};
+
+settings! {
+    /// Character sets.
+    #[module = "charset"]
+    pub struct CharsetSettings {
+        /// Adds this character set to the `Content-Type`; if it differs from `source_charset`, the body is recoded.
+        ///
+        /// A `charset_map` between the two has to be there. Characters that the new set lacks become character references
+        /// (`&#1234;`) when the source is UTF-8, and `?` otherwise.
+        charset: Charset = "off", in HTTP | SERVER | LOCATION | LOCATION_IF,
+            fidelity = Differs("in bodies that are not valid UTF-8, each wrong byte becomes `?`");
+        /// The character set that bodies are in.
+        source_charset: Charset = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
+        /// Whether a response that has a character set already is recoded to `charset`.
+        override_charset: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
+        /// Media types, besides `text/html`, of the responses that get a character set; `*` is all.
+        charset_types: MediaTypes = "text/xml text/plain text/vnd.wap.wml application/javascript application/rss+xml",
+            in HTTP | SERVER | LOCATION;
+        /// Bytes of one character set and what they are in another, or in UTF-8, which has to be the second; all
+        /// in hexadecimal. Bytes below 80 are the same in both if nothing is said, others become `?`.
+        charset_map: CharsetMaps, in HTTP;
+    }
+}
+
+/// A character set.
+#[derive(Debug, Clone)]
+pub enum Charset {
+    /// None.
+    Off,
+    /// Always this one.
+    Name(Bytes),
+    /// What variables say.
+    Variable(Template),
+}
+
+impl Value for Charset {
+    const SHAPE: Shape = Shape::exactly(1, "charset | off");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Charset, Problem> {
+        let word = &directive.args[0];
+        let template = Template::parse(word, cx)?;
+        Ok(match template.constant() {
+            None => Charset::Variable(template),
+            Some(b"off") => Charset::Off,
+            Some(_) => Charset::Name(cx.extensions.get_or_default::<Names>().spelling(&word.text)),
+        })
+    }
+}
+
+impl Charset {
+    fn value(&self, request: &Request) -> Option<Bytes> {
+        match self {
+            Charset::Off => None,
+            Charset::Name(name) => Some(name.clone()),
+            Charset::Variable(template) => Some(Bytes::from(template.render(request).into_owned())),
+        }
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "charset",
+    groups: &[group::<CharsetSettings>()],
+    filters: &[Filter { slot: Slot::Charset, wanted, run }],
+    settle: Some(settle),
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    let settings = settings.get::<CharsetSettings>();
+    // A part of a page whose source is known is recoded to what the page has.
+    !matches!((&settings.charset, &settings.source_charset), (Charset::Off, Charset::Off))
+}
+
+/// Two names that are known have to have a map between them.
+fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
+    let settings = settings.get::<CharsetSettings>();
+    let (Charset::Name(target), Charset::Name(source)) = (&settings.charset, &settings.source_charset) else {
+        return Ok(());
+    };
+    if source.eq_ignore_ascii_case(target) || settings.charset_map.find(source, target).is_some() {
+        return Ok(());
+    }
+    Err(Problem::new(missing(source, target)))
+}
+
+fn missing(source: &[u8], target: &[u8]) -> String {
+    let (source, target) = (String::from_utf8_lossy(source), String::from_utf8_lossy(target));
+    format!("no \"charset_map\" between the charsets \"{source}\" and \"{target}\"")
+}
+
+/// The character set of the client's response, for its parts.
+#[derive(Default)]
+struct Page(RefCell<Option<Bytes>>);
+
+/// The character set that a response of the client's own request will have.
+pub fn of(request: &Request, response: &Response) -> Option<Bytes> {
+    let settings = request.settings().get::<CharsetSettings>();
+    if response.charset.is_some() || !settings.charset_types.contains(&response.content_type) {
+        return response.charset.clone();
+    }
+    settings.charset.value(request).filter(|name| !name.is_empty())
+}
+
+fn run(request: &mut Request, response: &mut Response) {
+    let settings = request.location.settings.clone();
+    let settings = settings.get::<CharsetSettings>();
+    let page = request.shared().get::<Page>();
+    if request.is_subrequest() {
+        let source = response.charset.take().or_else(|| settings.source_charset.value(request));
+        if let (Some(source), Some(target)) = (source, page.0.borrow().clone()) {
+            recode(request, response, settings, &source, &target);
+        }
+        return;
+    }
+    // Old browsers took the character set of a redirect for that of the page it leads to.
+    if matches!(response.status, 301 | 302) || response.content_type.is_empty() {
+        return;
+    }
+    let own = response.charset.clone();
+    if own.is_some() && !settings.override_charset || !settings.charset_types.contains(&response.content_type) {
+        *page.0.borrow_mut() = own;
+        return;
+    }
+    let Some(target) = settings.charset.value(request) else {
+        *page.0.borrow_mut() = own;
+        return;
+    };
+    let source = own.or_else(|| settings.source_charset.value(request));
+    match source {
+        None if target.is_empty() => return,
+        Some(source) if !recode(request, response, settings, &source, &target) => return,
+        _ => {}
+    }
+    *page.0.borrow_mut() = Some(target.clone());
+    response.charset = Some(target);
+}
+
+/// Recodes the body where the character sets differ; `false`, when there is no map between them.
+fn recode(
+    request: &Request,
+    response: &mut Response,
+    settings: &CharsetSettings,
+    source: &[u8],
+    target: &[u8],
+) -> bool {
+    if source.eq_ignore_ascii_case(target) {
+        return true;
+    }
+    let Some(map) = settings.charset_map.find(source, target) else {
+        log_error!(request, Error, "{}", missing(source, target));
+        return false;
+    };
+    if !response.no_length && response.status != 204 {
+        let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
+        if map.changes_length() {
+            response.ranges = false;
+        }
+        response.body = Body::Source(map.recode(body));
+    }
+    true
+}
