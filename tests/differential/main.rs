@@ -7,6 +7,7 @@ mod auth_requests;
 mod charsets;
 mod checks;
 mod conditions;
+mod error_pages;
 mod errors;
 mod file_cache;
 mod files;

@@ -200,6 +200,15 @@ impl Head {
     }
 }
 
+/// Parts of the head of a response that go with another one.
+#[derive(Debug, Default)]
+pub struct Carried {
+    /// `Location`
+    pub location: Option<Bytes>,
+    /// Further fields.
+    pub fields: Vec<Field>,
+}
+
 /// What was sent, for the log.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sent {
@@ -271,6 +280,10 @@ pub struct Request {
     pub forced_status: Option<u16>,
     /// Whether `error_page` has been followed.
     pub in_error_page: bool,
+    /// Whether it is not followed again, because `recursive_error_pages` was off where it was.
+    pub last_error_page: bool,
+    /// What the error that an error page replaced had in its head, and goes with the page.
+    pub carried: Carried,
     /// Whether the URI was changed inside the server.
     pub internal: bool,
     /// How many internal redirects are left.
@@ -330,6 +343,8 @@ impl Request {
             started,
             forced_status: None,
             in_error_page: false,
+            last_error_page: false,
+            carried: Carried::default(),
             internal: false,
             redirects_left: MAX_INTERNAL_REDIRECTS,
             pipelined: false,

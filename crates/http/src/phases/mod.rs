@@ -120,9 +120,8 @@ async fn content(request: &mut Request) -> Step {
             Ended::Stays => {}
             Ended::Moved if take_redirect(request) => return Step::Choose,
             Ended::Moved => {
-                let path = String::from_utf8_lossy(&request.path);
-                log_error!(request, Error, "rewrite or internal redirection cycle while processing \"{path}\"");
-                return follow(request, Outcome::Status(500));
+                let path = request.path.clone();
+                return cycle(request, "processing", &path);
             }
             Ended::Answer(outcome) => return follow(request, outcome),
         }
@@ -221,8 +220,8 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
         Outcome::Declined | Outcome::Allowed => Step::Answer(Box::new(error_page::built_in(request, 404))),
         Outcome::Status(status) => Step::Answer(Box::new(error_page::built_in(request, status))),
         Outcome::Redirect(path, args) => {
-            if !count_redirect(request, &path) {
-                return Step::Answer(Box::new(error_page::built_in(request, 500)));
+            if !take_redirect(request) {
+                return cycle(request, "internally redirecting to", &path);
             }
             request.path = path;
             request.args = args;
@@ -230,8 +229,8 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             Step::Route
         }
         Outcome::Named(name) => {
-            if !count_redirect(request, name.as_bytes()) {
-                return Step::Answer(Box::new(error_page::built_in(request, 500)));
+            if !take_redirect(request) {
+                return cycle(request, "redirect to named location", name.as_bytes());
             }
             match request.server.locations.named(&name) {
                 Some(location) => {
@@ -255,13 +254,12 @@ fn take_redirect(request: &mut Request) -> bool {
     left.is_some()
 }
 
-fn count_redirect(request: &mut Request, target: &[u8]) -> bool {
-    if take_redirect(request) {
-        return true;
-    }
+/// The end of a request that has used up its redirects: an error that no error page replaces, for that would be another one.
+fn cycle(request: &mut Request, doing: &str, target: &[u8]) -> Step {
     let target = String::from_utf8_lossy(target);
-    log_error!(request, Error, "rewrite or internal redirection cycle while internally redirecting to \"{target}\"");
-    false
+    log_error!(request, Error, "rewrite or internal redirection cycle while {doing} \"{target}\"");
+    request.plain_errors = true;
+    Step::Answer(Box::new(error_page::built_in(request, 500)))
 }
 
 /// Sends a response through the filters, then lets `error_page` replace it if it is a built-in one.
@@ -274,50 +272,70 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
         }
     }
     filters::run(request, &mut response, ..=Slot::NotModified);
+    if response.special
+        && response.status >= 300
+        && let Some(next) = replaced(request, &mut response)
+    {
+        return next;
+    }
+    let status = response.status;
+    leave(request, &mut response);
+    // Ranges that cannot be had are found out by the last of the filters.
+    if response.special
+        && response.status != status
+        && let Some(next) = replaced(request, &mut response)
+    {
+        return next;
+    }
+    Ok(response)
+}
+
+/// What `error_page` makes of an error. Where the request goes on, the error's `Location` goes with it, as in nginx, and so
+/// do the fields that the filters have added to it.
+fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box<Response>, Step>> {
+    if request.plain_errors || request.last_error_page {
+        return None;
+    }
     let settings = request.location.settings.clone();
     let core = settings.get::<CoreSettings>();
-    let replaceable = response.special
-        && response.status >= 300
-        && !request.plain_errors
-        && (!request.in_error_page || core.recursive_error_pages);
-    let page = core.error_page.iter().find(|page| replaceable && page.statuses.contains(&response.status));
-    let Some(page) = page else {
-        leave(request, &mut response);
-        return Ok(response);
-    };
+    let page = core.error_page.iter().find(|page| page.statuses.contains(&response.status))?;
     request.in_error_page = true;
-    let overwrite = page.overwrite;
-    match &page.target {
-        Target::Named(name) => {
-            request.forced_status = forced(overwrite, response.status);
-            Err(follow(request, Outcome::Named(name.clone())))
-        }
-        Target::Uri(template) => {
-            let uri = template.render(request).into_owned();
-            if uri.first() != Some(&b'/') {
-                let is_redirect = |status: &u16| matches!(status, 301 | 302 | 303 | 307 | 308);
-                let status = overwrite.filter(is_redirect).unwrap_or(302);
-                let mut redirect = error_page::built_in(request, status);
-                redirect.location = Some(uri.into());
-                leave(request, &mut redirect);
-                return Ok(Box::new(redirect));
-            }
-            request.forced_status = forced(overwrite, response.status);
-            if request.method != Method::Head {
-                request.method = Method::Get;
-            }
-            let (path, args) = match uri.iter().position(|byte| *byte == b'?') {
-                Some(mark) => (uri[..mark].to_vec(), Some(uri[mark + 1..].to_vec())),
-                None => (uri, request.args.take()),
-            };
-            Err(follow(request, Outcome::Redirect(path, args)))
-        }
+    request.last_error_page = !core.recursive_error_pages;
+    let uri = match &page.target {
+        Target::Named(name) => name.clone().into_bytes(),
+        Target::Uri(template) => template.render(request).into_owned(),
+    };
+    if !matches!(uri.first(), Some(b'/' | b'@')) {
+        let is_redirect = |status: &u16| matches!(status, 301 | 302 | 303 | 307 | 308);
+        let status = page.overwrite.filter(is_redirect).unwrap_or(302);
+        let mut redirect = error_page::built_in(request, status);
+        redirect.location = Some(uri.into());
+        leave(request, &mut redirect);
+        return Some(Ok(Box::new(redirect)));
     }
+    request.forced_status = forced(page.overwrite, response.status);
+    request.carried.location = response.location.take().or(request.carried.location.take());
+    request.carried.fields.extend(response.fields.drain(..));
+    if uri.first() == Some(&b'@') {
+        return Some(Err(follow(request, Outcome::Named(String::from_utf8_lossy(&uri).into_owned()))));
+    }
+    if request.method != Method::Head {
+        request.method = Method::Get;
+    }
+    let (path, args) = match uri.iter().position(|byte| *byte == b'?') {
+        Some(mark) => (uri[..mark].to_vec(), Some(uri[mark + 1..].to_vec())),
+        None => (uri, None),
+    };
+    Some(Err(follow(request, Outcome::Redirect(path, args))))
 }
 
 /// The filters that see only what is really sent.
 fn leave(request: &mut Request, response: &mut Response) {
     msie::refresh(request, response);
+    if let Some(location) = request.carried.location.take() {
+        response.location.get_or_insert(location);
+    }
+    response.fields.extend(request.carried.fields.drain(..));
     if let Some(challenge) = request.challenge.clone() {
         response.add(&b"WWW-Authenticate"[..], challenge);
     }

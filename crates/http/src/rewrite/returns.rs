@@ -55,9 +55,6 @@ impl Return {
         if let Err(status) = body::begin_discarding(request) {
             return Outcome::Status(status);
         }
-        if status == 204 {
-            return Response::new(status, Bytes::new(), Body::Empty).into();
-        }
         let media_type = media_type(request, &request.path);
         let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text) };
         Response::new(status, media_type, body).into()

@@ -53,7 +53,7 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
     out.extend_from_slice(b"Date: ");
     request.connection.home.date(|date| out.extend_from_slice(date));
     out.extend_from_slice(b"\r\n");
-    if !response.content_type.is_empty() {
+    if !response.content_type.is_empty() && response.status != 204 {
         out.extend_from_slice(b"Content-Type: ");
         push_value(&response.content_type, out);
         if let Some(charset) = &response.charset {
