@@ -9,6 +9,7 @@ mod figures;
 mod full;
 mod limits;
 mod pools;
+mod subrequests;
 
 use freerun_testkit::fuse::Fixture;
 use freerun_testkit::{Server, Site};

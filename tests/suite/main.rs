@@ -19,4 +19,5 @@ mod reloads;
 mod requests;
 mod serve;
 mod status;
+mod subrequests;
 mod timeouts;

@@ -23,6 +23,9 @@ const MAX_AHEAD: usize = 256 * 1024;
 /// Pieces of text up to this size are sent together.
 const TOGETHER: usize = 32 * 1024;
 
+/// How much of a page is looked at before others have their turn.
+const TURN: usize = 256 * 1024;
+
 /// Where an `if` stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Branch {
@@ -64,6 +67,8 @@ pub(super) struct Page {
     input: Box<dyn Source>,
     /// What of the input has not been looked at yet.
     piece: Bytes,
+    /// Bytes of the input since others had their turn.
+    in_this_turn: usize,
     ended: bool,
     parser: Parser,
     pub(super) queue: VecDeque<Item>,
@@ -94,6 +99,7 @@ impl Page {
             request: fork,
             input,
             piece: Bytes::new(),
+            in_this_turn: 0,
             ended: false,
             parser: Parser::new(max_value),
             queue: VecDeque::new(),
@@ -293,7 +299,14 @@ impl Source for Page {
                     return Ok(None);
                 }
                 match self.input.next().await? {
-                    Some(piece) => self.piece = piece,
+                    Some(piece) => {
+                        self.in_this_turn += piece.len();
+                        if self.in_this_turn > TURN {
+                            self.in_this_turn = 0;
+                            tokio::task::yield_now().await;
+                        }
+                        self.piece = piece;
+                    }
                     None => {
                         self.ended = true;
                         if let Some(rest) = self.parser.end() {
