@@ -29,6 +29,7 @@ mod rewrite;
 mod servers;
 mod site;
 mod ssi;
+mod substitutions;
 mod symlinks;
 mod uris;
 mod variables;

@@ -147,3 +147,22 @@ fn charsets() {
         "http:charset_map utf-8 koi8-r { 80 D0BF; }",
     ]);
 }
+
+#[test]
+fn substitutions() {
+    compare(&[
+        "sub_filter;",
+        "sub_filter a;",
+        "sub_filter a b c;",
+        "sub_filter \"\" b;",
+        "sub_filter a \"\";",
+        "sub_filter a b; sub_filter a c;",
+        "sub_filter $nope b;",
+        "sub_filter a $nope;",
+        "sub_filter_once x;",
+        "sub_filter_once on; sub_filter_once on;",
+        "sub_filter_types;",
+        "sub_filter_types text/html;",
+        "sub_filter_last_modified 1;",
+    ]);
+}

@@ -32,6 +32,7 @@ pub static MODULES: &[&Module] = &[
     &filters::addition::MODULE,
     &filters::ssi::MODULE,
     &filters::headers::MODULE,
+    &filters::sub::MODULE,
     &filters::charset::MODULE,
     &filters::compress::gzip::MODULE,
     &filters::compress::brotli::MODULE,

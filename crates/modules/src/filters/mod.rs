@@ -7,3 +7,4 @@ pub mod headers;
 pub mod not_modified;
 pub mod range;
 pub mod ssi;
+pub mod sub;

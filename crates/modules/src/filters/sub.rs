@@ -1,0 +1,274 @@
+//! `sub_filter`: strings in bodies replaced by others.
+
+use std::io;
+use std::sync::Arc;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use bytes::Bytes;
+use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
+use freerun_http::content::pull::{Transform, Transformed};
+use freerun_http::content::response::{Body, Response};
+use freerun_http::log_error;
+use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::request::Request;
+use freerun_http::settings::media_types::MediaTypes;
+use freerun_http::template::Template;
+
+settings! {
+    /// Strings replaced in responses.
+    #[module = "sub"]
+    pub struct SubSettings {
+        /// Replaces a string, whatever its case, by another. Both may contain variables.
+        ///
+        /// Of several strings the one that begins first is replaced, of those that begin at one place the one that is
+        /// written first.
+        sub_filter: Many<Substitution>, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("the strings searched for in one response have at most 64 KB together");
+        /// Whether each string is replaced once, or wherever it is.
+        sub_filter_once: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Whether `Last-Modified` and, made weak, `ETag` stay.
+        sub_filter_last_modified: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Media types, besides `text/html`, of the responses that are changed; `*` is all.
+        sub_filter_types: MediaTypes, in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// One string and what it is replaced by.
+#[derive(Debug, Clone)]
+pub struct Substitution {
+    pattern: Template,
+    replacement: Template,
+}
+
+/// The most bytes that the strings searched for in one response may have together: what is searched with takes some ten
+/// times as much, and as much of the body as the longest of them is held back.
+const MAX_PATTERNS: usize = 64 * 1024;
+
+impl Value for Substitution {
+    const SHAPE: Shape = Shape::exactly(2, "string replacement");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Substitution, Problem> {
+        let word = &directive.args[0];
+        if word.text.is_empty() {
+            return Err(Problem::new("empty search pattern").at(word.place));
+        }
+        if word.text.len() > MAX_PATTERNS {
+            return Err(Problem::new("too long search pattern").at(word.place));
+        }
+        let pattern = Template::parse(word, cx)?;
+        Ok(Substitution { pattern, replacement: Template::parse(&directive.args[1], cx)? })
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "sub",
+    groups: &[group::<SubSettings>()],
+    filters: &[Filter { slot: Slot::Sub, wanted, run }],
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    !settings.get::<SubSettings>().sub_filter.is_empty()
+}
+
+fn run(request: &mut Request, response: &mut Response) {
+    let settings = request.location.settings.clone();
+    let settings = settings.get::<SubSettings>();
+    if response.body.is_empty() || response.no_length || !settings.sub_filter_types.contains(&response.content_type) {
+        return;
+    }
+    let pairs: Vec<Pair> = settings
+        .sub_filter
+        .iter()
+        .map(|pair| (pair.pattern.render(request), &pair.replacement))
+        .filter(|(pattern, _)| !pattern.is_empty())
+        .map(|(pattern, replacement)| Pair {
+            pattern: pattern.into(),
+            replacement: Bytes::from(replacement.render(request).into_owned()),
+        })
+        .collect();
+    if pairs.is_empty() {
+        return;
+    }
+    let Some(substitute) = Substitute::new(pairs, settings.sub_filter_once) else {
+        log_error!(request, Error, "too long search pattern");
+        return;
+    };
+    if settings.sub_filter_last_modified {
+        response.weaken();
+    } else {
+        response.ranges = false;
+        response.last_modified = None;
+        response.etag = None;
+    }
+    let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
+    response.body = Body::Source(Box::new(Transformed::new(source, substitute)));
+}
+
+#[derive(Debug, Clone)]
+struct Pair {
+    pattern: Arc<[u8]>,
+    replacement: Bytes,
+}
+
+/// The search of a body.
+struct Substitute {
+    /// The pairs that are still looked for.
+    pairs: Vec<Pair>,
+    /// What looks for them; `None` when there are none.
+    finder: Option<AhoCorasick>,
+    /// Length of the longest of the strings.
+    longest: usize,
+    once: bool,
+    /// The end of what came, where a string may have begun.
+    held: Vec<u8>,
+}
+
+/// Strings longer than this together are looked for with less memory, a little slower.
+const SMALL: usize = 2048;
+
+fn finder(pairs: &[Pair]) -> Option<AhoCorasick> {
+    let total: usize = pairs.iter().map(|pair| pair.pattern.len()).sum();
+    if pairs.is_empty() || total > MAX_PATTERNS {
+        return None;
+    }
+    let kind = (total > SMALL).then_some(AhoCorasickKind::NoncontiguousNFA);
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .match_kind(MatchKind::LeftmostFirst)
+        .kind(kind)
+        .build(pairs.iter().map(|pair| &pair.pattern))
+        .ok()
+}
+
+impl Substitute {
+    fn new(pairs: Vec<Pair>, once: bool) -> Option<Substitute> {
+        let finder = Some(finder(&pairs)?);
+        let longest = longest(&pairs);
+        Some(Substitute { pairs, finder, longest, once, held: Vec::new() })
+    }
+
+    /// Replaces what is certain. A string that begins where the longest of them would not end within what is known may turn
+    /// out to be another one.
+    fn scan(&mut self, last: bool, out: &mut Vec<u8>) {
+        let mut at = 0;
+        while let Some(finder) = &self.finder {
+            let found = finder.find(&self.held[at..]);
+            let Some(found) = found.filter(|found| last || at + found.start() + self.longest <= self.held.len()) else {
+                break;
+            };
+            out.extend_from_slice(&self.held[at..at + found.start()]);
+            at += found.end();
+            let index = found.pattern().as_usize();
+            if self.once {
+                let pair = self.pairs.remove(index);
+                out.extend_from_slice(&pair.replacement);
+                self.finder = self::finder(&self.pairs);
+                self.longest = longest(&self.pairs);
+            } else {
+                out.extend_from_slice(&self.pairs[index].replacement);
+            }
+        }
+        let kept = if last || self.finder.is_none() { 0 } else { (self.longest - 1).min(self.held.len() - at) };
+        let ready = self.held.len() - kept;
+        out.extend_from_slice(&self.held[at..ready]);
+        self.held.drain(..ready);
+    }
+}
+
+fn longest(pairs: &[Pair]) -> usize {
+    pairs.iter().map(|pair| pair.pattern.len()).max().unwrap_or(0)
+}
+
+impl Transform for Substitute {
+    fn feed(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        if self.finder.is_none() && self.held.is_empty() {
+            out.extend_from_slice(piece);
+            return Ok(());
+        }
+        self.held.extend_from_slice(piece);
+        self.scan(false, out);
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        self.scan(true, out);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replaced(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> String {
+        let pairs = pairs
+            .iter()
+            .map(|(pattern, replacement)| Pair {
+                pattern: pattern.as_bytes().into(),
+                replacement: Bytes::copy_from_slice(replacement.as_bytes()),
+            })
+            .collect();
+        let mut substitute = Substitute::new(pairs, once).unwrap();
+        let mut out = Vec::new();
+        for piece in pieces {
+            substitute.feed(piece, &mut out).unwrap();
+        }
+        substitute.end(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_same_is_replaced_wherever_pieces_end() {
+        let text = b"Hello hello HELLO aaab abab ababc abcabcabd x";
+        for pairs in [
+            &[("hello", "X")][..],
+            &[("aab", "Z"), ("ab", "Y")],
+            &[("ab", "Y"), ("aab", "Z")],
+            &[("abab", "1"), ("ababc", "2")],
+            &[("ababc", "2"), ("abab", "1")],
+            &[("a", "1"), ("b", "2"), ("ab", "3")],
+            &[("ab", "3"), ("a", "1"), ("b", "2")],
+            &[("abcabd", "!"), ("x", ""), ("hello", "hello hello")],
+        ] {
+            for once in [true, false] {
+                let whole = replaced(pairs, once, &[text]);
+                let singly: Vec<&[u8]> = text.chunks(1).collect();
+                assert_eq!(replaced(pairs, once, &singly), whole, "{pairs:?}");
+                for at in 0..text.len() {
+                    assert_eq!(replaced(pairs, once, &[&text[..at], &text[at..]]), whole, "{pairs:?} {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_place_wins_then_the_first_string() {
+        assert_eq!(replaced(&[("ab", "Y"), ("aab", "Z")], false, &[b"aaab"]), "aZ");
+        assert_eq!(replaced(&[("abab", "1"), ("ababc", "2")], false, &[b"abab ababc"]), "1 1c");
+        assert_eq!(replaced(&[("ababc", "2"), ("abab", "1")], false, &[b"abab ababc"]), "1 2");
+        assert_eq!(replaced(&[("hello", "X"), ("hello", "Y")], true, &[b"hello hello hello"]), "X Y hello");
+        assert_eq!(replaced(&[("hello", "X"), ("hello", "Y")], false, &[b"hello hello hello"]), "X X X");
+    }
+
+    #[test]
+    fn long_strings_are_found_and_hold_back_no_more_than_themselves() {
+        let long = "ab".repeat(5000);
+        let mut substitute = Substitute::new(
+            vec![Pair { pattern: long.as_bytes().into(), replacement: Bytes::from_static(b"!") }],
+            false,
+        )
+        .unwrap();
+        let mut out = Vec::new();
+        for _ in 0..50 {
+            substitute.feed(&[b'x'; 1000], &mut out).unwrap();
+            assert!(substitute.held.len() < long.len());
+        }
+        substitute.feed(long.as_bytes(), &mut out).unwrap();
+        substitute.end(&mut out).unwrap();
+        assert_eq!(out.len(), 50_001);
+        let endless = Pair { pattern: vec![b'a'; MAX_PATTERNS + 1].into(), replacement: Bytes::new() };
+        assert!(Substitute::new(vec![endless], false).is_none());
+    }
+}
