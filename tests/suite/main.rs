@@ -17,6 +17,7 @@ mod processes;
 mod proxied;
 mod reloads;
 mod requests;
+mod script_errors;
 mod serve;
 mod status;
 mod subrequests;

@@ -79,7 +79,7 @@ impl VariableTable {
         let lower = name.to_ascii_lowercase();
         match self.names.get(lower.as_str()) {
             Some(Variable { set: Some(set), .. }) => Ok(Target::Call(*set)),
-            Some(_) => Err(Problem::new(format!("the duplicate \"{lower}\" variable"))),
+            Some(_) => Err(Problem::new(format!("the duplicate \"{name}\" variable"))),
             None => {
                 let slot = self.slot(&lower);
                 self.entry(&lower).by_set = true;
@@ -95,7 +95,7 @@ impl VariableTable {
     pub fn define(&mut self, name: &str, compute: Arc<dyn Compute>) -> Result<(), Problem> {
         let lower = name.to_ascii_lowercase();
         if self.names.get(lower.as_str()).is_some_and(|variable| variable.set.is_none()) {
-            return Err(Problem::new(format!("the duplicate \"{lower}\" variable")));
+            return Err(Problem::new(format!("the duplicate \"{name}\" variable")));
         }
         self.slot(&lower);
         self.entry(&lower).compute = Some(compute);

@@ -107,13 +107,13 @@ impl Map {
                     self.expressions.push((pattern, number));
                 } else {
                     let text = text.strip_prefix('\\').unwrap_or(text);
-                    let lower = text.to_ascii_lowercase().into_bytes();
+                    let lower = text.to_ascii_lowercase();
                     let added = match self.hostnames {
-                        true => self.keys.add_hostname(&lower, number),
-                        false => self.keys.add(&lower, number),
+                        true => self.keys.add_hostname(lower.as_bytes(), number),
+                        false => self.keys.add(lower.as_bytes(), number),
                     };
                     added.map_err(|refused| match refused {
-                        Refused::Conflict => fail(format!("conflicting parameter \"{text}\""), key),
+                        Refused::Conflict => fail(format!("conflicting parameter \"{lower}\""), key),
                         Refused::Invalid => fail(format!("invalid hostname or wildcard \"{text}\""), key),
                     })?;
                 }
