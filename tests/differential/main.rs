@@ -8,6 +8,7 @@ mod charsets;
 mod checks;
 mod conditions;
 mod error_pages;
+mod dav;
 mod errors;
 mod file_cache;
 mod files;

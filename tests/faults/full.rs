@@ -87,3 +87,59 @@ fn logs_on_a_disk_that_fills_up_and_has_room_again() {
         fs::read_to_string(&log).is_ok_and(|text| text.contains("/a?room-again"))
     });
 }
+
+/// The names in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("reading");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn files_that_do_not_fit_leave_nothing_behind() {
+    if !require::root() {
+        return;
+    }
+    let disk = Tiny::new();
+    fs::create_dir(disk.path().join("tree")).expect("a folder");
+    fs::write(disk.path().join("tree/a"), vec![b'a'; 300_000]).expect("a file");
+    fs::write(disk.path().join("kept"), "kept").expect("a file");
+    let http = "server { listen 127.0.0.1:@PORT@; root @ROOT@; client_max_body_size 0;
+        client_body_buffer_size 1m; dav_methods PUT DELETE MKCOL COPY MOVE; dav_access all:r;
+        location /spooled/ { client_body_buffer_size 1k; alias @ROOT@/; }
+        location /temporary/ { client_body_buffer_size 1k; client_body_temp_path @ROOT@/temp; alias @ROOT@/; } }";
+    let server = Setup::new().main("user root;").root_path(disk.path()).http(http).run();
+    let body = "x".repeat(700_000);
+    let put = |path: &str, length: usize| {
+        let mut client = server.connect();
+        let text = &body[..length];
+        client.send(format!("PUT {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n{text}"));
+        client.response().status
+    };
+    let before = ["kept", "temp", "tree"];
+    assert_eq!(names(disk.path()), before);
+    // To another file system, in whole: it fits.
+    assert_eq!(put("/spooled/fits", 500_000), 201);
+    assert_eq!(fs::read(disk.path().join("fits")).expect("the file").len(), 500_000);
+    // From memory, from a file elsewhere, and from one on the full disk.
+    assert_eq!(put("/new", 600_000), 507);
+    assert_eq!(put("/kept", 600_000), 507);
+    assert_eq!(put("/spooled/new", 600_000), 507);
+    assert_eq!(put("/temporary/new", 600_000), 507);
+    let ask = |method: &str, path: &str, destination: &str| {
+        let mut client = server.connect();
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: h\r\nDestination: {destination}\r\n\r\n");
+        client.send(request).response().status
+    };
+    assert_eq!(ask("COPY", "/fits", "/copy"), 507);
+    assert_eq!(ask("COPY", "/tree/", "/copy/"), 507);
+    assert_eq!(ask("COPY", "/tree/", "/fits/"), 507, "what stood there is put back");
+    assert_eq!(names(disk.path()), ["fits", "kept", "temp", "tree"]);
+    assert_eq!(fs::read_to_string(disk.path().join("kept")).expect("the file"), "kept");
+    assert!(names(&disk.path().join("temp")).is_empty());
+    assert_eq!(ask("DELETE", "/fits", "-"), 204);
+    assert_eq!(put("/new", 600_000), 201);
+    assert_eq!(put("/new", 100), 204);
+}

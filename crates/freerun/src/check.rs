@@ -11,7 +11,7 @@ use crate::configuration::{self, Configuration, Side};
 use crate::error::Error;
 use crate::loader::Recorder;
 use crate::logs::{self, Logs};
-use crate::{console, pidfile, start};
+use crate::{console, pidfile, start, temp_folders};
 
 /// Tests, tells, and with `-T` prints every file.
 pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
@@ -53,6 +53,7 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
 /// What the configuration needs around it: logs that can be opened, a pid file that can be written, a user.
 fn surroundings(input: &Input, configuration: &Configuration) -> Result<(), Error> {
     logs::open_all(&configuration.logs, &Logs::new())?;
-    configuration.identity().map_err(Error::Configuration)?;
+    let identity = configuration.identity().map_err(Error::Configuration)?;
+    temp_folders::make(&configuration.blueprint.temp_folders, identity.as_ref())?;
     configuration.main().pid_path(&input.prefix).map_or(Ok(()), |path| pidfile::check(&path))
 }

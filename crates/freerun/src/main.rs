@@ -17,6 +17,7 @@ mod reference;
 mod serve;
 mod settings;
 mod start;
+mod temp_folders;
 mod version;
 mod worker;
 

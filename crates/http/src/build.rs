@@ -7,7 +7,7 @@ use freerun_conf::{Contexts, Cx, Directive, Node, Problem, Registry, SettingsSet
 use freerun_proto::Method;
 
 use crate::content::aio::ThreadPools;
-use crate::generation::{Alias, Blueprint, Location, Paths, Server};
+use crate::generation::{Alias, Blueprint, Location, Paths, Server, TempFolders};
 use crate::listen::setting::{ListenSetting, Written};
 use crate::listen::{Listen, ListenSpec, Servers};
 use crate::module::{Filter, Handler, Module};
@@ -161,7 +161,8 @@ impl Builder<'_> {
         let paths = cx.extensions.get_or_default::<Paths>().clone();
         let zones = cx.extensions.get_or_default::<ZoneTable>().zones();
         let variables = Arc::new(cx.extensions.remove::<VariableTable>().unwrap_or_default());
-        Ok(Blueprint { listens, log_paths, paths, keeps_sent_head, variables, zones })
+        let temp_folders = cx.extensions.get_or_default::<TempFolders>().0.clone();
+        Ok(Blueprint { listens, log_paths, temp_folders, paths, keeps_sent_head, variables, zones })
     }
 
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {

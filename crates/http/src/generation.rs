@@ -40,6 +40,19 @@ impl Paths {
     }
 }
 
+/// Folders for temporary files, which the master makes. Lives in the configuration's context.
+#[derive(Debug, Clone, Default)]
+pub struct TempFolders(pub Vec<String>);
+
+impl TempFolders {
+    /// Has the folder made; it may be named more than once.
+    pub fn add(&mut self, path: &str) {
+        if !self.0.iter().any(|known| known == path) {
+            self.0.push(path.to_owned());
+        }
+    }
+}
+
 /// What `alias` puts in place of which part of the path.
 #[derive(Debug)]
 pub struct Alias {
@@ -122,6 +135,8 @@ pub struct Blueprint {
     pub listens: Vec<Arc<Listen>>,
     /// Paths of log files that settings refer to by index.
     pub log_paths: Vec<String>,
+    /// Folders for temporary files, which must be there before the worker serves.
+    pub temp_folders: Vec<String>,
     /// What relative paths begin at.
     pub paths: Paths,
     /// Whether heads of responses are kept for `$sent_http_…`.

@@ -22,6 +22,7 @@ pub static MODULES: &[&Module] = &[
     &precontent::try_files::MODULE,
     &precontent::mirror::MODULE,
     &content::status::MODULE,
+    &content::dav::MODULE,
     &content::stub_status::MODULE,
     &content::empty_gif::MODULE,
     &content::random_index::MODULE,

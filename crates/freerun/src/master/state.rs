@@ -6,11 +6,11 @@ use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
 
 use crate::bundle::{Bundle, Input, Listener};
 use crate::configuration::{self, Configuration, Side};
-use crate::console;
 use crate::error::Error;
 use crate::loader::{Recorded, Recorder, Replay};
 use crate::logs::{self, Logs};
 use crate::settings::main::Variable;
+use crate::{console, temp_folders};
 
 use super::listeners::Listeners;
 
@@ -89,6 +89,7 @@ impl Draft {
         let logs = logs::open_all(&configuration.logs, before.map_or(&none, |before| &before.logs));
         let logs = logs.map_err(|error| told(&error))?;
         let identity = configuration.identity().map_err(|error| told(&error))?;
+        temp_folders::make(&configuration.blueprint.temp_folders, identity.as_ref()).map_err(|error| told(&error))?;
         let files = configuration.logs.iter().map(|name| own_file(writer, name, &logs)).collect::<Result<Vec<_>, _>>();
         let own_log = configuration.error_log(&files.map_err(|error| told(&error))?);
         let loops = loops.unwrap_or_else(|| main.worker_processes.count() as u32);

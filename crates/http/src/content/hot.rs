@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -22,6 +24,15 @@ const MAX_FILES: usize = 512;
 const SHARE: u64 = 8;
 /// The most bytes of contents that a loop keeps.
 const MAX_BYTES: usize = 4 << 20;
+
+/// Counts the changes that the server itself has made to files.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// The server has changed files: no loop uses what it knows of them from before. (`open_file_cache` with `max=` is believed
+/// for as long as it says, as in nginx.)
+pub fn files_changed() {
+    CHANGES.fetch_add(1, Release);
+}
 
 /// What a response needs of a file.
 #[derive(Clone)]
@@ -77,6 +88,8 @@ pub struct HotFiles {
     open: usize,
     /// The most of them.
     max_open: usize,
+    /// [`CHANGES`] when it was last looked at.
+    changes: u64,
 }
 
 impl HotFiles {
@@ -86,17 +99,25 @@ impl HotFiles {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let share = limit.map_or(u64::MAX, |limit| limit / SHARE / loops.max(1) as u64);
         let max_open = usize::try_from(share).unwrap_or(MAX_FILES).min(MAX_FILES);
-        HotFiles { files: HashMap::new(), bytes: 0, open: 0, max_open }
+        HotFiles { files: HashMap::new(), bytes: 0, open: 0, max_open, changes: CHANGES.load(Acquire) }
     }
 
     /// The file, if it was opened no longer than [`VALID`] ago.
     pub fn get(&self, path: &[u8], now: Instant) -> Option<Rc<HotFile>> {
+        if self.changes != CHANGES.load(Acquire) {
+            return None;
+        }
         let (since, file) = self.files.get(path)?;
         (now.saturating_duration_since(*since) < VALID).then(|| file.clone())
     }
 
     /// Keeps a file. When there is no room left, it is not kept.
     pub fn put(&mut self, path: &[u8], file: &Rc<HotFile>, now: Instant) {
+        let changes = CHANGES.load(Acquire);
+        if self.changes != changes {
+            self.retain(|_, _| false);
+            self.changes = changes;
+        }
         if !self.has_room(file) {
             self.purge(now);
             if !self.has_room(file) {

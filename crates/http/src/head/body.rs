@@ -6,6 +6,7 @@
 use std::ffi::CString;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::Duration;
 
 use freerun_proto::BodyFraming;
@@ -15,9 +16,9 @@ use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use crate::content::aio;
-use crate::head::collect::{Collected, Collector};
+use crate::head::collect::{Collected, Collector, KeptBody, Spool};
 use crate::request::Request;
-use crate::settings::core::CoreSettings;
+use crate::settings::core::{CoreSettings, InFileOnly};
 
 /// A body on its way in.
 pub struct ClientBody {
@@ -213,16 +214,32 @@ async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> 
 /// file. Tells a waiting client to go on.
 ///
 /// # Errors
-/// See [`BodyError`]; a file that cannot be written is logged, and the status is 500 (503 when the pool is full).
-pub async fn collect(request: &mut Request) -> Result<Collected, BodyError> {
+/// See [`BodyError`]; a file that cannot be written is logged, and the status is 500 (507: the disk is full; 503: the pool is).
+pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
+    let kept = request.shared().get::<KeptBody>();
+    if let Some(body) = &*kept.0.borrow() {
+        return Ok(body.clone());
+    }
+    let body = Rc::new(read_all(request).await?);
+    *kept.0.borrow_mut() = Some(body.clone());
+    Ok(body)
+}
+
+async fn read_all(request: &mut Request) -> Result<Collected, BodyError> {
     send_continue(request);
     let settings = request.location.settings.clone();
     let core = settings.get::<CoreSettings>();
     let aio = aio::resolve(request).ok_or(BodyError::Status(500))?;
-    let directory = CString::new(core.client_body_temp_path.0.as_str()).map_err(|_| BodyError::Status(500))?;
+    let folder = &core.client_body_temp_path;
+    let spool = Spool {
+        directory: CString::new(folder.path.as_str()).map_err(|_| BodyError::Status(500))?,
+        levels: folder.levels.clone(),
+        file_only: core.client_body_in_file_only != InFileOnly::Off,
+        keep: core.client_body_in_file_only == InFileOnly::On,
+    };
     let in_memory = usize::try_from(core.client_body_buffer_size.0).unwrap_or(usize::MAX);
     let files = request.generation.files.clone();
-    let mut collector = Collector::new(files, aio, request.client_key(), directory, in_memory);
+    let mut collector = Collector::new(files, aio, request.client_key(), spool, in_memory);
     let mut timer = Timer::default();
     let mut total = 0;
     let limit = core.client_max_body_size.0;
@@ -246,5 +263,9 @@ pub async fn collect(request: &mut Request) -> Result<Collected, BodyError> {
 
 fn not_kept(request: &Request, error: &FileError) -> BodyError {
     crate::log_error!(request, Crit, "{error} while keeping the request body");
-    BodyError::Status(if matches!(error, FileError::Pool(_)) { 503 } else { 500 })
+    BodyError::Status(match error {
+        FileError::Pool(_) => 503,
+        error if error.is_full_disk() => 507,
+        _ => 500,
+    })
 }

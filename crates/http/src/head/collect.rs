@@ -1,7 +1,9 @@
 //! Keeping a request body: in memory up to `client_body_buffer_size`, beyond that in a temporary file that is written in
 //! the pool, so that neither a large body nor a slow or full disk stops the loop.
 
+use std::cell::RefCell;
 use std::ffi::CString;
+use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, FileError, FileSystem, TempFile, Via};
@@ -9,6 +11,23 @@ use std::sync::Arc;
 
 /// How many bytes are gathered before they are written to the file: one task of the pool each.
 const WRITE: usize = 64 * 1024;
+
+/// How the file of a body is made.
+pub struct Spool {
+    /// The folder.
+    pub directory: CString,
+    /// Digits of the folders below it, for files that have names.
+    pub levels: Vec<u8>,
+    /// Every body goes to a file, which has a name.
+    pub file_only: bool,
+    /// The file stays after the request.
+    pub keep: bool,
+}
+
+/// The body of a request once it was read, for variables and for whoever comes after its reader; shared by the client's
+/// request and its subrequests.
+#[derive(Default)]
+pub struct KeptBody(pub RefCell<Option<Rc<Collected>>>);
 
 /// A body that was read to its end.
 #[derive(Debug)]
@@ -24,7 +43,7 @@ pub struct Collector {
     files: Arc<FileSystem>,
     aio: Aio,
     client: u64,
-    directory: CString,
+    spool: Spool,
     /// Up to this many bytes stay in memory.
     in_memory: usize,
     gathered: BytesMut,
@@ -32,9 +51,9 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// For one body. `directory` is where its file would be made.
-    pub fn new(files: Arc<FileSystem>, aio: Aio, client: u64, directory: CString, in_memory: usize) -> Collector {
-        Collector { files, aio, client, directory, in_memory, gathered: BytesMut::new(), file: None }
+    /// For one body. `spool` says how its file would be made.
+    pub fn new(files: Arc<FileSystem>, aio: Aio, client: u64, spool: Spool, in_memory: usize) -> Collector {
+        Collector { files, aio, client, spool, in_memory, gathered: BytesMut::new(), file: None }
     }
 
     /// Takes the next piece.
@@ -51,7 +70,14 @@ impl Collector {
         let via = Via { aio: &self.aio, client: self.client, gone: None };
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(self.files.create_temp(&self.directory, via).await?),
+            None => {
+                let Spool { directory, levels, file_only, keep } = &self.spool;
+                let made = match file_only {
+                    true => self.files.create_named_temp(directory, levels, *keep, via).await?,
+                    false => self.files.create_temp(directory, via).await?,
+                };
+                self.file.insert(made)
+            }
         };
         file.append(self.gathered.split().freeze(), via).await
     }
@@ -61,7 +87,7 @@ impl Collector {
     /// # Errors
     /// As [`Collector::push`].
     pub async fn finish(mut self) -> Result<Collected, FileError> {
-        if self.file.is_some() && !self.gathered.is_empty() {
+        if self.spool.file_only && self.file.is_none() || self.file.is_some() && !self.gathered.is_empty() {
             self.spill().await?;
         }
         Ok(match self.file {
@@ -82,7 +108,8 @@ mod tests {
         let pool = ThreadPool::start(&spec).unwrap();
         let files = FileSystem::new(pool.clone()).unwrap();
         let directory = CString::new(directory.to_str().unwrap()).unwrap();
-        Collector::new(files, Aio::Auto(pool), 1, directory, in_memory)
+        let spool = Spool { directory, levels: Vec::new(), file_only: false, keep: false };
+        Collector::new(files, Aio::Auto(pool), 1, spool, in_memory)
     }
 
     fn run<T>(future: impl Future<Output = T>) -> T {
@@ -127,5 +154,25 @@ mod tests {
             let error = collector.push(b"too long").await.unwrap_err();
             assert_eq!(error.errno(), Some(rustix::io::Errno::NOENT.raw_os_error()));
         });
+    }
+
+    #[test]
+    fn every_body_goes_to_a_file_with_a_name_where_that_is_asked() {
+        let folder = std::env::temp_dir().join(format!("freerun-collect-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        run(async {
+            let mut collector = collector(&folder, 10);
+            collector.spool = Spool { levels: vec![1, 2], file_only: true, keep: true, ..collector.spool };
+            collector.push(b"abc").await.unwrap();
+            let Collected::File(file) = collector.finish().await.unwrap() else { panic!("in memory") };
+            let path = std::path::PathBuf::from(file.path().unwrap().to_str().unwrap());
+            drop(file);
+            assert_eq!(std::fs::read(&path).unwrap(), b"abc");
+            let below = path.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
+            let digits = below.rsplit('/').next().unwrap();
+            let (rest, last) = digits.split_at(digits.len() - 1);
+            assert_eq!(below, format!("{last}/{}/{digits}", &rest[rest.len() - 2..]));
+        });
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -124,14 +124,18 @@ settings! {
         client_body_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
         /// A request body up to this size stays in memory.
         client_body_buffer_size: Size = "16k", in HTTP | SERVER | LOCATION;
-        /// Whether a request body that is read goes to a file in any case.
+        /// Whether a request body that is read goes to a file in any case, named by `$request_body_file`.
+        ///
+        /// With `on` the file stays after the request, with `clean` it is removed.
         client_body_in_file_only: InFileOnly = "off", in HTTP | SERVER | LOCATION,
-            fidelity = NoEffect("no handler that reads bodies is there yet");
+            fidelity = Differs("`$request_body_file` has a value only then: other files of bodies have no names");
         /// Whether a request body in memory is kept in one piece.
         client_body_in_single_buffer: bool = "off", in HTTP | SERVER | LOCATION, fidelity = NoEffect("it always is");
         /// The folder for request bodies that do not.
-        client_body_temp_path: TempPath = "client_body_temp", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("the levels are accepted and not used: the files have no names");
+        ///
+        /// The master makes it, for the worker's user. The levels are for `client_body_in_file_only`: other files of bodies
+        /// have no names.
+        client_body_temp_path: TempPath = "client_body_temp", in HTTP | SERVER | LOCATION;
         /// How long an idle connection is kept, and what `Keep-Alive: timeout=` says.
         keepalive_timeout: KeepaliveTimeout = "75s", in HTTP | SERVER | LOCATION;
         /// How many requests one connection may carry.
@@ -242,18 +246,29 @@ impl<const MAX: u16> freerun_conf::Setting for Present<MAX> {
 
 /// A folder for temporary files, relative to the prefix.
 #[derive(Debug, Clone)]
-pub struct TempPath(pub String);
+pub struct TempPath {
+    /// The folder.
+    pub path: String,
+    /// How many digits the names of folders below it have.
+    pub levels: Vec<u8>,
+}
 
 impl freerun_conf::Value for TempPath {
     const SHAPE: freerun_conf::Shape = freerun_conf::Shape::between(1, 4, "path [level1 [level2 [level3]]]");
 
     fn parse(directive: &freerun_conf::Node, cx: &mut freerun_conf::Cx) -> Result<TempPath, freerun_conf::Problem> {
+        let mut levels = Vec::new();
         for level in &directive.args[1..] {
-            if !matches!(level.as_str(), "1" | "2" | "3") {
-                return Err(freerun_conf::Problem::invalid_value(directive, level));
+            match level.text.parse() {
+                Ok(digits @ 1..=3) => levels.push(digits),
+                _ => return Err(freerun_conf::Problem::invalid_value(directive, level)),
             }
         }
-        let prefix = cx.extensions.get_or_default::<crate::generation::Paths>();
-        Ok(TempPath(prefix.absolute(directive.args[0].as_str())))
+        let path = cx.extensions.get_or_default::<crate::generation::Paths>().absolute(directive.args[0].as_str());
+        // A default is made only where somebody may use it.
+        if directive.name.place != freerun_conf::Place::NONE {
+            cx.extensions.get_or_default::<crate::generation::TempFolders>().add(&path);
+        }
+        Ok(TempPath { path, levels })
     }
 }

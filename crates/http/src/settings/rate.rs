@@ -8,7 +8,7 @@ use crate::template::Template;
 
 settings! {
     /// How fast responses are sent.
-    #[module = "core"]
+    #[module = "rate"]
     pub struct RateSettings {
         /// The most bytes a second that a response is sent with; 0 is no limit.
         ///

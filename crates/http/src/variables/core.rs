@@ -13,6 +13,7 @@ use freerun_runtime::log::clock;
 use freerun_sys::socket::TcpInfo;
 
 use crate::content::path;
+use crate::head::collect::{Collected, KeptBody};
 use crate::log_error;
 use crate::request::{Address, Request};
 use crate::variables::{Value, Variable};
@@ -77,8 +78,8 @@ pub const VARIABLES: &[Variable] = &[
         some(Some(r.head.text(r.head.parsed.request_line)).filter(|line| !line.is_empty()))
     }),
     // Only modules that read the body have it; none does yet.
-    Variable::named("request_body", |_, _| None),
-    Variable::named("request_body_file", |_, _| None),
+    Variable::named("request_body", request_body),
+    Variable::named("request_body_file", request_body_file),
     Variable::named("request_completion", |r, _| text(if r.sent.complete { "OK" } else { "" })),
     Variable::named("request_filename", |r, _| owned(path::file_name(r))),
     Variable::named("request_id", |r, _| owned(request_id(r).into_bytes())),
@@ -152,6 +153,24 @@ fn status(request: &Request) -> u16 {
     match request.sent.status {
         0 => request.forced_status.unwrap_or(0),
         status => status,
+    }
+}
+
+/// Of a body that was read into memory.
+fn request_body<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    let kept = request.shared().find::<KeptBody>()?;
+    match kept.0.borrow().as_deref()? {
+        Collected::Memory(bytes) if !bytes.is_empty() => owned(bytes.to_vec()),
+        _ => None,
+    }
+}
+
+/// Of a body that was read into a file with a name.
+fn request_body_file<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    let kept = request.shared().find::<KeptBody>()?;
+    match kept.0.borrow().as_deref()? {
+        Collected::File(file) => owned(file.path()?.to_bytes().to_vec()),
+        Collected::Memory(_) => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Handlers that make the response.
 
 pub mod autoindex;
+pub mod dav;
 pub mod empty_gif;
 pub mod index;
 pub mod random_index;

@@ -1,31 +1,53 @@
 //! Temporary files without a name, for bodies too large for memory.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use bytes::Bytes;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::open::retried;
-use super::types::{FileError, Meta, OpenFile, Via};
+use super::types::{Closer, FileError, Meta, OpenFile, Via};
 use super::{FileSystem, Tag};
 
 const OPEN: &str = "open()";
 const PWRITE: &str = "pwrite()";
 const FSTAT: &str = "fstat()";
 /// Names tried where the file system has no files without names (`O_TMPFILE`).
-const ATTEMPTS: u32 = 100;
+const ATTEMPTS: u32 = 1000;
 
-/// A temporary file that no name leads to: it is gone when it is dropped, or when the process dies.
+/// A temporary file. Usually no name leads to it: it is gone when it is dropped, or when the process dies.
 #[derive(Debug)]
 pub struct TempFile {
     file: Arc<OpenFile>,
     len: u64,
     files: Arc<FileSystem>,
+    name: Option<TempName>,
+}
+
+/// The name of a temporary file that has one.
+#[derive(Debug)]
+struct TempName {
+    path: CString,
+    keep: AtomicBool,
+    closer: Arc<Closer>,
+    tag: Tag,
+}
+
+impl Drop for TempName {
+    fn drop(&mut self) {
+        if !self.keep.load(Relaxed) {
+            let path = std::mem::take(&mut self.path);
+            // What cannot be removed, or not now because the pool is full, is left where it is.
+            self.closer.run(self.tag, move || {
+                let _ = rustix::fs::unlink(&path);
+            });
+        }
+    }
 }
 
 impl FileSystem {
@@ -36,7 +58,58 @@ impl FileSystem {
     pub async fn create_temp(self: &Arc<Self>, directory: &CStr, via: Via<'_>) -> Result<TempFile, FileError> {
         let (this, owned) = (self.clone(), directory.to_owned());
         let file = self.offload(via, self.tag_of(directory, via.client), move || this.make_temp(&owned)).await??;
-        Ok(TempFile { file: Arc::new(file), len: 0, files: self.clone() })
+        Ok(TempFile { file: Arc::new(file), len: 0, files: self.clone(), name: None })
+    }
+
+    /// The same with a name: ten digits or more in the folder, below as many further folders as there are `levels`, whose
+    /// names are so many of the last digits, as nginx does it. It is removed when it is dropped, unless it is to be kept.
+    ///
+    /// # Errors
+    /// What `open(2)` and `mkdir(2)` answer, or the pool.
+    pub async fn create_named_temp(
+        self: &Arc<Self>,
+        directory: &CStr,
+        levels: &[u8],
+        keep: bool,
+        via: Via<'_>,
+    ) -> Result<TempFile, FileError> {
+        let (this, owned, levels) = (self.clone(), directory.to_owned(), levels.to_owned());
+        let tag = self.tag_of(directory, via.client);
+        let (file, path) = self.offload(via, tag, move || this.make_named_temp(&owned, &levels)).await??;
+        let name = TempName { path, keep: AtomicBool::new(keep), closer: self.closer.clone(), tag };
+        Ok(TempFile { file: Arc::new(file), len: 0, files: self.clone(), name: Some(name) })
+    }
+
+    fn make_named_temp(&self, directory: &CStr, levels: &[u8]) -> Result<(OpenFile, CString), FileError> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let failed = |error| FileError::new(OPEN, error);
+        for _ in 0..ATTEMPTS {
+            let digits = format!("{:010}", NUMBER.fetch_add(1, Relaxed));
+            let mut path = directory.to_bytes().to_vec();
+            let mut end = digits.len();
+            for level in levels {
+                let start = end.saturating_sub(usize::from(*level));
+                path.push(b'/');
+                path.extend_from_slice(&digits.as_bytes()[start..end]);
+                end = start;
+                let folder = CString::new(path.clone()).map_err(|_| failed(Errno::INVAL))?;
+                match rustix::fs::mkdir(&folder, Mode::RWXU) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(FileError::new("mkdir()", error)),
+                }
+            }
+            path.push(b'/');
+            path.extend_from_slice(digits.as_bytes());
+            let path = CString::new(path).map_err(|_| failed(Errno::INVAL))?;
+            match retried(|| rustix::fs::openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR)) {
+                Ok(fd) => return Ok((self.opened(fd)?, path)),
+                // One of a process before this one.
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(failed(Errno::EXIST))
     }
 
     fn write_all(&self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<(), FileError> {
@@ -53,6 +126,10 @@ impl FileSystem {
 
     fn make_temp(&self, directory: &CStr) -> Result<OpenFile, FileError> {
         let fd = retried(|| nameless(directory)).map_err(|error| FileError::new(OPEN, error))?;
+        self.opened(fd)
+    }
+
+    fn opened(&self, fd: OwnedFd) -> Result<OpenFile, FileError> {
         let stat = rustix::fs::fstat(&fd).map_err(|error| FileError::new(FSTAT, error))?;
         let meta = Meta::of(&stat);
         let mount = self.mounts.learn(meta.dev, &fd);
@@ -96,6 +173,18 @@ impl TempFile {
         self.files.offload(via, tag, move || files.write_all(&file, offset, &data)).await??;
         self.len += len;
         Ok(())
+    }
+
+    /// Its path, if it has a name.
+    pub fn path(&self) -> Option<&CStr> {
+        self.name.as_ref().map(|name| name.path.as_c_str())
+    }
+
+    /// It is to be removed, whatever was said when it was made.
+    pub fn discard(&self) {
+        if let Some(name) = &self.name {
+            name.keep.store(false, Relaxed);
+        }
     }
 
     /// Bytes written.

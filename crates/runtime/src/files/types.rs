@@ -101,6 +101,11 @@ impl FileError {
         self.errno().is_some_and(|errno| PEER.iter().any(|peer| peer.raw_os_error() == errno))
     }
 
+    /// Whether there is no room for what was to be written.
+    pub fn is_full_disk(&self) -> bool {
+        self.errno().is_some_and(|errno| [Errno::NOSPC, Errno::DQUOT].iter().any(|full| full.raw_os_error() == errno))
+    }
+
     /// The text for the log, in nginx's words: `open() "/x" failed (2: No such file or directory)`.
     pub fn describe(&self, path: &[u8]) -> String {
         match self {
@@ -282,6 +287,11 @@ pub(crate) struct Closer {
 impl Closer {
     pub(crate) fn new(pool: Arc<ThreadPool>) -> Closer {
         Closer { pool, refused: SegQueue::new() }
+    }
+
+    /// Does something that nobody waits for. When the pool is full, it is not done.
+    pub(crate) fn run(&self, tag: Tag, work: impl FnOnce() + Send + 'static) {
+        drop(self.pool.spawn(tag, work));
     }
 
     fn close(&self, tag: Tag, fd: OwnedFd) {

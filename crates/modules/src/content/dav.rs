@@ -1,0 +1,393 @@
+//! `dav_methods`: files changed over HTTP (PUT, DELETE, MKCOL, COPY, MOVE of RFC 4918).
+
+mod work;
+
+use std::ffi::CString;
+
+use bytes::Bytes;
+use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, keyword_enum, settings};
+use freerun_http::content::aio;
+use freerun_http::content::response::{Body, LocalBoxFuture, Response};
+use freerun_http::content::{hot, path};
+use freerun_http::generation::TempFolders;
+use freerun_http::head::body::{self, BodyError};
+use freerun_http::head::collect::Collected;
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::settings::core::CoreSettings;
+use freerun_http::write::body::ClientGone;
+use freerun_proto::uri::{EscapeSet, escape, unescape};
+use freerun_proto::{BodyFraming, HeaderId, Method, date};
+use freerun_runtime::files::Via;
+use freerun_runtime::files::change::Contents;
+use freerun_runtime::pool::{PoolError, Tag};
+
+use work::{Failure, Target, Work};
+
+keyword_enum! {
+    /// A word of `dav_methods`.
+    enum Word {
+        Off = "off",
+        Put = "put",
+        Delete = "delete",
+        MkCol = "mkcol",
+        Copy = "copy",
+        Move = "move",
+    }
+}
+
+settings! {
+    /// Files changed over HTTP.
+    ///
+    /// What is replaced is replaced at once, by renaming: nobody sees half a file, and what fails leaves nothing behind.
+    #[module = "dav"]
+    pub struct DavSettings {
+        /// The methods that are answered: PUT, DELETE, MKCOL, COPY, MOVE.
+        ///
+        /// As in nginx 1.31, COPY and MOVE onto the same thing, into it, or onto what it is in, are refused (403). A host in
+        /// `Destination` must be the one that was asked for.
+        dav_methods: Methods = "off", in HTTP | SERVER | LOCATION;
+        /// Whether PUT makes the folders that are missing.
+        create_full_put_path: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Rights of new files and folders.
+        dav_access: Access = "user:rw", in HTTP | SERVER | LOCATION;
+        /// How many names the path of a DELETE must have at least.
+        min_delete_depth: u32 = "0", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// `dav_methods`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Methods(u8);
+
+impl Methods {
+    const ALL: [(Method, Word); 5] = [
+        (Method::Put, Word::Put),
+        (Method::Delete, Word::Delete),
+        (Method::Mkcol, Word::MkCol),
+        (Method::Copy, Word::Copy),
+        (Method::Move, Word::Move),
+    ];
+
+    fn has(self, method: Method) -> bool {
+        Methods::ALL.iter().any(|(known, word)| *known == method && self.0 & 1 << *word as u8 != 0)
+    }
+}
+
+impl Value for Methods {
+    const SHAPE: Shape = Shape::at_least(1, "off | method …");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Methods, Problem> {
+        let mut methods = Methods::default();
+        for word in &directive.args {
+            match Word::from_word(&word.text) {
+                Some(Word::Off) => {}
+                Some(method) if methods.0 & 1 << method as u8 != 0 => {
+                    let message = format!("duplicate value \"{}\"", word.text);
+                    cx.warn(Problem::warning(message).at_node(directive).at(word.place));
+                }
+                Some(method) => methods.0 |= 1 << method as u8,
+                None => return Err(Problem::new(format!("invalid value \"{}\"", word.text)).at(word.place)),
+            }
+        }
+        Ok(methods)
+    }
+}
+
+/// `dav_access`: rights of files; folders that may be read may be entered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access(u32);
+
+impl Access {
+    fn of_files(self) -> u32 {
+        self.0
+    }
+
+    fn of_folders(self) -> u32 {
+        self.0 | (self.0 & 0o444) >> 2
+    }
+}
+
+impl Value for Access {
+    const SHAPE: Shape = Shape::between(1, 3, "user:rights [group:rights] [all:rights]");
+
+    fn parse(directive: &Node, _: &mut Cx) -> Result<Access, Problem> {
+        let mut access = 0o600;
+        for word in &directive.args {
+            let invalid = || Problem::new(format!("invalid value \"{}\"", word.text)).at(word.place);
+            let (who, rights) = word.text.split_once(':').ok_or_else(invalid)?;
+            let shift = match who {
+                "user" => {
+                    access &= 0o077;
+                    6
+                }
+                "group" => 3,
+                "all" => 0,
+                _ => return Err(invalid()),
+            };
+            access |= match rights {
+                "rw" => 0o6,
+                "r" => 0o4,
+                _ => return Err(invalid()),
+            } << shift;
+        }
+        Ok(Access(access))
+    }
+}
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<DavSettings>().dav_methods != Methods::default()
+}
+
+/// PUT needs the folder for bodies.
+fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    if settings.get::<DavSettings>().dav_methods.has(Method::Put) {
+        let folder = &settings.get::<CoreSettings>().client_body_temp_path.path;
+        cx.extensions.get_or_default::<TempFolders>().add(folder);
+    }
+    Ok(())
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "dav",
+    groups: &[group::<DavSettings>()],
+    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
+    settle: Some(settle),
+    ..Module::EMPTY
+};
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    let settings = request.settings().get::<DavSettings>().clone();
+    let method = request.method;
+    if !settings.dav_methods.has(method) {
+        return Box::pin(std::future::ready(Outcome::Declined));
+    }
+    Box::pin(async move {
+        let outcome = match method {
+            Method::Put => put(request, settings).await,
+            Method::Delete => delete(request, settings).await,
+            Method::Mkcol => make_folder(request, settings).await,
+            _ => copy_or_move(request, method == Method::Move).await,
+        };
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(status) => Outcome::Status(status),
+        }
+    })
+}
+
+/// Methods other than PUT take no body.
+fn refuse_body(request: &Request) -> Result<(), u16> {
+    let has_body = request.body.declared_length().is_some_and(|length| length > 0)
+        || matches!(request.head.parsed.body, BodyFraming::Chunked);
+    if has_body {
+        log_error!(request, Error, "{} with body is unsupported", request.method.as_str().unwrap_or_default());
+        return Err(415);
+    }
+    Ok(())
+}
+
+fn c_path(name: Vec<u8>) -> Result<CString, u16> {
+    CString::new(name).map_err(|_| 400)
+}
+
+fn is_folder(path: &[u8]) -> bool {
+    path.ends_with(b"/")
+}
+
+/// Has a pool thread do it, and turns what goes wrong into a status.
+async fn work(request: &Request, work: Work) -> Result<bool, u16> {
+    let aio = aio::resolve(request).ok_or(500_u16)?;
+    let gone = ClientGone(&request.connection);
+    // Once begun it is finished, whether or not the client waits; while it waits in the queue it can be forgotten.
+    let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
+    let tag = Tag { mount: 0, client: request.client_key(), file: 0 };
+    let done = request.generation.files.offload(via, tag, move || work.run()).await;
+    hot::files_changed();
+    match done {
+        Ok(Ok(existed)) => Ok(existed),
+        Ok(Err(Failure { status, error, path })) => {
+            if let Some(error) = error {
+                let text = error.describe(path.to_bytes());
+                match status {
+                    404 if !request.settings().get::<CoreSettings>().log_not_found => {}
+                    403..=412 => log_error!(request, Error, "{text}"),
+                    _ => log_error!(request, Crit, "{text}"),
+                }
+            }
+            Err(status)
+        }
+        Err(error) => {
+            let gone = matches!(error, freerun_runtime::files::FileError::Pool(PoolError::ClientGone));
+            log_error!(request, Error, "{error} while changing files");
+            Err(if gone { 499 } else { 503 })
+        }
+    }
+}
+
+/// 201 with `Location`, 201 alone, or 204.
+fn done(request: &Request, status: u16, tells_where: bool) -> Outcome {
+    let mut response = Response::new(status, Bytes::new(), Body::Empty);
+    if tells_where {
+        response.location = Some(escape(EscapeSet::Uri, &request.path).into_owned().into());
+    }
+    response.into()
+}
+
+async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u16> {
+    if is_folder(&request.path) {
+        log_error!(request, Error, "cannot PUT to a collection");
+        return Err(409);
+    }
+    if request.head.value(HeaderId::ContentRange).is_some() {
+        log_error!(request, Error, "PUT with range is unsupported");
+        return Err(501);
+    }
+    if matches!(request.head.parsed.body, BodyFraming::None) {
+        log_error!(request, Error, "PUT request body is unavailable");
+        return Err(500);
+    }
+    let body = match body::collect(request).await {
+        Ok(body) => body,
+        Err(BodyError::Status(status)) => {
+            request.keep_alive = false;
+            return Err(status);
+        }
+        Err(BodyError::TimedOut) => return Err(408),
+        Err(BodyError::Broken(_)) => return Err(400),
+    };
+    let contents = match &*body {
+        Collected::Memory(bytes) => Contents::Bytes(bytes.clone()),
+        Collected::File(file) => Contents::File(file.file().clone(), file.len()),
+    };
+    let target = c_path(path::file_name(request))?;
+    let mtime = request.head.value(HeaderId::Date).and_then(date::parse_http_date);
+    let new = freerun_runtime::files::change::NewFile {
+        mode: settings.dav_access.of_files(),
+        mtime,
+        folders: settings.create_full_put_path.then(|| settings.dav_access.of_folders()),
+    };
+    let existed = work(request, Work::Put { contents, target, new }).await?;
+    if let Collected::File(file) = &*body {
+        // As in nginx, where it was renamed.
+        file.discard();
+    }
+    Ok(if existed { done(request, 204, false) } else { done(request, 201, true) })
+}
+
+/// `Depth`: nothing said counts as `infinity`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Zero,
+    Infinity,
+}
+
+fn depth(request: &Request) -> Result<Depth, u16> {
+    match request.head.value(HeaderId::Depth) {
+        None | Some(b"infinity") => Ok(Depth::Infinity),
+        Some(b"0") => Ok(Depth::Zero),
+        Some(other) => {
+            log_error!(request, Error, "client sent invalid \"Depth\" header: \"{}\"", String::from_utf8_lossy(other));
+            Err(400)
+        }
+    }
+}
+
+async fn delete(request: &mut Request, settings: DavSettings) -> Result<Outcome, u16> {
+    refuse_body(request)?;
+    let names = request.path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).count();
+    if names < settings.min_delete_depth as usize {
+        log_error!(request, Error, "insufficient URI depth:{names} to DELETE");
+        return Err(409);
+    }
+    let depth = depth(request);
+    let target = Target { path: c_path(path::file_name(request))?, is_folder: is_folder(&request.path) };
+    let whole = depth == Ok(Depth::Infinity);
+    work(request, Work::Delete { target, allowed: depth.is_ok(), whole }).await?;
+    Ok(done(request, 204, false))
+}
+
+async fn make_folder(request: &mut Request, settings: DavSettings) -> Result<Outcome, u16> {
+    refuse_body(request)?;
+    if !is_folder(&request.path) {
+        log_error!(request, Error, "MKCOL can create a collection only");
+        return Err(409);
+    }
+    let path = c_path(path::file_name(request))?;
+    work(request, Work::MakeFolder { path, mode: settings.dav_access.of_folders() }).await?;
+    Ok(done(request, 201, true))
+}
+
+async fn copy_or_move(request: &mut Request, moves: bool) -> Result<Outcome, u16> {
+    refuse_body(request)?;
+    let destination = destination(request)?;
+    if is_folder(&request.path) != is_folder(&destination) {
+        log_error!(request, Error, "both URI and \"Destination\" header must be either collections or non-collections");
+        return Err(409);
+    }
+    if depth(request)? == Depth::Zero && moves {
+        log_error!(request, Error, "\"Depth: 0\" is invalid for MOVE");
+        return Err(400);
+    }
+    let overwrite = match request.head.value(HeaderId::Overwrite) {
+        None | Some(b"T" | b"t") => true,
+        Some(b"F" | b"f") => false,
+        Some(other) => {
+            let other = String::from_utf8_lossy(other);
+            log_error!(request, Error, "client sent invalid \"Overwrite\" header: \"{other}\"");
+            return Err(400);
+        }
+    };
+    let is_folder = is_folder(&destination);
+    let from = Target { path: c_path(path::file_name(request))?, is_folder };
+    let to = Target { path: c_path(path::file_name_of(request, &destination))?, is_folder };
+    let folder = work(request, Work::Transfer { from, to, moves, overwrite }).await?;
+    Ok(done(request, if folder { 201 } else { 204 }, false))
+}
+
+/// The path that `Destination` names: on this host, and in this location where its path is replaced by an alias.
+fn destination(request: &Request) -> Result<Vec<u8>, u16> {
+    let Some(field) = request.head.value(HeaderId::Destination) else {
+        log_error!(request, Error, "client sent no \"Destination\" header");
+        return Err(400);
+    };
+    let invalid = || {
+        let field = String::from_utf8_lossy(field);
+        log_error!(request, Error, "client sent invalid \"Destination\" header: \"{field}\"");
+        400
+    };
+    let path = match field.first() {
+        Some(b'/') => field,
+        _ => {
+            let rest = field.strip_prefix(b"http://").ok_or_else(invalid)?;
+            let slash = rest.iter().position(|byte| *byte == b'/').ok_or_else(invalid)?;
+            let (authority, path) = rest.split_at(slash);
+            let host = match authority.iter().rposition(|byte| *byte == b':') {
+                Some(colon) if authority[colon + 1..].iter().all(u8::is_ascii_digit) => &authority[..colon],
+                _ => authority,
+            };
+            let asked = request.host.as_deref().unwrap_or_default();
+            if !asked.as_bytes().eq_ignore_ascii_case(host) {
+                return Err(invalid());
+            }
+            path
+        }
+    };
+    let path = path.split(|byte| *byte == b'?' || *byte == b'#').next().unwrap_or_default();
+    let path = unescape(path).into_owned();
+    if path.contains(&0) || path.split(|byte| *byte == b'/').any(|name| name == b"..") {
+        return Err(invalid());
+    }
+    if let Some(alias) = &request.location.alias
+        && let Some(prefix) = &alias.prefix
+        && !path.starts_with(prefix.as_bytes())
+    {
+        return Err(invalid());
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests;

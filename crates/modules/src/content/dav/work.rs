@@ -1,0 +1,173 @@
+//! What a pool thread does for a method, and which status comes of what goes wrong.
+
+use std::ffi::{CStr, CString};
+
+use freerun_runtime::files::FileError;
+use freerun_runtime::files::change::{self, Aside, Contents, NewFile};
+use rustix::io::Errno;
+
+/// A path, and whether the URI says that it is a folder.
+pub struct Target {
+    /// The path.
+    pub path: CString,
+    /// The URI ends with a slash.
+    pub is_folder: bool,
+}
+
+/// One change.
+pub enum Work {
+    /// A file gets these contents.
+    Put { contents: Contents, target: CString, new: NewFile },
+    /// A file, or a folder with all that is in it, is removed. `allowed`: `Depth` had a value that makes sense; `whole`:
+    /// it was `infinity`.
+    Delete { target: Target, allowed: bool, whole: bool },
+    /// A folder is made.
+    MakeFolder { path: CString, mode: u32 },
+    /// A file or folder is copied or moved.
+    Transfer { from: Target, to: Target, moves: bool, overwrite: bool },
+}
+
+/// Why it was not done.
+pub struct Failure {
+    /// Status of the answer.
+    pub status: u16,
+    /// What to log.
+    pub error: Option<FileError>,
+    /// What it is about.
+    pub path: CString,
+}
+
+fn refused(status: u16, path: &CStr, errno: Option<Errno>) -> Failure {
+    let error = errno.map(|errno| FileError::System { call: "stat()", errno: errno.raw_os_error() });
+    Failure { status, error, path: path.to_owned() }
+}
+
+/// nginx's statuses for errors of the system; `missing` where there is no such file or folder.
+fn status(error: &FileError, missing: u16) -> u16 {
+    match error.errno().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => missing,
+        Some(Errno::ACCESS | Errno::PERM) => 403,
+        Some(Errno::EXIST) => 405,
+        Some(Errno::LOOP) => 403,
+        _ if error.is_full_disk() => 507,
+        _ => 500,
+    }
+}
+
+fn failed(path: &CStr, missing: u16) -> impl FnOnce(FileError) -> Failure {
+    move |error| Failure { status: status(&error, missing), error: Some(error), path: path.to_owned() }
+}
+
+/// For what nginx answers 500 whatever it was; a full disk is told.
+fn broken(path: &CStr) -> impl FnOnce(FileError) -> Failure {
+    move |error| Failure {
+        status: if error.is_full_disk() { 507 } else { 500 },
+        error: Some(error),
+        path: path.to_owned(),
+    }
+}
+
+fn without_slash(path: &CStr) -> CString {
+    let mut bytes = path.to_bytes();
+    while bytes.len() > 1 && bytes.ends_with(b"/") {
+        bytes = &bytes[..bytes.len() - 1];
+    }
+    CString::new(bytes).unwrap_or_default()
+}
+
+impl Work {
+    /// Does it. `true`: of a PUT, that there was a file before; of a transfer, that it was a folder.
+    pub fn run(self) -> Result<bool, Failure> {
+        match self {
+            Work::Put { contents, target, new } => put(&contents, &target, new),
+            Work::Delete { target, allowed, whole } => delete(&target, allowed, whole).map(|()| false),
+            Work::MakeFolder { path, mode } => {
+                change::make_folder(&without_slash(&path), mode).map_err(failed(&path, 409)).map(|()| false)
+            }
+            Work::Transfer { from, to, moves, overwrite } => transfer(&from, &to, moves, overwrite),
+        }
+    }
+}
+
+fn put(contents: &Contents, target: &CStr, new: NewFile) -> Result<bool, Failure> {
+    let existed = match change::look_through(target) {
+        Ok(meta) if meta.is_dir() => return Err(refused(409, target, Some(Errno::ISDIR))),
+        found => found.is_ok(),
+    };
+    change::put(contents, target, new).map_err(broken(target))?;
+    Ok(existed)
+}
+
+fn delete(target: &Target, allowed: bool, whole: bool) -> Result<(), Failure> {
+    let path = &target.path;
+    let meta = match change::look(path) {
+        Ok(meta) => meta,
+        Err(error) if error.errno() == Some(Errno::NOTDIR.raw_os_error()) => {
+            return Err(refused(409, path, Some(Errno::NOTDIR)));
+        }
+        Err(error) => return Err(failed(path, 404)(error)),
+    };
+    if meta.is_dir() {
+        if !target.is_folder {
+            return Err(refused(409, path, Some(Errno::ISDIR)));
+        }
+        if !whole {
+            return Err(refused(400, path, None));
+        }
+        change::remove_tree(&without_slash(path)).map_err(failed(path, 404))
+    } else {
+        if !allowed {
+            return Err(refused(400, path, None));
+        }
+        change::remove(path).map_err(failed(path, 404))
+    }
+}
+
+fn transfer(from: &Target, to: &Target, moves: bool, overwrite: bool) -> Result<bool, Failure> {
+    let new = without_slash(&to.path);
+    let there = match change::look(&new) {
+        Ok(meta) => Some(meta),
+        Err(error) if status(&error, 404) == 404 => None,
+        Err(error) => return Err(failed(&new, 404)(error)),
+    };
+    if there.is_some_and(|meta| meta.is_dir()) && !to.is_folder {
+        return Err(refused(409, &new, Some(Errno::ISDIR)));
+    }
+    if there.is_some() && !overwrite {
+        return Err(refused(412, &new, Some(Errno::EXIST)));
+    }
+    let source = change::look(&from.path).map_err(failed(&from.path, 404))?;
+    if source.is_dir() && !from.is_folder {
+        return Err(refused(400, &from.path, Some(Errno::ISDIR)));
+    }
+    let old = without_slash(&from.path);
+    if overlap(old.to_bytes(), new.to_bytes())
+        || there.is_some_and(|there| (there.dev, there.ino) == (source.dev, source.ino))
+    {
+        return Err(refused(403, &new, None));
+    }
+    if !source.is_dir() {
+        let outcome = if moves { change::rename(&old, &new) } else { change::copy_file(&old, &new) };
+        return outcome.map_err(broken(&new)).map(|()| false);
+    }
+    let aside = there.map(|_| Aside::set(&new)).transpose().map_err(failed(&new, 404))?;
+    let outcome = if moves { change::rename(&from.path, &to.path) } else { change::copy_tree(&from.path, &new) };
+    match (outcome, aside) {
+        (Ok(()), None) => Ok(true),
+        (Ok(()), Some(aside)) => aside.remove().map_err(failed(&new, 404)).map(|()| true),
+        (Err(error), aside) => {
+            if let Some(aside) = aside {
+                aside.put_back();
+            }
+            Err(failed(&new, 404)(error))
+        }
+    }
+}
+
+/// Whether one is the other, or inside of it.
+fn overlap(one: &[u8], other: &[u8]) -> bool {
+    let inside = |outer: &[u8], inner: &[u8]| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || outer.ends_with(b"/"))
+    };
+    inside(one, other) || inside(other, one)
+}
