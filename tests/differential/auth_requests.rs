@@ -216,6 +216,27 @@ fn mirrors_change_nothing() {
     );
 }
 
+/// Files are made without `$slice_range`: nothing is sliced.
+#[test]
+fn slices_do_not_concern_files() {
+    let site = site();
+    let lines = "
+        location = /unused { slice 4; alias @ROOT@/a.txt; }
+        location = /late { slice 4; add_header X \"[$slice_range]\"; alias @ROOT@/a.txt; }
+        location = /used { slice 4; set $x $slice_range; add_header X \"[$x]\"; alias @ROOT@/a.txt; }
+        location = /off { set $x $slice_range; add_header X \"[$x]\"; alias @ROOT@/a.txt; }
+        location = /text { slice 4; return 200 \"$slice_range\"; }
+        location = /part { slice 4; return 206 \"part\"; }
+    ";
+    let mut cases = vec![get("/unused"), get("/late"), get("/off"), get("/text"), get("/part")];
+    for range in ["bytes=0-1", "bytes=5-6", "bytes=9-", "bytes=-2", "bytes=1-2,9-10", "bytes=99-"] {
+        cases.push(get("/used").field(&format!("Range: {range}")));
+        cases.push(get("/text").field(&format!("Range: {range}")));
+    }
+    cases.push(get("/text").field("Range: bytes=5-6").field("If-Range: \"x\""));
+    compare(&Setup::server(&site, lines), cases);
+}
+
 #[test]
 fn directives_that_are_wrong() {
     same_verdicts(&[
@@ -266,5 +287,12 @@ fn directives_that_are_wrong() {
         "mirror off; mirror off;",
         "mirror_request_body x;",
         "if ($uri) { mirror /x; }",
+        "slice;",
+        "slice x;",
+        "slice 0;",
+        "slice -1;",
+        "slice 1g;",
+        "slice 1k; slice 1k;",
+        "location / { if ($uri) { slice 1m; } }",
     ]);
 }

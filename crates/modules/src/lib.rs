@@ -31,6 +31,7 @@ pub static MODULES: &[&Module] = &[
     &content::static_files::MODULE,
     &filters::not_modified::MODULE,
     &filters::addition::MODULE,
+    &filters::slice::MODULE,
     &filters::ssi::MODULE,
     &filters::headers::MODULE,
     &filters::sub::MODULE,

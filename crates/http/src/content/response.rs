@@ -77,6 +77,12 @@ pub trait Source {
 
     /// How many bytes are still to come, where that is known. One that says 0 may not be asked again.
     fn remaining(&self) -> Option<u64>;
+
+    /// Before anything was pulled: only the bytes from `begin` up to, but not with, `end` are wanted. Says whether the
+    /// source can leave out the others.
+    fn narrow(&mut self, _begin: u64, _end: u64) -> bool {
+        false
+    }
 }
 
 impl Body {

@@ -44,6 +44,24 @@ pub async fn respond(request: &mut Request) -> Answer {
     walk(request, Step::Route).await
 }
 
+/// Makes the content of a request that is in its location already; neither filters nor `error_page` see it.
+pub async fn make_content(request: &mut Request) -> Answer {
+    for index in 0..request.location.handlers.len() {
+        let handler = request.location.handlers[index];
+        if handler.phase != Phase::Content {
+            continue;
+        }
+        return match run(request, handler.run).await {
+            Outcome::Declined | Outcome::Allowed => continue,
+            Outcome::Response(response) => Answer::Response(response),
+            Outcome::Status(408 | 444 | 499) | Outcome::Close => Answer::Close,
+            Outcome::Status(status) => Answer::Response(Box::new(error_page::built_in(request, status))),
+            Outcome::Redirect(..) | Outcome::Named(_) => Answer::Response(Box::new(error_page::built_in(request, 500))),
+        };
+    }
+    Answer::Response(Box::new(error_page::built_in(request, 404)))
+}
+
 /// The answer to a request that never reached the phases (a bad head, for example): error pages apply all the same.
 pub async fn respond_with_status(request: &mut Request, status: u16) -> Answer {
     let page = Box::new(error_page::built_in(request, status));

@@ -90,6 +90,23 @@ pub fn plain(
     Ok(run(request))
 }
 
+/// Has the content of `parent` made once more, by the handlers of its location and without any filter. `prepare` may leave
+/// something in the new request before.
+///
+/// # Errors
+/// [`Refused`], which is logged.
+pub fn content(
+    parent: &Request,
+    prepare: impl FnOnce(&Request),
+) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
+    let mut request = fork(parent, parent.path.clone(), parent.args.clone())?;
+    prepare(&request);
+    Ok(Box::pin(async move {
+        let answer = phases::make_content(&mut request).await;
+        answered(request, answer)
+    }))
+}
+
 fn run(mut request: Box<Request>) -> LocalBoxFuture<'static, Subrequest> {
     Box::pin(async move {
         let answer = unless_gone(&mut request).await;

@@ -6,5 +6,6 @@ pub mod compress;
 pub mod headers;
 pub mod not_modified;
 pub mod range;
+pub mod slice;
 pub mod ssi;
 pub mod sub;

@@ -70,7 +70,11 @@ fn single(request: &Request, response: &mut Response, part: ByteRange, size: u64
         Some(Part::Bytes(bytes)) => Body::Bytes(bytes),
         Some(Part::File(range)) => Body::File(range),
         None => {
-            let source = body.into_source(request);
+            let mut source = body.into_source(request);
+            if source.narrow(part.start, part.end) {
+                response.body = Body::Source(source);
+                return;
+            }
             Body::Source(Box::new(Window { source, skip: part.start, left: part.len() }))
         }
     };

@@ -1,0 +1,319 @@
+//! `slice`: a large response in parts of one size, each asked for when its turn comes.
+//!
+//! Who makes the response puts `$slice_range` into what it asks its origin for, and gets a part of the whole; this filter
+//! makes the whole of it again, with a subrequest for each further part.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::io;
+
+use bytes::Bytes;
+use freerun_conf::{Size, group, settings};
+use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::log_error;
+use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::phases::subrequest::{Subrequest, content};
+use freerun_http::request::Request;
+use freerun_http::variables::{Value, Variable};
+use freerun_proto::HeaderId;
+
+settings! {
+    /// Large responses in slices.
+    #[module = "slice"]
+    pub struct SliceSettings {
+        /// The size of a slice; 0 turns slicing off.
+        ///
+        /// It concerns responses that are made with `$slice_range`.
+        slice: Size = "0", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "slice",
+    groups: &[group::<SliceSettings>()],
+    filters: &[Filter { slot: Slot::Slice, wanted: |settings| settings.get::<SliceSettings>().slice.0 > 0, run }],
+    variables: &[Variable::named("slice_range", slice_range)],
+    ..Module::EMPTY
+};
+
+/// Where the slice begins that a request asks for; `None` until `$slice_range` was used.
+#[derive(Default)]
+struct Begin(Cell<Option<u64>>);
+
+fn slice_range<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    let size = request.settings().get::<SliceSettings>().slice.0;
+    let known = request.own.find::<Begin>().and_then(|begin| begin.0.get());
+    let begin = match known {
+        Some(begin) => begin,
+        None if size == 0 || request.is_subrequest() || request.sent.status != 0 => return None,
+        None => {
+            let begin = match request.head.value(HeaderId::IfRange) {
+                None => first_byte(request.head.value(HeaderId::Range).unwrap_or_default()),
+                Some(_) => 0,
+            };
+            let begin = begin / size * size;
+            request.own.get::<Begin>().0.set(Some(begin));
+            begin
+        }
+    };
+    let end = begin.saturating_add(size.max(1)) - 1;
+    Some(Cow::Owned(format!("bytes={begin}-{end}").into_bytes()))
+}
+
+/// The first byte that `Range` asks for, where it is one range with a beginning.
+fn first_byte(range: &[u8]) -> u64 {
+    let Some((unit, range)) = range.split_at_checked(6) else { return 0 };
+    if !unit.eq_ignore_ascii_case(b"bytes=") || range.contains(&b',') {
+        return 0;
+    }
+    let digits = range.trim_ascii_start().split(|byte| !byte.is_ascii_digit()).next().unwrap_or_default();
+    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// What a `Content-Range` says: the part, up to but not with its end, of how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    begin: u64,
+    end: u64,
+    whole: u64,
+}
+
+/// Why an answer is not the slice that was asked for.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Fault {
+    #[error("unexpected status code {0} in slice response")]
+    Status(u16),
+    #[error("invalid range in slice response")]
+    Range,
+    #[error("no complete length in slice response")]
+    Length,
+    #[error("unexpected range in slice response: {0}-{1}")]
+    Unexpected(u64, u64),
+    #[error("etag mismatch in slice response")]
+    Tag,
+}
+
+impl Part {
+    fn parse(value: &[u8]) -> Result<Part, Fault> {
+        let value =
+            value.strip_prefix(b"bytes ").and_then(|rest| std::str::from_utf8(rest).ok()).ok_or(Fault::Range)?;
+        let number = |text: &str| {
+            let text = text.trim();
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            digits.then(|| text.parse::<u64>().ok()).flatten()
+        };
+        let (range, whole) = value.split_once('/').ok_or(Fault::Range)?;
+        let (begin, last) = range.split_once('-').ok_or(Fault::Range)?;
+        let (begin, last) = (number(begin).ok_or(Fault::Range)?, number(last).ok_or(Fault::Range)?);
+        if whole.trim() == "*" {
+            return Err(Fault::Length);
+        }
+        let whole = number(whole).ok_or(Fault::Range)?;
+        let end = last.checked_add(1).ok_or(Fault::Range)?;
+        Ok(Part { begin, end, whole })
+    }
+
+    /// The part that an answer has, if it is the slice that begins there.
+    fn of(response: &Response, begin: u64, size: u64) -> Result<Part, Fault> {
+        if response.status != 206 {
+            return Err(Fault::Status(response.status));
+        }
+        let part = Part::parse(response.field(b"Content-Range").ok_or(Fault::Range)?)?;
+        if part.begin != begin || part.end != begin.saturating_add(size).min(part.whole) {
+            return Err(Fault::Unexpected(part.begin, part.end));
+        }
+        Ok(part)
+    }
+}
+
+fn run(request: &mut Request, response: &mut Response) {
+    // The parts are put together where the whole is asked for.
+    if request.is_subrequest() {
+        return;
+    }
+    let Some(begin) = request.own.find::<Begin>().and_then(|begin| begin.0.take()) else { return };
+    if response.status != 206 {
+        return;
+    }
+    let size = request.settings().get::<SliceSettings>().slice.0;
+    let source = match Part::of(response, begin, size) {
+        Ok(part) => {
+            let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
+            response.status = 200;
+            response.ranges = true;
+            response.remove(b"Content-Range");
+            let slice = Slice { body, subrequest: None };
+            Slices {
+                request: request.fork(),
+                size,
+                etag: response.etag.clone(),
+                at: 0,
+                end: part.whole,
+                slice: Some((part.begin, part.end, slice)),
+                whole: part.whole,
+                failed: false,
+            }
+        }
+        Err(fault) => {
+            log_error!(request, Error, "{fault}");
+            Slices { request: request.fork(), size, etag: None, at: 0, end: 0, slice: None, whole: 0, failed: true }
+        }
+    };
+    response.body = Body::Source(Box::new(source));
+}
+
+/// One slice on its way.
+struct Slice {
+    body: Box<dyn Source>,
+    subrequest: Option<Subrequest>,
+}
+
+/// The whole, made of slices.
+struct Slices {
+    request: Box<Request>,
+    size: u64,
+    etag: Option<Bytes>,
+    /// The next byte that is wanted.
+    at: u64,
+    /// The byte behind the last one that is wanted.
+    end: u64,
+    /// The slice at hand: its next byte, the one behind its last, and its body.
+    slice: Option<(u64, u64, Slice)>,
+    whole: u64,
+    failed: bool,
+}
+
+impl Slices {
+    /// Asks for the slice that the next byte is in.
+    async fn ask(&mut self) -> io::Result<()> {
+        let begin = self.at / self.size * self.size;
+        let asking = content(&self.request, |request| request.own.get::<Begin>().0.set(Some(begin)));
+        let mut subrequest = asking.map_err(io::Error::other)?.await;
+        let Some(response) = &mut subrequest.response else { return Err(io::ErrorKind::ConnectionAborted.into()) };
+        let part = Part::of(response, begin, self.size).and_then(|part| {
+            let same = part.whole == self.whole && response.etag == self.etag;
+            if same { Ok(part) } else { Err(Fault::Tag) }
+        });
+        let part = match part {
+            Ok(part) => part,
+            Err(fault) => {
+                log_error!(subrequest.request, Error, "{fault}");
+                return Err(io::Error::other("not the slice that was asked for"));
+            }
+        };
+        let body = std::mem::replace(&mut response.body, Body::Empty).into_source(&subrequest.request);
+        self.slice = Some((part.begin, part.end, Slice { body, subrequest: Some(subrequest) }));
+        Ok(())
+    }
+
+    fn done(&mut self) {
+        if let Some((_, _, Slice { subrequest: Some(subrequest), .. })) = self.slice.take() {
+            subrequest.finish();
+        }
+    }
+}
+
+impl Source for Slices {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(async {
+            if self.failed {
+                return Err(io::Error::other("not the slice that was asked for"));
+            }
+            while self.at < self.end {
+                let at = self.at;
+                match &mut self.slice {
+                    Some((from, to, slice)) if *from <= at && at < *to => {
+                        let Some(mut piece) = slice.body.next().await? else {
+                            return Err(io::ErrorKind::UnexpectedEof.into());
+                        };
+                        let here = (*from, (*from + piece.len() as u64).min(*to));
+                        *from = here.1;
+                        // What is before the first byte that is wanted, and behind the last one, is left out.
+                        let skip = at.clamp(here.0, here.1) - here.0;
+                        let keep = self.end.clamp(here.0, here.1) - here.0;
+                        piece.truncate(usize::try_from(keep).unwrap_or(usize::MAX));
+                        let piece = piece.split_off(usize::try_from(skip).unwrap_or(usize::MAX).min(piece.len()));
+                        if !piece.is_empty() {
+                            self.at += piece.len() as u64;
+                            if self.at == self.end {
+                                self.done();
+                            }
+                            return Ok(Some(piece));
+                        }
+                    }
+                    Some(_) => self.done(),
+                    None => self.ask().await?,
+                }
+            }
+            self.done();
+            Ok(None)
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        (!self.failed).then_some(self.end - self.at)
+    }
+
+    fn narrow(&mut self, begin: u64, end: u64) -> bool {
+        (self.at, self.end) = (begin, end);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_byte_of_a_range() {
+        for (range, first) in [
+            ("bytes=5-", 5),
+            ("bytes=5-9", 5),
+            ("Bytes= 5-9", 5),
+            ("bytes=-5", 0),
+            ("bytes=5-6,8-9", 0),
+            ("bytes=", 0),
+            ("byte=5-", 0),
+            ("", 0),
+            ("bytes=99999999999999999999-", 0),
+            ("bytes=18446744073709551615-", u64::MAX),
+        ] {
+            assert_eq!(first_byte(range.as_bytes()), first, "{range}");
+        }
+    }
+
+    #[test]
+    fn content_ranges() {
+        for (value, part) in [
+            ("bytes 0-3/10", Ok(Part { begin: 0, end: 4, whole: 10 })),
+            ("bytes 8-9/10", Ok(Part { begin: 8, end: 10, whole: 10 })),
+            ("bytes 0-3/*", Err(Fault::Length)),
+            ("bytes */10", Err(Fault::Range)),
+            ("bytes 0-3", Err(Fault::Range)),
+            ("bytes x-3/10", Err(Fault::Range)),
+            ("bytes 0-18446744073709551615/10", Err(Fault::Range)),
+            ("bytes +0-3/10", Err(Fault::Range)),
+            ("items 0-3/10", Err(Fault::Range)),
+            ("", Err(Fault::Range)),
+        ] {
+            assert_eq!(Part::parse(value.as_bytes()), part, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_slice_has_to_be_the_one_that_was_asked_for() {
+        let response = |status, range: &'static str| {
+            let mut response = Response::new(status, "", Body::Empty);
+            response.add("Content-Range", range);
+            response
+        };
+        let part = |status, range, begin| Part::of(&response(status, range), begin, 4);
+        assert_eq!(part(206, "bytes 4-7/10", 4), Ok(Part { begin: 4, end: 8, whole: 10 }));
+        assert_eq!(part(206, "bytes 8-9/10", 8), Ok(Part { begin: 8, end: 10, whole: 10 }));
+        assert_eq!(part(206, "bytes 4-6/10", 4), Err(Fault::Unexpected(4, 7)));
+        assert_eq!(part(206, "bytes 5-8/10", 4), Err(Fault::Unexpected(5, 9)));
+        assert_eq!(part(200, "bytes 4-7/10", 4), Err(Fault::Status(200)));
+        assert_eq!(Part::of(&Response::new(206, "", Body::Empty), 0, 4), Err(Fault::Range));
+    }
+}
