@@ -27,6 +27,7 @@ mod realip;
 mod request_limits;
 mod returns;
 mod rewrite;
+mod scripts;
 mod servers;
 mod site;
 mod ssi;

@@ -108,10 +108,12 @@ fn choose(request: &mut Request) -> Step {
     request.location = server.entry.clone();
     match server.locations.find(&request.path, &request.captures) {
         Ok(Found::Location(location)) => {
-            if location.internal && !request.internal {
+            let refused = location.internal && !request.internal;
+            request.location = location.for_method(request.method).clone();
+            // With the location's own pages.
+            if refused {
                 return follow(request, Outcome::Status(404));
             }
-            request.location = location.for_method(request.method).clone();
         }
         Ok(Found::Nothing) => {}
         Err(error) => {

@@ -157,6 +157,7 @@ fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Re
     request.depth += 1;
     request.internal = true;
     request.in_error_page = false;
+    request.captures.clear();
     request.last_error_page = false;
     request.forced_status = None;
     request.redirects_left = MAX_INTERNAL_REDIRECTS;
