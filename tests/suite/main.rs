@@ -9,6 +9,7 @@ mod config_errors;
 mod connections;
 mod corpus;
 mod files;
+mod geoip2;
 mod limit_errors;
 mod limits;
 mod listens;

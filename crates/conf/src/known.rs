@@ -21,6 +21,13 @@ pub(crate) static REMOVED: &[(&str, &str)] = &[
     ("ssl", "nginx removed it in 1.25.1; write \"listen address ssl;\""),
 ];
 
+/// Modules of nginx that freerun will not have, and what to write instead.
+pub(crate) static INSTEAD: &[(&str, &str)] = &[(
+    "ngx_http_geoip_module",
+    "nginx has this directive for the .dat databases, which are no longer made and which freerun does not read; write \
+     \"geoip2 file.mmdb { $variable path; }\" with a database of today, \"geoip2_proxy\" and \"geoip2_proxy_recursive\"",
+)];
+
 #[rustfmt::skip]
 static KNOWN: &[(&str, &str)] = &[
     ("core", "\

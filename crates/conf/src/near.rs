@@ -22,6 +22,9 @@ pub(crate) fn missing(registry: &Registry, context: Contexts, node: &Node) -> Pr
         return problem.hint("the file begins with a byte order mark; save it without one");
     }
     if let Some(module) = known::module(name) {
+        if let Some((_, instead)) = known::INSTEAD.iter().find(|(replaced, _)| *replaced == module) {
+            return problem.hint(*instead);
+        }
         return problem.hint(format!("nginx has this directive (in {module}), freerun does not have it yet"));
     }
     if let Some((_, instead)) = known::REMOVED.iter().find(|(removed, _)| removed == name) {

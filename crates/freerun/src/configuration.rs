@@ -101,6 +101,7 @@ pub fn read_after(
     cx.extensions.insert(Paths {
         prefix: input.prefix.clone(),
         conf_prefix: input.conf_prefix.clone(),
+        serves: side == Side::Worker,
         privileged: input.privileged,
     });
     cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));

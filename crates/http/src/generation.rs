@@ -24,6 +24,8 @@ pub struct Paths {
     pub prefix: String,
     /// The folder of the configuration, for the files that nginx takes to be part of it. Ends with a slash.
     pub conf_prefix: String,
+    /// Whether this process will serve by what it reads: the master only checks it, and should keep nothing large.
+    pub serves: bool,
     /// Whether the master may bind ports below 1024: decides the port of a server without `listen`.
     pub privileged: bool,
 }

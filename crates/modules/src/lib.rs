@@ -44,5 +44,6 @@ pub static MODULES: &[&Module] = &[
     &log::access::MODULE,
     &variables::map::MODULE,
     &variables::geo::MODULE,
+    &variables::geoip2::MODULE,
     &variables::split_clients::MODULE,
 ];

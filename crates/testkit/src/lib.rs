@@ -8,6 +8,7 @@ pub mod binary;
 mod client;
 mod dir;
 pub mod fuse;
+pub mod mmdb;
 pub mod ports;
 pub mod require;
 mod response;

@@ -27,6 +27,13 @@ pub fn nginx() -> bool {
     answer(nginx_path().is_some(), "no nginx")
 }
 
+/// One of nginx's dynamic modules, to compare with: its path.
+pub fn nginx_module(name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("FREERUN_TEST_NGINX_MODULES").unwrap_or_else(|| "/usr/lib/nginx/modules".into());
+    let path = PathBuf::from(folder).join(format!("{name}.so"));
+    answer(nginx() && path.is_file(), &format!("no {name} for nginx")).then_some(path)
+}
+
 /// The right and the device to mount a FUSE file system.
 pub fn fuse() -> bool {
     static MOUNTABLE: OnceLock<Result<(), String>> = OnceLock::new();

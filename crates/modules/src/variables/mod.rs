@@ -1,6 +1,8 @@
 //! Modules that define variables.
 
+mod forwarded;
 pub mod geo;
+pub mod geoip2;
 mod hostnames;
 pub mod map;
 pub mod split_clients;

@@ -3,15 +3,15 @@
 mod ranges;
 mod tree;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use freerun_conf::{Cidr, Cx, Node, Problem, Setting, Shape, group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::{Address, Request};
 use freerun_http::variables::{Compute, Found, Reference, VariableTable};
-use freerun_proto::HeaderId;
 
+use super::forwarded::forwarded;
 use super::{define, variable_name};
 use ranges::Ranges;
 use tree::Networks;
@@ -215,32 +215,11 @@ impl Geo {
                 Address::Unix(_) => NONE,
             },
         };
-        if self.proxies.is_empty() { address } else { self.forwarded(request, address) }
-    }
-
-    fn is_proxy(&self, address: IpAddr) -> bool {
-        self.proxies.iter().any(|proxy| proxy.contains(address))
-    }
-
-    /// The address for which a trusted proxy asks.
-    fn forwarded(&self, request: &Request, mut address: IpAddr) -> IpAddr {
-        let head = &request.head;
-        let fields: Vec<_> = head.parsed.all(HeaderId::XForwardedFor).collect();
-        let texts = fields.iter().rev().flat_map(|field| {
-            let text = head.text(field.value());
-            text.rsplit(|byte| matches!(byte, b',' | b' ')).filter(|text| !text.is_empty())
-        });
-        for text in texts {
-            if !self.is_proxy(address) {
-                break;
-            }
-            let Some(before) = parse_with_port(text) else { break };
-            address = before;
-            if !self.recursive {
-                break;
-            }
+        if self.proxies.is_empty() {
+            return address;
         }
-        address
+        let is_proxy = |address| self.proxies.iter().any(|proxy| proxy.contains(address));
+        forwarded(request, address, is_proxy, self.recursive)
     }
 }
 
@@ -252,14 +231,6 @@ fn parse_address(text: &[u8]) -> Option<IpAddr> {
         (Cidr::V4(address, _), _) => Some(Ipv4Addr::from(address).into()),
         (Cidr::V6(address, _), _) => Some(std::net::Ipv6Addr::from(address).into()),
     }
-}
-
-/// The same, perhaps with a port behind it; IPv6 with one is in brackets.
-fn parse_with_port(text: &[u8]) -> Option<IpAddr> {
-    parse_address(text).or_else(|| {
-        let address: SocketAddr = std::str::from_utf8(text).ok()?.parse().ok()?;
-        (address.port() > 0).then_some(address.ip())
-    })
 }
 
 impl Compute for Geo {

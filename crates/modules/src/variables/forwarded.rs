@@ -1,0 +1,31 @@
+//! The address behind proxies that are trusted (`X-Forwarded-For`), for variables.
+
+use std::net::IpAddr;
+
+use freerun_conf::parse_address;
+use freerun_http::request::Request;
+use freerun_proto::HeaderId;
+
+/// The address for which a proxy asks, if `address` is one: the last one of `X-Forwarded-For`, or with `recursive` the
+/// last one there that is no proxy itself.
+pub fn forwarded(request: &Request, mut address: IpAddr, is_proxy: impl Fn(IpAddr) -> bool, recursive: bool) -> IpAddr {
+    let head = &request.head;
+    let fields: Vec<_> = head.parsed.all(HeaderId::XForwardedFor).collect();
+    let texts = fields.iter().rev().flat_map(|field| {
+        let text = head.text(field.value());
+        text.rsplit(|byte| matches!(byte, b',' | b' ')).filter(|text| !text.is_empty())
+    });
+    for text in texts {
+        if !is_proxy(address) {
+            break;
+        }
+        // Here, unlike in realip, brackets come with a port only.
+        let before = std::str::from_utf8(text).ok().filter(|_| !text.ends_with(b"]")).and_then(parse_address);
+        let Some(before) = before else { break };
+        address = before.ip();
+        if !recursive {
+            break;
+        }
+    }
+    address
+}

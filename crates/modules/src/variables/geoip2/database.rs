@@ -1,0 +1,156 @@
+//! A database in memory, and whether its file has changed.
+//!
+//! Files are read here by whoever reads a configuration (the master, and the control thread of the worker), and by a
+//! pool thread for `auto_reload`; never by a loop. A mapped file would cost no memory of the process, and end it with
+//! SIGBUS when somebody cuts the file short; it would also make a loop wait for the disk.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use freerun_http::request::Request;
+use freerun_runtime::log::{Level, clock};
+use freerun_runtime::pool::Tag;
+use maxminddb::{MaxMindDbError, Reader};
+
+/// The largest file, in bytes; the largest databases have a few hundred million.
+const MAX_SIZE: u64 = 1 << 30;
+
+/// Why there is no database.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// The file cannot be read.
+    #[error("{0}")]
+    File(#[from] std::io::Error),
+    /// It is a folder, a device or a pipe.
+    #[error("it is not a file")]
+    NotAFile,
+    /// It is larger than a database may be.
+    #[error("it is too large: {0} bytes")]
+    TooLarge(u64),
+    /// What is in it is no database.
+    #[error("{0}")]
+    Content(#[from] MaxMindDbError),
+}
+
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    mtime: (i64, i64),
+    size: u64,
+    file: (u64, u64),
+}
+
+/// What is in memory.
+pub struct Loaded {
+    /// The database.
+    pub reader: Reader<Vec<u8>>,
+    /// When it was read, in seconds since 1970.
+    pub since: i64,
+    version: Version,
+}
+
+/// A database, which may be read anew while it is used.
+pub struct Database {
+    path: PathBuf,
+    loaded: ArcSwapOption<Loaded>,
+    last_check: AtomicI64,
+    looking: AtomicBool,
+}
+
+impl Database {
+    /// One that is not read yet.
+    pub fn new(path: &[u8]) -> Database {
+        let path = PathBuf::from(OsStr::from_bytes(path));
+        let (last_check, looking) = (AtomicI64::new(0), AtomicBool::new(false));
+        Database { path, loaded: ArcSwapOption::empty(), last_check, looking }
+    }
+
+    /// What is in memory.
+    pub fn loaded(&self) -> Option<Arc<Loaded>> {
+        self.loaded.load_full()
+    }
+
+    /// When the file was looked at, in seconds since 1970.
+    pub fn last_check(&self) -> i64 {
+        self.last_check.load(Relaxed)
+    }
+
+    /// Whether the file is a database; it is not kept.
+    ///
+    /// # Errors
+    /// See [`DatabaseError`].
+    pub fn check(&self) -> Result<(), DatabaseError> {
+        let (file, version) = self.open()?;
+        read(file, version).map(drop)
+    }
+
+    /// Reads the file if it is not in memory as it is now. `true`: it was read. Waits for the disk.
+    ///
+    /// # Errors
+    /// See [`DatabaseError`]; what was in memory stays there.
+    pub fn refresh(&self) -> Result<bool, DatabaseError> {
+        self.last_check.store(clock::now().secs, Relaxed);
+        let (file, version) = self.open()?;
+        if self.loaded.load().as_ref().is_some_and(|loaded| loaded.version == version) {
+            return Ok(false);
+        }
+        self.loaded.store(Some(Arc::new(read(file, version)?)));
+        Ok(true)
+    }
+
+    fn open(&self) -> Result<(File, Version), DatabaseError> {
+        // A pipe without a writer must not keep anybody waiting.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits();
+        let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(&self.path)?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(DatabaseError::NotAFile);
+        }
+        if meta.len() > MAX_SIZE {
+            return Err(DatabaseError::TooLarge(meta.len()));
+        }
+        let version =
+            Version { mtime: (meta.mtime(), meta.mtime_nsec()), size: meta.len(), file: (meta.dev(), meta.ino()) };
+        Ok((file, version))
+    }
+
+    /// Has a pool thread look at the file, if nobody has for so long.
+    pub fn look_again(self: &Arc<Self>, request: &Request, interval: Duration) {
+        let interval = i64::try_from(interval.as_secs()).unwrap_or(i64::MAX);
+        if clock::now().secs.saturating_sub(self.last_check()) < interval.max(1) || self.looking.swap(true, AcqRel) {
+            return;
+        }
+        let (this, generation) = (self.clone(), request.generation.clone());
+        let look = move || {
+            let path = this.path.display();
+            match this.refresh() {
+                Ok(false) => {}
+                Ok(true) => generation.error_log.write(Level::Info, None, format_args!("Reload MMDB \"{path}\"")),
+                Err(error) => {
+                    let message = format_args!("MMDB_open(\"{path}\") failed to reload - {error}");
+                    generation.error_log.write(Level::Error, None, message);
+                }
+            }
+            this.looking.store(false, Release);
+        };
+        if request.generation.pools.default().spawn(Tag::default(), look).is_err() {
+            // The pool is full: the next request that asks tries again.
+            self.looking.store(false, Release);
+        }
+    }
+}
+
+fn read(file: File, version: Version) -> Result<Loaded, DatabaseError> {
+    let mut content = Vec::with_capacity(usize::try_from(version.size).unwrap_or(0));
+    file.take(MAX_SIZE).read_to_end(&mut content)?;
+    Ok(Loaded { reader: Reader::from_source(content)?, since: clock::now().secs, version })
+}

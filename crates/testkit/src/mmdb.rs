@@ -1,0 +1,154 @@
+//! Small MaxMind databases, made after the description of the format (MaxMind DB File Format Specification, version 2).
+
+use std::net::IpAddr;
+
+/// A value of a record.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Text.
+    Text(&'static str),
+    /// Bytes.
+    Bytes(&'static [u8]),
+    /// Keys and values.
+    Map(Vec<(&'static str, Value)>),
+    /// Values in order.
+    List(Vec<Value>),
+    /// An unsigned number of 16 bits.
+    U16(u16),
+    /// An unsigned number of 32 bits.
+    U32(u32),
+    /// An unsigned number of 64 bits.
+    U64(u64),
+    /// An unsigned number of 128 bits.
+    U128(u128),
+    /// A number of 32 bits with a sign.
+    I32(i32),
+    /// A number with a point, of 64 bits.
+    Double(f64),
+    /// The same of 32 bits.
+    Float(f32),
+    /// Yes or no.
+    Bool(bool),
+}
+
+impl Value {
+    /// Appends it as the data section has it.
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Value::Text(text) => field(2, text.as_bytes(), out),
+            Value::Double(number) => field(3, &number.to_be_bytes(), out),
+            Value::Bytes(bytes) => field(4, bytes, out),
+            Value::U16(number) => field(5, significant(&number.to_be_bytes()), out),
+            Value::U32(number) => field(6, significant(&number.to_be_bytes()), out),
+            Value::Map(entries) => {
+                control(7, entries.len(), out);
+                for (key, value) in entries {
+                    field(2, key.as_bytes(), out);
+                    value.encode(out);
+                }
+            }
+            Value::I32(number) => field(8, &number.to_be_bytes(), out),
+            Value::U64(number) => field(9, significant(&number.to_be_bytes()), out),
+            Value::U128(number) => field(10, significant(&number.to_be_bytes()), out),
+            Value::List(values) => {
+                control(11, values.len(), out);
+                values.iter().for_each(|value| value.encode(out));
+            }
+            Value::Bool(truth) => control(14, usize::from(*truth), out),
+            Value::Float(number) => field(15, &number.to_be_bytes(), out),
+        }
+    }
+}
+
+fn significant(bytes: &[u8]) -> &[u8] {
+    &bytes[bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len())..]
+}
+
+fn field(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    control(kind, bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+/// The byte or bytes that tell type and size. Sizes up to 284 are enough here.
+fn control(kind: u8, size: usize, out: &mut Vec<u8>) {
+    let (small, extra) = match u8::try_from(size) {
+        Ok(size @ ..29) => (size, None),
+        _ => (29, Some(u8::try_from(size - 29).expect("a size below 285"))),
+    };
+    if kind > 7 {
+        out.extend([small, kind - 7]);
+    } else {
+        out.push(kind << 5 | small);
+    }
+    out.extend(extra);
+}
+
+/// A side of a node: nothing, another node, or a record at an offset of the data section.
+#[derive(Clone, Copy)]
+enum Side {
+    Nothing,
+    Node(usize),
+    Record(usize),
+}
+
+/// A database of these networks (`address/length`, IPv4 and IPv6), the wider ones before those inside them, made at
+/// `build_epoch`, in seconds since 1970.
+///
+/// # Panics
+/// When a network cannot be read, or lies around one that was given before it.
+pub fn database(networks: &[(&str, Value)], build_epoch: u64) -> Vec<u8> {
+    let mut nodes = vec![[Side::Nothing; 2]];
+    let mut data = Vec::new();
+    for (network, value) in networks {
+        let (address, length) = network.split_once('/').expect("a length");
+        let length: usize = length.parse().expect("a number");
+        let (bits, length) = match address.parse().expect("an address") {
+            IpAddr::V4(address) => (u128::from(u32::from(address)), length + 96),
+            IpAddr::V6(address) => (u128::from(address), length),
+        };
+        let record = data.len();
+        value.encode(&mut data);
+        let mut node = 0;
+        for depth in 0..length {
+            let side = usize::from(bits >> (127 - depth) & 1 == 1);
+            let at = nodes[node][side];
+            if depth + 1 == length {
+                assert!(!matches!(at, Side::Node(_)), "{network} is around another one");
+                nodes[node][side] = Side::Record(record);
+            } else if let Side::Node(next) = at {
+                node = next;
+            } else {
+                // What is here holds for both halves, as far as nothing else is said.
+                nodes.push([at; 2]);
+                nodes[node][side] = Side::Node(nodes.len() - 1);
+                node = nodes.len() - 1;
+            }
+        }
+    }
+    let count = nodes.len();
+    let mut out = Vec::new();
+    for side in nodes.iter().flatten() {
+        let number = match side {
+            Side::Nothing => count,
+            Side::Node(node) => *node,
+            Side::Record(offset) => count + 16 + offset,
+        };
+        out.extend_from_slice(&u32::try_from(number).expect("a small database").to_be_bytes()[1..]);
+    }
+    out.extend([0; 16]);
+    out.extend(data);
+    out.extend(b"\xab\xcd\xefMaxMind.com");
+    let metadata = Value::Map(vec![
+        ("binary_format_major_version", Value::U16(2)),
+        ("binary_format_minor_version", Value::U16(0)),
+        ("build_epoch", Value::U64(build_epoch)),
+        ("database_type", Value::Text("Test")),
+        ("description", Value::Map(vec![("en", Value::Text("made by a test"))])),
+        ("ip_version", Value::U16(6)),
+        ("languages", Value::List(vec![Value::Text("en")])),
+        ("node_count", Value::U32(u32::try_from(count).expect("a small database"))),
+        ("record_size", Value::U16(24)),
+    ]);
+    metadata.encode(&mut out);
+    out
+}
