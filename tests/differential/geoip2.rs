@@ -151,8 +151,11 @@ fn addresses() {
                 false => real,
             });
             cases.push(get("/").field(&format!("X-Forwarded-For: 2001:db8::9, {ip}")));
-            cases
-                .push(get("/").field("X-Forwarded-For: 2001:db8::9").field(&format!("X-Forwarded-For: {ip}, 1.2.4.4")));
+            let two = get("/").field("X-Forwarded-For: 2001:db8::9").field(&format!("X-Forwarded-For: {ip}, 1.2.4.4"));
+            cases.push(match ip {
+                "" => two.differs("nginx takes a comma at the very beginning for an address", "HTTP/1.1 200 OK"),
+                _ => two,
+            });
         }
         compare(&setup, cases);
     }
