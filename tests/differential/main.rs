@@ -24,6 +24,7 @@ mod limits;
 mod locations;
 mod malformed_text;
 mod maps;
+mod packed_files;
 mod realip;
 mod request_limits;
 mod returns;

@@ -4,6 +4,7 @@
 //! does not, and what must go on is seen to go on meanwhile.
 
 mod changes;
+mod compress;
 mod disk;
 mod figures;
 mod full;

@@ -4,6 +4,7 @@ pub mod autoindex;
 pub mod dav;
 pub mod empty_gif;
 pub mod index;
+pub mod precompressed;
 pub mod random_index;
 pub mod static_files;
 pub mod status;

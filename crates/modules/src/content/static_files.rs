@@ -96,7 +96,8 @@ fn add_slash(request: &mut Request) -> Outcome {
     response.into()
 }
 
-fn respond(request: &mut Request, file: &Rc<HotFile>) -> Outcome {
+/// The answer that is this file.
+pub fn respond(request: &mut Request, file: &Rc<HotFile>) -> Outcome {
     if request.method == Method::Post {
         return Outcome::Status(405);
     }

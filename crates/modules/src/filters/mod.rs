@@ -3,6 +3,7 @@
 pub mod addition;
 pub mod charset;
 pub mod compress;
+pub mod gunzip;
 pub mod headers;
 pub mod not_modified;
 pub mod range;

@@ -35,6 +35,7 @@ fn run(request: &mut Request, response: &mut Response) {
         Verdict::NotModified => {
             response.status = 304;
             response.content_type = Bytes::new();
+            response.remove(b"Content-Encoding");
             response.ranges = false;
             response.body = Body::Empty;
             response.no_length = true;

@@ -9,7 +9,7 @@ use std::io;
 use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress, Status};
 use freerun_conf::{Buffers, Cx, Flags, Node, Problem, Setting, Shape, Size, Value, group, keyword_enum, settings};
-use freerun_http::content::response::Response;
+use freerun_http::content::response::{Body, Response};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
@@ -20,6 +20,7 @@ use freerun_proto::{HeaderId, Version, date};
 use freerun_runtime::log::clock;
 use libdeflater::{CompressionLvl, Compressor};
 
+use super::accept;
 use super::coding::{Coding, Encoder, Params, Plan};
 
 keyword_enum! {
@@ -283,16 +284,30 @@ pub static CODING: Coding = Coding {
     cost: |level| [4, 4, 4, 12, 12, 12, 15, 15, 20][usize::from(level.clamp(1, 9)) - 1],
 };
 
-/// What is asked of the request, and for proxies of the response, beside that it accepts gzip: the rest of what nginx asks.
-pub fn allows(request: &Request, response: &Response) -> bool {
+/// Whether the client gets gzip where there is some: whether it accepts it, and all that nginx asks beside that.
+pub fn accepted(request: &Request, response: &Response) -> bool {
+    let field = request.head.value(HeaderId::AcceptEncoding).unwrap_or_default();
+    accept::quality(field, CODING.name) > 0 && allows(request, response)
+}
+
+/// What is asked of the request, and for proxies of the response, beside that gzip is accepted.
+fn allows(request: &Request, response: &Response) -> bool {
     let settings = request.settings().get::<GzipSettings>();
+    allows_client(request, settings)
+        && (request.head.value(HeaderId::Via).is_none() || settings.gzip_proxied.allows(request, response))
+}
+
+/// The same before there is a response: what a file has to say of itself does not restrict anything.
+pub fn allows_request(request: &Request) -> bool {
+    allows(request, &Response::new(200, Bytes::new(), Body::Empty))
+}
+
+fn allows_client(request: &Request, settings: &GzipSettings) -> bool {
     let oldest = match settings.gzip_http_version {
         HttpVersion::Http10 => Version::Http10,
         HttpVersion::Http11 => Version::Http11,
     };
-    request.head.parsed.version >= oldest
-        && !settings.gzip_disable.concerns(request)
-        && (request.head.value(HeaderId::Via).is_none() || settings.gzip_proxied.allows(request, response))
+    request.head.parsed.version >= oldest && !settings.gzip_disable.concerns(request)
 }
 
 /// libdeflate's level for each level of zlib: the fastest that is never more than 2 % larger than zlib's, and mostly

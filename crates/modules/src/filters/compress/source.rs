@@ -130,7 +130,9 @@ impl Compressed {
     }
 
     async fn step(&mut self) -> io::Result<Option<Bytes>> {
-        if let Stage::Fresh(source) = std::mem::replace(&mut self.stage, Stage::Ended) {
+        if matches!(self.stage, Stage::Fresh(_))
+            && let Stage::Fresh(source) = std::mem::replace(&mut self.stage, Stage::Ended)
+        {
             let length = source.remaining();
             let room = length.filter(|length| *length <= WHOLE).and_then(|length| Room::take(&self.held, length));
             if let Some(_room) = room {

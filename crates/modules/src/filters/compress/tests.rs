@@ -81,6 +81,22 @@ fn after_a_flush_all_that_was_fed_can_be_read() {
 }
 
 #[test]
+fn long_bodies_in_pieces() {
+    for coding in CODINGS {
+        for level in [1, 6] {
+            let body = text(3_000_000);
+            let mut encoder = (coding.begin)(Params { level, window: 15 }, None).unwrap();
+            let mut packed = Vec::new();
+            for piece in body.chunks(32 * 1024) {
+                encoder.feed(piece, &mut packed).unwrap();
+            }
+            encoder.end(&mut packed).unwrap();
+            assert!(unpack(coding, &packed) == body, "{} {level}", coding.name);
+        }
+    }
+}
+
+#[test]
 fn random_bytes_grow_by_little() {
     let mut state = 1_u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {

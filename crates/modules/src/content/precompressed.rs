@@ -1,0 +1,140 @@
+//! `gzip_static`, `brotli_static`, `zstd_static`: files that lie packed beside the files.
+//!
+//! Which of several is sent is decided as for responses that are packed on their way, see [`crate::filters::compress`].
+
+use std::cell::Cell;
+
+use freerun_conf::{SettingsSet, group, keyword_enum, settings};
+use freerun_http::content::open;
+use freerun_http::content::path;
+use freerun_http::content::response::LocalBoxFuture;
+use freerun_http::module::{Filter, Handler, Module, Outcome, Phase, Run, Slot};
+use freerun_http::request::Request;
+use freerun_proto::{HeaderId, Method};
+
+use super::static_files::{log_open_error, respond};
+use crate::filters::compress::accept;
+use crate::filters::compress::gzip::{self, GzipSettings};
+
+keyword_enum! {
+    /// `gzip_static` and its like.
+    pub enum Static {
+        /// Files as they are.
+        Off = "off",
+        /// Packed ones for clients that accept them.
+        On = "on",
+        /// Packed ones for all clients.
+        Always = "always",
+    }
+}
+
+settings! {
+    /// Files that lie packed beside the files.
+    #[module = "gzip_static"]
+    pub struct PrecompressedSettings {
+        /// Sends the file with the name of the requested one and `.gz` behind it, if there is one, to clients that accept gzip,
+        /// or to all.
+        gzip_static: Static = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("with `gzip_static`, `brotli_static` or `zstd_static` together, `Accept-Encoding` decides");
+        /// The same for brotli and `.br`, as the module ngx_brotli has it.
+        brotli_static: Static = "off", in HTTP | SERVER | LOCATION;
+        /// The same for zstd and `.zst`, as the module zstd-nginx-module has it.
+        zstd_static: Static = "off", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// A kind of packed files.
+struct Kind {
+    coding: &'static str,
+    extension: &'static [u8],
+    setting: fn(&PrecompressedSettings) -> Static,
+}
+
+/// The preferred ones first.
+static KINDS: [Kind; 3] = [
+    Kind { coding: "zstd", extension: b".zst", setting: |settings| settings.zstd_static },
+    Kind { coding: "br", extension: b".br", setting: |settings| settings.brotli_static },
+    Kind { coding: "gzip", extension: b".gz", setting: |settings| settings.gzip_static },
+];
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "gzip_static",
+    groups: &[group::<PrecompressedSettings>()],
+    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
+    filters: &[Filter {
+        slot: Slot::Compress,
+        wanted,
+        run: |request, response| response.vary |= request.own.find::<Varies>().is_some_and(|varies| varies.0.get()),
+    }],
+    ..Module::EMPTY
+};
+
+fn wanted(settings: &SettingsSet) -> bool {
+    let settings = settings.get::<PrecompressedSettings>();
+    KINDS.iter().any(|kind| (kind.setting)(settings) != Static::Off)
+}
+
+/// That another client would get another file.
+#[derive(Default)]
+struct Varies(Cell<bool>);
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        if !matches!(request.method, Method::Get | Method::Head) || request.path.last() == Some(&b'/') {
+            return Outcome::Declined;
+        }
+        let vary = request.settings().get::<GzipSettings>().gzip_vary;
+        let name = path::file_name(request);
+        let candidates = candidates(request);
+        for (kind, quality) in candidates {
+            if quality == 0 && !vary {
+                continue;
+            }
+            let name = [&name, kind.extension].concat();
+            let file = match open::open(request, &name).await {
+                Ok(file) => file,
+                Err(error) if error.is_missing() => continue,
+                Err(error) => match log_open_error(request, &name, &error) {
+                    // The pool's own, or the client's.
+                    status @ (499 | 503) => return Outcome::Status(status),
+                    _ => continue,
+                },
+            };
+            let always = (kind.setting)(request.settings().get::<PrecompressedSettings>()) == Static::Always;
+            if vary && !always {
+                request.own.get::<Varies>().0.set(true);
+            }
+            if quality == 0 || !file.meta.is_file() {
+                continue;
+            }
+            let mut outcome = respond(request, &file);
+            if let Outcome::Response(response) = &mut outcome {
+                response.add(&b"Content-Encoding"[..], kind.coding);
+            }
+            return outcome;
+        }
+        Outcome::Declined
+    })
+}
+
+/// The kinds that are on, the best one for this client first, with what it thinks of them: 0 is not at all.
+fn candidates(request: &Request) -> impl Iterator<Item = (&'static Kind, u16)> + use<> {
+    let settings = request.settings().get::<PrecompressedSettings>();
+    let field = request.head.value(HeaderId::AcceptEncoding).unwrap_or_default();
+    let mut candidates = KINDS.each_ref().map(|kind| {
+        let quality = match accept::quality(field, kind.coding) {
+            _ if request.is_subrequest() => 0,
+            quality if kind.coding != "gzip" || quality == 0 || gzip::allows_request(request) => quality,
+            _ => 0,
+        };
+        match (kind.setting)(settings) {
+            Static::Off => None,
+            Static::On => Some((kind, quality)),
+            // Also where it is not wanted, but not rather than one that is.
+            Static::Always => Some((kind, quality.max(1))),
+        }
+    });
+    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.map_or(0, |(_, quality)| quality)));
+    candidates.into_iter().flatten()
+}
