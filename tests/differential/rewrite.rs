@@ -198,6 +198,9 @@ fn what_is_escaped() {
         location /o5 { rewrite ^/o5(.*) \"http://h.example/a b$1?c d$1\"; }
         location ~ ^/o6/(?<n>.*)$ { rewrite ^/(...) /x/$n?v=$n&$1 redirect; }
         location ~ ^/o7/(.*)$ { return 301 /y/$1; }
+        location /p1 { rewrite ^/p1(.*) /x%41%20%2f$1/$arg_v redirect; }
+        location /p2 { rewrite ^/p2(.*) http://h/$arg_v$1?z=$arg_v&$1 redirect; }
+        location /p3 { rewrite ^/p3(.*) /dst%41%2f$arg_v$1; }
         location /o8 { rewrite ^/o8/(.*)$ /dst?x=$1&y=$uri last; }
         location /dst { return 200 \"dst $uri $args\\n\"; }
         location ~ ^/s/(?<nn>.*)$ { set $v $1; set $w \"x$1\"; set $n $nn; return 200 \"[$1][$v][$w][$n]\"; }
@@ -232,6 +235,16 @@ fn what_is_escaped() {
             "/o6/a&b%20",
             "/o7/a&b%20%3f",
             "/o8/a&b%20%3f",
+            "/p1/?v=%41%20%2f%26%25%3cb",
+            "/p1/%20?v=%41%20%2f%26%25%3cb",
+            "/p1/?v=%zz%4z%5",
+            "/p1/?v=%%41",
+            "/p1/?v=%3fa%41",
+            "/p1/%3f%41?v=%3fa%41",
+            "/p1/?v=%00%1f%7e%7f%80%ff%24%23%22",
+            "/p2/q?v=%41%20%2f%26%25%3cb",
+            "/p2/%20q?v=%41%20%2f%26%25%3cb",
+            "/p3/%61?v=%41",
             "/s/a&b",
             "/s/a&%20b",
             "/s2/a&b%20c",

@@ -131,10 +131,8 @@ pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
 pub enum EscapeSet {
     /// For a path: also ``<>?\^`{|}``. `Location` of a folder without its slash, a changed URI towards an upstream.
     Uri,
-    /// For text put into arguments: also `&+;`. Captures in the arguments of a `rewrite`.
+    /// For text put into arguments: also `&+;`. Captures in the arguments of a `rewrite`, and in one that redirects.
     Args,
-    /// For text put into a redirect: nothing more. Captures in a `rewrite` that redirects.
-    Redirect,
     /// For one component of a URI: everything that RFC 3986 does not call unreserved.
     Component,
 }
@@ -144,8 +142,7 @@ impl EscapeSet {
         match self {
             EscapeSet::Uri => 1,
             EscapeSet::Args => 2,
-            EscapeSet::Redirect => 4,
-            EscapeSet::Component => 8,
+            EscapeSet::Component => 4,
         }
     }
 
@@ -162,7 +159,7 @@ static ESCAPES: [u8; 256] = {
     while i < 256 {
         let b = i as u8;
         table[i] = if b <= b' ' || b >= 0x7f || matches!(b, b'"' | b'#' | b'%') {
-            15
+            7
         } else if matches!(b, b'<' | b'>' | b'?' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}') {
             EscapeSet::Uri.mask() | EscapeSet::Args.mask() | EscapeSet::Component.mask()
         } else if matches!(b, b'&' | b'+' | b';') {

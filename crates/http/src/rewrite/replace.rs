@@ -85,7 +85,7 @@ impl Replace {
         let redirects = self.redirects();
         let mut path = Vec::with_capacity(request.path.len() + 16);
         self.path.render_with(request, &mut path, |capture, out| match escapes && redirects {
-            true => escape_redirect(capture, out),
+            true => escape_into(EscapeSet::Args, capture, out),
             false => out.extend_from_slice(capture),
         });
         let mut args = None;
@@ -109,6 +109,7 @@ impl Replace {
             }
         }
         if let Flag::Redirect(status) = self.flag {
+            path = unescape_redirect(&path);
             if let Some(args) = args.filter(|args| self.args.is_some() || !args.is_empty()) {
                 path.push(b'?');
                 path.extend_from_slice(&args);
@@ -137,9 +138,65 @@ impl Replace {
     }
 }
 
-/// Escapes what was captured for the path of a redirect: behind a question mark, by the rules for arguments.
-fn escape_redirect(capture: &[u8], out: &mut Vec<u8>) {
-    let mark = capture.iter().position(|byte| *byte == b'?').map_or(capture.len(), |mark| mark + 1);
-    escape_into(EscapeSet::Redirect, &capture[..mark], out);
-    escape_into(EscapeSet::Args, &capture[mark..], out);
+/// Takes away the escapes in the path of a redirect that a URI does not need, as nginx does: those of `&` to `~`, up to the
+/// first question mark. What begins as an escape and is none is lost.
+fn unescape_redirect(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'?' => {
+                out.push(b'?');
+                break;
+            }
+            b'%' => {
+                let Some((high, after)) = rest.split_first() else { break };
+                rest = after;
+                let Some(value) = hex(*high) else {
+                    out.push(*high);
+                    continue;
+                };
+                let Some((low, after)) = rest.split_first() else { break };
+                rest = after;
+                match hex(*low).map(|low| value << 4 | low) {
+                    None => {}
+                    Some(b'?') => {
+                        out.push(b'?');
+                        break;
+                    }
+                    Some(plain @ b'&'..=b'~') => out.push(plain),
+                    Some(_) => out.extend_from_slice(&[b'%', *high, *low]),
+                }
+            }
+            byte => out.push(*byte),
+        }
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_lose_escapes_that_they_do_not_need() {
+        for (path, wanted) in [
+            ("/a%41%20%2f%26%25%3cb", "/aA%20/&%25<b"),
+            ("%zz%4z%5", "zz"),
+            ("%%41", "%41"),
+            ("%4%41", "41"),
+            ("a%3fb%41", "a?b%41"),
+            ("a?b%41%", "a?b%41%"),
+            ("%00%7e%7F%ff", "%00~%7F%ff"),
+            ("%", ""),
+        ] {
+            assert_eq!(unescape_redirect(path.as_bytes()), wanted.as_bytes(), "{path}");
+        }
+    }
 }
