@@ -2,6 +2,7 @@
 //! cases, each with its reason.
 
 mod access;
+mod access_logs;
 mod additions;
 mod auth_requests;
 mod charsets;

@@ -13,6 +13,7 @@ mod geoip2;
 mod limit_errors;
 mod limits;
 mod listens;
+mod log_errors;
 mod logs;
 mod processes;
 mod proxied;

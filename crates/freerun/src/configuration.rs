@@ -10,6 +10,7 @@ use freerun_http::content::aio::ThreadPools;
 use freerun_http::generation::{Blueprint, Paths};
 use freerun_http::module::Module;
 use freerun_http::settings::logs::ErrorLogSettings;
+use freerun_http::settings::syslog::HostCheck;
 use freerun_http::zones::{ZoneTable, Zones};
 use freerun_modules::log::access::DefaultAccessLog;
 use freerun_runtime::log::{ErrorLog, Level, LogFile};
@@ -106,8 +107,9 @@ pub fn read_after(
     });
     cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));
     cx.extensions.insert(ZoneTable::seeded(zones));
-    if side == Side::Worker {
-        cx.extensions.insert(NoLookup);
+    match side {
+        Side::Worker => drop(cx.extensions.insert(NoLookup)),
+        Side::Master => drop(cx.extensions.insert(HostCheck(crate::logs::has_address))),
     }
     let built = build(&tree.nodes, &mut cx);
     let syntax_ok = tree.error.is_none() && !cx.has_problems();
@@ -189,9 +191,11 @@ impl Configuration {
         let written = &self.settings.get::<ErrorLogSettings>().error_log;
         if written.is_empty() {
             let default = self.logs.iter().zip(files).find(|(name, _)| **name == self.default_log);
-            return ErrorLog::new(default.map(|(_, file)| (file.clone(), Level::Error)).into_iter().collect());
+            return ErrorLog::new(
+                default.map(|(_, file)| (file.clone(), Level::Error)).into_iter().collect::<Vec<_>>(),
+            );
         }
-        ErrorLog::new(written.iter().filter_map(|t| Some((files.get(t.log)?.clone(), t.level))).collect())
+        ErrorLog::new(written.iter().filter_map(|target| target.open(files)).collect())
     }
 
     /// The names of that log's files.

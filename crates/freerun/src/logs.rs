@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
+
+use freerun_runtime::log::{MEMORY, NAMED, SYSLOG, syslog_socket};
 
 use crate::error::Error;
 
@@ -19,8 +22,36 @@ pub fn open(name: &str) -> Result<OwnedFd, Error> {
     if name == STDERR {
         return rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3).map_err(Error::named("dup", name));
     }
+    if let Some(server) = name.strip_prefix(SYSLOG) {
+        return open_syslog(server);
+    }
+    if name.starts_with(MEMORY) || name == NAMED {
+        // The worker keeps these lines, or opens files as they come.
+        return Ok(OpenOptions::new().write(true).open("/dev/null").map_err(Error::named("open", "/dev/null"))?.into());
+    }
     let file = OpenOptions::new().append(true).create(true).mode(0o644).open(name);
     Ok(file.map_err(Error::named("open", name))?.into())
+}
+
+/// A socket that sends to a syslog server: `unix:PATH` or `HOST:PORT`.
+fn open_syslog(server: &str) -> Result<OwnedFd, Error> {
+    if let Some(path) = server.strip_prefix("unix:") {
+        return syslog_socket(path.as_ref()).map_err(Error::call("socket()"));
+    }
+    let not_found = || Error::Configuration(format!("host not found in syslog server \"{server}\""));
+    let address = server.to_socket_addrs().map_err(|_| not_found())?.next().ok_or_else(not_found)?;
+    let any: SocketAddr = match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).map_err(Error::call("socket()"))?;
+    socket.connect(address).map_err(Error::named("connect", server))?;
+    Ok(socket.into())
+}
+
+/// Whether a host's name leads to an address. Asks the system, and may wait for it.
+pub fn has_address(host: &str) -> bool {
+    (host, 0).to_socket_addrs().is_ok_and(|mut found| found.next().is_some())
 }
 
 /// Opens those of `names` that `known` lacks, and takes the others from there.

@@ -98,6 +98,7 @@ impl Worker {
             // What is gathered belongs into the old files, as far as it comes in time.
             running.engine.hand_over();
             running.writer.flush(REOPEN_PATIENCE);
+            running.writer.close_named(REOPEN_PATIENCE);
             for (name, fd) in names.iter().zip(fds) {
                 if let Some(file) = running.writer.get(name) {
                     file.reopen(fd);

@@ -107,9 +107,7 @@ impl Location {
             if targets.is_empty() {
                 return generation.error_log.clone();
             }
-            let files =
-                targets.iter().filter_map(|target| Some((generation.logs.get(target.log)?.clone(), target.level)));
-            ErrorLog::new(files.collect())
+            ErrorLog::new(targets.iter().filter_map(|target| target.open(&generation.logs)).collect())
         })
     }
 }

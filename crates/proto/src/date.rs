@@ -134,6 +134,19 @@ pub fn error_log_time(unix: i64, offset: i32) -> [u8; 19] {
     out
 }
 
+/// `Nov  1 07:05:00`, the time of a syslog message (RFC 3164 section 4.1.2); `offset` in seconds east of UTC.
+pub fn syslog_time(unix: i64, offset: i32) -> [u8; 15] {
+    let mut out = *b"Nov 21 07:05:00";
+    let t = civil(unix.saturating_add(i64::from(offset)));
+    out[..3].copy_from_slice(month_name(&t));
+    two(&mut out[4..], t.day);
+    if out[4] == b'0' {
+        out[4] = b' ';
+    }
+    clock(&mut out[7..], &t);
+    out
+}
+
 /// Parses the three forms of RFC 9110: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and
 /// `Sun Nov  6 08:49:37 1994`. `None` when it is none of them, or before 1970.
 ///
@@ -225,6 +238,8 @@ mod tests {
         assert_eq!(text(&time_local(1_795_244_700, 19_800)), "21/Nov/2026:12:35:00 +0530");
         assert_eq!(text(&time_iso8601(1_795_244_700, -12_600)), "2026-11-21T03:35:00-03:30");
         assert_eq!(text(&error_log_time(1_795_244_700, 3600)), "2026/11/21 08:05:00");
+        assert_eq!(text(&syslog_time(1_795_244_700, 3600)), "Nov 21 08:05:00");
+        assert_eq!(text(&syslog_time(784_111_777, 0)), "Nov  6 08:49:37");
     }
 
     #[test]

@@ -11,10 +11,15 @@
 pub mod clock;
 mod error;
 mod file;
+mod named;
+mod sink;
+pub mod syslog;
 mod writer;
 
-pub use error::{Errno, ErrorLog, Level, MAX_LINE};
+pub use error::{Errno, ErrorLog, Level, MAX_LINE, Target};
 pub use file::{LogFile, MAX_WAITING};
+pub use named::{Destination, Keep};
+pub use sink::{MAX_MEMORY, MEMORY, NAMED, SYSLOG, syslog_socket};
 pub use writer::Writer;
 
 #[cfg(test)]

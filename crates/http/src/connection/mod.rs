@@ -237,6 +237,13 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         }
         Some(Fault::Protocol(error)) => {
             log_error!(request, Info, "{}", words::bad(&request.head, error));
+            // The line may have been fine, and logs tell what it asked for.
+            let target = request.head.parsed.target.uri(&request.head.buffer);
+            if let Ok(uri) = uri::normalise(target, settings.merge_slashes)
+                && !request.head.parsed.method_text.is_empty()
+            {
+                (request.path, request.args) = (uri.path.into_owned(), uri.args.map(<[u8]>::to_vec));
+            }
             phases::respond_with_status(&mut request, error.status()).await
         }
         None => {

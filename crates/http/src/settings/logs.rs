@@ -1,9 +1,16 @@
 //! `error_log`, at any level.
 
-use freerun_conf::{Cx, Many, Node, Problem, Shape, Value, settings};
-use freerun_runtime::log::Level;
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Many, Node, Problem, Shape, Value, parse_size, settings};
+use freerun_runtime::log::syslog::Header;
+use freerun_runtime::log::{Level, LogFile, MAX_LINE, MAX_MEMORY, MEMORY, SYSLOG, Target};
 
 use crate::generation::Paths;
+use crate::settings::syslog::Syslog;
+
+/// A log in memory has room for more than a line.
+const MIN_MEMORY: u64 = MAX_LINE as u64 + 512;
 
 /// Paths of all log files that the configuration names; settings refer to them by index. Lives in the
 /// configuration's context.
@@ -27,23 +34,43 @@ impl LogPaths {
 pub const STDERR: &str = "stderr";
 
 /// One `error_log` directive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorLogTarget {
     /// Index of the file in [`LogPaths`].
     pub log: usize,
     /// The least important level that is written.
     pub level: Level,
+    /// What messages begin with, if the log is a syslog server.
+    pub syslog: Option<Arc<Header>>,
+}
+
+impl ErrorLogTarget {
+    /// The target with its open file; `logs` are those that [`LogPaths`] names.
+    pub fn open(&self, logs: &[LogFile]) -> Option<Target> {
+        Some(Target { file: logs.get(self.log)?.clone(), level: self.level, syslog: self.syslog.clone() })
+    }
 }
 
 impl Value for ErrorLogTarget {
-    const SHAPE: Shape = Shape::at_least(1, "file | stderr [level]");
+    const SHAPE: Shape =
+        Shape::at_least(1, "file | stderr | syslog:server=address[,parameter=value] | memory:size [level]");
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<ErrorLogTarget, Problem> {
         let file = &directive.args[0];
-        if file.text.starts_with("syslog:") || file.text.starts_with("memory:") {
-            let (kind, _) = file.text.split_once(':').unwrap_or_default();
-            return Err(Problem::new(format!("error_log to \"{kind}:\" is not supported yet")).at(file.place));
-        }
+        let mut syslog = None;
+        let path = if file.text == STDERR {
+            STDERR.to_owned()
+        } else if file.text.starts_with(SYSLOG) {
+            let server = Syslog::parse(file, cx)?;
+            syslog = Some(server.header);
+            server.name
+        } else if let Some(size) = file.text.strip_prefix(MEMORY) {
+            let bytes = parse_size(size).filter(|bytes| *bytes > MIN_MEMORY);
+            let bytes = bytes.ok_or_else(|| Problem::new(format!("invalid buffer size \"{size}\"")).at(file.place))?;
+            format!("{MEMORY}{}", bytes.min(MAX_MEMORY as u64))
+        } else {
+            cx.extensions.get_or_default::<Paths>().absolute(&file.text)
+        };
         let level = match directive.args.get(1) {
             None => Level::Error,
             Some(word) => word.text.parse().map_err(|_| {
@@ -55,11 +82,7 @@ impl Value for ErrorLogTarget {
         if let Some(second) = directive.args.get(2) {
             return Err(Problem::new(format!("duplicate log level \"{}\"", second.text)).at(second.place));
         }
-        let path = match file.text.as_str() {
-            STDERR => STDERR.to_owned(),
-            path => cx.extensions.get_or_default::<Paths>().absolute(path),
-        };
-        Ok(ErrorLogTarget { log: cx.extensions.get_or_default::<LogPaths>().index(&path), level })
+        Ok(ErrorLogTarget { log: cx.extensions.get_or_default::<LogPaths>().index(&path), level, syslog })
     }
 }
 
@@ -68,6 +91,11 @@ settings! {
     #[module = "error_log"]
     pub struct ErrorLogSettings {
         /// Where errors are written, and from which level on.
-        error_log: Many<ErrorLogTarget>, in MAIN | HTTP | SERVER | LOCATION;
+        ///
+        /// `syslog:` sends them to a server, as UDP or to a Unix socket; what it does not take is dropped and counted, and
+        /// requests never wait for it. `memory:` keeps the last lines in a ring in the worker's memory, behind the text
+        /// `freerun memory log: `, for a debugger or a core dump.
+        error_log: Many<ErrorLogTarget>, in MAIN | HTTP | SERVER | LOCATION,
+            fidelity = Differs("a name of a syslog server is looked up once, when the log is opened; one memory log of each size is kept");
     }
 }

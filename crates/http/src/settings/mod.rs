@@ -9,4 +9,5 @@ pub mod logs;
 pub mod media_types;
 pub mod rate;
 pub mod server;
+pub mod syslog;
 pub mod types;

@@ -41,7 +41,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("content_type", |r, _| header(r, HeaderId::ContentType)),
     Variable::family("cookie_", cookie),
     Variable::named("document_root", |r, _| owned(path::document_root(r))),
-    Variable::named("document_uri", |r, _| Some(Cow::Borrowed(&r.path))),
+    Variable::named("document_uri", |r, _| understood(r).then_some(Cow::Borrowed(&r.path))),
     Variable::named("host", host),
     Variable::named("hostname", |_, _| text(hostname())),
     Variable::family("http_", http),
@@ -88,7 +88,7 @@ pub const VARIABLES: &[Variable] = &[
         number(if r.is_subrequest() { 0 } else { r.head.parsed.len as u64 + r.body.received() })
     }),
     Variable::named("request_method", |r, _| {
-        some(Some(match r.main_method.unwrap_or(r.method) {
+        some(understood(r).then(|| match r.main_method.unwrap_or(r.method) {
             method if method == r.head.parsed.method => r.head.text(r.head.parsed.method_text),
             Method::Get => b"GET",
             _ => b"",
@@ -99,7 +99,7 @@ pub const VARIABLES: &[Variable] = &[
         None => text(""),
     }),
     Variable::named("request_time", |r, _| seconds(r.started.elapsed())),
-    Variable::named("request_uri", |r, _| some(Some(r.head.parsed.target.uri(&r.head.buffer)))),
+    Variable::named("request_uri", |r, _| some(understood(r).then(|| r.head.parsed.target.uri(&r.head.buffer)))),
     Variable::named("scheme", |_, _| text("http")),
     Variable::family("sent_http_", sent_http),
     Variable::family("sent_trailer_", sent_trailer),
@@ -112,7 +112,9 @@ pub const VARIABLES: &[Variable] = &[
         Some(address) => number(u64::from(address.port())),
         None => text(""),
     }),
-    Variable::named("server_protocol", |r, _| some(Some(r.head.text(r.head.parsed.version_text)))),
+    Variable::named("server_protocol", |r, _| {
+        some(Some(r.head.text(r.head.parsed.version_text)).filter(|version| !version.is_empty()))
+    }),
     Variable::named("status", |r, _| owned(format!("{:03}", status(r)).into_bytes())),
     Variable::named("tcpinfo_rcv_space", |r, _| number(tcp(r)?.rcv_space.into())),
     Variable::named("tcpinfo_rtt", |r, _| number(tcp(r)?.rtt.into())),
@@ -120,8 +122,13 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("tcpinfo_snd_cwnd", |r, _| number(tcp(r)?.snd_cwnd.into())),
     Variable::named("time_iso8601", |_, _| owned(clock::time_iso8601(now()).to_vec())),
     Variable::named("time_local", |_, _| owned(clock::time_local(now()).to_vec())),
-    Variable::named("uri", |r, _| Some(Cow::Borrowed(&r.path))),
+    Variable::named("uri", |r, _| understood(r).then_some(Cow::Borrowed(&r.path))),
 ];
+
+/// Whether the request line was understood: otherwise nothing is known of what it asks for.
+fn understood(request: &Request) -> bool {
+    !request.head.parsed.method_text.is_empty()
+}
 
 /// What `set $limit_rate` has asked for, or once a response is being written, what it is written with: bytes in a second,
 /// 0 for no limit.

@@ -79,7 +79,8 @@ pub fn civil(secs: i64) -> Civil {
 
 /// The formats themselves, which take the offset from UTC; those below know it and keep the text for a second.
 pub use freerun_proto::date::{
-    error_log_time as format_error_time, time_iso8601 as format_iso8601, time_local as format_time_local,
+    error_log_time as format_error_time, syslog_time as format_syslog_time, time_iso8601 as format_iso8601,
+    time_local as format_time_local,
 };
 
 macro_rules! cached {
@@ -106,6 +107,7 @@ macro_rules! cached {
 
 cached!(error_time, format_error_time, 19, "Local time as an error log line starts with it.");
 cached!(time_local, format_time_local, 26, "nginx's `$time_local`.");
+cached!(syslog_time, format_syslog_time, 15, "Local time as a syslog message starts with it.");
 cached!(time_iso8601, format_iso8601, 25, "nginx's `$time_iso8601`.");
 
 #[cfg(test)]

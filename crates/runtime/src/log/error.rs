@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::clock;
 use super::file::LogFile;
+use super::syslog::Header;
 
 /// Longest error line in bytes, its newline included; the rest is cut off, as in nginx.
 pub const MAX_LINE: usize = 2048;
@@ -94,9 +95,26 @@ pub struct ErrorLog {
     shared: Arc<Targets>,
 }
 
+/// One target of an error log.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The file.
+    pub file: LogFile,
+    /// The least important level that is written.
+    pub level: Level,
+    /// What messages begin with, if this is a syslog server.
+    pub syslog: Option<Arc<Header>>,
+}
+
+impl From<(LogFile, Level)> for Target {
+    fn from((file, level): (LogFile, Level)) -> Target {
+        Target { file, level, syslog: None }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Targets {
-    list: Vec<(LogFile, Level)>,
+    list: Vec<Target>,
     /// The widest threshold among the targets; `None` without targets.
     widest: Option<Level>,
     /// Also print lines up to `warn` to stderr as `nginx: [level] …`: what nginx does until it is a daemon.
@@ -105,9 +123,10 @@ struct Targets {
 
 impl ErrorLog {
     /// A log that writes a line to every target whose threshold admits it.
-    pub fn new(targets: Vec<(LogFile, Level)>) -> ErrorLog {
-        let widest = targets.iter().map(|(_, level)| *level).max();
-        ErrorLog { shared: Arc::new(Targets { list: targets, widest, console: false }) }
+    pub fn new<T: Into<Target>>(targets: Vec<T>) -> ErrorLog {
+        let list: Vec<Target> = targets.into_iter().map(T::into).collect();
+        let widest = list.iter().map(|target| target.level).max();
+        ErrorLog { shared: Arc::new(Targets { list, widest, console: false }) }
     }
 
     /// A log that drops everything.
@@ -118,7 +137,7 @@ impl ErrorLog {
     /// The same log that also prints lines up to `warn` on stderr as `nginx: [emerg] …` — unless a target is stderr
     /// already. For start-up and `-t`.
     pub fn with_console(&self) -> ErrorLog {
-        let console = !self.shared.list.iter().any(|(file, _)| file.is_stderr());
+        let console = !self.shared.list.iter().any(|target| target.file.is_stderr());
         ErrorLog { shared: Arc::new(Targets { list: self.shared.list.clone(), widest: self.shared.widest, console }) }
     }
 
@@ -163,11 +182,17 @@ impl ErrorLog {
             super::file::write_stderr(format!("nginx: [{level}] {}\n", &line.text[message]).as_bytes());
         }
         let mut whole = None;
-        for (file, threshold) in &self.shared.list {
-            if level <= *threshold {
-                let bytes = whole.get_or_insert_with(|| bytes::Bytes::from(std::mem::take(&mut line.text)));
-                file.write(bytes.clone());
-            }
+        for target in self.shared.list.iter().filter(|target| level <= target.level) {
+            let bytes = whole.get_or_insert_with(|| bytes::Bytes::from(std::mem::take(&mut line.text)));
+            match &target.syslog {
+                None => target.file.write(bytes.clone()),
+                Some(header) => {
+                    let mut message = Vec::with_capacity(bytes.len() + 64);
+                    header.push(level, &mut message);
+                    message.extend_from_slice(bytes.trim_ascii_end());
+                    target.file.write(message)
+                }
+            };
         }
     }
 }

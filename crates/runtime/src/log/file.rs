@@ -10,6 +10,8 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use crossbeam_queue::SegQueue;
 
+use super::named::Destination;
+use super::sink::{self, Sink};
 use super::writer::Shared;
 
 /// Bytes that may wait for one file. Beyond them whole buffers are dropped and their lines counted. A single buffer
@@ -22,10 +24,13 @@ pub struct LogFile(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) name: String,
+    pub(super) sink: Sink,
     pub(super) fd: ArcSwap<OwnedFd>,
-    pub(super) queue: SegQueue<Bytes>,
+    pub(super) queue: SegQueue<Chunk>,
     /// Bytes in `queue` and in the writer's hands.
     pub(super) waiting: AtomicUsize,
+    /// Whether a socket's last message got lost, which is said once.
+    pub(super) broken: AtomicBool,
     /// Lines dropped since the last report.
     pub(super) lost: AtomicU64,
     /// Lines dropped since the file is in use.
@@ -34,6 +39,24 @@ pub(super) struct Inner {
     pub(super) scheduled: AtomicBool,
     /// `None`: no thread, write where called.
     pub(super) shared: Option<Arc<Shared>>,
+}
+
+/// What waits for a file.
+pub(super) enum Chunk {
+    /// Whole lines, or one message.
+    Lines(Bytes),
+    /// Lines to be packed with gzip at this level.
+    Packed(Bytes, u8),
+    /// Lines for a file that has to be opened.
+    Named(Box<Destination>, Bytes),
+}
+
+impl Chunk {
+    fn bytes(&self) -> &Bytes {
+        match self {
+            Chunk::Lines(bytes) | Chunk::Packed(bytes, _) | Chunk::Named(_, bytes) => bytes,
+        }
+    }
 }
 
 impl fmt::Debug for LogFile {
@@ -56,24 +79,52 @@ impl LogFile {
     /// Hands over one or more whole lines, each with its newline. Never blocks on a threaded writer. `false`: the
     /// file's bound was reached and the lines were dropped and counted.
     pub fn write(&self, lines: impl Into<Bytes>) -> bool {
-        let lines = lines.into();
+        self.push(Chunk::Lines(lines.into()))
+    }
+
+    /// The same for lines that are to be packed with gzip, at a level from 1 to 9, into a member of their own.
+    pub fn write_packed(&self, lines: impl Into<Bytes>, level: u8) -> bool {
+        self.push(Chunk::Packed(lines.into(), level))
+    }
+
+    /// The same for messages to a syslog server, which stand one after the other in `messages`; each ends where `ends` says.
+    pub fn write_messages(&self, messages: impl Into<Bytes>, ends: &[usize]) {
+        let messages = messages.into();
+        let mut start = 0;
+        for end in ends.iter().copied().filter(|end| *end <= messages.len()) {
+            if start < end {
+                self.push(Chunk::Lines(messages.slice(start..end)));
+            }
+            start = end;
+        }
+    }
+
+    /// The same for lines that go to a file that they name; only the log called [`NAMED`](super::NAMED) takes them.
+    pub fn write_named(&self, to: Destination, lines: impl Into<Bytes>) -> bool {
+        self.push(Chunk::Named(Box::new(to), lines.into()))
+    }
+
+    /// Whether it sends messages to a syslog server.
+    pub fn is_syslog(&self) -> bool {
+        matches!(self.0.sink, Sink::Socket(_))
+    }
+
+    fn push(&self, chunk: Chunk) -> bool {
         let inner = &*self.0;
         let Some(shared) = &inner.shared else {
-            return write_all(&inner.fd.load(), &lines).is_ok();
+            return sink::write_now(inner, chunk.bytes());
         };
-        let size = lines.len();
+        let size = chunk.bytes().len();
         if size == 0 {
             return true;
         }
         let before = inner.waiting.fetch_add(size, Ordering::AcqRel);
         if before != 0 && before + size > MAX_WAITING {
             inner.waiting.fetch_sub(size, Ordering::AcqRel);
-            let count = memchr::memchr_iter(b'\n', &lines).count().max(1) as u64;
-            inner.lost.fetch_add(count, Ordering::AcqRel);
-            inner.lost_in_all.fetch_add(count, Ordering::Relaxed);
+            inner.lost(memchr::memchr_iter(b'\n', chunk.bytes()).count().max(1) as u64);
             return false;
         }
-        inner.queue.push(lines);
+        inner.queue.push(chunk);
         if !inner.scheduled.swap(true, Ordering::AcqRel) {
             shared.schedule(self.clone());
         }
@@ -98,7 +149,7 @@ impl LogFile {
 }
 
 /// Writes everything, waiting where it has to.
-fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(fd, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

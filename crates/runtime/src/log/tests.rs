@@ -181,3 +181,133 @@ fn errors_print_as_nginx_prints_them() {
     let error = File::open("/nonexistent/file").unwrap_err();
     assert_eq!(Errno(&error).to_string(), "2: No such file or directory");
 }
+
+#[test]
+fn packed_buffers_unpack_as_one_text() {
+    let dir = Scratch::new("packed");
+    let writer = Writer::start().unwrap();
+    let file = writer.file("a", dir.open("a"));
+    let long = "all the same ".repeat(10_000);
+    assert!(file.write_packed(format!("first\n{long}\n"), 1));
+    assert!(file.write_packed("second\n", 9));
+    assert!(writer.flush(LONG));
+    assert_eq!(file.0.waiting.load(std::sync::atomic::Ordering::Acquire), 0);
+    let bytes = fs::read(dir.0.join("a")).unwrap();
+    assert!(bytes.len() < 3000, "{} bytes", bytes.len());
+    let mut text = String::new();
+    flate2::read::MultiGzDecoder::new(&*bytes).read_to_string(&mut text).unwrap();
+    assert_eq!(text, format!("first\n{long}\nsecond\n"));
+}
+
+fn header() -> syslog::Header {
+    syslog::Header { facility: 3, tag: "t".into(), hostname: false }
+}
+
+#[test]
+fn messages_are_sent_one_by_one() {
+    let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server.local_addr().unwrap()).unwrap();
+    let writer = Writer::start().unwrap();
+    let file = writer.file("syslog:somewhere:514", socket.into());
+    assert!(file.is_syslog());
+    file.write_messages("onetwo", &[3, 6, 99]);
+    let target = Target { file: file.clone(), level: Level::Warn, syslog: Some(header().into()) };
+    let log = ErrorLog::new(vec![target]);
+    log.write(Level::Info, None, format_args!("not this"));
+    log.write(Level::Crit, Some(7), format_args!("oh"));
+    assert!(writer.flush(LONG));
+    let receive = || {
+        let mut buffer = [0; 300];
+        let length = server.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    assert_eq!((receive(), receive()), ("one".to_owned(), "two".to_owned()));
+    let third = receive();
+    assert!(third.starts_with("<26>") && third.contains(" t: 20") && third.ends_with(": *7 oh"), "{third}");
+}
+
+#[test]
+fn a_unix_server_may_come_late_and_go() {
+    let dir = Scratch::new("unix");
+    let path = dir.0.join("log");
+    let writer = Writer::start().unwrap();
+    let file = writer.file(&format!("syslog:unix:{}", path.display()), syslog_socket(&path).unwrap());
+    // Its own troubles go to the same server: that must not go round in circles.
+    writer.report_to(ErrorLog::new(vec![Target {
+        file: file.clone(),
+        level: Level::Debug,
+        syslog: Some(header().into()),
+    }]));
+    let mut buffer = [0; 300];
+    for _ in 0..2 {
+        file.write("lost");
+        assert!(writer.flush(LONG) && writer.flush(LONG));
+        assert!(file.lost_in_all() > 0);
+        let server = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        file.write("here");
+        assert!(writer.flush(LONG) && writer.flush(LONG));
+        let length = server.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"here");
+        let length = server.recv(&mut buffer).unwrap();
+        assert!(String::from_utf8_lossy(&buffer[..length]).contains("were dropped"));
+        assert_eq!(file.lost(), 0);
+        drop(server);
+        fs::remove_file(&path).unwrap();
+    }
+    assert!(writer.shutdown(LONG));
+}
+
+#[test]
+fn a_server_that_is_behind_costs_messages_and_no_waiting() {
+    let dir = Scratch::new("behind");
+    let path = dir.0.join("log");
+    let server = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let writer = Writer::start().unwrap();
+    let file = writer.file(&format!("syslog:unix:{}", path.display()), syslog_socket(&path).unwrap());
+    let other = writer.file("other", dir.open("other"));
+    let message = vec![b'm'; 1000];
+    while file.write(message.clone()) {}
+    assert!(other.write("not held up\n"));
+    assert!(writer.flush(LONG));
+    assert_eq!(dir.read("other"), "not held up\n");
+    // What was taken arrives once the server reads.
+    let mut buffer = [0; 2000];
+    let mut received = 0;
+    while received < MAX_WAITING / 1000 {
+        received += server.recv(&mut buffer).unwrap() / 1000;
+    }
+}
+
+#[test]
+fn lines_may_name_their_files() {
+    let dir = Scratch::new("lines");
+    let null: OwnedFd = OpenOptions::new().write(true).open("/dev/null").unwrap().into();
+    let writer = Writer::start().unwrap();
+    let errors = writer.file("errors", dir.open("errors"));
+    writer.report_to(ErrorLog::new(vec![(errors, Level::Debug)]));
+    let named = writer.file(NAMED, null);
+    let to = |name: &str| {
+        let keep = Keep { max: 1, inactive: LONG, min_uses: 1, valid: LONG };
+        Destination { path: dir.0.join(name).to_str().unwrap().into(), root: None, keep: Some(keep) }
+    };
+    for number in 0..3 {
+        assert!(named.write_named(to("x"), format!("{number}\n")));
+        assert!(named.write_named(to("y"), format!("{number}\n")));
+        assert!(named.write_named(to("no/where"), format!("{number}\n")));
+    }
+    assert!(writer.flush(LONG));
+    assert_eq!((dir.read("x").as_str(), dir.read("y").as_str()), ("0\n1\n2\n", "0\n1\n2\n"));
+    assert_eq!(named.lost_in_all(), 3);
+    assert_eq!(named.0.waiting.load(std::sync::atomic::Ordering::Acquire), 0);
+    fs::rename(dir.0.join("x"), dir.0.join("old")).unwrap();
+    assert!(writer.close_named(LONG));
+    named.write_named(to("x"), "new\n");
+    assert!(writer.shutdown(LONG));
+    assert_eq!(dir.read("x"), "new\n");
+    let errors = dir.read("errors");
+    assert!(
+        errors.contains("[crit]") && errors.contains("/no/where\" failed (2: No such file or directory)"),
+        "{errors}"
+    );
+}

@@ -1,7 +1,7 @@
 //! The thread that writes the logs.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -10,19 +10,17 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use crossbeam_queue::SegQueue;
-use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::clock;
 use super::error::{Errno, ErrorLog, Level};
-use super::file::{Inner, LogFile, MAX_WAITING};
+use super::file::{Chunk, Inner, LogFile, MAX_WAITING};
+use super::named::OpenFiles;
+use super::sink::{self, BATCH, Memories, Sink, Written};
 
-/// How long a file that failed (ENOSPC, EIO, EPIPE …) rests before the next try.
-const RETRY: Duration = Duration::from_secs(1);
-
-/// Buffers given to one `writev`; well below IOV_MAX.
-const BATCH: usize = 128;
+/// How often at most it is said that files which lines name cannot be written.
+const NAMED_REPORT: Duration = Duration::from_secs(1);
 
 /// Makes [`LogFile`]s and owns the thread that writes them. Cheap to clone; the thread lives until
 /// [`Writer::shutdown`] or the end of the process.
@@ -47,6 +45,8 @@ enum Command {
     Flush(SyncSender<()>),
     /// The same, then end.
     Stop(SyncSender<()>),
+    /// Answer once files that lines have named are closed.
+    CloseNamed(SyncSender<()>),
 }
 
 impl Shared {
@@ -102,9 +102,11 @@ impl Writer {
         files.retain(|_, inner| inner.strong_count() > 0);
         let inner = Arc::new(Inner {
             name: name.to_owned(),
+            sink: Sink::of(name),
             fd: ArcSwap::from_pointee(fd),
             queue: SegQueue::new(),
             waiting: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             lost_in_all: AtomicU64::new(0),
             scheduled: AtomicBool::new(false),
@@ -142,6 +144,11 @@ impl Writer {
         self.ask(Command::Stop, limit)
     }
 
+    /// Closes the files that lines have named, so that they are opened anew. Waits as [`Writer::flush`] does.
+    pub fn close_named(&self, limit: Duration) -> bool {
+        self.ask(Command::CloseNamed, limit)
+    }
+
     fn ask(&self, command: fn(SyncSender<()>) -> Command, limit: Duration) -> bool {
         let Some(shared) = &self.shared else { return true };
         let (done, wait) = sync_channel(1);
@@ -158,8 +165,27 @@ struct Failed {
     retry: Instant,
 }
 
+/// What the thread keeps.
+struct Keeper<'s> {
+    shared: &'s Shared,
+    failed: Vec<Failed>,
+    memories: Memories,
+    open: OpenFiles,
+    /// When files that are open but unused are to be closed.
+    purge: Option<Instant>,
+    /// When it was last said that a named file cannot be written.
+    named_reported: Option<Instant>,
+}
+
 fn run(shared: &Shared) {
-    let mut failed: Vec<Failed> = Vec::new();
+    let mut thread = Keeper {
+        shared,
+        failed: Vec::new(),
+        memories: Memories::default(),
+        open: OpenFiles::default(),
+        purge: None,
+        named_reported: None,
+    };
     let mut minute = i64::MIN;
     loop {
         let now = clock::now();
@@ -173,131 +199,160 @@ fn run(shared: &Shared) {
         // the others (or a flush) waiting.
         for _ in 0..shared.dirty.len() {
             let Some(file) = shared.dirty.pop() else { break };
-            if !failed.iter().any(|f| Arc::ptr_eq(&f.file.0, &file.0)) {
-                turn(shared, file, VecDeque::new(), false, &mut failed);
+            if !thread.failed.iter().any(|f| Arc::ptr_eq(&f.file.0, &file.0)) {
+                thread.turn(file, VecDeque::new(), false);
             }
         }
         let hurry = command.is_some();
         let due = Instant::now();
-        for entry in std::mem::take(&mut failed) {
+        for entry in std::mem::take(&mut thread.failed) {
             if hurry || entry.retry <= due {
-                turn(shared, entry.file, entry.chunks, true, &mut failed);
+                thread.turn(entry.file, entry.chunks, true);
             } else {
-                failed.push(entry);
+                thread.failed.push(entry);
             }
+        }
+        if thread.purge.is_some_and(|purge| purge <= due) {
+            thread.purge = thread.open.purge(due);
         }
         match command {
             Some(Command::Flush(done)) => {
+                let _ = done.send(());
+            }
+            Some(Command::CloseNamed(done)) => {
+                thread.open.close_all();
                 let _ = done.send(());
             }
             Some(Command::Stop(done)) => {
                 let _ = done.send(());
                 return;
             }
-            None => idle(shared, &failed, now),
+            None => thread.idle(now),
         }
     }
 }
 
-/// Sleeps until there is work, a failed file is due, or the minute ends.
-fn idle(shared: &Shared, failed: &[Failed], now: clock::Moment) {
-    shared.sleeping.store(true, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
-    if shared.dirty.is_empty() && shared.commands.is_empty() {
-        let to_minute = 60_000 - now.secs.rem_euclid(60) as u64 * 1000 - u64::from(now.millis);
-        let mut pause = Duration::from_millis(to_minute.max(1));
-        if let Some(first) = failed.iter().map(|f| f.retry).min() {
-            pause = pause.min(first.saturating_duration_since(Instant::now()));
-        }
-        std::thread::park_timeout(pause);
-    }
-    shared.sleeping.store(false, Ordering::Relaxed);
-}
-
-/// Writes what waits for one file, at most about [`MAX_WAITING`] bytes; the rest gets another turn.
-fn turn(shared: &Shared, file: LogFile, mut chunks: VecDeque<Bytes>, retried: bool, failed: &mut Vec<Failed>) {
-    let inner = &*file.0;
-    // Cleared before the queue is looked at: a line pushed from now on schedules the file again.
-    inner.scheduled.swap(false, Ordering::AcqRel);
-    let mut budget = MAX_WAITING;
-    loop {
-        while chunks.len() < BATCH
-            && let Some(chunk) = inner.queue.pop()
-        {
-            chunks.push_back(chunk);
-        }
-        if chunks.is_empty() {
-            break;
-        }
-        match write_some(inner, &mut chunks) {
-            Ok(written) => {
-                inner.waiting.fetch_sub(written, Ordering::AcqRel);
-                budget = budget.saturating_sub(written);
+impl Keeper<'_> {
+    /// Sleeps until there is work, a failed file is due, a named one has to be closed, or the minute ends.
+    fn idle(&self, now: clock::Moment) {
+        let shared = self.shared;
+        shared.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if shared.dirty.is_empty() && shared.commands.is_empty() {
+            let to_minute = 60_000 - now.secs.rem_euclid(60) as u64 * 1000 - u64::from(now.millis);
+            let mut pause = Duration::from_millis(to_minute.max(1));
+            if let Some(first) = self.failed.iter().map(|f| f.retry).chain(self.purge).min() {
+                pause = pause.min(first.saturating_duration_since(Instant::now()));
             }
-            Err(error) => {
-                if Arc::strong_count(&file.0) == 1 {
-                    return; // Nobody can log to it any more; nothing is gained by trying for ever.
+            std::thread::park_timeout(pause);
+        }
+        shared.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// Writes what waits for one file, at most about [`MAX_WAITING`] bytes; the rest gets another turn.
+    fn turn(&mut self, file: LogFile, mut chunks: VecDeque<Bytes>, retried: bool) {
+        let inner = &*file.0;
+        // Cleared before the queue is looked at: a line pushed from now on schedules the file again.
+        inner.scheduled.swap(false, Ordering::AcqRel);
+        let mut budget = MAX_WAITING;
+        loop {
+            while chunks.len() < BATCH
+                && let Some(chunk) = inner.queue.pop()
+            {
+                match chunk {
+                    Chunk::Lines(lines) => chunks.push_back(lines),
+                    Chunk::Packed(lines, level) => {
+                        let packed = pack(&lines, level);
+                        // What waits from here on are the packed ones; they may be longer, if there are few.
+                        inner.waiting.fetch_add(packed.len(), Ordering::AcqRel);
+                        inner.waiting.fetch_sub(lines.len(), Ordering::AcqRel);
+                        chunks.push_back(packed);
+                    }
+                    Chunk::Named(to, lines) => {
+                        self.write_named(inner, &to, &lines);
+                        inner.waiting.fetch_sub(lines.len(), Ordering::AcqRel);
+                        budget = budget.saturating_sub(lines.len());
+                        if budget == 0 {
+                            break;
+                        }
+                    }
                 }
-                if !retried {
-                    report(shared, format_args!("write() to \"{}\" failed ({})", inner.name, Errno(&error)));
+            }
+            if !chunks.is_empty() {
+                match sink::write_some(inner, &mut chunks, &mut self.memories) {
+                    Written::Some(written) => {
+                        inner.waiting.fetch_sub(written, Ordering::AcqRel);
+                        budget = budget.saturating_sub(written);
+                        inner.broken.store(false, Ordering::Relaxed);
+                    }
+                    Written::Dropped(bytes, error) => {
+                        inner.waiting.fetch_sub(bytes, Ordering::AcqRel);
+                        budget = budget.saturating_sub(bytes);
+                        if !inner.broken.swap(true, Ordering::Relaxed) {
+                            self.report(format_args!("send() to \"{}\" failed ({})", inner.name, Errno(&error)));
+                        }
+                    }
+                    Written::Later(error, pause) => {
+                        if Arc::strong_count(&file.0) == 1 {
+                            return; // Nobody can log to it any more; nothing is gained by trying for ever.
+                        }
+                        if !retried && inner.sink == Sink::File {
+                            self.report(format_args!("write() to \"{}\" failed ({})", inner.name, Errno(&error)));
+                        }
+                        inner.scheduled.store(true, Ordering::Release);
+                        self.failed.push(Failed { file, chunks, retry: Instant::now() + pause });
+                        return;
+                    }
                 }
-                inner.scheduled.store(true, Ordering::Release);
-                failed.push(Failed { file, chunks, retry: Instant::now() + RETRY });
-                return;
+            }
+            if chunks.is_empty() && (budget == 0 || inner.queue.is_empty()) {
+                if budget == 0 && !inner.scheduled.swap(true, Ordering::AcqRel) {
+                    self.shared.dirty.push(file.clone());
+                }
+                break;
             }
         }
-        if budget == 0 && chunks.is_empty() {
-            if !inner.scheduled.swap(true, Ordering::AcqRel) {
-                shared.dirty.push(file.clone());
-            }
-            break;
+        // Nobody is told of a server that is gone, again and again, perhaps through that very server.
+        if inner.broken.load(Ordering::Relaxed) {
+            return;
+        }
+        let lost = inner.lost.swap(0, Ordering::AcqRel);
+        if lost > 0 {
+            let name = if inner.sink == Sink::Named { "files with variables in their paths" } else { &inner.name };
+            self.report(format_args!(
+                "{lost} lines for \"{name}\" were dropped, as it could not be written fast enough"
+            ));
         }
     }
-    let lost = inner.lost.swap(0, Ordering::AcqRel);
-    if lost > 0 {
-        report(
-            shared,
-            format_args!("{lost} lines for \"{}\" were dropped, as it could not be written fast enough", inner.name),
-        );
+
+    fn write_named(&mut self, inner: &Inner, to: &super::Destination, lines: &[u8]) {
+        let now = Instant::now();
+        if let Err(error) = self.open.write(to, lines, now) {
+            inner.lost_in_all.fetch_add(memchr::memchr_iter(b'\n', lines).count().max(1) as u64, Ordering::Relaxed);
+            if self.named_reported.is_none_or(|last| now.saturating_duration_since(last) >= NAMED_REPORT) {
+                self.named_reported = Some(now);
+                if let Some(log) = &*self.shared.report.load() {
+                    log.write(Level::Crit, None, format_args!("{error} while logging request"));
+                }
+            }
+        } else if let Some(keep) = &to.keep {
+            let purge = now + keep.inactive;
+            self.purge = Some(self.purge.map_or(purge, |known| known.min(purge)));
+        }
+    }
+
+    fn report(&self, message: std::fmt::Arguments<'_>) {
+        if let Some(log) = &*self.shared.report.load() {
+            log.write(Level::Alert, None, message);
+        }
     }
 }
 
-fn report(shared: &Shared, message: std::fmt::Arguments<'_>) {
-    if let Some(log) = &*shared.report.load() {
-        log.write(Level::Alert, None, message);
-    }
-}
-
-/// One `writev`; takes what was written off the front of `chunks`.
-fn write_some(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> io::Result<usize> {
-    let fd = inner.fd.load();
-    let slices: Vec<IoSlice<'_>> = chunks.iter().take(BATCH).map(|chunk| IoSlice::new(chunk)).collect();
-    let mut waited = false;
-    let written = loop {
-        match rustix::io::writev(&**fd, &slices) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => break written,
-            Err(rustix::io::Errno::INTR) => {}
-            // Somebody else's end of a pipe may have made it non-blocking.
-            Err(rustix::io::Errno::AGAIN) if !waited => {
-                waited = true;
-                let mut poll = [PollFd::new(&**fd, PollFlags::OUT)];
-                let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-                let _ = rustix::event::poll(&mut poll, Some(&second));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    };
-    let mut left = written;
-    while left > 0 {
-        let Some(front) = chunks.front_mut() else { break };
-        if front.len() <= left {
-            left -= front.len();
-            chunks.pop_front();
-        } else {
-            front.advance(left);
-            left = 0;
-        }
-    }
-    Ok(written)
+/// One member of gzip (RFC 1952). Members stand one after the other in a file, and unpack as one text.
+fn pack(lines: &[u8], level: u8) -> Bytes {
+    use std::io::Write as _;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level.into()));
+    // Writing to a vector does not fail.
+    let _ = encoder.write_all(lines);
+    encoder.finish().unwrap_or_default().into()
 }

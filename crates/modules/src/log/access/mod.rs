@@ -8,10 +8,14 @@ pub mod setting;
 mod tests;
 
 use freerun_conf::{SettingsSet, group};
+use freerun_http::content::path;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 
+use freerun_runtime::log::Destination;
+
 use buffer::Buffers;
+use setting::Target;
 pub use setting::{AccessLogSettings, DefaultAccessLog};
 
 /// The module.
@@ -32,16 +36,32 @@ fn write(request: &mut Request) -> Outcome {
     let home = &request.connection.home;
     let buffers = home.module::<Buffers>();
     buffers.hook(home);
-    for log in request.settings().get::<AccessLogSettings>().access_log.logs() {
+    let settings = request.settings().get::<AccessLogSettings>();
+    for log in settings.access_log.logs() {
         if let Some(condition) = &log.condition
             && matches!(&*condition.render(request), b"" | b"0")
         {
             continue;
         }
         let Some(file) = log.file(&request.generation) else { continue };
-        // Nobody comes back to fill the buffer of a configuration that is on its way out.
-        let outdated = || home.shared.generation.load().number != request.generation.number;
-        buffers.write(file, log.buffering, outdated, |line| log.format.render(request, line));
+        match &log.target {
+            // Nobody comes back to fill the buffer of a configuration that is on its way out.
+            Target::File(_) | Target::Default(_) => {
+                let outdated = || home.shared.generation.load().number != request.generation.number;
+                buffers.write(file, log.buffering(), outdated, |line| log.format.render(request, line));
+            }
+            Target::Syslog(_, header, severity) => buffers.send(file, |message| {
+                header.push(*severity, message);
+                log.format.render(request, message);
+                message.truncate(message.len() - 1);
+            }),
+            Target::Variables(_, path) => {
+                let keep = settings.open_log_file_cache.0;
+                let root = Some(path::document_root(request));
+                let to = Destination { path: path.render(request).into_owned(), root, keep };
+                buffers.write_named(file, to, |line| log.format.render(request, line));
+            }
+        }
     }
     Outcome::Declined
 }

@@ -1,0 +1,262 @@
+//! Files whose paths come with the lines, because they are made of variables. The log thread opens them, and keeps some of
+//! them open where it is told to.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::file::write_all;
+
+/// The most files that are kept open, whatever `max=` says: descriptors are limited too.
+const MAX_OPEN: usize = 4096;
+
+/// `open_log_file_cache`: which files stay open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Keep {
+    /// How many. What was used least recently is closed.
+    pub max: usize,
+    /// Files that were not used for so long are closed.
+    pub inactive: Duration,
+    /// Only files that were used so often within that time stay open longer.
+    pub min_uses: u64,
+    /// How often it is looked whether the path still leads to the open file.
+    pub valid: Duration,
+}
+
+/// Where lines go.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Destination {
+    /// The file's path.
+    pub path: Vec<u8>,
+    /// A folder without which the file is not made: the document root of the request.
+    pub root: Option<Vec<u8>>,
+    /// Whether the file stays open.
+    pub keep: Option<Keep>,
+}
+
+/// Why lines could not be written: the words for the error log.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("open() \"{0}\" failed ({err})", err = super::error::Errno(.1))]
+    Open(String, io::Error),
+    #[error("testing \"{0}\" existence failed ({err})", err = super::error::Errno(.1))]
+    Root(String, io::Error),
+    #[error("write() to \"{0}\" failed ({err})", err = super::error::Errno(.1))]
+    Write(String, io::Error),
+}
+
+struct Open {
+    fd: OwnedFd,
+    identity: (u64, u64),
+    used: Instant,
+    since: Instant,
+    checked: Instant,
+    uses: u64,
+    keep: Keep,
+}
+
+/// The files that are open.
+#[derive(Default)]
+pub(super) struct OpenFiles(HashMap<Vec<u8>, Open>);
+
+impl OpenFiles {
+    /// Writes lines to the file that they name.
+    pub(super) fn write(&mut self, to: &Destination, lines: &[u8], now: Instant) -> Result<(), Failure> {
+        let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        let path = c_string(&to.path).map_err(|error| Failure::Open(text(&to.path), error))?;
+        if let Some(root) = &to.root {
+            let there = c_string(root).and_then(|root| is_folder(&root));
+            there.map_err(|error| Failure::Root(text(root), error))?;
+        }
+        let failed = |error| Failure::Write(text(&to.path), error);
+        let Some(keep) = to.keep else {
+            let fd = open(&path).map_err(|error| Failure::Open(text(&to.path), error))?;
+            return write_all(&fd, lines).map_err(failed);
+        };
+        if self.0.get(&to.path).is_some_and(|file| !file.is_current(&path, now)) {
+            self.0.remove(&to.path);
+        }
+        if !self.0.contains_key(&to.path) {
+            let fd = open(&path).map_err(|error| Failure::Open(text(&to.path), error))?;
+            let identity = identity(rustix::fs::fstat(&fd));
+            self.make_room(keep.max.clamp(1, MAX_OPEN));
+            let file = Open { fd, identity, used: now, since: now, checked: now, uses: 0, keep };
+            self.0.insert(to.path.clone(), file);
+        }
+        let Some(file) = self.0.get_mut(&to.path) else { return Ok(()) };
+        if now.saturating_duration_since(file.checked) >= keep.valid {
+            file.checked = now;
+        }
+        file.used = now;
+        file.uses += 1;
+        write_all(&file.fd, lines).map_err(failed)
+    }
+
+    /// Closes what has not been used for long. Says when to come back, if anything is open.
+    pub(super) fn purge(&mut self, now: Instant) -> Option<Instant> {
+        self.0.retain(|_, file| file.stays(now));
+        self.0.values().map(|file| file.used.max(file.since) + file.keep.inactive).min()
+    }
+
+    /// Closes all: logs are opened anew.
+    pub(super) fn close_all(&mut self) {
+        self.0.clear();
+    }
+
+    fn make_room(&mut self, max: usize) {
+        while self.0.len() >= max {
+            let Some(oldest) = self.0.iter().min_by_key(|(_, file)| file.used).map(|(path, _)| path.clone()) else {
+                return;
+            };
+            self.0.remove(&oldest);
+        }
+    }
+}
+
+impl Open {
+    /// Whether the path still leads to this file, as far as that has to be known now.
+    fn is_current(&self, path: &CStr, now: Instant) -> bool {
+        now.saturating_duration_since(self.checked) < self.keep.valid
+            || identity(rustix::fs::stat(path)) == self.identity
+    }
+
+    fn stays(&self, now: Instant) -> bool {
+        if now.saturating_duration_since(self.used) >= self.keep.inactive {
+            return false;
+        }
+        // It was used since, but not as often as it takes.
+        let judged = now.saturating_duration_since(self.since) >= self.keep.inactive;
+        !judged || self.uses >= self.keep.min_uses
+    }
+}
+
+fn identity(stat: rustix::io::Result<rustix::fs::Stat>) -> (u64, u64) {
+    stat.map_or((0, 0), |stat| (stat.st_dev, stat.st_ino))
+}
+
+fn is_folder(path: &CStr) -> io::Result<()> {
+    let stat = rustix::fs::stat(path)?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
+        Ok(())
+    } else {
+        Err(rustix::io::Errno::NOTDIR.into())
+    }
+}
+
+fn open(path: &CStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?)
+}
+
+fn c_string(path: &[u8]) -> io::Result<CString> {
+    CString::new(path).map_err(|_| io::Error::from_raw_os_error(rustix::io::Errno::INVAL.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let dir = std::env::temp_dir().join(format!("freerun-named-{}-{name}", std::process::id()));
+            fs::create_dir_all(&dir).unwrap();
+            Scratch(dir)
+        }
+
+        fn to(&self, name: &str, keep: Option<Keep>) -> Destination {
+            Destination { path: self.0.join(name).to_str().unwrap().into(), root: None, keep }
+        }
+
+        fn read(&self, name: &str) -> String {
+            fs::read_to_string(self.0.join(name)).unwrap_or_default()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn keep(max: usize) -> Option<Keep> {
+        let (inactive, valid) = (Duration::from_secs(10), Duration::from_secs(60));
+        Some(Keep { max, inactive, min_uses: 1, valid })
+    }
+
+    #[test]
+    fn lines_are_appended_to_the_files_they_name() {
+        let dir = Scratch::new("append");
+        let mut files = OpenFiles::default();
+        let now = Instant::now();
+        for keep in [None, keep(1)] {
+            files.write(&dir.to("a", keep), b"1\n", now).unwrap();
+            files.write(&dir.to("b", keep), b"2\n", now).unwrap();
+            files.write(&dir.to("a", keep), b"3\n", now).unwrap();
+        }
+        assert_eq!((dir.read("a").as_str(), dir.read("b").as_str()), ("1\n3\n1\n3\n", "2\n2\n"));
+        assert_eq!(files.0.len(), 1);
+    }
+
+    #[test]
+    fn a_kept_file_is_looked_for_again_when_it_is_time() {
+        let dir = Scratch::new("valid");
+        let mut files = OpenFiles::default();
+        let now = Instant::now();
+        let to = dir.to("a", keep(8));
+        files.write(&to, b"1\n", now).unwrap();
+        fs::rename(dir.0.join("a"), dir.0.join("old")).unwrap();
+        files.write(&to, b"2\n", now + Duration::from_secs(59)).unwrap();
+        files.write(&to, b"3\n", now + Duration::from_secs(60)).unwrap();
+        assert_eq!((dir.read("old").as_str(), dir.read("a").as_str()), ("1\n2\n", "3\n"));
+        fs::rename(dir.0.join("a"), dir.0.join("older")).unwrap();
+        files.close_all();
+        files.write(&to, b"4\n", now).unwrap();
+        assert_eq!(dir.read("a"), "4\n");
+    }
+
+    #[test]
+    fn files_that_are_not_used_are_closed() {
+        let dir = Scratch::new("inactive");
+        let mut files = OpenFiles::default();
+        let now = Instant::now();
+        let at = |secs| now + Duration::from_secs(secs);
+        let often = keep(8).map(|keep| Keep { min_uses: 3, ..keep });
+        for name in ["a", "b"] {
+            files.write(&dir.to(name, keep(8)), b"1\n", now).unwrap();
+            files.write(&dir.to(&format!("{name}-often"), often), b"1\n", now).unwrap();
+        }
+        files.write(&dir.to("a", keep(8)), b"2\n", at(5)).unwrap();
+        files.write(&dir.to("a-often", often), b"2\n", at(5)).unwrap();
+        assert!(files.purge(at(9)).is_some());
+        assert_eq!(files.0.len(), 4);
+        assert_eq!(files.purge(at(12)), Some(at(15)));
+        assert_eq!(files.0.len(), 1, "used, and as often as it takes");
+        assert_eq!(files.purge(at(15)), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_nginx_s_words() {
+        let dir = Scratch::new("wrong");
+        let mut files = OpenFiles::default();
+        let now = Instant::now();
+        let lost = dir.to("no/file", None);
+        let path = String::from_utf8(lost.path.clone()).unwrap();
+        let told = files.write(&lost, b"x", now).unwrap_err().to_string();
+        assert_eq!(told, format!("open() \"{path}\" failed (2: No such file or directory)"));
+        let rootless = Destination { root: Some(b"/nowhere/at/all".to_vec()), ..dir.to("x", keep(1)) };
+        let told = files.write(&rootless, b"x", now).unwrap_err().to_string();
+        assert_eq!(told, "testing \"/nowhere/at/all\" existence failed (2: No such file or directory)");
+        assert!(!dir.0.join("x").exists());
+        let odd = Destination { path: b"/a\0b".to_vec(), ..dir.to("x", None) };
+        assert!(files.write(&odd, b"x", now).is_err());
+    }
+}

@@ -1,0 +1,333 @@
+//! Access logs: the same requests, and line by line the same logs. Times are taken out, and what is the servers' own.
+
+use crate::site::site;
+use freerun_testkit::{Kind, Server, Setup, Site, TempDir, eventually, require};
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+/// A server with these lines, behind the formats, which have to be defined before they are used.
+fn server(site: &Site, http: &str, lines: &str) -> Setup {
+    let server = format!("server {{ listen 127.0.0.1:@PORT@; server_name localhost; root @ROOT@; {lines} }}");
+    Setup::new().root(site).http(FORMATS).http(http).http(&server)
+}
+
+/// What both are asked, each on a connection of its own.
+const REQUESTS: &[&str] = &[
+    "GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /a.txt?log=1&a=%22q%22&x=y HTTP/1.1\r\nHost: LocalHost:81\r\nX: \"a\" \\b\\\r\nUser-Agent: Agent/1 (x; y)\r\n\r\n",
+    "HEAD /a.txt?log=0 HTTP/1.1\r\nHost: localhost\r\nReferer: http://r.example/?q=\"1\"\r\n\r\n",
+    "GET /missing?log=yes HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "POST /a.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello",
+    "GET /a.txt HTTP/1.0\r\n\r\n",
+    "GET /a.txt\r\n",
+    "GET\r\n\r\n",
+    "get /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /a.txt HTTP/1.1\r\n\r\n",
+    "GET /a.txt HTTP/9.9\r\nHost: localhost\r\n\r\n",
+    "GET /%e4%22%5c%01x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /with%20space.txt?log= HTTP/1.1\r\nHost: localhost\r\nCookie: c=1; d=\"2\"\r\n\r\n",
+    "GET /a.txt HTTP/1.1\r\nHost: localhost\r\nRange: bytes=2-5\r\n\r\n",
+    "GET /a.txt HTTP/1.1\r\nHost: localhost\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n",
+    "GET /dir HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\nGET /digits?log=2 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    "GET /a.txt HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic dXNlcjpwYXNz\r\nX: \u{7f}\u{e9}\t!\r\n\r\n",
+    "GET /off/a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /own/a.txt?log=1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /page/a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /page/missing?log=1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+];
+
+/// Asks everything, ends the server, and reads the files that the configuration names. Ends of lines stay.
+fn logs_of(setup: &Setup, kind: Kind, names: &[&str]) -> BTreeMap<String, Vec<String>> {
+    let mut server = setup.start(kind);
+    for request in REQUESTS {
+        ask(&server, request);
+    }
+    server.stop();
+    names.iter().map(|name| ((*name).to_owned(), lines(&server, name))).collect()
+}
+
+fn ask(server: &Server, request: &str) {
+    let mut client = server.connect();
+    // The pi of "HTTP/1.1" and the like is ASCII; bytes above stand for themselves.
+    client.send(request.chars().map(|c| c as u32 as u8).collect::<Vec<u8>>());
+    client.half_close();
+    while client.try_response("GET").is_ok() {}
+}
+
+fn lines(server: &Server, name: &str) -> Vec<String> {
+    let path = server.path(name);
+    let bytes = if name.ends_with(".gz") { unpack(&path) } else { std::fs::read(&path).unwrap_or_default() };
+    let folder = server.path("").display().to_string();
+    let text = String::from_utf8_lossy(&bytes).replace(folder.trim_end_matches('/'), "DIR");
+    text.replace(&server.port().to_string(), "PORT").split_inclusive('\n').map(without_time).collect()
+}
+
+fn unpack(path: &Path) -> Vec<u8> {
+    use std::io::Read as _;
+    let mut text = Vec::new();
+    if let Ok(file) = std::fs::File::open(path) {
+        flate2::read::MultiGzDecoder::new(file).read_to_end(&mut text).expect("whole members of gzip");
+    }
+    text
+}
+
+/// What `[…]` of the format `combined` holds is a time; numbers from 140 to 190 are lengths of built-in pages, which have the
+/// server's name in them.
+fn without_time(line: &str) -> String {
+    let line = match (line.find('['), line.find(']')) {
+        (Some(start), Some(end)) if start < end => format!("{}TIME{}", &line[..start], &line[end..]),
+        _ => line.to_owned(),
+    };
+    let mut out = String::new();
+    let mut rest = line.as_str();
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let end = rest[start..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |length| start + length);
+        let number = &rest[start..end];
+        out += &rest[..start];
+        out += if number.parse().is_ok_and(|number: u32| (140..=190).contains(&number)) { "PAGE" } else { number };
+        rest = &rest[end..];
+    }
+    out + rest
+}
+
+#[track_caller]
+fn same(what: &str, nginx: &BTreeMap<String, Vec<String>>, freerun: &BTreeMap<String, Vec<String>>) {
+    let mut wrong = String::new();
+    let mut total = 0;
+    for (name, theirs) in nginx {
+        let ours = &freerun[name];
+        total += theirs.len();
+        assert!(!theirs.is_empty(), "nginx has written nothing to {name}");
+        for index in 0..theirs.len().max(ours.len()) {
+            let (theirs, ours) = (theirs.get(index), ours.get(index));
+            if theirs != ours {
+                wrong += &format!("{name}:{}\n  - {theirs:?}\n  + {ours:?}\n", index + 1);
+            }
+        }
+    }
+    println!("{what}: {total} lines");
+    assert!(wrong.is_empty(), "{what}\n{wrong}");
+}
+
+#[track_caller]
+fn compare(what: &str, setup: &Setup, names: &[&str]) {
+    if require::nginx() {
+        let theirs = logs_of(setup, Kind::Nginx, names);
+        same(what, &theirs, &logs_of(setup, Kind::under_test(), names));
+    }
+}
+
+/// The locations that some requests go to.
+const LOCATIONS: &str = "location /off/ { alias @ROOT@/; access_log off; }
+    location /own/ { alias @ROOT@/; access_log @DIR@/own f1; }
+    location /page/ { alias @ROOT@/; error_page 404 /own/page.html; }";
+
+const FORMATS: &str = r#"
+    log_format f1 '$remote_addr "$request" $status $body_bytes_sent "$http_x" "$arg_a" "$cookie_d" <$uri> <$args>';
+    log_format f2 escape=json '{"r":"$request","x":"$http_x","a":"$http_user_agent","n":"$http_none","u":"$uri"}';
+    log_format f3 escape=none '$http_x|$http_none|$uri|$request';
+    log_format f4 '$connection_requests|$pipe|$request_completion|$scheme|$server_name|$http_host|$host';
+    log_format f5 '$request_method|$request_uri|$document_root|$request_filename|$is_args$args';
+    log_format f6 '$sent_http_content_range|$remote_user|$server_port|$server_addr';
+    log_format f7 'no variable at all' ' in two strings' "!";
+    log_format f8 escape=default '${status}0${arg_x}a"$http_referer"' '\t\\' "\n|";
+"#;
+
+#[test]
+fn formats() {
+    let site = site();
+    let files: String = (1..=8).map(|number| format!("access_log @DIR@/f{number} f{number};\n")).collect();
+    let setup = server(&site, "", &format!("{files} access_log @DIR@/combined; {LOCATIONS}"));
+    let names = ["combined", "own", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8"];
+    compare("formats", &setup, &names);
+}
+
+#[test]
+fn conditions_and_levels() {
+    let site = site();
+    let setup = server(
+        &site,
+        "access_log @DIR@/http f1;",
+        &format!(
+            "access_log @DIR@/always f1; access_log @DIR@/if f1 if=$arg_log; access_log @DIR@/two f1 if=$arg_log$arg_x;
+             access_log @DIR@/never f1 if=; access_log @DIR@/one f1 if=1; {LOCATIONS}"
+        ),
+    )
+    .http("server { listen 127.0.0.1:@PORT@; server_name localhost2; }");
+    compare("conditions", &setup, &["always", "if", "two", "one", "own"]);
+}
+
+#[test]
+fn buffers_and_packing() {
+    let site = site();
+    let setup = server(
+        &site,
+        "",
+        &format!(
+            "access_log @DIR@/small f1 buffer=200; access_log @DIR@/large f1 buffer=32k flush=1h;
+             access_log @DIR@/a.gz f1 gzip; access_log @DIR@/b.gz f1 gzip=9 buffer=300;
+             access_log @DIR@/c.gz f1 gzip=5 flush=1m; {LOCATIONS}"
+        ),
+    );
+    compare("buffers", &setup, &["small", "large", "a.gz", "b.gz", "c.gz", "own"]);
+}
+
+#[test]
+fn variables_in_paths() {
+    let site = site();
+    let setup = server(
+        &site,
+        "",
+        &format!(
+            "access_log @DIR@/by-$request_method f1; access_log @DIR@/host-${{host}}-$status.log f1;
+             access_log @DIR@/$arg_none/nowhere f1; open_log_file_cache max=2 inactive=10s min_uses=1 valid=1s;
+             location /root/ {{ root @ROOT@/$arg_r; access_log @DIR@/root-$arg_r f1; }} {LOCATIONS}"
+        ),
+    )
+    .main("user root;");
+    let names = ["by-GET", "by-HEAD", "by-POST", "host-localhost-200.log", "host-localhost-404.log", "own"];
+    compare("variables", &setup, &names);
+}
+
+#[test]
+fn a_log_is_not_made_without_its_document_root() {
+    if !require::nginx() {
+        return;
+    }
+    let site = site();
+    let setup = server(
+        &site,
+        "",
+        "location / { root @ROOT@/$arg_r; access_log @DIR@/root-$arg_l; }
+         location /alias/ { alias @ROOT@/$arg_r/; access_log @DIR@/alias-$arg_l; }",
+    )
+    .main("user root;");
+    let made = |kind: Kind| {
+        let mut server = setup.start(kind);
+        for target in [
+            "/x?r=dir&l=1",
+            "/x?r=none&l=2",
+            "/x?r=&l=3",
+            "/alias/f.txt?r=dir&l=4",
+            "/alias/x?r=none&l=5",
+            "/x?r=a.txt&l=6",
+        ] {
+            server.get(target);
+        }
+        server.stop();
+        (1..=6).map(|l| ["root", "alias"].map(|kind| server.path(&format!("{kind}-{l}")).exists())).collect::<Vec<_>>()
+    };
+    assert_eq!(made(Kind::Nginx), made(Kind::under_test()));
+}
+
+/// A syslog server at a path.
+struct Syslog(UnixDatagram);
+
+impl Syslog {
+    fn at(path: &Path) -> Syslog {
+        let _ = std::fs::remove_file(path);
+        let socket = UnixDatagram::bind(path).expect("binding");
+        socket.set_nonblocking(true).expect("a socket option");
+        Syslog(socket)
+    }
+
+    /// What has come, with the time taken out; in order of their texts, as logs may overtake each other.
+    fn take(&self, out: &mut Vec<String>) {
+        let mut buffer = [0; 4096];
+        while let Ok(length) = self.0.recv(&mut buffer) {
+            let message = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            let (priority, rest) = message.split_once('>').expect("a priority");
+            out.push(format!("{priority}>TIME{}", &rest[15..]));
+        }
+        out.sort();
+    }
+}
+
+fn messages(setup: &Setup, kind: Kind, path: &Path, count: usize) -> Vec<String> {
+    let syslog = Syslog::at(path);
+    let server = setup.start(kind);
+    let mut out = Vec::new();
+    for request in REQUESTS {
+        ask(&server, request);
+        // nginx drops what a full socket does not take, and that is full with ten messages.
+        syslog.take(&mut out);
+    }
+    eventually("all messages", || {
+        syslog.take(&mut out);
+        out.len() >= count
+    });
+    let port = server.port().to_string();
+    out.into_iter().map(|message| message.replace(&port, "PORT")).collect()
+}
+
+#[test]
+fn syslog() {
+    if !require::nginx() {
+        return;
+    }
+    let site: Site = site();
+    let dir = TempDir::new("syslog");
+    let path = dir.path().join("socket");
+    let log = format!("syslog:server=unix:{}", path.display());
+    let setup = server(
+        &site,
+        "",
+        &format!(
+            "access_log {log} f1; access_log {log},nohostname,tag=,facility=user,severity=crit f2;
+             access_log {log},tag=a_b,facility=local0,severity=debug f3 if=$arg_log; access_log {log},tag=x;"
+        ),
+    )
+    .main("user root;");
+    let logged = REQUESTS.len() + 1;
+    let conditional =
+        REQUESTS.iter().filter(|r| r.contains("log=1") || r.contains("log=2") || r.contains("log=y")).count();
+    let count = 3 * logged + conditional;
+    let theirs = messages(&setup, Kind::Nginx, &path, count);
+    let ours = messages(&setup, Kind::under_test(), &path, count);
+    let without = |all: &[String]| all.iter().map(|message| without_time(message)).collect::<Vec<_>>();
+    assert_eq!(without(&theirs).join("\n"), without(&ours).join("\n"));
+    assert_eq!(ours.len(), count);
+}
+
+#[test]
+fn errors_to_syslog() {
+    if !require::nginx() {
+        return;
+    }
+    let site: Site = site();
+    let dir = TempDir::new("syslog-errors");
+    let path = dir.path().join("socket");
+    let setup = server(&site, "", "").main(&format!(
+        "user root; error_log syslog:server=unix:{},tag=err,facility=daemon,severity=info error; error_log @DIR@/error.log info;",
+        path.display()
+    ));
+    let told = |kind: Kind| {
+        let syslog = Syslog::at(&path);
+        let server = setup.start(kind);
+        for target in ["/missing", "/none/x", "/secret/denied.txt?x", "/loop"] {
+            server.get(target);
+        }
+        let mut out = Vec::new();
+        eventually("four messages", || {
+            syslog.take(&mut out);
+            out.len() >= 3
+        });
+        let port = server.port().to_string();
+        // The process, the thread and the connection differ.
+        let shown = |message: &String| {
+            let (head, rest) = message.split_once(": 20").expect("a time");
+            let (_, rest) = rest.split_once(" [").expect("a level");
+            let (level, rest) = rest.split_once("] ").expect("its end");
+            let (_, rest) = rest.split_once('*').expect("a connection");
+            let (_, rest) = rest.split_once(' ').expect("a message");
+            format!("{head}: [{level}] {rest}").replace(&port, "PORT")
+        };
+        let mut shown: Vec<String> = out.iter().map(shown).collect();
+        shown.sort();
+        shown
+    };
+    let theirs = told(Kind::Nginx);
+    assert_eq!(theirs, told(Kind::under_test()));
+}
