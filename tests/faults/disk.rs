@@ -64,6 +64,28 @@ fn folders_and_misses_on_a_hanging_disk() {
 }
 
 #[test]
+fn file_tests_of_scripts_on_a_hanging_disk() {
+    if !require::fuse() {
+        return;
+    }
+    let disk = Disk::new();
+    let script = "location /if { if (-f $document_root/slow/$arg_f) { return 200 file; } if (-d $document_root/slow/d) \
+                  { return 200 folder; } return 200 neither; }";
+    let server = Setup::server(&disk.site, &format!("{TEXT} {script}")).freerun();
+    for (target, answer) in [("/if?f=f1", "file"), ("/if?f=none", "folder"), ("/if?f=d", "folder")] {
+        disk.fixture.control().hang(Op::Lookup, "");
+        disk.fixture.control().hang(Op::Getattr, "");
+        disk.fixture.control().hang(Op::Open, "");
+        let mut client = server.connect();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        eventually("an operation hangs", || disk.fixture.control().waiting() > 0);
+        goes_on(&server);
+        disk.fixture.control().clear();
+        assert_eq!(client.response().text(), answer, "{target}");
+    }
+}
+
+#[test]
 fn slow_operations_are_waited_for() {
     if !require::fuse() {
         return;

@@ -20,6 +20,7 @@ mod proxied;
 mod reloads;
 mod requests;
 mod script_errors;
+mod scripts;
 mod serve;
 mod status;
 mod subrequests;
