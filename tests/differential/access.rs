@@ -432,3 +432,55 @@ fn directives_that_are_refused() {
         "auth_delay 1500ms; satisfy any; auth_basic off; auth_basic_user_file none; deny all;",
     ]);
 }
+
+#[test]
+fn rules_for_some_methods_only() {
+    let site = with_users();
+    let lines = "
+        location /get { limit_except GET { deny all; } try_files /a.txt =404; }
+        location /post { limit_except POST { deny all; } try_files /a.txt =404; }
+        location /allow { limit_except GET { allow 127.0.0.1; deny all; } try_files /a.txt =404; }
+        location /basic { limit_except GET { auth_basic realm; auth_basic_user_file @ROOT@/users; } try_files /a.txt =404; }
+        location /off { auth_basic realm; auth_basic_user_file @ROOT@/users; limit_except GET { auth_basic off; } try_files /a.txt =404; }
+        location /both { deny all; limit_except GET { allow all; } try_files /a.txt =404; }
+        location /any { satisfy any; auth_basic realm; auth_basic_user_file @ROOT@/users; limit_except GET { deny all; } try_files /a.txt =404; }
+        location /page { limit_except GET { deny all; } error_page 403 /get; }
+    ";
+    let mut cases = Vec::new();
+    for target in ["/get", "/post", "/allow", "/basic", "/off", "/both", "/any", "/page"] {
+        cases.push(get(target));
+        cases.push(head(target));
+        cases.push(get(target).field(&basic("plain:secret")));
+        for method in ["DELETE", "OPTIONS"] {
+            cases.push(request(method, target));
+            cases.push(request(method, target).field(&basic("plain:secret")));
+            cases.push(request(method, target).field(&basic("plain:wrong")));
+        }
+    }
+    compare(&Setup::server(&site, lines), cases);
+}
+
+#[test]
+fn satisfy_with_requests_about_access() {
+    let site = with_users();
+    let mut lines = "location = /yes { return 204; } location = /no { return 403; } location = /who { return 401; } location = /broken { return 500; }
+        location = /asks { auth_basic inner; auth_basic_user_file @ROOT@/users; try_files /a.txt =404; }\n"
+        .to_owned();
+    let mut cases = Vec::new();
+    for satisfy in ["all", "any"] {
+        for (rules, rule) in [("allow", "allow all;"), ("deny", "deny all;"), ("free", "")] {
+            for asked in ["yes", "no", "who", "broken", "asks"] {
+                for (auth, basic) in [("basic", "auth_basic realm; auth_basic_user_file @ROOT@/users;"), ("open", "")] {
+                    let name = format!("/{satisfy}/{rules}/{asked}/{auth}");
+                    lines += &format!(
+                        "location = {name} {{ satisfy {satisfy}; {rule} {basic} auth_request /{asked}; try_files /a.txt =404; }}\n"
+                    );
+                    cases.push(get(&name));
+                    cases.push(get(&name).field(&self::basic("plain:secret")));
+                    cases.push(get(&name).field(&self::basic("plain:wrong")));
+                }
+            }
+        }
+    }
+    compare(&Setup::server(&site, &lines), cases);
+}

@@ -9,6 +9,7 @@ mod disk;
 mod figures;
 mod full;
 mod limits;
+mod passwords;
 mod pools;
 mod subrequests;
 

@@ -119,3 +119,26 @@ fn many_slow_passwords_do_not_keep_others_waiting() {
         assert_eq!(client.response().status, 401);
     }
 }
+
+#[test]
+fn clients_of_a_unix_socket_have_rules_of_their_own() {
+    let site = site();
+    let setup = Setup::new().root(&site).http("log_format who '$remote_addr $status'; access_log @DIR@/access.log who;").http(
+        "server { listen 127.0.0.1:@PORT@; listen unix:@DIR@/socket; server_name localhost; root @ROOT@; try_files /a =404;
+                  location /unix { allow unix:; deny all; try_files /a =404; }
+                  location /ip { deny unix:; try_files /a =404; }
+                  location /network { allow 0.0.0.0/0; allow ::/0; deny all; try_files /a =404; }
+                  location /real { set_real_ip_from unix:; deny 192.0.2.1; try_files /a =404; } }",
+    );
+    let server = setup.run();
+    let mut statuses = Vec::new();
+    for target in ["/unix", "/ip", "/network", "/real"] {
+        let mut client = freerun_testkit::Client::try_connect_unix(&server.path("socket")).expect("connecting");
+        let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nX-Real-IP: 192.0.2.1\r\n\r\n");
+        client.send(&head);
+        statuses.push((client.response().status, server.send(&head).status));
+    }
+    assert_eq!(statuses, [(200, 403), (403, 200), (403, 200), (403, 200)]);
+    let lines = server.access_lines(8);
+    assert!(lines.contains(&"unix: 200".to_owned()) && lines.contains(&"192.0.2.1 403".to_owned()), "{lines:?}");
+}
