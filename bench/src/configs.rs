@@ -66,13 +66,13 @@ fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> 
         "daemon off;\n{user}worker_processes {workers};\npid {place}/pid;\n\
          error_log {place}/error.log;\n\
          events {{\nworker_connections {connections};\n{mutex}}}\n\
-         http {{\ninclude mime.types;\ndefault_type application/octet-stream;\naccess_log off;\nsendfile on;\n{chunk}\
+         http {{\ninclude mime.types;\ndefault_type application/octet-stream;\naccess_log {};\nsendfile on;\n{chunk}\
          keepalive_timeout 600s;\nkeepalive_requests 1000000000;\n{temporary}\
          server {{\nlisten {address}{reuseport};\n\
          location / {{\nroot {root};\n{aio}}}\n\
          location = {OK_PATH} {{ return 200 \"OK\"; }}\n\
          location = {GENERATION_PATH} {{ return 200 \"{}\"; }}\n{status}}}\n}}\n",
-        spec.generation
+        spec.access_log, spec.generation
     )
 }
 

@@ -9,6 +9,8 @@ mod error;
 mod fixture;
 mod grid;
 mod interrupt;
+mod limits;
+mod log;
 mod machine;
 mod metadata;
 mod mixed;
@@ -85,6 +87,8 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "connections" => connections::run(bench),
         "sharding" => sharding::run(bench),
         "reload" => reload::run(bench),
+        "log" => log::run(bench),
+        "limits" => limits::run(bench),
         _ => Err(Error::Setup(format!("no benchmark is called {name}"))),
     }
 }

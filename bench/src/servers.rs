@@ -62,6 +62,8 @@ pub struct Spec {
     pub reuseport: bool,
     /// What `sendfile_max_chunk` is set to; `None` leaves it out.
     pub max_chunk: Option<&'static str>,
+    /// What `access_log` says.
+    pub access_log: String,
     /// What `location = /generation` answers.
     pub generation: usize,
 }
@@ -79,6 +81,7 @@ impl Spec {
             accept_mutex: None,
             reuseport: false,
             max_chunk: None,
+            access_log: "off".to_owned(),
             generation: 0,
         }
     }

@@ -143,3 +143,38 @@ fn files_that_do_not_fit_leave_nothing_behind() {
     assert_eq!(put("/new", 600_000), 201);
     assert_eq!(put("/new", 100), 204);
 }
+
+#[test]
+fn every_sort_of_log_that_cannot_be_written_stops_nobody() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    site.file("a", "file a");
+    let dir = TempDir::new("hanging-logs");
+    let place = dir.path().display();
+    // Pipes that are open for reading, so that opening them does not wait, and that nobody reads.
+    let pipes: Vec<_> = ["plain", "packed", "named-x"].into_iter().map(|name| pipe(&dir.path().join(name))).collect();
+    let _server = std::os::unix::net::UnixDatagram::bind(dir.path().join("syslog")).expect("binding");
+    let http = format!(
+        "access_log /dev/full combined gzip buffer=1k; access_log {place}/plain; access_log {place}/packed combined gzip buffer=1k;
+         access_log {place}/named-$arg_n; access_log {place}/no/$arg_n; access_log syslog:server=unix:{place}/syslog;
+         keepalive_requests 100000; server {{ listen 127.0.0.1:@PORT@; root @ROOT@; }}"
+    );
+    let server = Setup::new().root(&site).main("user root;").http(&http).freerun();
+    let mut client = server.connect();
+    // Far more than the pipes take, and than may wait.
+    let request = format!("GET /a?n=x HTTP/1.1\r\nHost: h\r\nUser-Agent: {}\r\n\r\n", "a".repeat(4000));
+    for _ in 0..2000 {
+        client.send(&request);
+        assert_eq!(client.response().text(), "file a");
+    }
+    assert_eq!(server.workers().len(), 1);
+    drop(pipes);
+}
+
+fn pipe(path: &Path) -> fs::File {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).expect("making a pipe");
+    fs::File::options().read(true).write(true).open(path).expect("opening a pipe")
+}

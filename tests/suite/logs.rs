@@ -108,6 +108,53 @@ fn buffered_lines_are_written_in_the_end() {
 }
 
 #[test]
+fn gathered_lines_outlive_a_reload() {
+    if !freerun_testkit::require::freerun() {
+        return;
+    }
+    let site = site();
+    let http = "access_log @DIR@/plain combined buffer=64k; access_log @DIR@/packed.gz combined gzip; access_log @DIR@/by-$arg_n;
+        server { listen 127.0.0.1:@PORT@; root @ROOT@; location /v { return 200 one; } }";
+    let mut server = Setup::new().root(&site).main("user root;").http(http).run();
+    for _ in 0..7 {
+        server.get("/a?n=x");
+    }
+    server.edit("return 200 one", "return 200 two");
+    server.reload();
+    eventually("the new configuration", || server.get("/v?n=y").text() == "two");
+    for _ in 0..3 {
+        server.get("/a?n=x");
+    }
+    server.signal(Signal::QUIT);
+    server.wait();
+    let text = fs::read_to_string(server.path("plain")).expect("the log");
+    assert_eq!(text.matches("/a?n=x").count(), 10);
+    let mut packed = String::new();
+    let file = fs::File::open(server.path("packed.gz")).expect("the packed log");
+    std::io::Read::read_to_string(&mut flate2::read::MultiGzDecoder::new(file), &mut packed).expect("whole members");
+    assert_eq!(packed, text);
+    assert_eq!(fs::read_to_string(server.path("by-x")).expect("the named log").lines().count(), 10);
+}
+
+#[test]
+fn named_logs_are_made_anew_when_logs_are_reopened() {
+    let site = site();
+    let lines = "access_log @DIR@/by-$arg_n; open_log_file_cache max=10 valid=1h inactive=1h;";
+    let server = Setup::server(&site, lines).main("user root;").run();
+    server.get("/a?n=x");
+    eventually("a log", || server.path("by-x").exists());
+    fs::rename(server.path("by-x"), server.path("old")).expect("renaming");
+    if server.kind() == freerun_testkit::Kind::Nginx {
+        return;
+    }
+    server.signal(Signal::USR1);
+    eventually("another log", || {
+        server.get("/a?n=x");
+        server.path("by-x").exists()
+    });
+}
+
+#[test]
 fn reopening() {
     let site = site();
     let server = Setup::server(&site, "").run();
