@@ -7,6 +7,7 @@ mod additions;
 mod auth_requests;
 mod charsets;
 mod checks;
+mod composition;
 mod conditions;
 mod dav;
 mod error_pages;

@@ -89,7 +89,7 @@ pub enum Slot {
     UserId,
     /// Unpacks for clients that cannot (`gunzip`).
     Gunzip,
-    /// Text before and after (`add_before_body`, `add_after_body`).
+    /// Has text put before and after (`add_before_body`, `add_after_body`), later, at [`Slot::Insert`].
     Addition,
     /// Replaces strings (`sub_filter`).
     Sub,
@@ -97,6 +97,9 @@ pub enum Slot {
     Charset,
     /// Server side includes.
     Ssi,
+    /// Puts in what subrequests of a filter above answer: it went through the filters of their own locations, and those
+    /// between do not see it.
+    Insert,
     /// Packs: the first of zstd, brotli and gzip that client and settings agree on.
     Compress,
     /// Cuts ranges out of what is left.

@@ -1,10 +1,11 @@
 //! `add_before_body`, `add_after_body`: the answers of subrequests before and after a response.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 
 use bytes::Bytes;
-use freerun_conf::{group, settings};
+use freerun_conf::{SettingsSet, group, settings};
 use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::module::{Filter, Module, Slot};
 use freerun_http::phases::subrequest::{Included, subrequest};
@@ -30,30 +31,62 @@ settings! {
 pub static MODULE: Module = Module {
     name: "addition",
     groups: &[group::<AdditionSettings>()],
-    filters: &[Filter {
-        slot: Slot::Addition,
-        wanted: |settings| {
-            let settings = settings.get::<AdditionSettings>();
-            !settings.add_before_body.is_empty() || !settings.add_after_body.is_empty()
-        },
-        run,
-    }],
+    filters: &[
+        Filter { slot: Slot::Addition, wanted, run: announce },
+        Filter { slot: Slot::Insert, wanted, run: insert },
+    ],
     ..Module::EMPTY
 };
 
-fn run(request: &mut Request, response: &mut Response) {
+fn wanted(settings: &SettingsSet) -> bool {
+    let settings = settings.get::<AdditionSettings>();
+    !settings.add_before_body.is_empty() || !settings.add_after_body.is_empty()
+}
+
+/// Whether the texts are to be put in.
+#[derive(Default)]
+struct Announced(Cell<bool>);
+
+/// Decides, and leaves a body whose length is open.
+fn announce(request: &mut Request, response: &mut Response) {
     let settings = request.location.settings.clone();
     let settings = settings.get::<AdditionSettings>();
-    if response.status != 200 || request.is_subrequest() || !settings.addition_types.contains(&response.content_type) {
+    let added =
+        response.status == 200 && !request.is_subrequest() && settings.addition_types.contains(&response.content_type);
+    request.own.get::<Announced>().0.set(added);
+    if added {
+        response.weaken();
+        let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
+        response.body = Body::Source(Box::new(Open(body)));
+    }
+}
+
+/// Puts the texts around what the filters between have made of the body.
+fn insert(request: &mut Request, response: &mut Response) {
+    if !request.own.get::<Announced>().0.take() {
         return;
     }
-    response.weaken();
+    let settings = request.location.settings.clone();
+    let settings = settings.get::<AdditionSettings>();
     let mut parts = VecDeque::with_capacity(3);
     let uri = |uri: &String| (!uri.is_empty()).then(|| uri.clone().into_bytes());
     parts.extend(uri(&settings.add_before_body).map(Piece::Uri));
     parts.push_back(Piece::Body(std::mem::replace(&mut response.body, Body::Empty).into_source(request)));
     parts.extend(uri(&settings.add_after_body).map(Piece::Uri));
     response.body = Body::Source(Box::new(Added { request: request.fork(), parts }));
+}
+
+/// A body that will not be alone.
+struct Open(Box<dyn Source>);
+
+impl Source for Open {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        self.0.next()
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        None
+    }
 }
 
 enum Piece {
