@@ -7,6 +7,7 @@ mod additions;
 mod auth_requests;
 mod charsets;
 mod checks;
+mod clients;
 mod composition;
 mod conditions;
 mod dav;

@@ -20,8 +20,13 @@ fn user_agent(request: &Request) -> Option<&[u8]> {
 }
 
 /// nginx takes it for one when at least three bytes follow the name.
-fn is_msie(agent: &[u8]) -> bool {
+fn names_msie(agent: &[u8]) -> bool {
     memmem::find(agent, b"MSIE ").is_some_and(|at| agent.len() >= at + b"MSIE ".len() + 3)
+}
+
+/// Whether the client is Internet Explorer, of any version (`$msie`).
+pub fn is_msie(request: &Request) -> bool {
+    user_agent(request).is_some_and(names_msie)
 }
 
 /// Makes a built-in error page long enough, where that is wanted.
@@ -30,7 +35,8 @@ pub fn pad(request: &Request, status: u16, page: &mut String) {
     if status < 400 || !settings.msie_padding {
         return;
     }
-    let concerns = user_agent(request).is_some_and(|agent| is_msie(agent) || memmem::find(agent, b"Chrome/").is_some());
+    let concerns =
+        user_agent(request).is_some_and(|agent| names_msie(agent) || memmem::find(agent, b"Chrome/").is_some());
     if concerns {
         for _ in 0..LINES {
             page.push_str(&String::from_utf8_lossy(PADDING));
@@ -43,7 +49,7 @@ pub fn refresh(request: &Request, response: &mut Response) {
     if !matches!(response.status, 301 | 302)
         || !response.special
         || !request.settings().get::<TransferSettings>().msie_refresh
-        || !user_agent(request).is_some_and(is_msie)
+        || !user_agent(request).is_some_and(names_msie)
     {
         return;
     }

@@ -248,13 +248,19 @@ fn http<'r>(request: &'r Request, name: &str) -> Value<'r> {
     Some(joined.map_or(Cow::Borrowed(first), Cow::Owned))
 }
 
+/// `$cookie_name`.
 fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
+    find_cookie(request, name).map(Cow::Borrowed)
+}
+
+/// The value of the client's first cookie of that name, whatever its case.
+pub fn find_cookie<'r>(request: &'r Request, name: &str) -> Option<&'r [u8]> {
     for field in request.head.parsed.all(HeaderId::Cookie) {
         for pair in request.head.text(field.value()).split(|byte| *byte == b';') {
             let pair = pair.trim_ascii();
             let named = pair.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()));
             if named && let Some(value) = pair[name.len()..].trim_ascii_start().strip_prefix(b"=") {
-                return Some(Cow::Borrowed(value.trim_ascii_start()));
+                return Some(value.trim_ascii_start());
             }
         }
     }

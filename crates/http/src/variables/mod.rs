@@ -14,6 +14,7 @@ use crate::log_error;
 use crate::request::Request;
 use crate::rewrite::RewriteSettings;
 
+pub use core::find_cookie as cookie;
 pub use core::{LimitRate, VARIABLES as CORE_VARIABLES};
 pub use table::{Target, VariableTable};
 pub use values::{Full, MAX_TEXT, Values};

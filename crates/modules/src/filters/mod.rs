@@ -10,3 +10,4 @@ pub mod range;
 pub mod slice;
 pub mod ssi;
 pub mod sub;
+pub mod userid;

@@ -1,10 +1,13 @@
 //! Modules that define variables.
 
+pub mod browser;
 mod forwarded;
 pub mod geo;
 pub mod geoip2;
 mod hostnames;
 pub mod map;
+pub mod referer;
+pub mod secure_link;
 pub mod split_clients;
 
 use freerun_conf::{Cx, Node, Problem, Word};

@@ -1,0 +1,185 @@
+//! `valid_referers`: whether a request comes from a page that may link here.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Size, Word, group, settings};
+use freerun_http::log_error;
+use freerun_http::module::Module;
+use freerun_http::regex::Pattern;
+use freerun_http::request::Request;
+use freerun_http::route::names::Name;
+use freerun_http::settings::server::ServerSettings;
+use freerun_http::variables::{Value, Variable, VariableTable};
+use freerun_proto::HeaderId;
+
+settings! {
+    /// Where requests come from.
+    #[module = "referer"]
+    pub struct RefererSettings {
+        /// The values of `Referer` for which `$invalid_referer` is empty: `none` (there is no such field), `blocked` (something
+        /// took its value out), `server_names`, names with `*` at one end and with the beginning of a path, expressions (`~`) for
+        /// what stands behind `http://`.
+        valid_referers: Referers, in SERVER | LOCATION;
+        /// Bucket size of the table of names.
+        referer_hash_bucket_size: Size = "64", in SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+        /// Size of the table of names.
+        referer_hash_max_size: usize = "2048", in SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+    }
+}
+
+/// What is valid at one level.
+#[derive(Debug, Clone, Default)]
+pub struct Referers(Option<Arc<List>>);
+
+#[derive(Debug, Clone, Default)]
+struct List {
+    none: bool,
+    blocked: bool,
+    server_names: bool,
+    /// By name, each with the beginning that the path must have.
+    exact: HashMap<Box<[u8]>, Box<[u8]>>,
+    /// By what follows the asterisk, with its dot.
+    front: HashMap<Box<[u8]>, Box<[u8]>>,
+    /// By what is before the asterisk, with its dot.
+    back: HashMap<Box<[u8]>, Box<[u8]>>,
+    patterns: Vec<Arc<Pattern>>,
+}
+
+impl Setting for Referers {
+    const SHAPE: Shape = Shape::at_least(1, "none | blocked | server_names | string …");
+
+    fn set(previous: Option<Referers>, directive: &Node, cx: &mut Cx) -> Result<Referers, Problem> {
+        let mut list = previous.and_then(|previous| previous.0).unwrap_or_default();
+        let into = Arc::make_mut(&mut list);
+        for word in &directive.args {
+            into.add(word, cx)?;
+        }
+        Ok(Referers(Some(list)))
+    }
+}
+
+impl List {
+    fn add(&mut self, word: &Word, cx: &mut Cx) -> Result<(), Problem> {
+        let text = word.text.as_str();
+        let fail = |message: String| Err(Problem::new(message).at(word.place));
+        match text {
+            "" => return fail("invalid referer \"\"".to_owned()),
+            "none" => self.none = true,
+            "blocked" => self.blocked = true,
+            "server_names" => self.server_names = true,
+            "~" => return fail("empty regex in \"~\"".to_owned()),
+            _ => {
+                if let Some(pattern) = text.strip_prefix('~') {
+                    let pattern = Pattern::new(pattern, true, cx.extensions.get_or_default::<VariableTable>());
+                    self.patterns.push(Arc::new(pattern.map_err(|why| Problem::new(why).at(word.place))?));
+                    return Ok(());
+                }
+                let (host, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+                let path: Box<[u8]> = path.as_bytes().into();
+                let host = host.to_ascii_lowercase();
+                let rest = host.strip_prefix("*.").or_else(|| host.strip_suffix(".*")).unwrap_or(&host);
+                if rest.contains('*') || rest.is_empty() && !host.is_empty() {
+                    return fail(format!("invalid hostname or wildcard \"{host}\""));
+                }
+                let new = if let Some(end) = host.strip_prefix('*') {
+                    self.front.insert(end.as_bytes().into(), path).is_none()
+                } else if let Some(start) = host.strip_suffix('*') {
+                    self.back.insert(start.as_bytes().into(), path).is_none()
+                } else if let Some(bare) = host.strip_prefix('.') {
+                    let one = self.exact.insert(bare.as_bytes().into(), path.clone()).is_none();
+                    self.front.insert(host.as_bytes().into(), path).is_none() && one
+                } else {
+                    self.exact.insert(host.as_bytes().into(), path).is_none()
+                };
+                if !new {
+                    return fail(format!("conflicting parameter \"{host}\""));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The beginning of paths that belongs to the name that fits a host best.
+    fn find(&self, host: &[u8]) -> Option<&[u8]> {
+        let dots = || host.iter().enumerate().filter(|(_, byte)| **byte == b'.').map(|(dot, _)| dot);
+        let front = || dots().find_map(|dot| self.front.get(&host[dot..]));
+        let back = || dots().rev().find_map(|dot| self.back.get(&host[..=dot]));
+        self.exact.get(host).or_else(front).or_else(back).map(|path| &**path)
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "referer",
+    groups: &[group::<RefererSettings>()],
+    variables: &[Variable::named("invalid_referer", invalid)],
+    settle: Some(settle),
+    ..Module::EMPTY
+};
+
+fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
+    let Some(list) = &settings.get::<RefererSettings>().valid_referers.0 else { return Ok(()) };
+    let names = list.exact.len() + list.front.len() + list.back.len() + list.patterns.len();
+    if names == 0 && !list.server_names {
+        let message = "the \"none\" or \"blocked\" referers are specified in the \"valid_referers\" directive without any \
+                       valid referer";
+        return Err(Problem::new(message));
+    }
+    Ok(())
+}
+
+fn invalid<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    let list = request.settings().get::<RefererSettings>().valid_referers.0.as_ref();
+    let valid = list.is_none_or(|list| is_valid(request, list));
+    Some(Cow::Borrowed(if valid { b"" } else { b"1" }))
+}
+
+/// Shorter values, and longer names of hosts, cannot be what they say.
+const MIN_LEN: usize = b"http://i.ru".len();
+const MAX_HOST: usize = 256;
+
+/// What is behind `http://` or `https://`.
+fn after_scheme(value: &[u8]) -> Option<&[u8]> {
+    let scheme = |scheme: &[u8]| {
+        let (start, rest) = value.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    };
+    scheme(b"http://").or_else(|| scheme(b"https://"))
+}
+
+fn is_valid(request: &Request, list: &List) -> bool {
+    let Some(value) = request.head.value(HeaderId::Referer) else { return list.none };
+    let Some(rest) = after_scheme(value).filter(|_| value.len() >= MIN_LEN) else { return list.blocked };
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b':')).unwrap_or(rest.len());
+    if end > MAX_HOST {
+        return false;
+    }
+    let host = rest[..end].to_ascii_lowercase();
+    let path = &rest[memchr::memchr(b'/', rest).unwrap_or(rest.len())..];
+    if let Some(wanted) = list.find(&host) {
+        return path.starts_with(wanted);
+    }
+    if list.server_names && is_server_name(request, &host) {
+        return true;
+    }
+    list.patterns.iter().any(|pattern| matches(request, pattern, rest))
+}
+
+fn matches(request: &Request, pattern: &Pattern, text: &[u8]) -> bool {
+    pattern.is_match(text).unwrap_or_else(|error| {
+        log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(text));
+        false
+    })
+}
+
+fn is_server_name(request: &Request, host: &[u8]) -> bool {
+    let names = &request.server.entry.settings.get::<ServerSettings>().server_name.names;
+    names.iter().any(|name| match name {
+        Name::Exact(name) => name.as_bytes() == host && !host.is_empty(),
+        Name::Front(end, itself) => host.ends_with(end.as_bytes()) || *itself && host == &end.as_bytes()[1..],
+        Name::Back(start) => host.starts_with(start.as_bytes()),
+        Name::Regex(pattern) => matches(request, pattern, host),
+    })
+}

@@ -1,0 +1,116 @@
+//! `secure_link`: whether a link was made by somebody who knows a secret, and how long it is good.
+
+use std::borrow::Cow;
+
+use freerun_conf::{Cx, Problem, SettingsSet, group, settings};
+use freerun_http::module::Module;
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+use freerun_http::variables::{Value, Variable};
+use freerun_runtime::log::clock;
+use md5::{Digest, Md5};
+
+settings! {
+    /// Links with a checksum.
+    #[module = "secure_link"]
+    pub struct SecureLinkSettings {
+        /// The checksum of a link (MD5 in Base64 for URLs), and after a comma when it ends to be good, in seconds since 1970.
+        secure_link: Option<Template>, in HTTP | SERVER | LOCATION;
+        /// The text whose checksum it is.
+        secure_link_md5: Option<Template>, in HTTP | SERVER | LOCATION;
+        /// The secret word of links of the form `/prefix/checksum/link`, whose checksum is that of link and word, in hexadecimal.
+        secure_link_secret: Option<String>, in LOCATION;
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "secure_link",
+    groups: &[group::<SecureLinkSettings>()],
+    variables: &[Variable::named("secure_link", secure_link), Variable::named("secure_link_expires", expires)],
+    settle: Some(settle),
+    ..Module::EMPTY
+};
+
+fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
+    let settings = settings.get::<SecureLinkSettings>();
+    let other = settings.secure_link.is_some() || settings.secure_link_md5.is_some();
+    if settings.secure_link_secret.is_some() && other {
+        let message = "\"secure_link_secret\" cannot be mixed with \"secure_link\" and \"secure_link_md5\"";
+        return Err(Problem::new(message));
+    }
+    Ok(())
+}
+
+/// Checksum and end of a link.
+struct Link<'r> {
+    checksum: Cow<'r, [u8]>,
+    expires: Option<(i64, Vec<u8>)>,
+}
+
+/// What `secure_link` says; `None` without it, and for an end that is no time.
+fn link<'r>(request: &'r Request, settings: &'r SecureLinkSettings) -> Option<Link<'r>> {
+    let value = settings.secure_link.as_ref()?.render(request);
+    let Some(comma) = memchr::memchr(b',', &value) else { return Some(Link { checksum: value, expires: None }) };
+    let text = value[comma + 1..].to_vec();
+    let digits = text.iter().all(u8::is_ascii_digit);
+    let time = std::str::from_utf8(&text).ok().filter(|_| digits)?.parse().ok().filter(|time| *time > 0)?;
+    Some(Link { checksum: value[..comma].to_vec().into(), expires: Some((time, text)) })
+}
+
+/// `1` for a good link, `0` for one that is over; the link itself for one with a secret word; empty for a wrong one.
+fn secure_link<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    let settings = request.settings().get::<SecureLinkSettings>();
+    if let Some(secret) = &settings.secure_link_secret {
+        return with_secret(request, secret).map(Cow::Borrowed);
+    }
+    let text = settings.secure_link_md5.as_ref()?;
+    let Link { checksum, expires } = link(request, settings)?;
+    if decode(&checksum)? != Md5::digest(text.render(request))[..] {
+        return None;
+    }
+    let over = expires.is_some_and(|(time, _)| time < clock::now().secs);
+    Some(Cow::Borrowed(if over { b"0" } else { b"1" }))
+}
+
+fn expires<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    let settings = request.settings().get::<SecureLinkSettings>();
+    settings.secure_link_md5.as_ref()?;
+    let (_, text) = link(request, settings)?.expires?;
+    Some(Cow::Owned(text))
+}
+
+/// The link of `/prefix/checksum/link`, as it came, arguments included.
+fn with_secret<'r>(request: &'r Request, secret: &str) -> Option<&'r [u8]> {
+    let uri = request.head.parsed.target.uri(&request.head.buffer);
+    let mut parts = uri.strip_prefix(b"/")?.splitn(3, |byte| *byte == b'/');
+    let (_, checksum, link) = (parts.next()?, parts.next()?, parts.next()?);
+    if checksum.len() != 32 || link.is_empty() {
+        return None;
+    }
+    let wanted = Md5::new().chain_update(link).chain_update(secret).finalize();
+    let matches = wanted.iter().zip(checksum.chunks(2)).all(|(byte, digits)| {
+        let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|d| d.is_ascii_hexdigit()));
+        digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) == Some(*byte)
+    });
+    matches.then_some(link)
+}
+
+/// The longest Base64 of 16 bytes, with its padding.
+const MAX_CHECKSUM: usize = 24;
+
+/// Base64 for URLs (RFC 4648 section 5) of 16 bytes.
+fn decode(text: &[u8]) -> Option<[u8; 16]> {
+    if text.len() > MAX_CHECKSUM || text.iter().any(|byte| matches!(byte, b'+' | b'/')) {
+        return None;
+    }
+    let plain: Vec<u8> = text
+        .iter()
+        .map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            byte => *byte,
+        })
+        .collect();
+    freerun_proto::credentials::decode_base64(&plain)?.try_into().ok()
+}
