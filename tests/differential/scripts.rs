@@ -58,3 +58,87 @@ fn what_subrequests_share() {
     let server = format!("server {{ listen 127.0.0.1:@PORT@; server_name localhost; root @ROOT@; {lines} }}\n");
     compare(&setup.http(&server), gets(&["/b", "/b?q=1", "/c", "/d", "/e"]));
 }
+
+#[test]
+fn what_is_tried_last() {
+    let site = site();
+    let lines = "
+        location /c { try_files /x =404; }
+        location /d { try_files /x =999; }
+        location /f { try_files /x =302; }
+        location /g { try_files /x /page.html?q=$args; }
+        location /h { try_files /x /h2?$args; }
+        location /h2 { return 200 \"h2 $args\"; }
+        location /i { try_files /x @n?x; }
+        location /j { try_files /x $arg_t; }
+        location @n { return 200 n; }
+        location /k { try_files $uri $uri/ /dir/f.txt; }
+        location /l { try_files /a.txt?x =404; }
+        location /m { try_files \"\" =404; }
+        location /n { try_files / =404; }
+        location ~ ^/o/(.*)$ { try_files /$1 /dir/$1 =404; }
+        location /p { try_files /x rel; }
+        location /q { try_files /dir/ =404; }
+        location /r { try_files /dir =404; }
+        location /s { try_files /x =500; error_page 500 = /h2; }
+    ";
+    let mut cases = gets(&[
+        "/c", "/d", "/f", "/g?z", "/h?z=1", "/h", "/i", "/j?t=@n", "/j?t=/h2", "/j", "/k", "/l", "/m", "/n",
+        "/o/f.txt", "/o/a.txt", "/o/none", "/p", "/q", "/r", "/s",
+    ]);
+    cases.push(request("POST", "/h?x").field("Content-Length: 0"));
+    compare(&Setup::server(&site, lines), cases);
+}
+
+#[test]
+fn an_alias_after_a_rewrite() {
+    let site = site();
+    let lines = "
+        location /a/ { alias @ROOT@/dir/; rewrite ^ /a.txt break; }
+        location /b/ { alias @ROOT@/dir/; rewrite ^/b(.*) /b$1 break; }
+        location /c/ { alias @ROOT@/dir/; rewrite ^/c/x /c/f.txt break; try_files $uri =404; }
+        location /d/ { alias @ROOT@/dir/; rewrite ^/d/x /d/ break; }
+        location /e/ { alias @ROOT@/dir/; rewrite ^/e/x /e/f.txt last; }
+        location /h/ { alias @ROOT@/dir/; rewrite ^/h/x /h/f.txt break; }
+        location /i/ { alias @ROOT@/dir/; rewrite ^/i/x /i/f.txt; break; }
+        location /j/ { alias @ROOT@/dir/; if ($arg_x) { rewrite ^/j/x /j/f.txt break; } }
+        location /k/ { alias @ROOT@/dir/; error_page 404 @k; }
+        location @k { rewrite ^ /a.txt break; }
+        location ~ ^/l/(.*) { alias @ROOT@/dir/$1; rewrite ^/l/x /l/y break; }
+        location /m/ { alias @ROOT@/dir/; }
+        location /n/ { alias @ROOT@/dir/; rewrite ^/n/x /n/f.txt break; error_page 500 =200 /a.txt; }
+        location /o/ { alias @ROOT@/dir/; break; }
+        location /p/ { rewrite ^/p/(.*) /none/$1 break; error_page 404 /m/f.txt; }
+        location /q/ { rewrite ^/q/(.*) /none/$1 break; try_files /none /m/f.txt; }
+        rewrite ^/srv/(.*) /m/$1 break;
+        rewrite ^/srv2/(.*) /m/$1 last;
+    ";
+    compare(
+        &Setup::server(&site, lines),
+        gets(&[
+            "/a/x",
+            "/b/f.txt",
+            "/c/x",
+            "/c/f.txt",
+            "/d/x",
+            "/e/x",
+            "/h/x",
+            "/i/x",
+            "/i/f.txt",
+            "/j/x",
+            "/j/x?x=1",
+            "/j/f.txt",
+            "/k/none",
+            "/l/x",
+            "/l/f.txt",
+            "/m/f.txt",
+            "/n/x",
+            "/n/f.txt",
+            "/o/f.txt",
+            "/p/f.txt",
+            "/q/f.txt",
+            "/srv/f.txt",
+            "/srv2/f.txt",
+        ]),
+    );
+}

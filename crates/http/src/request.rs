@@ -278,6 +278,8 @@ pub struct Request {
     pub started: Instant,
     /// Status that an error page has to be sent with.
     pub forced_status: Option<u16>,
+    /// Whether a `rewrite` changed the path, so that it is not the one that the location was chosen for.
+    pub rewritten_here: bool,
     /// Whether `error_page` has been followed.
     pub in_error_page: bool,
     /// Whether it is not followed again, because `recursive_error_pages` was off where it was.
@@ -342,6 +344,7 @@ impl Request {
             serial,
             started,
             forced_status: None,
+            rewritten_here: false,
             in_error_page: false,
             last_error_page: false,
             carried: Carried::default(),
@@ -422,6 +425,7 @@ impl Request {
         fork.location = self.location.clone();
         self.values();
         fork.captures.clone_from(&self.captures);
+        fork.rewritten_here = self.rewritten_here;
         fork.forced_status = self.forced_status;
         fork.in_error_page = self.in_error_page;
         fork.internal = self.internal;

@@ -16,6 +16,7 @@ use crate::content::aio;
 use crate::content::hot::{HotFile, MAX_CONTENT};
 use crate::content::open_files::{Known, Terms};
 use crate::content::path;
+use crate::content::path::NO_NAME;
 use crate::log_error;
 use crate::request::Request;
 use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};
@@ -153,7 +154,7 @@ fn close_kept(request: &Request) -> bool {
 }
 
 fn c_path(path: &[u8]) -> Result<CString, OpenError> {
-    CString::new(path).map_err(|_| OpenError::Status(400))
+    CString::new(path).map_err(|_| OpenError::Status(if path == NO_NAME { 500 } else { 400 }))
 }
 
 /// Opens a file (or a folder: look at what it is) for reading. Small contents come with it if they are in memory.

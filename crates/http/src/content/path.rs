@@ -54,8 +54,14 @@ pub fn file_name(request: &Request) -> Vec<u8> {
     file_name_of(request, &request.path)
 }
 
+/// What [`file_name_of`] gives where there is no name: opening it is 500.
+pub const NO_NAME: &[u8] = b"\0";
+
 /// Where the file of `path` would be, in the request's location.
 pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
+    if alias_is_lost(request) {
+        return NO_NAME.to_vec();
+    }
     let mut name = document_root(request);
     let rest = match &request.location.alias {
         None => {
@@ -71,6 +77,17 @@ pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
     };
     name.extend_from_slice(rest);
     name
+}
+
+/// Whether the location has an `alias` and a `rewrite` has changed the path, so that there is nothing in it that the
+/// alias replaces: an error, as in nginx, and logged.
+pub fn alias_is_lost(request: &Request) -> bool {
+    let lost = request.rewritten_here && request.location.alias.is_some();
+    if lost {
+        let name = &request.location.name;
+        log_error!(request, Alert, "\"alias\" cannot be used in location \"{name}\" where URI was rewritten");
+    }
+    lost
 }
 
 fn absolute(request: &Request, path: &[u8]) -> Vec<u8> {

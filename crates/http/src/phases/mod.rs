@@ -94,10 +94,12 @@ async fn route(request: &mut Request) -> Step {
             }
         }
     }
-    if !request.location.script.is_empty()
-        && let Ended::Answer(outcome) = rewrite::script(request).await
-    {
-        return follow(request, outcome);
+    if !request.location.script.is_empty() {
+        match rewrite::script(request).await {
+            Ended::Stays => {}
+            Ended::Moved => request.rewritten_here = false,
+            Ended::Answer(outcome) => return follow(request, outcome),
+        }
     }
     choose(request)
 }
@@ -138,7 +140,10 @@ async fn content(request: &mut Request) -> Step {
     if !request.location.script.is_empty() && !Arc::ptr_eq(&request.location, &request.server.entry) {
         match rewrite::script(request).await {
             Ended::Stays => {}
-            Ended::Moved if take_redirect(request) => return Step::Choose,
+            Ended::Moved if take_redirect(request) => {
+                request.rewritten_here = false;
+                return Step::Choose;
+            }
             Ended::Moved => {
                 let path = request.path.clone();
                 return cycle(request, "processing", &path);
@@ -246,6 +251,7 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             request.path = path;
             request.args = args;
             request.internal = true;
+            request.rewritten_here = false;
             Step::Route
         }
         Outcome::Named(name) => {

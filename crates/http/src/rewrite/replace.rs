@@ -130,6 +130,7 @@ impl Replace {
         request.path = path;
         request.args = args;
         request.internal = true;
+        request.rewritten_here = true;
         match self.flag {
             Flag::Break => Next::Ended { find: false },
             Flag::Last => Next::Ended { find: true },

@@ -81,7 +81,9 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("request_body", request_body),
     Variable::named("request_body_file", request_body_file),
     Variable::named("request_completion", |r, _| text(if r.sent.complete { "OK" } else { "" })),
-    Variable::named("request_filename", |r, _| owned(path::file_name(r))),
+    Variable::named("request_filename", |r, _| {
+        Some(path::file_name(r)).filter(|name| name != path::NO_NAME).map(Cow::Owned)
+    }),
     Variable::named("request_id", |r, _| owned(request_id(r).into_bytes())),
     // Nothing was received for a subrequest.
     Variable::named("request_length", |r, _| {

@@ -83,6 +83,9 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let Some(setting) = request.settings().get::<TryFilesSettings>().try_files.clone() else {
             return Outcome::Declined;
         };
+        if path::alias_is_lost(request) {
+            return Outcome::Status(500);
+        }
         for candidate in &*setting.tries {
             let value = candidate.path.render(request).into_owned();
             let (uri, file) = place(request, &value);
@@ -101,6 +104,9 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             Last::Named(name) => Outcome::Named(name.clone()),
             Last::Uri(uri) => {
                 let uri = uri.render(request).into_owned();
+                if uri.first() == Some(&b'@') {
+                    return Outcome::Named(String::from_utf8_lossy(&uri).into_owned());
+                }
                 match uri.iter().position(|byte| *byte == b'?') {
                     Some(mark) => Outcome::Redirect(uri[..mark].to_vec(), Some(uri[mark + 1..].to_vec())),
                     None => Outcome::Redirect(uri, None),
