@@ -17,6 +17,8 @@ const FILTERS: &[(&str, &str)] = &[
     ("ssi", "ssi on;"),
     ("ssilm", "ssi on; ssi_last_modified on;"),
     ("gzip", "gzip on; gzip_min_length 0;"),
+    ("static", "gzip_static on;"),
+    ("gunzip", "gzip_static always; gunzip on;"),
     (
         "headers",
         "add_header X-Added \"$sent_http_content_length|$sent_http_etag|$sent_http_last_modified\"; expires epoch;",
@@ -91,13 +93,21 @@ fn run(names: &[(&'static str, &'static str)], bodies: &[(&str, &str)]) {
             let both = if collide(settings, others) { "" } else { others };
             for (body, source) in bodies {
                 let target = format!("/{name}-{other}-{body}");
-                lines += &format!("location = {target} {{ {settings} {both} {source} }}\n");
+                // 1.23.4 gave ranges to packed files, which the nginx to compare with does not have; filters that change the
+                // body take them away again.
+                let packed = [name, other].iter().any(|name| ["static", "gunzip"].contains(name));
+                let ranged = packed && [name, other].iter().all(|name| RANGED.contains(name));
+                let ranges = if ranged { "max_ranges 0;" } else { "" };
+                lines += &format!("location = {target} {{ {settings} {both} {ranges} {source} }}\n");
                 requests(&target, &mut cases);
             }
         }
     }
     compare(&Setup::new().root(&site).http(HTTP).http(&server(&lines)), cases);
 }
+
+/// Filters that leave a packed file as it is.
+const RANGED: &[&str] = &["plain", "static", "gunzip", "gzip", "headers", "charset"];
 
 /// Whether both have a directive that may stand only once.
 fn collide(one: &'static str, other: &'static str) -> bool {

@@ -122,6 +122,10 @@ pub fn of(request: &Request, response: &Response) -> Option<Bytes> {
 fn run(request: &mut Request, response: &mut Response) {
     let settings = request.location.settings.clone();
     let settings = settings.get::<CharsetSettings>();
+    // What is packed cannot be recoded.
+    if response.field(b"Content-Encoding").is_some() {
+        return;
+    }
     let page = request.shared().get::<Page>();
     if request.is_subrequest() {
         let source = response.charset.take().or_else(|| settings.source_charset.value(request));
