@@ -6,6 +6,8 @@ mod check;
 mod cli;
 mod configuration;
 mod console;
+#[cfg(test)]
+mod corpus_tests;
 mod error;
 mod loader;
 mod logs;

@@ -1,0 +1,158 @@
+//! Real configurations of other people, read without their machines: what nginx accepts and what names no directive that
+//! freerun lacks has to be accepted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use freerun_conf::{Loader, Node, known};
+
+use crate::bundle::Input;
+use crate::configuration::{Side, read, registry};
+
+/// The corpus: `FREERUN_CORPUS`, or `shared/corpus` beside the workspace.
+fn folder() -> Option<PathBuf> {
+    let given = std::env::var_os("FREERUN_CORPUS").map(PathBuf::from);
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    given.or(Some(beside)).filter(|path| path.join("index.tsv").is_file())
+}
+
+/// One file of the corpus in the block it belongs into. Whatever it includes is there, and empty.
+struct Stubs {
+    main: String,
+    file: PathBuf,
+}
+
+const MAIN: &str = "/stub/nginx.conf";
+
+impl Loader for Stubs {
+    fn load(&mut self, path: &str) -> io::Result<Vec<u8>> {
+        match path {
+            MAIN => Ok(self.main.clone().into_bytes()),
+            path if Path::new(path) == self.file => std::fs::read(path),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn glob(&mut self, _: &str) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+/// The main file. `before` is put into `http`, where it can be.
+fn wrap(context: &str, file: &Path, before: &str) -> String {
+    let include = format!("include \"{}\";", file.display());
+    match context {
+        "main" => include,
+        "http" => format!("events {{ }}\nhttp {{\n{before}{include}\n}}\n"),
+        "server" => format!("events {{ }}\nhttp {{\n{before}server {{\n{include}\n}}\n}}\n"),
+        other => panic!("context {other:?}"),
+    }
+}
+
+/// The names in a file that only nginx has directives for.
+fn missing(nodes: &[Node], into: &mut BTreeSet<String>) {
+    for node in nodes {
+        let name = node.name.as_str();
+        if known::module(name).is_some() && !registry().knows(name) {
+            into.insert(name.to_owned());
+        }
+        missing(node.children(), into);
+    }
+}
+
+/// How many things of its surroundings a file may lack.
+const MAX_STUBS: usize = 20;
+
+/// What the message lacks that the file's surroundings define, as a directive.
+fn stub_for(message: &str) -> Option<String> {
+    let quoted = message.split('"').nth(1)?;
+    if message.contains(" variable in ") && !quoted.starts_with("upstream_") {
+        Some(format!("map $host ${quoted} {{ default \"\"; }}\n"))
+    } else if message.contains("unknown log format ") {
+        Some(format!("log_format {quoted} \"$request\";\n"))
+    } else {
+        None
+    }
+}
+
+/// What freerun has no part of yet, though it has the directive.
+fn lacking_part(message: &str) -> Option<&'static str> {
+    if message.contains("parameter is not supported yet") {
+        Some("listen … ssl, http2 or quic")
+    } else if message.contains("unknown \"upstream_") {
+        Some("$upstream_…")
+    } else {
+        None
+    }
+}
+
+/// The first problem of a file, if it is not what its author defines elsewhere.
+fn refusal(context: &str, file: &Path) -> Option<String> {
+    let mut before = String::new();
+    let mut message = String::new();
+    for _ in 0..MAX_STUBS {
+        let mut loader = Stubs { main: wrap(context, file, &before), file: file.to_owned() };
+        let input = Input {
+            conf: MAIN.to_owned(),
+            globals: None,
+            prefix: "/stub/".to_owned(),
+            conf_prefix: "/stub/".to_owned(),
+            error_log: "stderr".to_owned(),
+            privileged: true,
+        };
+        let failure = read(&input, &mut loader, Side::Worker).err()?;
+        message = failure.problems.first().map(|problem| problem.first_line(&failure.sources)).unwrap_or_default();
+        match stub_for(&message) {
+            Some(stub) => before += &stub,
+            None => break,
+        }
+    }
+    Some(message)
+}
+
+#[test]
+fn what_nginx_accepts_and_freerun_has_is_accepted() {
+    let Some(corpus) = folder() else {
+        eprintln!("skipped: no corpus");
+        return;
+    };
+    let index = std::fs::read_to_string(corpus.join("index.tsv")).unwrap();
+    let (mut accepted, mut lacking) = (0, 0);
+    let mut lacks: BTreeMap<String, usize> = BTreeMap::new();
+    let mut wrong = String::new();
+    for row in index.lines().skip(1) {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [file, context, _, "ok", ..] = columns[..] else { continue };
+        let file = corpus.join(file);
+        let mut loader = Stubs { main: wrap(context, &file, ""), file: file.clone() };
+        let tree = freerun_conf::parse(MAIN, None, "/stub/", &mut loader);
+        let mut names = BTreeSet::new();
+        missing(&tree.nodes, &mut names);
+        if names.is_empty() {
+            let Some(message) = refusal(context, &file) else {
+                accepted += 1;
+                continue;
+            };
+            match lacking_part(&message) {
+                Some(part) => drop(names.insert(part.to_owned())),
+                None => wrong += &format!("{}: {message}\n", file.display()),
+            }
+        }
+        lacking += 1;
+        for name in names {
+            *lacks.entry(name).or_default() += 1;
+        }
+    }
+    let mut lacks: Vec<(usize, String)> = lacks.into_iter().map(|(name, count)| (count, name)).collect();
+    lacks.sort_by(|a, b| b.cmp(a));
+    // To the stream itself, which the test runner does not capture: the figures are wanted when all is well, too.
+    let mut out = std::io::stdout();
+    let _ =
+        writeln!(out, "corpus: {accepted} files accepted as nginx does, {lacking} name directives that are missing:");
+    for (count, name) in lacks.iter().take(20) {
+        let _ = writeln!(out, "  {count:4} {name}");
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(accepted > 0);
+}
