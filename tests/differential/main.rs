@@ -27,6 +27,7 @@ mod limits;
 mod locations;
 mod malformed_text;
 mod maps;
+mod media;
 mod packed_files;
 mod realip;
 mod request_limits;

@@ -23,6 +23,8 @@ pub static MODULES: &[&Module] = &[
     &precontent::mirror::MODULE,
     &content::status::MODULE,
     &content::dav::MODULE,
+    &content::mp4::MODULE,
+    &content::flv::MODULE,
     &content::stub_status::MODULE,
     &content::empty_gif::MODULE,
     &content::random_index::MODULE,

@@ -9,6 +9,7 @@ mod client;
 mod dir;
 pub mod fuse;
 pub mod mmdb;
+mod movie;
 pub mod ports;
 pub mod require;
 mod response;
@@ -18,6 +19,7 @@ mod wait;
 
 pub use client::{Client, Ending};
 pub use dir::{Site, TempDir};
+pub use movie::{Movie, movie};
 pub use response::{Parsed, Response, methods};
 pub use server::{Checked, Server, check, run};
 pub use setup::{Kind, Setup};

@@ -3,7 +3,9 @@
 pub mod autoindex;
 pub mod dav;
 pub mod empty_gif;
+pub mod flv;
 pub mod index;
+pub mod mp4;
 pub mod precompressed;
 pub mod random_index;
 pub mod static_files;

@@ -66,6 +66,10 @@ fn single(request: &Request, response: &mut Response, part: ByteRange, size: u64
     response.status = 206;
     response.add(&b"Content-Range"[..], range::content_range(part, size));
     let body = std::mem::replace(&mut response.body, Body::Empty);
+    if let Body::Parts(parts) = body {
+        response.body = Body::Parts(window(parts, part));
+        return;
+    }
     response.body = match cut(&body, part) {
         Some(Part::Bytes(bytes)) => Body::Bytes(bytes),
         Some(Part::File(range)) => Body::File(range),
@@ -78,6 +82,26 @@ fn single(request: &Request, response: &mut Response, part: ByteRange, size: u64
             Body::Source(Box::new(Window { source, skip: part.start, left: part.len() }))
         }
     };
+}
+
+/// The pieces, or parts of them, that lie in a range.
+fn window(parts: Vec<Part>, range: ByteRange) -> Vec<Part> {
+    let mut at = 0;
+    let mut out = Vec::new();
+    for part in parts {
+        let len = part.len();
+        let (start, end) = (range.start.max(at), range.end.min(at + len));
+        if start < end {
+            let (start, end) = (start - at, end - at);
+            out.push(match part {
+                // Both are at most the length.
+                Part::Bytes(bytes) => Part::Bytes(bytes.slice(start as usize..end as usize)),
+                Part::File(file) => Part::File(FileRange { offset: file.offset + start, len: end - start, ..file }),
+            });
+        }
+        at += len;
+    }
+    out
 }
 
 /// A part of a body that is pulled.

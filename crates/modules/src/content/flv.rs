@@ -1,0 +1,80 @@
+//! `flv`: a Flash video from a place in the file on, given in bytes.
+
+use bytes::Bytes;
+use freerun_conf::{SettingsSet, group, settings};
+use freerun_http::content::aio;
+use freerun_http::content::hot::Content;
+use freerun_http::content::open;
+use freerun_http::content::path;
+use freerun_http::content::response::{FileRange, LocalBoxFuture, Part};
+use freerun_http::head::body;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::settings::core::Switch;
+use freerun_proto::{Method, uri};
+
+use crate::content::mp4::pieces;
+use crate::content::static_files::log_open_error;
+
+settings! {
+    /// Flash videos.
+    #[module = "flv"]
+    pub struct FlvSettings {
+        /// Serves FLV files; with the argument `start=` from that byte on, with the head of such a file before it.
+        flv: Switch, in LOCATION, local;
+    }
+}
+
+/// The head of an FLV file with sound and pictures, and the length of the tag before the first one.
+const HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<FlvSettings>().flv.0
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "flv",
+    groups: &[group::<FlvSettings>()],
+    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
+    ..Module::EMPTY
+};
+
+/// The place that is asked for; none for the beginning.
+fn start(request: &Request) -> Option<u64> {
+    let start = uri::argument(request.args.as_deref()?, b"start")?;
+    if start.is_empty() || !start.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(start).ok()?.parse().ok().filter(|start| *start > 0)
+}
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    let concerns = matches!(request.method, Method::Get | Method::Head) && request.path.last() != Some(&b'/');
+    let Some(start) = start(request).filter(|_| concerns) else {
+        // As a whole it is a file like any other.
+        return Box::pin(std::future::ready(Outcome::Declined));
+    };
+    Box::pin(async move {
+        let name = path::file_name(request);
+        let file = match open::open(request, &name).await {
+            Ok(file) if file.meta.is_file() && start < file.meta.size => file,
+            Ok(_) => return Outcome::Declined,
+            Err(error) => return Outcome::Status(log_open_error(request, &name, &error)),
+        };
+        if let Err(status) = body::begin_discarding(request) {
+            return Outcome::Status(status);
+        }
+        let len = file.meta.size - start;
+        let rest = match &file.content {
+            Content::Open(_) if aio::resolve(request).is_none() => return Outcome::Status(500),
+            Content::Open(file) => Part::File(FileRange { file: file.clone(), offset: start, len }),
+            Content::Bytes(bytes) => match usize::try_from(start) {
+                Ok(start) => Part::Bytes(bytes.slice(start..)),
+                Err(_) => return Outcome::Declined,
+            },
+        };
+        let head = Part::Bytes(Bytes::from_static(HEAD));
+        pieces(request, &file, vec![head, rest], HEAD.len() as u64 + len)
+    })
+}

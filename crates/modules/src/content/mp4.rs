@@ -1,0 +1,217 @@
+//! `mp4`: a part of a movie, from `start=` to `end=`, as a movie of its own.
+
+mod movie;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use freerun_conf::{SettingsSet, Size, group, settings};
+use freerun_http::content::aio;
+use freerun_http::content::hot::{Content, HotFile};
+use freerun_http::content::open;
+use freerun_http::content::path;
+use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Part as Piece, Response};
+use freerun_http::head::body;
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::settings::core::{CoreSettings, Switch};
+use freerun_http::write::body::ClientGone;
+use freerun_proto::{Method, conditional, uri};
+use freerun_runtime::files::Via;
+
+use crate::content::static_files::{content_type, log_open_error};
+use movie::{Cut, Part};
+
+settings! {
+    /// Parts of movies.
+    #[module = "mp4"]
+    pub struct Mp4Settings {
+        /// Serves MP4 files; with the arguments `start=` and `end=` (seconds, with up to three decimals) a part of one.
+        ///
+        /// The index of the movie (`moov`) is read into memory and written anew; the data is sent from the file.
+        mp4: Switch, in LOCATION, local;
+        /// The first buffer for the index of a movie.
+        mp4_buffer_size: Size = "512k", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("as much is read as the index needs");
+        /// The largest index of a movie that is taken.
+        mp4_max_buffer_size: Size = "10m", in HTTP | SERVER | LOCATION;
+        /// Whether a part begins with the key frame before `start=`; what is before that time is marked not to be shown.
+        mp4_start_key_frame: bool = "off", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// Why a movie cannot be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Fault(&'static str);
+
+/// Most atoms that a file may have at its top, before the index and the data are found.
+const MAX_TOP: usize = 64;
+/// The largest `ftyp`.
+const MAX_FTYP: u64 = 1024;
+/// An index up to this size is written anew on the loop: less than a tenth of a millisecond.
+const SMALL_INDEX: usize = 64 * 1024;
+
+fn wanted(settings: &SettingsSet) -> bool {
+    settings.get::<Mp4Settings>().mp4.0
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "mp4",
+    groups: &[group::<Mp4Settings>()],
+    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
+    ..Module::EMPTY
+};
+
+/// A time in seconds with decimals, in milliseconds. What follows the third decimal does not count.
+fn parse_time(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (seconds, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if text.is_empty() || !is_number(seconds) || !is_number(decimals) {
+        return None;
+    }
+    let seconds: u64 = if seconds.is_empty() { 0 } else { seconds.parse().ok()? };
+    let millis: u64 = format!("{decimals:0<3}").get(..3)?.parse().ok()?;
+    // A hundred years are enough, and leave room for multiplications.
+    (seconds < 3_200_000_000).then(|| seconds * 1000 + millis)
+}
+
+/// The part that the arguments ask for.
+fn part(request: &Request) -> Option<Part> {
+    let args = request.args.as_deref()?;
+    let start = uri::argument(args, b"start").and_then(parse_time);
+    let end = uri::argument(args, b"end").and_then(parse_time);
+    let length = end.and_then(|end| end.checked_sub(start.unwrap_or(0))).filter(|length| *length > 0);
+    if start.is_none() && length.is_none() {
+        return None;
+    }
+    let key_frame = request.settings().get::<Mp4Settings>().mp4_start_key_frame;
+    Some(Part { start: start.unwrap_or(0), length, key_frame })
+}
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    let concerns = matches!(request.method, Method::Get | Method::Head) && request.path.last() != Some(&b'/');
+    let part = part(request).filter(|_| concerns);
+    let Some(part) = part else {
+        // As a whole it is a file like any other.
+        return Box::pin(std::future::ready(Outcome::Declined));
+    };
+    Box::pin(async move {
+        let name = path::file_name(request);
+        let file = match open::open(request, &name).await {
+            Ok(file) if file.meta.is_file() => file,
+            Ok(_) => return Outcome::Declined,
+            Err(error) => return Outcome::Status(log_open_error(request, &name, &error)),
+        };
+        if let Err(status) = body::begin_discarding(request) {
+            return Outcome::Status(status);
+        }
+        match cut(request, &file, part).await {
+            Ok(cut) => respond(request, &file, cut),
+            Err(error) => {
+                log_error!(request, Error, "mp4: {error} in \"{}\"", String::from_utf8_lossy(&name));
+                Outcome::Status(500)
+            }
+        }
+    })
+}
+
+fn respond(request: &Request, file: &HotFile, cut: Cut) -> Outcome {
+    let Cut { head, start, len } = cut;
+    let length = head.len() as u64 + len;
+    let range = |bytes: &Bytes| Some(bytes.slice(usize::try_from(start).ok()?..usize::try_from(start + len).ok()?));
+    let data = match &file.content {
+        Content::Open(file) => Piece::File(FileRange { file: file.clone(), offset: start, len }),
+        // The part was checked against the size.
+        Content::Bytes(bytes) => Piece::Bytes(range(bytes).unwrap_or_default()),
+    };
+    pieces(request, file, vec![Piece::Bytes(head.into()), data], length)
+}
+
+/// The answer of a file of which only parts are sent.
+pub fn pieces(request: &Request, file: &HotFile, pieces: Vec<Piece>, length: u64) -> Outcome {
+    let mut response = Response::new(200, content_type(request, &request.path), Body::Parts(pieces));
+    response.last_modified = Some(file.meta.mtime);
+    if request.settings().get::<CoreSettings>().etag {
+        let etag = conditional::etag(file.meta.mtime, length);
+        response.etag = Some(Bytes::copy_from_slice(etag.as_bytes()));
+    }
+    response.ranges = true;
+    response.into()
+}
+
+/// Reads some bytes of the file, all of them.
+async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Result<Bytes, io::Error> {
+    let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the file is too short");
+    if offset.checked_add(len).is_none_or(|end| end > file.meta.size) {
+        return Err(short());
+    }
+    let (start, count) = (usize::try_from(offset), usize::try_from(len).map_err(|_| short())?);
+    match &file.content {
+        Content::Bytes(bytes) => {
+            let start = start.map_err(|_| short())?;
+            Ok(bytes.slice(start..start + count))
+        }
+        Content::Open(open) => {
+            let aio = aio::resolve(request).ok_or_else(|| io::Error::other("no such thread pool"))?;
+            let gone = ClientGone(&request.connection);
+            let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
+            let files = &request.generation.files;
+            let bytes = files.read_at(open, offset, count, BytesMut::new(), via).await.map_err(io::Error::other)?;
+            if bytes.len() < count { Err(short()) } else { Ok(bytes.freeze()) }
+        }
+    }
+}
+
+/// Finds the atoms at the top of the file, reads the index, and cuts.
+async fn cut(request: &Request, file: &HotFile, part: Part) -> Result<Cut, io::Error> {
+    let fault = |text| io::Error::new(io::ErrorKind::InvalidData, Fault(text));
+    let size = file.meta.size;
+    let (mut ftyp, mut moov, mut mdat) = (Bytes::new(), None, None);
+    let mut at = 0;
+    for _ in 0..MAX_TOP {
+        if at >= size || moov.is_some() && mdat.is_some() {
+            break;
+        }
+        let head = read(request, file, at, 8.min(size - at)).await?;
+        let short = tables::u32_at(&head, 0).map_err(io::Error::other)?;
+        let name = head.get(4..8).ok_or_else(|| fault("an atom is too small"))?;
+        let (header, whole) = match short {
+            0 => (8, size - at),
+            1 => {
+                let wide = read(request, file, at + 8, 8).await?;
+                (16, tables::u64_at(&wide, 0).map_err(io::Error::other)?)
+            }
+            short => (8, u64::from(short)),
+        };
+        if whole < header || whole > size - at {
+            return Err(fault("an atom is too small or too large"));
+        }
+        match name {
+            b"ftyp" if whole > MAX_FTYP => return Err(fault("the ftyp atom is too large")),
+            b"ftyp" if header == 8 => ftyp = read(request, file, at, whole).await?,
+            b"moov" if whole > request.settings().get::<Mp4Settings>().mp4_max_buffer_size.0 => {
+                return Err(fault("the moov atom is too large, you may want to increase mp4_max_buffer_size"));
+            }
+            b"moov" => moov = Some(read(request, file, at + header, whole - header).await?),
+            b"mdat" => mdat = Some((at + header, at + whole)),
+            _ => {}
+        }
+        at += whole;
+    }
+    let moov = moov.ok_or_else(|| fault("no moov atom was found"))?;
+    let mdat = mdat.ok_or_else(|| fault("no mdat atom was found"))?;
+    let invalid = |fault: Fault| io::Error::new(io::ErrorKind::InvalidData, fault);
+    if moov.len() <= SMALL_INDEX {
+        return movie::cut(&ftyp, &moov, mdat, part).map_err(invalid);
+    }
+    let cpu = request.generation.pools.cpu().clone();
+    let work = move || movie::cut(&ftyp, &moov, mdat, part);
+    cpu.run_or_wait(request.client_key(), work).await.map_err(io::Error::other)?.map_err(invalid)
+}
