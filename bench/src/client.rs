@@ -81,6 +81,13 @@ impl Client {
         self.read()
     }
 
+    /// Asks for `path` in a content coding and reads the answer, whose body stays packed.
+    pub fn get_coded(&mut self, path: &str, coding: &str) -> io::Result<Reply> {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: bench\r\nAccept-Encoding: {coding}\r\n\r\n");
+        self.stream.get_mut().write_all(head.as_bytes())?;
+        self.read()
+    }
+
     /// Sends a request for `path`.
     pub fn send(&mut self, path: &str) -> io::Result<()> {
         self.stream.get_mut().write_all(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes())

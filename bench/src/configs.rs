@@ -48,7 +48,7 @@ pub const STATUS_PATH: &str = "/status";
 /// nginx's language, the form of the seed's first configuration.
 fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
     let line = |text: Option<String>| text.map_or_else(String::new, |text| format!("{text};\n"));
-    let Spec { workers, connections, .. } = spec;
+    let Spec { workers, connections, main, lines, .. } = spec;
     let root = spec.root.display();
     let user = line(user.map(|user| format!("user {} {}", user.name, user.group)));
     let mutex = line(spec.accept_mutex.map(|on| format!("accept_mutex {}", if on { "on" } else { "off" })));
@@ -63,7 +63,7 @@ fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> 
         }
     };
     format!(
-        "daemon off;\n{user}worker_processes {workers};\npid {place}/pid;\n\
+        "daemon off;\n{main}{user}worker_processes {workers};\npid {place}/pid;\n\
          error_log {place}/error.log;\n\
          events {{\nworker_connections {connections};\n{mutex}}}\n\
          http {{\ninclude mime.types;\ndefault_type application/octet-stream;\naccess_log {};\nsendfile on;\n{chunk}\
@@ -71,7 +71,10 @@ fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> 
          server {{\nlisten {address}{reuseport};\n\
          location / {{\nroot {root};\n{aio}}}\n\
          location = {OK_PATH} {{ return 200 \"OK\"; }}\n\
-         location = {GENERATION_PATH} {{ return 200 \"{}\"; }}\n{status}}}\n}}\n",
+         location = {GENERATION_PATH} {{ return 200 \"{}\"; }}
+{lines}{status}}}
+}}
+",
         spec.access_log, spec.generation
     )
 }

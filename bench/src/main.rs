@@ -3,6 +3,7 @@
 mod bench;
 mod cgroup;
 mod client;
+mod compress;
 mod configs;
 mod connections;
 mod error;
@@ -85,6 +86,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "metadata" => metadata::run(bench),
         "warm" => warm::run(bench),
         "connections" => connections::run(bench),
+        "compress" => compress::run(bench),
         "sharding" => sharding::run(bench),
         "reload" => reload::run(bench),
         "log" => log::run(bench),

@@ -7,7 +7,8 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 8] = ["warm", "connections", "sharding", "reload", "metadata", "mixed", "log", "limits"];
+pub const BENCHMARKS: [&str; 9] =
+    ["warm", "connections", "sharding", "compress", "reload", "metadata", "mixed", "log", "limits"];
 
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +39,7 @@ pub struct Options {
 pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
-benchmarks: mixed metadata warm connections sharding reload log limits all
+benchmarks: mixed metadata warm connections sharding compress reload log limits all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")

@@ -66,6 +66,10 @@ pub struct Spec {
     pub access_log: String,
     /// What `location = /generation` answers.
     pub generation: usize,
+    /// Further lines of the main context (nginx and freerun).
+    pub main: String,
+    /// Further lines of the server (nginx and freerun).
+    pub lines: String,
 }
 
 impl Spec {
@@ -83,12 +87,19 @@ impl Spec {
             max_chunk: None,
             access_log: "off".to_owned(),
             generation: 0,
+            main: String::new(),
+            lines: String::new(),
         }
     }
 
     /// The same with `aio`.
     pub fn aio(self, value: &'static str) -> Spec {
         Spec { aio: Some(value), ..self }
+    }
+
+    /// The same with further lines, of the main context and of the server.
+    pub fn lines(self, main: impl Into<String>, lines: impl Into<String>) -> Spec {
+        Spec { main: main.into(), lines: lines.into(), ..self }
     }
 
     /// The same with `workers`.

@@ -42,6 +42,8 @@ pub enum Target {
     Path(String),
     /// `/random/N.bin` with N random below the number.
     Random(usize),
+    /// One path, in a content coding.
+    Coded(String, &'static str),
 }
 
 /// A wrk under way.
@@ -82,12 +84,12 @@ impl Wrk {
     pub fn start(program: &Path, folder: &Path, server: SocketAddr, load: &Load) -> Result<Wrk> {
         let whole = load.seconds.ceil().max(1.0);
         let script: PathBuf = folder.join(match load.target {
-            Target::Path(_) => "path.lua",
+            Target::Path(_) | Target::Coded(..) => "path.lua",
             Target::Random(_) => "random.lua",
         });
         fs::write(&script, script_for(&load.target)).doing(script.display())?;
         let path = match &load.target {
-            Target::Path(path) => path.as_str(),
+            Target::Path(path) | Target::Coded(path, _) => path.as_str(),
             Target::Random(_) => "/",
         };
         let mut args: Vec<String> = Vec::new();
@@ -96,6 +98,9 @@ impl Wrk {
         args.extend(["-s".into(), script.display().to_string()]);
         if load.close {
             args.extend(["-H".into(), "Connection: close".into()]);
+        }
+        if let Target::Coded(_, coding) = load.target {
+            args.extend(["-H".into(), format!("Accept-Encoding: {coding}")]);
         }
         args.push(format!("http://{server}{path}"));
         let placement = Placement { cores: load.cores.clone(), cgroups: Vec::new() };
@@ -124,7 +129,7 @@ pub fn run(program: &Path, folder: &Path, server: SocketAddr, load: &Load) -> Re
 
 fn script_for(target: &Target) -> String {
     let random = match target {
-        Target::Path(_) => String::new(),
+        Target::Path(_) | Target::Coded(..) => String::new(),
         Target::Random(count) => format!(
             "local threads = 0\n\
              function setup(thread) thread:set(\"number\", threads) threads = threads + 1 end\n\

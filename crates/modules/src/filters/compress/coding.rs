@@ -26,7 +26,7 @@ pub struct Coding {
 }
 
 /// How to pack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Params {
     /// The level, within the coding's limits.
     pub level: u8,

@@ -64,7 +64,8 @@ settings! {
         /// Packs responses with gzip for clients that accept it.
         ///
         /// With several codings on (`zstd`, `brotli`, `gzip`), the one to which `Accept-Encoding` gives the highest quality is
-        /// used, and among equals the first of that list.
+        /// used, and among equals the first of that list. What was made of a file that is kept open, or whose content is kept (see
+        /// `open_file_cache`), is itself kept for at most one second, with any coding.
         gzip: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
         /// How hard to try, from 1 to 9.
         ///

@@ -8,6 +8,7 @@ pub mod accept;
 pub mod brotli;
 pub mod coding;
 pub mod gzip;
+mod kept;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -21,9 +22,11 @@ use freerun_http::module::{Filter, Module, Slot};
 use freerun_http::request::Request;
 use freerun_http::variables::Value;
 use freerun_proto::HeaderId;
+use freerun_runtime::loops;
 
 use coding::{Coding, INLINE, Params};
 use gzip::GzipSettings;
+use kept::{Kept, Original};
 use source::{Compressed, Packed, Ratio};
 
 /// The codings, the preferred ones first.
@@ -93,6 +96,15 @@ fn packed(
     }
     let ratio = request.own.get::<Ratio>();
     ratio.coding.set(coding.name);
+    let home = &request.connection.home;
+    let again = Original::of(&response.body, coding, params).map(|original| (home.module::<Kept>(), original));
+    if let Some((kept, original)) = &again
+        && let Some(packed) = kept.get(original, loops::now())
+    {
+        ratio.input.set(original.len());
+        ratio.output.set(packed.len() as u64);
+        return Ok(Body::Source(Box::new(Packed::new(packed))));
+    }
     let at_hand = match &response.body {
         Body::Empty => Some(Bytes::new()),
         Body::Bytes(bytes) if coding.estimate(params, bytes.len()) <= INLINE => Some(bytes.clone()),
@@ -102,10 +114,13 @@ fn packed(
         let packed = (coding.whole)(params, &bytes)?;
         ratio.input.set(bytes.len() as u64);
         ratio.output.set(packed.len() as u64);
+        if let Some((kept, original)) = again {
+            kept.put(original, packed.clone());
+        }
         return Ok(Body::Source(Box::new(Packed::new(packed))));
     }
     let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-    Ok(Body::Source(Box::new(Compressed::new(request, source, coding, params, ratio))))
+    Ok(Body::Source(Box::new(Compressed::new(request, source, coding, params, ratio, again))))
 }
 
 /// `$gzip_ratio` and its like: how many times smaller the response became; nothing where it was not packed this way.

@@ -11,6 +11,7 @@ use freerun_http::request::Request;
 use freerun_runtime::pool::CpuPool;
 
 use super::coding::{Coding, Encoder, INLINE, Params};
+use super::kept::{Kept, Original};
 
 /// A body up to this length is read as a whole and packed in one go, which is several times faster than piece by piece.
 pub const WHOLE: u64 = 1 << 20;
@@ -103,19 +104,22 @@ pub struct Compressed {
     client: u64,
     held: Rc<Held>,
     ratio: Rc<Ratio>,
+    /// Where it is kept, if it may come again.
+    again: Option<(Rc<Kept>, Original)>,
     stage: Stage,
     /// What was done on the loop since others had their turn.
     in_this_turn: Duration,
 }
 
 impl Compressed {
-    /// `source`, to be packed.
+    /// `source`, to be packed. Packed as a whole it is kept, `again` says where.
     pub fn new(
         request: &Request,
         source: Box<dyn Source>,
         coding: &'static Coding,
         params: Params,
         ratio: Rc<Ratio>,
+        again: Option<(Rc<Kept>, Original)>,
     ) -> Compressed {
         Compressed {
             coding,
@@ -124,6 +128,7 @@ impl Compressed {
             client: request.client_key(),
             held: request.connection.home.module::<Held>(),
             ratio,
+            again,
             stage: Stage::Fresh(source),
             in_this_turn: Duration::ZERO,
         }
@@ -188,6 +193,9 @@ impl Compressed {
             packed.map_err(io::Error::other)??
         };
         self.ratio.output.set(packed.len() as u64);
+        if let Some((kept, original)) = self.again.take() {
+            kept.put(original, packed.clone());
+        }
         Ok(packed)
     }
 

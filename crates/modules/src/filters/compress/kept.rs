@@ -1,0 +1,206 @@
+//! Packed bodies of one loop, used again for at most one second, as the files that they were made of are.
+//!
+//! What is packed is found by the very bytes, or the very open file, that it was made of, and never by a name: nothing is
+//! sent that the unpacked response could not be at the same moment. `open_file_cache off` keeps nothing of files, and so
+//! nothing of what is made of them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use bytes::Bytes;
+use freerun_http::content::hot::VALID;
+use freerun_http::content::response::Body;
+use freerun_runtime::files::OpenFile;
+use freerun_runtime::loops;
+
+use super::coding::{Coding, Params};
+
+/// The most bodies that a loop keeps.
+const MAX_BODIES: usize = 1024;
+/// The most bytes of packed bodies, and of small ones that they were made of, that a loop keeps.
+const MAX_BYTES: usize = 8 << 20;
+
+/// What a body was made of. While this is there, no other has its address.
+#[derive(Clone)]
+enum Identity {
+    Bytes(Bytes),
+    /// Does not keep the file open.
+    File(Weak<OpenFile>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    address: usize,
+    len: u64,
+    coding: &'static str,
+    params: Params,
+}
+
+/// A body that somebody keeps unpacked, so that it may come again, and the way it is packed.
+#[derive(Clone)]
+pub struct Original {
+    identity: Identity,
+    key: Key,
+}
+
+impl Original {
+    /// The body, if it is one that others have too: a kept file. What was made for one response is in no other hands.
+    pub fn of(body: &Body, coding: &Coding, params: Params) -> Option<Original> {
+        let (address, len, identity) = match body {
+            Body::Bytes(bytes) if !bytes.is_empty() && !bytes.is_unique() => {
+                (bytes.as_ptr().addr(), bytes.len() as u64, Identity::Bytes(bytes.clone()))
+            }
+            Body::File(range)
+                if range.offset == 0 && range.len == range.file.size() && Arc::strong_count(&range.file) > 1 =>
+            {
+                (Arc::as_ptr(&range.file).addr(), range.len, Identity::File(Arc::downgrade(&range.file)))
+            }
+            _ => return None,
+        };
+        Some(Original { identity, key: Key { address, len, coding: coding.name, params } })
+    }
+
+    /// Its length.
+    pub fn len(&self) -> u64 {
+        self.key.len
+    }
+}
+
+struct Entry {
+    since: Instant,
+    /// Keeps the address from being used again.
+    identity: Identity,
+    packed: Bytes,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        let original = match &self.identity {
+            Identity::Bytes(bytes) => bytes.len(),
+            Identity::File(_) => 0,
+        };
+        original + self.packed.len()
+    }
+}
+
+/// The packed bodies of a loop.
+#[derive(Default)]
+pub struct Kept {
+    entries: RefCell<HashMap<Key, Entry>>,
+    bytes: Cell<usize>,
+}
+
+impl Kept {
+    /// The packed body, if it was made at most [`VALID`] ago.
+    pub fn get(&self, original: &Original, now: Instant) -> Option<Bytes> {
+        let entries = self.entries.borrow();
+        let entry = entries.get(&original.key)?;
+        (now.saturating_duration_since(entry.since) < VALID).then(|| entry.packed.clone())
+    }
+
+    /// Keeps a packed body. When there is no room for it, it is not kept.
+    pub fn put(self: &Rc<Self>, original: Original, packed: Bytes) {
+        let was_empty = self.entries.borrow().is_empty();
+        self.insert(original, packed, loops::now());
+        if was_empty && !self.entries.borrow().is_empty() {
+            let kept = self.clone();
+            loops::spawn(0, "letting go of packed bodies", async move {
+                while !kept.entries.borrow().is_empty() {
+                    tokio::time::sleep(VALID).await;
+                    kept.purge(Instant::now());
+                }
+            });
+        }
+    }
+
+    fn insert(&self, original: Original, packed: Bytes, now: Instant) {
+        let entry = Entry { since: now, identity: original.identity, packed };
+        let bytes = entry.bytes();
+        let has_room =
+            || self.entries.borrow().len() < MAX_BODIES && self.bytes.get().saturating_add(bytes) <= MAX_BYTES;
+        if !has_room() {
+            self.purge(now);
+            if !has_room() {
+                return;
+            }
+        }
+        self.bytes.set(self.bytes.get() + bytes);
+        if let Some(old) = self.entries.borrow_mut().insert(original.key, entry) {
+            self.bytes.set(self.bytes.get() - old.bytes());
+        }
+    }
+
+    fn purge(&self, now: Instant) {
+        self.entries.borrow_mut().retain(|_, entry| {
+            let can_come_again = match &entry.identity {
+                Identity::Bytes(_) => true,
+                Identity::File(file) => file.strong_count() > 0,
+            };
+            let keep = can_come_again && now.saturating_duration_since(entry.since) < VALID;
+            if !keep {
+                self.bytes.set(self.bytes.get() - entry.bytes());
+            }
+            keep
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::compress::gzip::CODING;
+
+    const PARAMS: Params = Params { level: 1, window: 15 };
+
+    fn original(bytes: &Bytes) -> Option<Original> {
+        Original::of(&Body::Bytes(bytes.clone()), &CODING, PARAMS)
+    }
+
+    #[test]
+    fn the_same_bytes_are_known_again_and_equal_ones_are_not() {
+        let kept = Kept::default();
+        let now = Instant::now();
+        let one = Bytes::from(vec![b'x'; 100]);
+        let other = Bytes::from(vec![b'x'; 100]);
+        let (one_key, other_key) = (original(&one).unwrap(), original(&other).unwrap());
+        kept.insert(one_key.clone(), Bytes::from_static(b"packed"), now);
+        assert_eq!(kept.get(&one_key, now), Some(Bytes::from_static(b"packed")));
+        assert_eq!(kept.get(&other_key, now), None);
+        let harder = Original::of(&Body::Bytes(one.clone()), &CODING, Params { level: 2, ..PARAMS }).unwrap();
+        assert_eq!(kept.get(&harder, now), None, "another level");
+        assert_eq!(kept.get(&one_key, now + VALID), None, "old");
+        kept.purge(now + VALID);
+        assert!(kept.entries.borrow().is_empty());
+        assert_eq!(kept.bytes.get(), 0);
+    }
+
+    #[test]
+    fn what_nobody_else_has_is_not_kept() {
+        assert!(Original::of(&Body::Bytes(Bytes::from(vec![b'x'; 100])), &CODING, PARAMS).is_none());
+        assert!(Original::of(&Body::Bytes(Bytes::new()), &CODING, PARAMS).is_none());
+        assert!(Original::of(&Body::Empty, &CODING, PARAMS).is_none());
+    }
+
+    #[test]
+    fn there_is_a_bound() {
+        let kept = Kept::default();
+        let now = Instant::now();
+        let originals: Vec<Bytes> = (0..2000).map(|_| Bytes::from(vec![b'x'; 10])).collect();
+        for bytes in &originals {
+            kept.insert(original(bytes).unwrap(), Bytes::from_static(b"packed"), now);
+        }
+        assert_eq!(kept.entries.borrow().len(), MAX_BODIES);
+        let large = Bytes::from(vec![b'x'; MAX_BYTES]);
+        kept.insert(original(&large).unwrap(), Bytes::from_static(b"packed"), now + VALID);
+        assert!(kept.entries.borrow().is_empty(), "the old ones went, and it is too large all the same");
+        assert_eq!(kept.bytes.get(), 0);
+        // Under the same key one takes the place of the other.
+        for _ in 0..3 {
+            kept.insert(original(&originals[0]).unwrap(), Bytes::from_static(b"packed"), now);
+        }
+        assert_eq!(kept.bytes.get(), 16);
+    }
+}
