@@ -63,6 +63,11 @@ fn hostile_pages_are_bounded() {
         .file("block", format!("{block}<!--# include virtual=\"/none\" stub=\"b\" -->."))
         .file("includes", "<!--# include virtual=\"/one\" -->".repeat(3000))
         .file("one", "1")
+        .file(
+            "slow",
+            "<!--# if expr=\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa = /^(a|aa)+[cd]/\" -->Y<!--# endif -->"
+                .repeat(50),
+        )
         .file("commands", "<!--# if expr=\"$uri = /(.+)+$x/\" --><!--# endif -->".repeat(2000));
     let server = Setup::server(&site, PAGES).freerun();
     let error = "[an error occurred while processing the directive]";
@@ -78,6 +83,8 @@ fn hostile_pages_are_bounded() {
     server.logs("too large block \"b\"");
     assert_eq!(server.get("/includes").text(), "1".repeat(3000));
     assert_eq!(server.get("/commands").text(), "");
+    assert!(server.get("/slow").text().starts_with(&format!("{error}Y{error}")));
+    server.logs("pcre2_match() failed: ");
 }
 
 /// What came before a subrequest that closes the connection has been sent: the end says that it was not all.

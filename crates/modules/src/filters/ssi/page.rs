@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
@@ -11,6 +12,7 @@ use freerun_http::log_error;
 use freerun_http::phases::subrequest::Included;
 use freerun_http::request::Request;
 use freerun_http::settings::knobs::TransferSettings;
+use freerun_runtime::loops;
 
 use super::SsiSettings;
 use super::parser::{Found, Parser};
@@ -23,8 +25,8 @@ const MAX_AHEAD: usize = 256 * 1024;
 /// Pieces of text up to this size are sent together.
 const TOGETHER: usize = 32 * 1024;
 
-/// How much of a page is looked at before others have their turn.
-const TURN: usize = 256 * 1024;
+/// How long a page is looked at before others have their turn.
+const TURN: Duration = Duration::from_millis(2);
 
 /// Where an `if` stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +69,6 @@ pub(super) struct Page {
     input: Box<dyn Source>,
     /// What of the input has not been looked at yet.
     piece: Bytes,
-    /// Bytes of the input since others had their turn.
-    in_this_turn: usize,
     ended: bool,
     parser: Parser,
     pub(super) queue: VecDeque<Item>,
@@ -99,7 +99,6 @@ impl Page {
             request: fork,
             input,
             piece: Bytes::new(),
-            in_this_turn: 0,
             ended: false,
             parser: Parser::new(max_value),
             queue: VecDeque::new(),
@@ -150,8 +149,7 @@ impl Page {
                 Some(Found::Text(text)) => self.text(text),
                 Some(Found::Command(command)) => {
                     self.run(&command);
-                    // A page of nothing but commands must not keep the loop from others.
-                    tokio::task::consume_budget().await;
+                    take_turns().await;
                 }
                 Some(Found::Fault(why)) => self.fail(&why),
             }
@@ -211,6 +209,14 @@ impl Page {
             })
             .await
         }
+    }
+}
+
+/// Lets others go on when this poll has taken long: a page of nothing but commands, or with expensive expressions, must not
+/// keep the loop from them.
+async fn take_turns() {
+    if Instant::now().saturating_duration_since(loops::now()) > TURN {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -300,11 +306,7 @@ impl Source for Page {
                 }
                 match self.input.next().await? {
                     Some(piece) => {
-                        self.in_this_turn += piece.len();
-                        if self.in_this_turn > TURN {
-                            self.in_this_turn = 0;
-                            tokio::task::yield_now().await;
-                        }
+                        take_turns().await;
                         self.piece = piece;
                     }
                     None => {
