@@ -10,6 +10,7 @@ mod connections;
 mod corpus;
 mod files;
 mod geoip2;
+mod headers;
 mod limit_errors;
 mod limits;
 mod listens;
