@@ -105,9 +105,44 @@ impl Case {
 
 /// What came back, made comparable.
 #[derive(Debug, PartialEq, Eq)]
-struct Exchange {
+pub struct Exchange {
     responses: Vec<Comparable>,
     end: String,
+}
+
+impl Exchange {
+    /// How many responses there were.
+    pub fn count(&self) -> usize {
+        self.responses.len()
+    }
+
+    /// Whether the last response's status line begins so, and the connection was seen to end so behind it.
+    pub fn ends_after(&self, line: &str, end: &str) -> bool {
+        self.end == end && self.responses.last().is_some_and(|response| response.line.starts_with(line))
+    }
+
+    /// Leaves out of both the first `Connection` on which they disagree, and all that came after its response.
+    pub fn forget_keep_alive(&mut self, other: &mut Exchange) {
+        let value = |response: &Comparable| {
+            response.headers.iter().find(|(name, _)| name == "Connection").map(|(_, value)| value.clone())
+        };
+        let pairs = self.responses.iter().zip(&other.responses);
+        let last = pairs.len().wrapping_sub(1);
+        let differs =
+            pairs.enumerate().find(|(at, (one, two))| value(one) != value(two) || *at == last && self.end != other.end);
+        if let Some((at, _)) = differs {
+            for exchange in [self, other] {
+                exchange.cut(at + 1);
+                exchange.responses[at].headers.retain(|(name, _)| name != "Connection");
+            }
+        }
+    }
+
+    /// Leaves out what came after so many responses.
+    pub fn cut(&mut self, count: usize) {
+        self.responses.truncate(count);
+        self.end = "left out".to_owned();
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -125,43 +160,57 @@ const WAIT: Duration = Duration::from_secs(8);
 
 fn exchange(server: &Server, case: &Case) -> Exchange {
     let mut client = server.connect();
-    client.set_timeout(WAIT);
     let bytes = case.all_bytes();
-    // A server may refuse before it has read all; what it said is read below.
-    let _ = client.try_send(&bytes);
-    if case.eof {
-        client.half_close();
-    }
     let methods = methods(&bytes);
     let wanted = if case.eof { usize::MAX } else { case.responses };
-    let mut exchange = Exchange { responses: Vec::new(), end: String::new() };
-    while exchange.responses.len() < wanted {
-        let method = methods.get(exchange.responses.len()).map_or("GET", String::as_str);
-        match client.try_response(method) {
-            Ok(response) => {
-                let ends = response.until_close;
-                let interim = response.status == 100;
-                exchange.responses.push(comparable(response, method, server.port(), case.in_order));
-                if ends {
-                    exchange.end = "closed".to_owned();
-                    return exchange;
-                }
-                if interim {
-                    // The response proper has the same method.
-                    let method = methods.first().map_or("GET", String::as_str);
-                    if let Ok(response) = client.try_response(method) {
-                        exchange.responses.push(comparable(response, method, server.port(), case.in_order));
+    let spoken = Spoken { bytes: &bytes, methods: &methods, wanted, in_order: case.in_order };
+    spoken.over(&mut client, server.port())
+}
+
+/// What is said on a connection, and what is looked at.
+pub struct Spoken<'s> {
+    pub bytes: &'s [u8],
+    /// Of the requests in the bytes; those beyond the list are taken for GET.
+    pub methods: &'s [String],
+    /// How many responses to read before looking whether the connection is still open; with `usize::MAX` the client ends its sending side, and
+    /// reads to the end.
+    pub wanted: usize,
+    pub in_order: bool,
+}
+
+impl Spoken<'_> {
+    /// Says it, and hears what comes back.
+    pub fn over(&self, client: &mut Client, port: u16) -> Exchange {
+        client.set_timeout(WAIT);
+        // A server may refuse before it has read all; what it said is read below.
+        let _ = client.try_send(self.bytes);
+        if self.wanted == usize::MAX {
+            client.half_close();
+        }
+        let mut exchange = Exchange { responses: Vec::new(), end: String::new() };
+        // Interim responses are none of these.
+        let mut finals = 0;
+        while finals < self.wanted {
+            let method = self.methods.get(finals).map_or("GET", String::as_str);
+            match client.try_response(method) {
+                Ok(response) => {
+                    let ends = response.until_close;
+                    finals += usize::from(response.status != 100);
+                    exchange.responses.push(comparable(response, method, port, self.in_order));
+                    if ends {
+                        exchange.end = "closed".to_owned();
+                        return exchange;
                     }
                 }
-            }
-            Err(why) => {
-                exchange.end = ended(&why);
-                return exchange;
+                Err(why) => {
+                    exchange.end = ended(&why);
+                    return exchange;
+                }
             }
         }
+        exchange.end = probe(client);
+        exchange
     }
-    exchange.end = probe(&mut client);
-    exchange
 }
 
 /// Whether the connection takes another request.
@@ -276,7 +325,7 @@ fn lines(exchange: &Exchange) -> Vec<String> {
 }
 
 /// The lines of one and of the other, `-` before what only nginx has, `+` before what only freerun has.
-fn difference(nginx: &Exchange, freerun: &Exchange) -> String {
+pub fn difference(nginx: &Exchange, freerun: &Exchange) -> String {
     let (nginx, freerun) = (lines(nginx), lines(freerun));
     let mut out = String::new();
     for line in nginx.iter().filter(|line| !freerun.contains(line)) {

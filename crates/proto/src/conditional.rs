@@ -99,10 +99,11 @@ impl Conditions<'_> {
     /// Evaluates the conditions for an answer with this entity tag and modification time (seconds since the epoch).
     ///
     /// As nginx does, and other than RFC 9110: `If-Unmodified-Since` counts beside `If-Match`, `If-Modified-Since` beside
-    /// `If-None-Match` (both must call the answer unmodified), and a date that cannot be read fails `If-Unmodified-Since`.
+    /// `If-None-Match` (both must call the answer unmodified), and a date that cannot be read fails `If-Unmodified-Since`, as
+    /// does an answer without a modification time.
     pub fn evaluate(&self, etag: Option<&[u8]>, last_modified: Option<i64>, mode: Modified) -> Verdict {
-        if let (Some(text), Some(modified)) = (self.if_unmodified_since, last_modified)
-            && parse_http_date(text).is_none_or(|date| date < modified)
+        if let Some(text) = self.if_unmodified_since
+            && last_modified.is_none_or(|modified| parse_http_date(text).is_none_or(|date| date < modified))
         {
             return Verdict::PreconditionFailed;
         }

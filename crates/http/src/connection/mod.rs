@@ -227,6 +227,10 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
     loops::note(connection.number, "answering");
     let answer = match fault {
         Some(Fault::Silent(status, text)) => {
+            if !request.head.parsed.method_text.is_empty() {
+                // For the log alone.
+                let _ = route_server(&mut request, &servers, settings.merge_slashes);
+            }
             log_error!(request, Info, "{text}");
             request.sent.status = status;
             if status == 408 {
@@ -236,19 +240,21 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
             return After::Close;
         }
         Some(Fault::Protocol(error)) => {
-            log_error!(request, Info, "{}", words::bad(&request.head, error));
-            // The line may have been fine, and logs tell what it asked for.
-            let target = request.head.parsed.target.uri(&request.head.buffer);
-            if let Ok(uri) = uri::normalise(target, settings.merge_slashes)
-                && !request.head.parsed.method_text.is_empty()
-            {
-                (request.path, request.args) = (uri.path.into_owned(), uri.args.map(<[u8]>::to_vec));
-            }
-            phases::respond_with_status(&mut request, error.status()).await
+            // What came before the fault chooses the server, and is in the log.
+            let understood = !request.head.parsed.method_text.is_empty();
+            let status = match understood.then(|| route_server(&mut request, &servers, settings.merge_slashes)) {
+                Some(Err(earlier)) => earlier,
+                _ => {
+                    log_error!(request, Info, "{}", words::bad(&request.head, error));
+                    error.status()
+                }
+            };
+            phases::respond_with_status(&mut request, status).await
         }
         None => {
             request.keep_alive = request.head.parsed.keep_alive && still_listens;
-            match route_server(&mut request, &servers, settings.merge_slashes) {
+            let routed = route_server(&mut request, &servers, settings.merge_slashes);
+            match routed.and_then(|()| refuse_methods(&mut request)) {
                 Ok(()) => phases::respond(&mut request).await,
                 Err(status) => phases::respond_with_status(&mut request, status).await,
             }
@@ -265,9 +271,24 @@ enum Fault {
     Silent(u16, String),
 }
 
-/// Chooses the server by name, normalises the path, and refuses what must never be routed.
+/// Normalises the path, and chooses the server by name: in this order, so that a path that is wrong is an error of the
+/// default server, as in nginx, which has seen no field then.
 fn route_server(request: &mut Request, servers: &crate::listen::Servers, merge_slashes: bool) -> Result<(), u16> {
-    let Head { buffer, parsed } = &request.head;
+    let Head { buffer, parsed } = &mut request.head;
+    match uri::normalise(parsed.target.uri(buffer), merge_slashes) {
+        Ok(uri) => {
+            request.path = uri.path.into_owned();
+            request.args = uri.args.filter(|args| !args.is_empty()).map(<[u8]>::to_vec);
+        }
+        Err(error) => {
+            parsed.forget_fields();
+            let line = parsed.request_line;
+            let end = if buffer.get(line.end as usize) == Some(&b'\r') { 2 } else { 1 };
+            parsed.len = line.end + end;
+            log_error!(request, Info, "{error}");
+            return Err(error.status());
+        }
+    }
     request.host = parsed.host.map(|host| host.name(buffer).into_owned());
     if !servers.names.is_empty() {
         let host = request.host.as_deref().unwrap_or_default();
@@ -283,28 +304,19 @@ fn route_server(request: &mut Request, servers: &crate::listen::Servers, merge_s
             }
         }
     }
-    if request.method == Method::Trace {
-        log_error!(request, Info, "client sent TRACE method while reading client request headers");
-        request.keep_alive = false;
-        return Err(405);
-    }
-    if request.method == Method::Connect {
-        log_error!(request, Info, "client sent CONNECT method while reading client request headers");
-        request.keep_alive = false;
-        return Err(405);
-    }
-    let Head { buffer, parsed } = &request.head;
-    match uri::normalise(parsed.target.uri(buffer), merge_slashes) {
-        Ok(uri) => {
-            request.path = uri.path.into_owned();
-            request.args = uri.args.map(<[u8]>::to_vec);
-            Ok(())
-        }
-        Err(error) => {
-            log_error!(request, Info, "{error}");
-            Err(error.status())
-        }
-    }
+    Ok(())
+}
+
+/// Refuses what is never routed.
+fn refuse_methods(request: &mut Request) -> Result<(), u16> {
+    let name = match request.method {
+        Method::Trace => "TRACE",
+        Method::Connect => "CONNECT",
+        _ => return Ok(()),
+    };
+    log_error!(request, Info, "client sent {name} method while reading client request headers");
+    request.keep_alive = false;
+    Err(405)
 }
 
 /// Sends the answer, logs, and decides about the connection.

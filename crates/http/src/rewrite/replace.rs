@@ -123,11 +123,11 @@ impl Replace {
             let (path, args) = (String::from_utf8_lossy(&path), args.as_deref().unwrap_or_default());
             log_error!(request, Notice, "rewritten data: \"{path}\", args: \"{}\"", String::from_utf8_lossy(args));
         }
-        if path.is_empty() {
+        request.path = path;
+        if request.path.is_empty() {
             log_error!(request, Error, "the rewritten URI has a zero length");
             return Next::Answer(Outcome::Status(500));
         }
-        request.path = path;
         request.args = args;
         request.internal = true;
         request.rewritten_here = true;

@@ -49,11 +49,11 @@ impl Return {
             // Errors have their page; 444 closes the connection.
             None => return Outcome::Status(status),
         };
-        if redirects {
-            return redirect(request, status, text);
-        }
         if let Err(status) = body::begin_discarding(request) {
             return Outcome::Status(status);
+        }
+        if redirects {
+            return redirect(request, status, text);
         }
         let media_type = media_type(request, &request.path);
         let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text) };
@@ -63,9 +63,6 @@ impl Return {
 
 /// A redirect with nginx's page.
 pub(crate) fn redirect(request: &mut Request, status: u16, location: Bytes) -> Outcome {
-    if let Err(status) = body::begin_discarding(request) {
-        return Outcome::Status(status);
-    }
     let mut response = error_page::built_in(request, status);
     response.location = Some(location);
     response.into()

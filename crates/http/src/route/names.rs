@@ -105,8 +105,11 @@ impl NameTable {
         match name {
             Name::Exact(name) => claim(&mut self.exact, name, server),
             Name::Front(suffix, itself) => {
-                let new = !*itself || claim(&mut self.exact, &suffix[1..], server);
-                claim(&mut self.front, suffix, server) && new
+                // One that stands for the domain too is taken whole or not at all.
+                if *itself && (self.exact.contains_key(&suffix[1..]) || self.front.contains_key(suffix.as_str())) {
+                    return false;
+                }
+                claim(&mut self.front, suffix, server) && (!*itself || claim(&mut self.exact, &suffix[1..], server))
             }
             Name::Back(prefix) => claim(&mut self.back, prefix, server),
             Name::Regex(pattern) => {

@@ -74,9 +74,7 @@ pub const VARIABLES: &[Variable] = &[
         Address::Unix(_) => text(""),
     }),
     Variable::named("remote_user", remote_user),
-    Variable::named("request", |r, _| {
-        some(Some(r.head.text(r.head.parsed.request_line)).filter(|line| !line.is_empty()))
-    }),
+    Variable::named("request", |r, _| not_empty(r.head.text(r.head.parsed.request_line))),
     // Only modules that read the body have it; none does yet.
     Variable::named("request_body", request_body),
     Variable::named("request_body_file", request_body_file),
@@ -187,6 +185,11 @@ fn some(value: Option<&[u8]>) -> Value<'_> {
     value.map(Cow::Borrowed)
 }
 
+/// A part of the request line: it is there or not, but it is never empty.
+fn not_empty(value: &[u8]) -> Value<'_> {
+    some(Some(value).filter(|value| !value.is_empty()))
+}
+
 fn text<'r>(value: &'static str) -> Value<'r> {
     Some(Cow::Borrowed(value.as_bytes()))
 }
@@ -276,7 +279,12 @@ fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
         let colon = memchr::memchr(b':', line)?;
         Some((&line[..colon], line[colon + 1..].trim_ascii()))
     });
-    joined(fields, name)
+    // What the response has of its own is not joined with what `add_header` added.
+    let single = ["connection", "content_length", "content_type", "keep_alive", "last_modified", "location"];
+    match single.contains(&name) || name == "transfer_encoding" {
+        true => joined(fields.filter(|(field, _)| means(field, name)).take(1), name),
+        false => joined(fields, name),
+    }
 }
 
 /// `$sent_trailer_name`, from what was sent after the body.
@@ -284,17 +292,19 @@ fn sent_trailer<'r>(request: &'r Request, name: &str) -> Value<'r> {
     joined(request.sent_trailers.iter().map(|(name, value)| (&**name, &**value)), name)
 }
 
+/// Whether a variable's name means this field.
+fn means(field: &[u8], name: &str) -> bool {
+    field.len() == name.len()
+        && field.iter().zip(name.bytes()).all(|(byte, wanted)| match byte {
+            b'-' => wanted == b'_',
+            byte => byte.eq_ignore_ascii_case(&wanted),
+        })
+}
+
 /// The values of the fields that a variable's name means, joined with commas.
 fn joined<'f, 'r>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>, name: &str) -> Value<'r> {
-    let matches = |field: &[u8]| {
-        field.len() == name.len()
-            && field.iter().zip(name.bytes()).all(|(byte, wanted)| match byte {
-                b'-' => wanted == b'_',
-                byte => byte.eq_ignore_ascii_case(&wanted),
-            })
-    };
     let mut found: Option<Vec<u8>> = None;
-    for (_, value) in fields.filter(|(field, _)| matches(field)) {
+    for (_, value) in fields.filter(|(field, _)| means(field, name)) {
         match &mut found {
             Some(joined) => {
                 joined.extend_from_slice(b", ");

@@ -64,9 +64,11 @@ fn not_a_folder_or_hot(request: &mut Request) -> Outcome {
     if let Some(first) = files.first() {
         let first = first.render(request).into_owned();
         if first.first() != Some(&b'/') {
-            let mut uri = request.path.clone();
-            uri.extend_from_slice(&first);
-            if open::hot(request, &path::file_name_of(request, &uri)).is_some() {
+            // Behind the name of the folder, which a regular expression's `alias` gives whole.
+            let full = [path::file_name(request), first.clone()].concat();
+            if open::hot(request, &full).is_some() {
+                let mut uri = request.path.clone();
+                uri.extend_from_slice(&first);
                 return Outcome::Redirect(uri, request.args.take());
             }
         }
@@ -92,13 +94,18 @@ async fn find(request: &mut Request) -> Outcome {
         }
         let mut uri = request.path.clone();
         uri.extend_from_slice(&name);
-        let full = path::file_name_of(request, &uri);
+        let full = [&folder[..], &name].concat();
         match open::open(request, &full).await {
             Ok(_) => return Outcome::Redirect(uri, request.args.take()),
             Err(error) if error.is_missing() => {
                 if !folder_is_there {
                     match open::stat(request, &folder).await {
                         Ok(meta) if meta.is_dir() => folder_is_there = true,
+                        Ok(_) => {
+                            let full = String::from_utf8_lossy(&full);
+                            log_error!(request, Alert, "\"{full}\" is not a directory");
+                            return Outcome::Status(500);
+                        }
                         _ => {
                             let full = String::from_utf8_lossy(&full);
                             if request.settings().get::<freerun_http::settings::core::CoreSettings>().log_not_found {

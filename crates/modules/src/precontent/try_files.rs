@@ -109,7 +109,8 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 }
                 match uri.iter().position(|byte| *byte == b'?') {
                     Some(mark) => Outcome::Redirect(uri[..mark].to_vec(), Some(uri[mark + 1..].to_vec())),
-                    None => Outcome::Redirect(uri, None),
+                    // The request's own arguments do not go along: `$args` is empty, not missing.
+                    None => Outcome::Redirect(uri, Some(Vec::new())),
                 }
             }
         }

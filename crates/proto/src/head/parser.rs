@@ -193,22 +193,30 @@ impl HeadParser {
             let fits = self.charge(next - start, rules);
             if self.stage == HeadStage::RequestLine {
                 self.head.request_line = Span::new(start as u32, (start + line.len()) as u32);
+                self.head.method = method_of(line);
                 if !fits {
                     return Err(self.too_long(&buf[start..newline], rules));
                 }
                 let parsed = line::parse(line, start as u32)?;
                 self.take_line(parsed);
                 self.stage = HeadStage::Fields;
+                self.head.len = next as u32;
                 if self.head.version == Version::Http09 {
                     return Ok(self.done(next));
                 }
             } else if !fits {
                 return Err(Error::HeaderTooLarge(Span::new(start as u32, next as u32)));
             } else if line.is_empty() {
+                self.head.len = next as u32;
                 self.finish(buf)?;
                 return Ok(self.done(next));
             } else {
-                self.field(buf, start, start + line.len(), rules)?;
+                let field = self.field(buf, start, start + line.len(), rules);
+                // nginx counts the lines that have the form of a field, whatever it then says to them.
+                if !matches!(field, Err(Error::HeaderLine(_))) {
+                    self.head.len = next as u32;
+                }
+                field?;
             }
             self.line_start = next;
             self.scanned = next;
@@ -260,11 +268,11 @@ impl HeadParser {
         let fits = pending.len() < self.room || pending.len() < large;
         let span = Span::new(self.line_start as u32, buf.len() as u32);
         if self.stage == HeadStage::RequestLine {
-            if !fits {
+            let checked = if fits { line::check_prefix(pending) } else { Err(self.too_long(pending, rules)) };
+            return checked.inspect_err(|_| {
                 self.head.request_line = span;
-                return Err(self.too_long(pending, rules));
-            }
-            return line::check_prefix(pending).inspect_err(|_| self.head.request_line = span);
+                self.head.method = method_of(pending);
+            });
         }
         if fits { Ok(()) } else { Err(Error::HeaderTooLarge(span)) }
     }
@@ -377,6 +385,11 @@ impl HeadParser {
             head.version == Version::Http11 && expect.is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
         Ok(())
     }
+}
+
+/// The method of a request line that may be wrong further on: an answer to HEAD has no body then either.
+fn method_of(line: &[u8]) -> Method {
+    memchr::memchr(b' ', line).map_or(Method::Other, |end| Method::of(&line[..end]))
 }
 
 /// The largest body length: nginx counts in signed 64 bits, and so does every `off_t`.

@@ -167,13 +167,22 @@ pub struct RequestHead {
     pub keep_alive: bool,
     /// Whether the client waits for `100 Continue` (never in HTTP/1.0).
     pub expect_continue: bool,
-    /// Bytes the head took, leading empty lines included: what follows is the body, or the next request.
+    /// Bytes the head took, leading empty lines included: what follows is the body, or the next request. Of a head that is
+    /// wrong, the bytes of the lines that were understood.
     pub len: u32,
     pub(super) fields: SmallVec<[Field; INLINE_FIELDS]>,
     pub(super) present: u64,
 }
 
 impl RequestHead {
+    /// Leaves the request line alone, as if nothing behind it had been read.
+    pub fn forget_fields(&mut self) {
+        self.fields.clear();
+        self.present = 0;
+        self.host = None;
+        self.body = BodyFraming::None;
+    }
+
     /// The fields in the order they came, ignored ones left out.
     pub fn fields(&self) -> &[Field] {
         &self.fields

@@ -1,0 +1,291 @@
+//! Many generated servers in one configuration, run by nginx and by freerun.
+
+use super::config::{Node, print};
+use super::requests::{Request, bytes};
+use crate::harness::{Exchange, Spoken, difference};
+use freerun_testkit::{Checked, Client, Kind, Server, Setup, Site, TempDir, check, within};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::Duration;
+
+/// What stands in a `server` block, and what is said to it, a connection each.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub nodes: Vec<Node>,
+    pub connections: Vec<Vec<Request>>,
+}
+
+/// Cases that share a configuration, and its lines in `http`.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pub http: Vec<Node>,
+    pub cases: Vec<Case>,
+}
+
+/// Where the two did not agree, by case.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What they said to the configuration, where that differed.
+    pub verdicts: BTreeMap<usize, String>,
+    /// The connection, and what differed.
+    pub answers: Vec<(usize, usize, String)>,
+    /// Both refused these, in the same words.
+    pub refused: BTreeSet<usize>,
+    /// How many connections were compared.
+    pub compared: usize,
+}
+
+/// The variables of a line in the access log; the first two are looked at by themselves.
+const LOGGED: &[&str] = &[
+    "remote_port",
+    "body_bytes_sent",
+    "status",
+    "request",
+    "server_name",
+    "host",
+    "uri",
+    "args",
+    "request_filename",
+    "document_root",
+    "remote_user",
+    "request_length",
+    "request_completion",
+    "sent_http_content_type",
+    "sent_http_location",
+    "sent_http_etag",
+    "http_user_agent",
+    "connection_requests",
+    "u1",
+    "u2",
+    "rest",
+    "request_method",
+    "server_protocol",
+];
+
+/// How many bytes longer freerun's built-in pages are for its name.
+const NAME: i64 = "freerun".len() as i64 - "nginx".len() as i64;
+
+/// The length of `100 Continue`.
+const CONTINUE: i64 = "HTTP/1.1 100 Continue\r\n\r\n".len() as i64;
+
+/// How long lines of the log may take after the last response.
+const LOG_WAIT: Duration = Duration::from_secs(3);
+
+fn host(case: usize) -> String {
+    format!("h{case}.example")
+}
+
+/// The configuration's text; the servers' insides are in files of their own, so that an error names the server.
+fn text(kind: Kind, dir: &TempDir, left_out: &BTreeSet<usize>, count: usize) -> String {
+    let dir = dir.path().display();
+    let mut text =
+        "daemon off;\npid @DIR@/server.pid;\nworker_processes 1;\nerror_log @DIR@/error.log info;\n".to_owned();
+    text += "events { worker_connections 512; }\nhttp {\n";
+    let format: Vec<String> = LOGGED.iter().map(|name| format!("${name}")).collect();
+    text += &format!("log_format generated '{}';\naccess_log @DIR@/access.log generated;\n", format.join("\t"));
+    text += "client_body_temp_path @DIR@/body;\nserver_tokens off;\nlingering_close always;\n";
+    text += "server_names_hash_max_size 4096;\nserver_names_hash_bucket_size 128;\nuninitialized_variable_warn off;\n";
+    if kind == Kind::Nginx {
+        for module in ["proxy", "fastcgi", "uwsgi", "scgi"] {
+            text += &format!("{module}_temp_path @DIR@/{module};\n");
+        }
+    }
+    text += &format!("include {dir}/http.conf;\n");
+    // The variables have to be made somewhere.
+    text += "server { listen 127.0.0.1:@PORT@; server_name default.example;\n";
+    text += "location / { set $u1 \"\"; set $u2 \"\"; if ($uri ~ (?<rest>never)) { } return 404; } }\n";
+    for case in (0..count).filter(|case| !left_out.contains(case)) {
+        text += &format!("server {{ listen 127.0.0.1:@PORT@; include {dir}/s{case}.conf; }}\n");
+    }
+    text + "}\n"
+}
+
+/// Of what `-t` says, the first error.
+fn first_error(checked: &Checked) -> Option<String> {
+    let mut lines = checked.stderr.lines().filter_map(|line| line.split_once("[emerg] "));
+    match lines.next() {
+        Some((_, words)) => Some(words.to_owned()),
+        None => (checked.code != Some(0)).then(|| format!("{:?} {}", checked.code, checked.stderr)),
+    }
+}
+
+/// The case whose file an error names.
+fn case_of(words: &str) -> Option<usize> {
+    let (_, after) = words.rsplit_once("/s")?;
+    after.split_once(".conf:")?.0.parse().ok()
+}
+
+impl Case {
+    /// Whether the server itself may answer, before a location is chosen.
+    fn answers_early(&self) -> bool {
+        self.nodes.iter().any(|node| ["return", "rewrite", "if"].contains(&node.name()))
+    }
+}
+
+impl Batch {
+    /// Runs it.
+    pub fn run(&self, site: &Site) -> Findings {
+        let dir = TempDir::new("generated");
+        let write = |name: String, nodes: &[Node], host: &str| {
+            let mut text = String::new();
+            print(nodes, 0, &mut text);
+            let text = text.replace("@ROOT@", &site.path().display().to_string()).replace("@HOST@", host);
+            fs::write(dir.path().join(name), text).expect("a file for a server");
+        };
+        write("http.conf".into(), &self.http, "");
+        for (number, case) in self.cases.iter().enumerate() {
+            write(format!("s{number}.conf"), &case.nodes, &host(number));
+        }
+        let mut findings = Findings::default();
+        let mut left_out = BTreeSet::new();
+        self.verdicts(&dir, &mut findings, &mut left_out);
+        if left_out.len() == self.cases.len() {
+            return findings;
+        }
+        let setup = |kind| Setup::whole(&text(kind, &dir, &left_out, self.cases.len())).root(site);
+        let (nginx, freerun) =
+            (setup(Kind::Nginx).start(Kind::Nginx), setup(Kind::under_test()).start(Kind::under_test()));
+        let mut ports = Vec::new();
+        for (number, case) in self.cases.iter().enumerate().filter(|(number, _)| !left_out.contains(number)) {
+            for (at, connection) in case.connections.iter().enumerate() {
+                let (mut theirs, their_port) = exchange(&nginx, connection, &host(number));
+                let (mut ours, our_port) = exchange(&freerun, connection, &host(number));
+                if theirs.ends_after("HTTP/1.1 412", "closed") {
+                    // It said that it keeps the connection, which nginx does not do then: freerun keeps its word.
+                    ours.cut(theirs.count());
+                    theirs.cut(theirs.count());
+                }
+                findings.compared += 1;
+                if case.answers_early() {
+                    // nginx says keep-alive before it has looked at the location's settings, and may close all the same.
+                    theirs.forget_keep_alive(&mut ours);
+                }
+                if theirs == ours {
+                    ports.push((number, at, their_port, our_port));
+                } else {
+                    findings.answers.push((number, at, difference(&theirs, &ours)));
+                }
+            }
+        }
+        let early: Vec<bool> = self.cases.iter().map(Case::answers_early).collect();
+        compare_logs(&nginx, &freerun, &ports, &early, &mut findings);
+        findings
+    }
+
+    /// Leaves out the cases that one of the two refuses, until both take the configuration.
+    fn verdicts(&self, dir: &TempDir, findings: &mut Findings, left_out: &mut BTreeSet<usize>) {
+        let all: BTreeSet<usize> = (0..self.cases.len()).collect();
+        let short = |words: Option<String>| words.unwrap_or_default().replace(&dir.path().display().to_string(), "");
+        // Each turn leaves one out.
+        while left_out.len() < all.len() {
+            let said = |kind, left_out: &BTreeSet<usize>| {
+                first_error(&check(kind, &text(kind, dir, left_out, all.len())).expect("it starts"))
+            };
+            let (nginx, freerun) = (said(Kind::Nginx, left_out), said(Kind::under_test(), left_out));
+            let place = |words: &Option<String>| words.as_deref().and_then(case_of);
+            let case = match (place(&nginx), place(&freerun)) {
+                (None, None) if nginx.is_none() && freerun.is_none() => return,
+                (Some(one), Some(other)) => one.min(other),
+                (Some(one), None) | (None, Some(one)) => one,
+                (None, None) => match all.difference(left_out).next() {
+                    Some(first) => *first,
+                    None => return,
+                },
+            };
+            left_out.insert(case);
+            // With several errors in several servers, the two may find another one first.
+            let others: BTreeSet<usize> = all.iter().copied().filter(|other| *other != case).collect();
+            let (nginx, freerun) = (short(said(Kind::Nginx, &others)), short(said(Kind::under_test(), &others)));
+            // nginx does not say where an unknown variable is.
+            let placed = freerun
+                .strip_prefix(&nginx)
+                .is_some_and(|rest| rest.starts_with(" in /") && nginx.ends_with(" variable"));
+            if nginx == freerun || placed {
+                findings.refused.insert(case);
+            } else {
+                findings.verdicts.insert(case, format!("  - {nginx}\n  + {freerun}\n"));
+            }
+        }
+    }
+}
+
+/// Says it to a server; with the client's port.
+fn exchange(server: &Server, requests: &[Request], host: &str) -> (Exchange, u16) {
+    let mut client: Client = server.connect();
+    let port =
+        client.socket().local_addr().ok().and_then(|address| address.as_socket()).map_or(0, |address| address.port());
+    let bytes = bytes(requests, host);
+    let methods: Vec<String> = requests.iter().map(|request| request.method.clone()).collect();
+    let spoken = Spoken { bytes: &bytes, methods: &methods, wanted: requests.len(), in_order: true };
+    (spoken.over(&mut client, server.port()), port)
+}
+
+/// A line of the log: its fields.
+type Line = Vec<String>;
+
+/// The log's lines by the port of the client.
+fn log(server: &Server) -> BTreeMap<String, Vec<Line>> {
+    let mut lines: BTreeMap<String, Vec<Line>> = BTreeMap::new();
+    let (port, dir) = (server.port().to_string(), server.path("").display().to_string());
+    for line in server.access_log().lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let rest = fields[1..].iter().map(|field| field.replace(&dir, "DIR/").replace(&port, "PORT")).collect();
+        lines.entry(fields[0].to_owned()).or_default().push(rest);
+    }
+    lines
+}
+
+/// The fields that differ.
+fn line_difference(theirs: &Line, ours: &Line) -> String {
+    let number = |line: &Line| line[0].parse::<i64>().unwrap_or(-1);
+    // nginx takes `100 Continue` for a part of the body.
+    let page = [NAME, -CONTINUE, NAME - CONTINUE].contains(&(number(ours) - number(theirs)));
+    let fields = LOGGED[1..].iter().zip(theirs.iter().zip(ours)).skip(usize::from(page));
+    let protocol = &ours[LOGGED.len() - 2];
+    let allowed = |name: &str| match name {
+        // See where the answers are compared.
+        "request_completion" => ours[1] == "412",
+        // Of a line that was not understood: empty, or not there.
+        "server_protocol" => protocol == "-",
+        // Empty or not there: it is both in nginx, depending on what came before.
+        "args" => theirs[6].trim_matches('-') == ours[6].trim_matches('-'),
+        // HTTP/0.9 has no head.
+        "sent_http_content_type" => protocol == "-",
+        _ => false,
+    };
+    let differing = fields.filter(|(name, (theirs, ours))| theirs != ours && !allowed(name));
+    differing.map(|(name, (theirs, ours))| format!("  - log ${name}: {theirs}\n  + log ${name}: {ours}\n")).collect()
+}
+
+fn compare_logs(
+    nginx: &Server,
+    freerun: &Server,
+    ports: &[(usize, usize, u16, u16)],
+    early: &[bool],
+    findings: &mut Findings,
+) {
+    let count = |server: &Server| server.access_log().lines().count();
+    within(LOG_WAIT, || count(nginx) == count(freerun));
+    let (mut nginx, mut freerun) = (log(nginx), log(freerun));
+    // A port may be taken a second time.
+    let again = |port: u16, of: fn(&(usize, usize, u16, u16)) -> u16| {
+        ports.iter().filter(|entry| of(entry) == port).count() > 1
+    };
+    for (case, at, their_port, our_port) in ports {
+        if again(*their_port, |entry| entry.2) || again(*our_port, |entry| entry.3) {
+            continue;
+        }
+        let theirs = nginx.remove(&their_port.to_string()).unwrap_or_default();
+        let ours = freerun.remove(&our_port.to_string()).unwrap_or_default();
+        // See where the answers were compared.
+        let kept_open = theirs.last().is_some_and(|line| line[1] == "412") || early[*case];
+        let text = if theirs.len() == ours.len() || kept_open {
+            theirs.iter().zip(&ours).map(|(theirs, ours)| line_difference(theirs, ours)).collect()
+        } else {
+            format!("  - log: {} lines {theirs:?}\n  + log: {} lines {ours:?}\n", theirs.len(), ours.len())
+        };
+        if !text.is_empty() {
+            findings.answers.push((*case, *at, text));
+        }
+    }
+}
