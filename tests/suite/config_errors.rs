@@ -183,6 +183,7 @@ const CASES: &[Case] = &[
     (Server, "location @n { location /x { } }", "location \"/x\" cannot be inside the named location \"@n\"", 4),
     (Server, "location = /x { location /x/y { } }", "location \"/x/y\" cannot be inside the exact location \"/x\"", 4),
     (Server, "location /x { location /y { } }", "location \"/y\" is outside location \"/x\"", 4),
+    (Server, "location ~ ^/x { location /x/y { } }", "location \"/x/y\" is outside location \"^/x\"", 4),
     (Server, "location ~~ /x { }", "invalid location modifier \"~~\"", 4),
     (Server, "location !~ /x { }", "invalid location modifier \"!~\"", 4),
     (Server, "location /x { server_name y; }", "\"server_name\" directive is not allowed here", 4),

@@ -215,8 +215,6 @@ impl Builder<'_> {
         root_and_alias(node, matches!(kind, Kind::Named), cx)?;
         let (settings, blocks) = apply_block(self.registry, Contexts::LOCATION, node.children(), parent, cx)?;
         let is_regex = matches!(kind, Kind::Regex(_));
-        // A location inside one given by an expression may have any prefix.
-        let bound = if is_regex { "" } else { name.as_str() };
         let alias = match &settings.get::<CoreSettings>().alias {
             Some(path) => Some(Arc::new(Alias { path: path.0.clone(), prefix: (!is_regex).then(|| name.clone()) })),
             None if node.children().iter().any(|child| child.name.text == "root") => None,
@@ -226,7 +224,7 @@ impl Builder<'_> {
             warn_of_way_out(node, &name, cx);
         }
         let exact = matches!(kind, Kind::Exact);
-        let inside = Outer { name: bound, exact, named: matches!(kind, Kind::Named), alias: alias.as_ref() };
+        let inside = Outer { name: &name, exact, named: matches!(kind, Kind::Named), alias: alias.as_ref() };
         let mut within = Inside::default();
         for block in blocks {
             match block.name.text.as_str() {

@@ -231,7 +231,10 @@ async fn pull(
 ) -> Result<(), WriteError> {
     // What is ready to be sent and waits for more stands behind the head.
     let held = head;
+    let mut owed = source.remaining().filter(|_| framing == Framing::Length);
     loop {
+        // A client as fast as the source must not keep the loop from others.
+        tokio::task::consume_budget().await;
         let mut next = source.next();
         let piece = if held.is_empty() {
             next.as_mut().await
@@ -250,6 +253,10 @@ async fn pull(
         // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at all.
         let piece = piece.map_err(|_| WriteError::Body)?;
         if let Some(piece) = &piece {
+            if let Some(owed) = &mut owed {
+                // What is beyond the announced length would be taken for the next response.
+                *owed = owed.checked_sub(piece.len() as u64).ok_or(WriteError::Body)?;
+            }
             if framing == Framing::Chunked {
                 held.extend_from_slice(ChunkHead::new(piece.len() as u64).as_bytes());
             }
@@ -266,6 +273,9 @@ async fn pull(
             if !ends {
                 continue;
             }
+        }
+        if owed.is_some_and(|owed| owed > 0) {
+            return Err(WriteError::Body);
         }
         return match framing {
             // The last chunk goes with it.
