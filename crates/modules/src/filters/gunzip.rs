@@ -54,41 +54,52 @@ const PIECE: usize = 64 * 1024;
 /// What is unpacked before others have their turn, for a client that takes it all at once. About a millisecond.
 const TURN: usize = 4 * PIECE;
 
+/// What the beginning of a member counts for in a turn: a decoder is made for it.
+const MEMBER: usize = 8 * 1024;
+
 /// A body on its way through the decoder.
 struct Unpacked {
     /// For the log.
     request: Box<Request>,
-    source: Box<dyn Source>,
-    /// What was read and is still packed.
-    packed: Bytes,
-    decoder: Decompress,
-    /// Whether a member of the file (RFC 1952 section 2.2) has ended and no other has begun.
-    between: bool,
+    members: Members,
     ended: bool,
-    in_this_turn: usize,
 }
 
 impl Unpacked {
     fn new(request: &Request, source: Box<dyn Source>) -> Unpacked {
-        Unpacked {
-            request: request.fork(),
-            source,
-            packed: Bytes::new(),
-            decoder: Decompress::new_gzip(WINDOW),
-            between: false,
-            ended: false,
-            in_this_turn: 0,
-        }
+        Unpacked { request: request.fork(), members: Members::new(source), ended: false }
+    }
+}
+
+/// The members of a file (RFC 1952 section 2.2), one after the other.
+struct Members {
+    source: Box<dyn Source>,
+    /// What was read and is still packed.
+    packed: Bytes,
+    decoder: Decompress,
+    /// Whether a member has ended and no other has begun.
+    between: bool,
+    in_this_turn: usize,
+}
+
+impl Members {
+    fn new(source: Box<dyn Source>) -> Members {
+        let decoder = Decompress::new_gzip(WINDOW);
+        Members { source, packed: Bytes::new(), decoder, between: false, in_this_turn: 0 }
     }
 
+    /// The next piece. Very much that is packed may be nothing when it is unpacked: both count in a turn.
     async fn step(&mut self) -> io::Result<Option<Bytes>> {
-        if self.in_this_turn >= TURN {
-            self.in_this_turn = 0;
-            tokio::task::yield_now().await;
-        }
         let mut out = Vec::with_capacity(PIECE);
         loop {
+            if self.in_this_turn >= TURN {
+                self.in_this_turn = 0;
+                tokio::task::yield_now().await;
+            }
             if self.packed.is_empty() {
+                if !out.is_empty() {
+                    break;
+                }
                 match self.source.next().await? {
                     Some(piece) => self.packed = piece,
                     None if self.between => return Ok(None),
@@ -97,20 +108,31 @@ impl Unpacked {
             }
             if mem::take(&mut self.between) {
                 self.decoder = Decompress::new_gzip(WINDOW);
+                self.in_this_turn += MEMBER;
             }
-            let before = self.decoder.total_in();
-            let status = self.decoder.decompress_vec(&self.packed, &mut out, FlushDecompress::None)?;
+            let (before, had) = (self.decoder.total_in(), out.len());
+            let status = match self.decoder.decompress_vec(&self.packed, &mut out, FlushDecompress::None) {
+                Ok(status) => status,
+                // What came before is good: the error comes again.
+                Err(_) if had > 0 => break,
+                Err(error) => return Err(error.into()),
+            };
             let used = usize::try_from(self.decoder.total_in() - before).unwrap_or(usize::MAX);
             drop(self.packed.split_to(used.min(self.packed.len())));
             self.between = status == Status::StreamEnd;
-            if !out.is_empty() {
-                self.in_this_turn += out.len();
-                return Ok(Some(out.into()));
+            self.in_this_turn += used + out.len() - had;
+            if out.len() == out.capacity() {
+                break;
             }
-            if used == 0 && !self.between {
+            if used == 0 && out.len() == had && !self.between {
                 return Err(io::Error::from(io::ErrorKind::InvalidData));
             }
         }
+        if out.len() < PIECE / 2 {
+            // Others may keep it for a while.
+            out.shrink_to_fit();
+        }
+        Ok(Some(out.into()))
     }
 }
 
@@ -123,7 +145,7 @@ impl Source for Unpacked {
             if self.ended {
                 return Ok(None);
             }
-            let result = self.step().await;
+            let result = self.members.step().await;
             self.ended = !matches!(result, Ok(Some(_)));
             if let Err(error) = &result {
                 match error.kind() {
@@ -137,5 +159,69 @@ impl Source for Unpacked {
 
     fn remaining(&self) -> Option<u64> {
         self.ended.then_some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use std::io::Write as _;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// The same bytes, again and again, as often as that number says.
+    struct Again(Bytes, usize);
+
+    impl Source for Again {
+        fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+            let left = self.1.checked_sub(1);
+            self.1 = left.unwrap_or(0);
+            Box::pin(std::future::ready(Ok(left.map(|_| self.0.clone()))))
+        }
+
+        fn remaining(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    fn member(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// The text, and how often others had their turn.
+    fn unpack(packed: Vec<u8>, times: usize) -> (Vec<u8>, usize) {
+        let mut members = Members::new(Box::new(Again(packed.into(), times)));
+        let (mut text, mut turns) = (Vec::new(), 0);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            let mut step = pin!(members.step());
+            let piece = loop {
+                match step.as_mut().poll(&mut context) {
+                    Poll::Ready(piece) => break piece.unwrap(),
+                    Poll::Pending => turns += 1,
+                }
+            };
+            match piece {
+                Some(piece) => text.extend_from_slice(&piece),
+                None => return (text, turns),
+            }
+        }
+    }
+
+    #[test]
+    fn members_follow_each_other() {
+        let packed = [member(b"one "), member(b""), member(b"two ")].concat();
+        assert_eq!(unpack(packed, 2).0, b"one two one two ");
+        let zeros = unpack(member(&vec![0; 3 * TURN]), 1);
+        assert!(zeros.0.len() == 3 * TURN && zeros.1 >= 2, "{} bytes, {} turns", zeros.0.len(), zeros.1);
+    }
+
+    #[test]
+    fn members_that_are_empty_leave_others_their_turn() {
+        let (text, turns) = unpack(member(b"").repeat(1000), 10);
+        assert!(text.is_empty() && turns >= 100, "{turns} turns");
     }
 }
