@@ -112,14 +112,22 @@ pub trait Transform {
     /// # Errors
     /// As above.
     fn end(&mut self, out: &mut Vec<u8>) -> io::Result<()>;
+
+    /// Whether it has stopped, with about [`PIECE`] bytes given, before it was through with what it was fed. Then it is
+    /// fed nothing, or told the end again, until it is.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 /// The most that one piece may grow to before the loop takes its turn.
-const PIECE: usize = 64 * 1024;
+pub const PIECE: usize = 64 * 1024;
 
 /// A source that went through a [`Transform`].
 pub struct Transformed<T> {
     source: Box<dyn Source>,
+    /// What the source gave and the transform has not had yet.
+    piece: Bytes,
     transform: T,
     ended: bool,
 }
@@ -127,7 +135,7 @@ pub struct Transformed<T> {
 impl<T: Transform> Transformed<T> {
     /// `source`, changed by `transform`. The new length is not known before the end.
     pub fn new(source: Box<dyn Source>, transform: T) -> Transformed<T> {
-        Transformed { source, transform, ended: false }
+        Transformed { source, piece: Bytes::new(), transform, ended: false }
     }
 }
 
@@ -135,19 +143,26 @@ impl<T: Transform> Source for Transformed<T> {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             let mut out = Vec::new();
-            while out.is_empty() && !self.ended {
+            while out.is_empty() {
                 // A transform that swallows everything must not keep the loop from others.
                 tokio::task::consume_budget().await;
-                match self.source.next().await? {
-                    Some(mut piece) => {
-                        while !piece.is_empty() {
-                            let part = piece.split_to(piece.len().min(PIECE));
-                            self.transform.feed(&part, &mut out)?;
-                        }
+                if self.ended {
+                    if !self.transform.is_full() {
+                        break;
                     }
-                    None => {
-                        self.ended = true;
-                        self.transform.end(&mut out)?;
+                    self.transform.end(&mut out)?;
+                } else if self.transform.is_full() {
+                    self.transform.feed(b"", &mut out)?;
+                } else if !self.piece.is_empty() {
+                    let part = self.piece.split_to(self.piece.len().min(PIECE));
+                    self.transform.feed(&part, &mut out)?;
+                } else {
+                    match self.source.next().await? {
+                        Some(piece) => self.piece = piece,
+                        None => {
+                            self.ended = true;
+                            self.transform.end(&mut out)?;
+                        }
                     }
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use bytes::Bytes;
 use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
-use freerun_http::content::pull::{Transform, Transformed};
+use freerun_http::content::pull::{PIECE, Transform, Transformed};
 use freerun_http::content::response::{Body, Response};
 use freerun_http::log_error;
 use freerun_http::module::{Filter, Module, Slot};
@@ -123,6 +123,8 @@ struct Substitute {
     once: bool,
     /// The end of what came, where a string may have begun.
     held: Vec<u8>,
+    /// Whether enough was given for now, with more to come of what is held.
+    full: bool,
 }
 
 /// Strings longer than this together are looked for with less memory, a little slower.
@@ -146,14 +148,21 @@ impl Substitute {
     fn new(pairs: Vec<Pair>, once: bool) -> Option<Substitute> {
         let finder = Some(finder(&pairs)?);
         let longest = longest(&pairs);
-        Some(Substitute { pairs, finder, longest, once, held: Vec::new() })
+        Some(Substitute { pairs, finder, longest, once, held: Vec::new(), full: false })
     }
 
     /// Replaces what is certain. A string that begins where the longest of them would not end within what is known may turn
     /// out to be another one.
     fn scan(&mut self, last: bool, out: &mut Vec<u8>) {
         let mut at = 0;
+        self.full = false;
         while let Some(finder) = &self.finder {
+            // What is put in may be very much longer than what was there.
+            if out.len() >= PIECE {
+                self.full = true;
+                self.held.drain(..at);
+                return;
+            }
             let found = finder.find(&self.held[at..]);
             let Some(found) = found.filter(|found| last || at + found.start() + self.longest <= self.held.len()) else {
                 break;
@@ -196,11 +205,16 @@ impl Transform for Substitute {
         self.scan(true, out);
         Ok(())
     }
+
+    fn is_full(&self) -> bool {
+        self.full
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use freerun_http::content::response::{LocalBoxFuture, Source};
 
     fn replaced(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> String {
         let pairs = pairs
@@ -270,5 +284,35 @@ mod tests {
         assert_eq!(out.len(), 50_001);
         let endless = Pair { pattern: vec![b'a'; MAX_PATTERNS + 1].into(), replacement: Bytes::new() };
         assert!(Substitute::new(vec![endless], false).is_none());
+    }
+
+    /// One piece, and then the end.
+    struct Once(Option<Bytes>);
+
+    impl Source for Once {
+        fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+            Box::pin(std::future::ready(Ok(self.0.take())))
+        }
+
+        fn remaining(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn long_replacements_come_in_bounded_pieces() {
+        let replacement = "y".repeat(10_000);
+        let pair = Pair { pattern: b"a"[..].into(), replacement: replacement.into() };
+        let text = Bytes::from(vec![b'a'; 200_000]);
+        let mut source = Transformed::new(Box::new(Once(Some(text))), Substitute::new(vec![pair], false).unwrap());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut total = 0;
+        loop {
+            let std::task::Poll::Ready(piece) = source.next().as_mut().poll(&mut context) else { continue };
+            let Some(piece) = piece.unwrap() else { break };
+            assert!(piece.len() < PIECE + 10_000, "{}", piece.len());
+            total += piece.len();
+        }
+        assert_eq!(total, 200_000 * 10_000);
     }
 }
