@@ -74,6 +74,8 @@ pub static CODING: Coding = Coding {
         let length = length.and_then(|length| usize::try_from(length).ok());
         Ok(Box::new(Stream(CompressorWriter::with_params(Vec::new(), BUFFER, &encoder_params(params, length)))))
     },
+    // A meta-block (RFC 7932 section 9.2), which is written when it is complete.
+    block: 1 << 24,
     cost: |level| [5, 5, 10, 12, 22, 28, 40, 60, 80, 110, 1000, 2000][usize::from(level.min(11))],
 };
 

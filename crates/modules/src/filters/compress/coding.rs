@@ -23,6 +23,8 @@ pub struct Coding {
     pub begin: fn(Params, Option<u64>) -> io::Result<Box<dyn Encoder>>,
     /// What a byte costs at this level, in nanoseconds, rounded up: decides what a loop does itself.
     pub cost: fn(u8) -> u32,
+    /// How many bytes an encoder may gather before it works on all of them at once; 0 if it works on each as it comes.
+    pub block: usize,
 }
 
 /// How to pack.

@@ -282,6 +282,7 @@ pub static CODING: Coding = Coding {
     allows,
     whole,
     begin: |params, _| Ok(Box::new(Stream(Compress::new_gzip(Compression::new(STREAM[index(params)]), 15)))),
+    block: 0,
     cost: |level| [4, 4, 4, 12, 12, 12, 15, 15, 20][usize::from(level.clamp(1, 9)) - 1],
 };
 

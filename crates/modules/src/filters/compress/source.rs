@@ -94,6 +94,8 @@ struct Pieces {
     encoder: Option<Box<dyn Encoder>>,
     /// Whether it holds something back.
     holds: bool,
+    /// Bytes that it was fed since it last gave some.
+    gathered: usize,
 }
 
 /// A body on its way through an encoder.
@@ -144,7 +146,7 @@ impl Compressed {
                 return self.whole(source).await.map(Some);
             }
             let encoder = Some((self.coding.begin)(self.params, length)?);
-            self.stage = Stage::Pieces(Pieces { input: Input::new(source), encoder, holds: false });
+            self.stage = Stage::Pieces(Pieces { input: Input::new(source), encoder, holds: false, gathered: 0 });
         }
         loop {
             let Stage::Pieces(pieces) = &mut self.stage else { return Ok(None) };
@@ -179,7 +181,7 @@ impl Compressed {
             all.extend_from_slice(&body);
             drop(body);
             while all.len() < length {
-                let Some(piece) = source.next().await? else { break };
+                let Some(piece) = source.next().await? else { return Err(io::ErrorKind::UnexpectedEof.into()) };
                 all.extend_from_slice(&piece);
             }
             body = all.freeze();
@@ -206,7 +208,9 @@ impl Compressed {
     {
         let Stage::Pieces(pieces) = &mut self.stage else { return Ok(Vec::new()) };
         let Some(mut encoder) = pieces.encoder.take() else { return Err(io::Error::other("the encoder is gone")) };
-        let estimate = self.coding.estimate(self.params, bytes);
+        // What was gathered may be packed now.
+        let gathered = pieces.gathered.min(self.coding.block);
+        let estimate = self.coding.estimate(self.params, bytes + gathered);
         let work = move || {
             let mut out = Vec::new();
             let result = f(&mut *encoder, &mut out);
@@ -225,6 +229,9 @@ impl Compressed {
         };
         if let Stage::Pieces(pieces) = &mut self.stage {
             pieces.encoder = Some(encoder);
+            // What came out is of a block that is complete; the last piece may have begun another.
+            let came = out.as_ref().is_ok_and(|out| !out.is_empty());
+            pieces.gathered = if came { bytes } else { pieces.gathered + bytes };
         }
         out
     }

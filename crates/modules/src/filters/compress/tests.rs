@@ -121,3 +121,26 @@ fn ratios_as_nginx_prints_them() {
     assert_eq!(hundredths(0, 20), "0.00");
     assert_eq!(hundredths(37, 24), "1.54");
 }
+
+#[test]
+fn encoders_gather_no_more_than_their_block() {
+    let mut state = 1_u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    let piece: Vec<u8> = (0..4096).map(|_| noise()).collect();
+    for coding in CODINGS.into_iter().filter(|coding| coding.block > 0) {
+        for level in [1, 5, 9] {
+            let mut encoder = (coding.begin)(Params { level, window: 19 }, None).unwrap();
+            let (mut gathered, mut most) = (0, 0);
+            for _ in 0..400 {
+                let mut out = Vec::new();
+                encoder.feed(&piece, &mut out).unwrap();
+                gathered = if out.is_empty() { gathered + piece.len() } else { 0 };
+                most = most.max(gathered);
+            }
+            assert!(most <= coding.block, "{} {level}: {most}", coding.name);
+        }
+    }
+}

@@ -75,6 +75,7 @@ pub static CODING: Coding = Coding {
         encoder.set_pledged_src_size(length)?;
         Ok(Box::new(Stream(encoder)))
     },
+    block: 1 << 17,
     cost: |level| match level {
         0..=2 => 2,
         3..=4 => 4,
