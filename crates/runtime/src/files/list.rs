@@ -83,6 +83,10 @@ fn read(path: &CString) -> Result<Vec<Entry>, ListError> {
         let meta = Meta::of(&stat.map_err(failed("stat()"))?);
         entries.push(Entry { name: name.to_bytes().into(), meta });
     }
+    // Here, because sorting as many as there may be takes long.
+    entries.sort_unstable_by(|one, other| {
+        other.meta.is_dir().cmp(&one.meta.is_dir()).then_with(|| one.name.cmp(&other.name))
+    });
     Ok(entries)
 }
 
@@ -106,17 +110,19 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", folder.join("broken")).unwrap();
         std::os::unix::fs::symlink("sub", folder.join("link")).unwrap();
         let path = CString::new(folder.as_os_str().as_encoded_bytes()).unwrap();
-        let mut entries = read(&path).unwrap();
-        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        std::fs::create_dir_all(folder.join("a")).unwrap();
+        let entries = read(&path).unwrap();
         let seen: Vec<_> = entries
             .iter()
             .map(|entry| (&*entry.name, entry.meta.is_dir(), entry.is_broken_link(), entry.meta.size))
             .collect();
-        assert_eq!(seen.len(), 4);
-        assert_eq!((seen[0].0, seen[0].2), (&b"broken"[..], true));
-        assert_eq!((seen[1].0, seen[1].1, seen[1].3), (&b"file"[..], false, 4));
-        assert_eq!((seen[2].0, seen[2].1), (&b"link"[..], true));
-        assert_eq!((seen[3].0, seen[3].1), (&b"sub"[..], true));
+        // Folders first, and each by name.
+        assert_eq!(seen.len(), 5);
+        assert_eq!((seen[0].0, seen[0].1), (&b"a"[..], true));
+        assert_eq!((seen[1].0, seen[1].1), (&b"link"[..], true));
+        assert_eq!((seen[2].0, seen[2].1), (&b"sub"[..], true));
+        assert_eq!((seen[3].0, seen[3].2), (&b"broken"[..], true));
+        assert_eq!((seen[4].0, seen[4].1, seen[4].3), (&b"file"[..], false, 4));
         let file = CString::new(folder.join("file").as_os_str().as_encoded_bytes()).unwrap();
         let error = read(&file).unwrap_err();
         assert!(error.describe(b"/x").starts_with("opendir() \"/x\" failed (20:"), "{error}");

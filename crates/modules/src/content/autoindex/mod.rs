@@ -80,13 +80,10 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if folder.len() > 1 && folder.last() == Some(&b'/') {
             folder.pop();
         }
-        let mut entries = match open::list(request, &folder).await {
+        let entries = match open::list(request, &folder).await {
             Ok(entries) => entries,
             Err(status) => return Outcome::Status(status),
         };
-        entries.sort_unstable_by(|one, other| {
-            other.meta.is_dir().cmp(&one.meta.is_dir()).then_with(|| one.name.cmp(&other.name))
-        });
         let mut response = Response::new(200, &b"text/html"[..], Body::Empty);
         match format {
             Format::Html => {}
