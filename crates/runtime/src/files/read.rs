@@ -12,6 +12,8 @@ use super::{FileSystem, to_ms};
 use crate::mounts::Rung;
 
 const PREAD: &str = "pread()";
+/// The most that is read at once without a pool thread, even when it is in memory: copying takes time as well.
+const READ_INLINE: usize = 1 << 20;
 
 impl FileSystem {
     /// Fills `buffer` from `offset` on if that cannot wait; `None` if it could (the buffer's contents are then of no use).
@@ -48,6 +50,17 @@ impl FileSystem {
         via: Via<'_>,
     ) -> Result<BytesMut, FileError> {
         let start = buffer.len();
+        if len > READ_INLINE && !matches!(via.aio, Aio::Off) {
+            file.mount.pooled.add();
+            let (this, held) = (self.clone(), file.clone());
+            let all = move || {
+                buffer.resize(start + len, 0);
+                let n = this.read_waiting(&held, offset, &mut buffer[start..])?;
+                buffer.truncate(start + n);
+                Ok(buffer)
+            };
+            return self.offload(via, file.tag(via.client), all).await?;
+        }
         buffer.resize(start + len, 0);
         let got = match via.aio {
             Aio::Off => {
