@@ -21,7 +21,7 @@ use freerun_proto::uri::{EscapeSet, escape, unescape};
 use freerun_proto::{BodyFraming, HeaderId, Method, date};
 use freerun_runtime::files::Via;
 use freerun_runtime::files::change::Contents;
-use freerun_runtime::pool::{PoolError, Tag};
+use freerun_runtime::pool::PoolError;
 
 use work::{Failure, Target, Work};
 
@@ -203,8 +203,9 @@ async fn work(request: &Request, work: Work) -> Result<bool, u16> {
     let gone = ClientGone(&request.connection);
     // Once begun it is finished, whether or not the client waits; while it waits in the queue it can be forgotten.
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
-    let tag = Tag { mount: 0, client: request.client_key(), file: 0 };
-    let done = request.generation.files.offload(via, tag, move || work.run()).await;
+    let files = &request.generation.files;
+    let tag = files.tag_of(work.path(), request.client_key());
+    let done = files.offload(via, tag, move || work.run()).await;
     hot::files_changed();
     match done {
         Ok(Ok(existed)) => Ok(existed),

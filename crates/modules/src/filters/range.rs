@@ -117,7 +117,9 @@ impl Source for Window {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             while self.left > 0 {
-                let Some(mut piece) = self.source.next().await? else { return Ok(None) };
+                let Some(mut piece) = self.source.next().await? else {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                };
                 let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(piece.len());
                 self.skip -= skipped as u64;
                 let rest = piece.split_off(skipped);

@@ -160,7 +160,7 @@ impl FileSystem {
     }
 
     /// Whose turn a path is: its mount as far as the path tells.
-    pub(super) fn tag_of(&self, path: &CStr, client: u64) -> Tag {
+    pub fn tag_of(&self, path: &CStr, client: u64) -> Tag {
         let mount = self.mounts.table().of_path(path.to_bytes()).map_or(0, |mount| mount.dev());
         let mut hasher = DefaultHasher::new();
         path.hash(&mut hasher);

@@ -76,6 +76,15 @@ fn without_slash(path: &CStr) -> CString {
 }
 
 impl Work {
+    /// What is changed.
+    pub fn path(&self) -> &CStr {
+        match self {
+            Work::Put { target, .. } => target,
+            Work::MakeFolder { path, .. } => path,
+            Work::Delete { target, .. } | Work::Transfer { to: target, .. } => &target.path,
+        }
+    }
+
     /// Does it. `true`: of a PUT, that there was a file before; of a transfer, that it was a folder.
     pub fn run(self) -> Result<bool, Failure> {
         match self {
