@@ -285,9 +285,14 @@ fn a_directive_that_only_nginx_has_is_said_to_be_one() {
     if !require::freerun() {
         return;
     }
-    let checked = check(Kind::Freerun, "events { }\nhttp { server { listen 127.0.0.1:@PORT@; mp4; } }\n")
-        .expect("freerun starts");
-    assert!(first_line(&checked.stderr).starts_with("[emerg] unknown directive \"mp4\""), "{}", checked.stderr);
+    let checked =
+        check(Kind::Freerun, "events { }\nhttp { server { listen 127.0.0.1:@PORT@; xslt_last_modified on; } }\n")
+            .expect("freerun starts");
+    assert!(
+        first_line(&checked.stderr).starts_with("[emerg] unknown directive \"xslt_last_modified\""),
+        "{}",
+        checked.stderr
+    );
     assert!(checked.stderr.contains("nginx has this directive"), "{}", checked.stderr);
 }
 

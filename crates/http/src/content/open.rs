@@ -154,7 +154,7 @@ fn close_kept(request: &Request) -> bool {
 }
 
 fn c_path(path: &[u8]) -> Result<CString, OpenError> {
-    CString::new(path).map_err(|_| OpenError::Status(if path == NO_NAME { 500 } else { 400 }))
+    CString::new(path).map_err(|_| OpenError::Status(if path.starts_with(NO_NAME) { 500 } else { 400 }))
 }
 
 /// Opens a file (or a folder: look at what it is) for reading. Small contents come with it if they are in memory.
