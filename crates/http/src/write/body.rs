@@ -206,6 +206,8 @@ async fn write_body(
         Body::Parts(parts) => {
             let last = parts.len().saturating_sub(1);
             for (index, part) in parts.into_iter().enumerate() {
+                // Thousands of small ones fit into a socket.
+                tokio::task::consume_budget().await;
                 match part {
                     Part::Bytes(bytes) => writer.all(head, &bytes, more || index < last).await?,
                     Part::File(range) => file(request, writer, head, range, more || index < last).await?,
