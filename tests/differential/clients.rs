@@ -332,3 +332,14 @@ fn secure_links() {
     cases.push(raw("GET /p/29245bdc2d04a9e0e729927ed0f84e26/link HTTP/1.0\r\n\r\n"));
     compare(&Setup::server(&site(), lines), cases);
 }
+
+/// A link that needs itself to be checked is none; a worker that follows it round and round is none either.
+#[test]
+fn secure_links_of_themselves() {
+    let lines = "
+        location /c/ { secure_link $arg_md5; secure_link_md5 \"x$secure_link\"; return 200 \"[$secure_link]\"; }
+        location /e/ { secure_link $secure_link_expires; secure_link_md5 \"$secure_link$secure_link\";
+            return 200 \"[$secure_link|$secure_link_expires]\"; }
+    ";
+    compare(&Setup::server(&site(), lines), ["/c/?md5=AAAAAAAAAAAAAAAAAAAAAA", "/c/?md5=x", "/e/"].map(get).into());
+}

@@ -1,8 +1,10 @@
 //! `secure_link`: whether a link was made by somebody who knows a secret, and how long it is good.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use freerun_conf::{Cx, Problem, SettingsSet, group, settings};
+use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
@@ -59,7 +61,34 @@ fn link<'r>(request: &'r Request, settings: &'r SecureLinkSettings) -> Option<Li
 }
 
 /// `1` for a good link, `0` for one that is over; the link itself for one with a secret word; empty for a wrong one.
+/// Which of the two variables are being found.
+#[derive(Default)]
+struct Pending {
+    link: Cell<bool>,
+    expires: Cell<bool>,
+}
+
+/// A variable whose parts may name it: nothing, when it would need itself.
+fn once<'r>(
+    request: &'r Request,
+    pending: fn(&Pending) -> &Cell<bool>,
+    find: impl FnOnce(&'r Request) -> Value<'r>,
+) -> Value<'r> {
+    let state = request.own.get::<Pending>();
+    if pending(&state).replace(true) {
+        log_error!(request, Error, "cycle while evaluating variable \"secure_link\"");
+        return None;
+    }
+    let value = find(request);
+    pending(&state).set(false);
+    value
+}
+
 fn secure_link<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    once(request, |pending| &pending.link, check)
+}
+
+fn check(request: &Request) -> Value<'_> {
     let settings = request.settings().get::<SecureLinkSettings>();
     if let Some(secret) = &settings.secure_link_secret {
         return with_secret(request, secret).map(Cow::Borrowed);
@@ -74,6 +103,10 @@ fn secure_link<'r>(request: &'r Request, _: &str) -> Value<'r> {
 }
 
 fn expires<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    once(request, |pending| &pending.expires, time)
+}
+
+fn time(request: &Request) -> Value<'_> {
     let settings = request.settings().get::<SecureLinkSettings>();
     settings.secure_link_md5.as_ref()?;
     let (_, text) = link(request, settings)?.expires?;
