@@ -232,7 +232,7 @@ impl Master {
         match (&self.serving, self.ending) {
             (_, Some(Ending::Stop(kill))) => times.push(kill),
             (Serving::Nobody(start), None) => times.push(*start),
-            (Serving::Here(worker), _) => times.extend(worker.drain_step().map(|step| now + step)),
+            (Serving::Here(worker), _) => times.extend(worker.step().map(|step| now + step)),
             _ => {}
         }
         times.extend(self.pending.as_ref().map(|(_, limit)| *limit));

@@ -3,6 +3,7 @@
 pub mod engine;
 pub mod panics;
 pub mod privileges;
+mod retired;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -121,9 +122,11 @@ impl Worker {
         self.draining = Some(Draining { deadline });
     }
 
-    /// How long to wait before asking [`Worker::drained`] again; `None` while it makes no sense to ask.
-    pub fn drain_step(&self) -> Option<Duration> {
-        self.draining.as_ref().map(|_| DRAIN_STEP)
+    /// Takes down old configurations that nobody uses any more. How long to wait before asking this, and
+    /// [`Worker::drained`], again; `None` while it makes no sense to ask.
+    pub fn step(&self) -> Option<Duration> {
+        let sweep = self.running.as_ref().and_then(|running| running.engine.sweep());
+        self.draining.as_ref().map(|_| DRAIN_STEP).or(sweep)
     }
 
     /// Whether the last connection is gone, or the time is up.
@@ -209,7 +212,7 @@ fn serve() -> Result<(), Error> {
     while !worker.drained() {
         let mut fds = [PollFd::new(&signals, PollFlags::IN), PollFd::new(&channel, PollFlags::IN)];
         let count = if master_lives { 2 } else { 1 };
-        let timeout = worker.drain_step().and_then(|step| Timespec::try_from(step).ok());
+        let timeout = worker.step().and_then(|step| Timespec::try_from(step).ok());
         match poll(&mut fds[..count], timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Error::call("poll()")(error)),

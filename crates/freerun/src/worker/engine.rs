@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use freerun_http::generation::Generation;
 use freerun_http::listen::ListenSpec;
@@ -14,6 +15,7 @@ use freerun_runtime::pool::Pools;
 use crate::configuration::Configuration;
 use crate::error::Error;
 use crate::settings::affinity;
+use crate::worker::retired::Retired;
 
 /// The loops and what outlives a generation.
 pub struct Engine {
@@ -21,12 +23,21 @@ pub struct Engine {
     pools: Pools,
     zones: Zones,
     started: Option<(Worker, Arc<FileSystem>)>,
+    newest: Option<Arc<Generation>>,
+    retired: Retired<Generation>,
 }
 
 impl Engine {
     /// One that will have this many loops. They start with the first configuration.
     pub fn new(loops: usize) -> Engine {
-        Engine { loops, pools: Pools::new(), zones: Zones::default(), started: None }
+        Engine {
+            loops,
+            pools: Pools::new(),
+            zones: Zones::default(),
+            started: None,
+            newest: None,
+            retired: Retired::new(),
+        }
     }
 
     /// Serves by this configuration from now on. `sockets` are those of each address by name, `logs` the open
@@ -54,6 +65,9 @@ impl Engine {
         let generation = Generation::new(number, configuration.blueprint, logs, log, pools, files.clone());
         let generation = Arc::new(generation);
         self.zones = generation.zones.clone();
+        if let Some(old) = self.newest.replace(generation.clone()) {
+            self.retired.keep(old);
+        }
         match &mut self.started {
             Some((worker, _)) => worker.install(generation, listeners),
             None => {
@@ -63,6 +77,11 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Takes down configurations that nobody uses any more. `Some`: again after this time, for there are others.
+    pub fn sweep(&self) -> Option<Duration> {
+        self.retired.sweep()
     }
 
     /// The zones of the configuration that serves.

@@ -1,0 +1,60 @@
+//! Configurations that are on their way out.
+//!
+//! Whoever lets go of one last has to take it down: a map with a million entries, or a database of a gigabyte, keeps a
+//! thread busy for long. Without this it would be an event loop, at the end of the last request of an old configuration.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long one that nobody uses any more may stay in memory.
+const STEP: Duration = Duration::from_secs(1);
+
+/// What was replaced and may still be in use.
+pub struct Retired<T>(RefCell<Vec<Arc<T>>>);
+
+impl<T> Retired<T> {
+    /// None so far.
+    pub fn new() -> Retired<T> {
+        Retired(RefCell::default())
+    }
+
+    /// Keeps it until nobody else does.
+    pub fn keep(&self, old: Arc<T>) {
+        self.0.borrow_mut().push(old);
+    }
+
+    /// Takes down what nobody else uses. `Some`: there is more, which is to be looked at again after this time.
+    pub fn sweep(&self) -> Option<Duration> {
+        let mut retired = self.0.borrow_mut();
+        retired.retain(|old| Arc::strong_count(old) > 1);
+        (!retired.is_empty()).then_some(STEP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread::{self, ThreadId};
+
+    struct Tells(Sender<ThreadId>);
+
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            let _ = self.0.send(thread::current().id());
+        }
+    }
+
+    #[test]
+    fn what_others_let_go_of_is_taken_down_here() {
+        let (tell, told) = channel();
+        let (retired, old) = (Retired::new(), Arc::new(Tells(tell)));
+        retired.keep(old.clone());
+        assert_eq!(retired.sweep(), Some(STEP));
+        thread::spawn(move || drop(old)).join().unwrap();
+        assert!(told.try_recv().is_err(), "not there");
+        assert_eq!(retired.sweep(), None);
+        assert_eq!(told.try_recv(), Ok(thread::current().id()));
+    }
+}
