@@ -1,5 +1,6 @@
 //! Access logs: the same requests, and line by line the same logs. Times are taken out, and what is the servers' own.
 
+use crate::harness::text_without_port;
 use crate::site::site;
 use freerun_testkit::{Kind, Server, Setup, Site, TempDir, eventually, require};
 use std::collections::BTreeMap;
@@ -61,7 +62,7 @@ fn lines(server: &Server, name: &str) -> Vec<String> {
     let bytes = if name.ends_with(".gz") { unpack(&path) } else { std::fs::read(&path).unwrap_or_default() };
     let folder = server.path("").display().to_string();
     let text = String::from_utf8_lossy(&bytes).replace(folder.trim_end_matches('/'), "DIR");
-    text.replace(&server.port().to_string(), "PORT").split_inclusive('\n').map(without_time).collect()
+    text_without_port(&text, server.port()).split_inclusive('\n').map(without_time).collect()
 }
 
 fn unpack(path: &Path) -> Vec<u8> {
@@ -258,8 +259,8 @@ fn messages(setup: &Setup, kind: Kind, path: &Path, count: usize) -> Vec<String>
         syslog.take(&mut out);
         out.len() >= count
     });
-    let port = server.port().to_string();
-    out.into_iter().map(|message| message.replace(&port, "PORT")).collect()
+    let port = server.port();
+    out.into_iter().map(|message| text_without_port(&message, port)).collect()
 }
 
 #[test]
@@ -314,7 +315,7 @@ fn errors_to_syslog() {
             syslog.take(&mut out);
             out.len() >= 3
         });
-        let port = server.port().to_string();
+        let port = server.port();
         // The process, the thread and the connection differ.
         let shown = |message: &String| {
             let (head, rest) = message.split_once(": 20").expect("a time");
@@ -322,7 +323,7 @@ fn errors_to_syslog() {
             let (level, rest) = rest.split_once("] ").expect("its end");
             let (_, rest) = rest.split_once('*').expect("a connection");
             let (_, rest) = rest.split_once(' ').expect("a message");
-            format!("{head}: [{level}] {rest}").replace(&port, "PORT")
+            text_without_port(&format!("{head}: [{level}] {rest}"), port)
         };
         let mut shown: Vec<String> = out.iter().map(shown).collect();
         shown.sort();

@@ -1,5 +1,6 @@
 //! `dav_methods`: what is answered, and what becomes of the files.
 
+use crate::harness::text_without_port;
 use crate::site::MTIME;
 use freerun_testkit::{Kind, Response, Setup, Site, require};
 use std::fs;
@@ -93,9 +94,7 @@ fn run(kind: Kind, lines: &str, asks: &[Ask]) -> Vec<String> {
             other => other,
         };
         let answer = answer.map_or_else(|why| why, |response| told(&response));
-        out.push(
-            format!("{method} {target} {}: {answer}", fields.trim_end()).replace(&server.port().to_string(), "PORT"),
-        );
+        out.push(text_without_port(&format!("{method} {target} {}: {answer}", fields.trim_end()), server.port()));
         let mut after = Vec::new();
         tree(site.path(), "", &mut after);
         out.extend(before.iter().filter(|line| !after.contains(line)).map(|line| format!("    - {line}")));
