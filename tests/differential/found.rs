@@ -87,6 +87,10 @@ fn escapes_in_the_path_of_a_redirect() {
         cases.push(case);
     }
     compare(&Setup::server(&site, lines), cases);
+    // Nor does the page of an error.
+    let cases = ["/a.txt", "/none", "/dir/f.txt"]
+        .map(|target| request("POST", target).field("Content-Length: 3").field("Expect: 100-continue").body("abc"));
+    compare(&Setup::server(&site, "error_page 405 /errors/404.html; location /dir { }"), cases.into());
 }
 
 #[test]
@@ -100,4 +104,102 @@ fn an_index_behind_the_alias_of_a_regular_expression() {
     ";
     let targets = ["/whole/", "/whole", "/slash/", "/slash", "/slash/f.txt", "/file/", "/file", "/prefix/"];
     compare(&Setup::server(&site, lines), targets.map(get).into_iter().chain([head("/slash/")]).collect());
+}
+
+#[test]
+fn what_counts_for_a_connection() {
+    // A location without keep-alive has had its say, wherever the request goes on.
+    let site = site();
+    let lines = "
+        location ~ /$ { keepalive_timeout 0; }
+        location /named { keepalive_timeout 0; try_files /none @named; }
+        location @named { return 200 named; }
+        location /page { keepalive_requests 1; error_page 404 /dir/f.txt; return 404; }
+        location /again { rewrite ^ /dir/f.txt last; keepalive_timeout 0; }
+    ";
+    compare(&Setup::server(&site, lines), ["/", "/dir/", "/named", "/page", "/again", "/dir/f.txt"].map(get).into());
+}
+
+#[test]
+fn internal_is_inherited() {
+    let site = site();
+    let lines = "
+        location /dir { internal; location /dir/f { } location ~ html { return 200 regex; } }
+        location /to { rewrite ^ /dir/f.txt last; }
+    ";
+    compare(&Setup::server(&site, lines), ["/dir/f.txt", "/dir/index.html", "/dir/x", "/to"].map(get).into());
+}
+
+#[test]
+fn texts_that_are_empty() {
+    let site = site();
+    let mut lines = String::new();
+    let mut cases = Vec::new();
+    for code in [200, 204, 299, 300, 301, 304, 308, 404, 444, 494, 500, 503, 599] {
+        lines += &format!(
+            "location /literal{code} {{ return {code} \"\"; }} location /variable{code} {{ return {code} $arg_x; }}\n"
+        );
+        // With a variable 444 is sent, as any text is.
+        cases.push(get(&format!("/literal{code}")));
+        cases.push(get(&format!("/variable{code}")));
+    }
+    compare(&Setup::server(&site, &lines), cases);
+}
+
+#[test]
+fn the_root_as_it_is_written() {
+    let site = site();
+    let lines = "
+        location /one { root @ROOT@/; return 200 \"$document_root $request_filename\"; }
+        location /two { root @ROOT@//; return 200 \"$document_root $request_filename\"; }
+        location /variable { root @ROOT@/$arg_x; return 200 \"$document_root $request_filename\"; }
+        location /dir { root @ROOT@/; }
+        location /index { root @ROOT@/$arg_x; }
+    ";
+    let targets =
+        ["/one", "/two/x", "/variable", "/variable?x=a/", "/dir/f.txt", "/dir/", "/index.html", "/index.html?x=/"];
+    compare(&Setup::server(&site, lines), targets.map(get).into());
+}
+
+#[test]
+fn try_files_behind_the_alias_of_a_regular_expression() {
+    let site = site();
+    let lines = "
+        location ~ ^/file { try_files /dir $uri /dir/f.txt =404; alias @ROOT@/; }
+        location ~ ^/folder { try_files /dir/ =404; alias @ROOT@/; }
+        location ~ ^/bare { try_files a.txt /none =404; alias @ROOT@/; }
+        location ~ ^/joined { try_files /f.txt =404; alias @ROOT@/dir; }
+        location ~ ^/emptydir { try_files /none $uri/ =404; alias @ROOT@; }
+        location ~ ^/then { try_files /none /dir/ /file; alias @ROOT@/; index f.txt; }
+    ";
+    let targets = ["/file", "/folder", "/folder/", "/bare", "/joined", "/emptydir", "/emptydir/", "/then", "/then/"];
+    compare(&Setup::server(&site, lines), targets.map(get).into());
+}
+
+#[test]
+fn a_charset_that_has_a_variable_inside() {
+    let site = site();
+    let lines = "location / { charset x$arg_a; } location /dir { charset $arg_a; }";
+    compare(&Setup::server(&site, lines), vec![get("/index.html?a=b"), get("/dir/index.html?a=koi8-r")]);
+}
+
+#[test]
+fn the_status_in_what_is_put_in_the_place_of_text() {
+    let site = site();
+    let lines = "types { text/html html; } location / { sub_filter p [$status]; } location /errors { sub_filter custom $status; error_page 404 /errors/404.html; }";
+    compare(&Setup::server(&site, lines), vec![get("/page.html"), get("/errors/none"), get("/errors/404.html")]);
+}
+
+#[test]
+fn words_that_are_wrong() {
+    crate::checks::same_verdicts(&[
+        "keepalive_disable msie6 msie6;",
+        "keepalive_disable msie6; keepalive_disable safari;",
+        "keepalive_disable none; keepalive_disable msie6; keepalive_disable msie6;",
+        "keepalive_disable safari x msie6;",
+        "location \"\" /x { }",
+        "if (!-e /x) if { }",
+        "if ($arg_x = a { }",
+        "types { gif; image/gif gif; }",
+    ]);
 }

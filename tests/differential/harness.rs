@@ -116,9 +116,10 @@ impl Exchange {
         self.responses.len()
     }
 
-    /// Whether the last response's status line begins so, and the connection was seen to end so behind it.
-    pub fn ends_after(&self, line: &str, end: &str) -> bool {
-        self.end == end && self.responses.last().is_some_and(|response| response.line.starts_with(line))
+    /// Whether the connection was closed after a response that said that it is kept.
+    pub fn contradicts_itself(&self) -> bool {
+        let keeps = |(name, value): &(String, String)| name == "Connection" && value == "keep-alive";
+        self.end == "closed" && self.responses.last().is_some_and(|response| response.headers.iter().any(keeps))
     }
 
     /// Leaves out of both the first `Connection` on which they disagree, and all that came after its response.
@@ -313,17 +314,17 @@ fn unpacked(response: &Response) -> Vec<u8> {
     if unpacked.is_ok() { out } else { body.to_vec() }
 }
 
-/// Takes the server's name out of the foot of a built-in page; says whether it was one.
+/// Takes the server's name out of the foot of built-in pages; says whether there was one.
 fn replace_footer(body: &mut Vec<u8>) -> bool {
-    let text = String::from_utf8_lossy(body).into_owned();
-    let Some((before, rest)) = text.split_once("<hr><center>") else {
-        return false;
-    };
-    let Some((_, after)) = rest.split_once("</center>") else {
-        return false;
-    };
-    *body = format!("{before}<hr><center>SERVER</center>{after}").into_bytes();
-    true
+    const BEFORE: &[u8] = b"<hr><center>";
+    let find = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).position(|window| window == text);
+    let mut at = 0;
+    while let Some(start) = find(&body[at..], BEFORE).map(|found| at + found + BEFORE.len()) {
+        let Some(len) = find(&body[start..], b"</center>") else { break };
+        body.splice(start..start + len, *b"SERVER");
+        at = start;
+    }
+    at > 0
 }
 
 fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
@@ -362,7 +363,14 @@ pub fn difference(nginx: &Exchange, freerun: &Exchange) -> String {
     for line in freerun.iter().filter(|line| !nginx.contains(line)) {
         out += &format!("  + {line}\n");
     }
-    if out.is_empty() { format!("  the same lines in another number: {nginx:?} {freerun:?}\n") } else { out }
+    if out.is_empty() {
+        // The same lines, in another order or number.
+        let at =
+            nginx.iter().zip(&freerun).position(|(one, other)| one != other).unwrap_or(nginx.len().min(freerun.len()));
+        let shown = |lines: &[String]| lines.iter().skip(at.saturating_sub(1)).take(6).cloned().collect::<Vec<_>>();
+        out = format!("  in another order: - {:?}\n  + {:?}\n", shown(&nginx), shown(&freerun));
+    }
+    out
 }
 
 /// Runs the cases against both servers, one after the other on connections of their own.

@@ -369,6 +369,9 @@ fn root_and_alias(location: &Node, named: bool, cx: &mut Cx) -> Result<(), Probl
 fn location_kind(node: &Node, cx: &mut Cx) -> Result<(Kind, String), Problem> {
     let first = node.args[0].text.as_str();
     let (modifier, name) = match node.args.get(1) {
+        Some(_) if first.is_empty() => {
+            return Err(Problem::new("invalid location modifier \"\"").at_node(node));
+        }
         Some(second) => (first, second.text.as_str()),
         None => {
             let modifier = ["^~", "~*", "~", "="].into_iter().find(|modifier| first.starts_with(modifier));

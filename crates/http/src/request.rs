@@ -20,6 +20,7 @@ use crate::generation::{Generation, Location, Server};
 use crate::head::body::ClientBody;
 use crate::listen::{ListenSpec, Servers};
 use crate::regex::Captures;
+use crate::settings::core::CoreSettings;
 use crate::variables::Values;
 use crate::worker::LoopState;
 
@@ -280,6 +281,9 @@ pub struct Request {
     pub forced_status: Option<u16>,
     /// Whether a `rewrite` changed the path, so that it is not the one that the location was chosen for.
     pub rewritten_here: bool,
+    /// `try_files` has found a file behind the `alias` of a regular expression, which has no path of its own: the request's
+    /// path comes behind it from then on.
+    pub path_behind_alias: bool,
     /// Whether `error_page` has been followed.
     pub in_error_page: bool,
     /// Whether it is not followed again, because `recursive_error_pages` was off where it was.
@@ -345,6 +349,7 @@ impl Request {
             started,
             forced_status: None,
             rewritten_here: false,
+            path_behind_alias: false,
             in_error_page: false,
             last_error_page: false,
             carried: Carried::default(),
@@ -426,6 +431,7 @@ impl Request {
         self.values();
         fork.captures.clone_from(&self.captures);
         fork.rewritten_here = self.rewritten_here;
+        fork.path_behind_alias = self.path_behind_alias;
         fork.forced_status = self.forced_status;
         fork.in_error_page = self.in_error_page;
         fork.internal = self.internal;
@@ -438,6 +444,18 @@ impl Request {
         fork.real_peer.clone_from(&self.real_peer);
         fork.shared = OnceCell::from(self.shared().clone());
         Box::new(fork)
+    }
+
+    /// What the location has to say to keeping the connection: one that does not want it cannot be overruled by those that the
+    /// request comes to later.
+    pub fn judge_keep_alive(&mut self) {
+        let core = self.location.settings.get::<CoreSettings>();
+        let mut may = !core.keepalive_timeout.timeout.is_zero() && self.serial < u64::from(core.keepalive_requests);
+        if let Some(user_agent) = self.head.value(HeaderId::UserAgent) {
+            let is_post = self.head.parsed.method == Method::Post;
+            may &= !core.keepalive_disable.concerns(user_agent, is_post);
+        }
+        self.keep_alive &= may;
     }
 
     /// Whether only the head of the response is wanted.

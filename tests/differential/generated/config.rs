@@ -58,7 +58,34 @@ pub fn without(nodes: &[Node], at: &mut usize, unwrap: bool) -> Vec<Node> {
 /// Lines for `http`, for all servers of a batch.
 pub fn http(random: &mut Random) -> Vec<Node> {
     let count = random.below(4);
-    lines(random, 'h', count)
+    let mut nodes = lines(random, 'h', count);
+    let block = |text: &str, entries: Vec<String>| Node {
+        text: text.to_owned(),
+        block: Some(entries.iter().map(|entry| line(entry)).collect()),
+    };
+    let keys = entries(random, "<map entry>");
+    let source = expand(random, "map <map source> $m1");
+    nodes.push(block(&source, keys));
+    let networks = entries(random, "<geo entry>");
+    nodes.push(block("geo $m2", networks));
+    nodes.push(block(
+        &expand(random, "split_clients <split source> $m3"),
+        vec!["30% a;".to_owned(), "0.5% b;".to_owned(), "* c;".to_owned()],
+    ));
+    nodes
+}
+
+/// Lines of a block, each first word once.
+fn entries(random: &mut Random, rule: &str) -> Vec<String> {
+    let mut entries: Vec<String> = Vec::new();
+    for _ in 0..random.below(6) {
+        let entry = expand(random, rule);
+        let first = |entry: &str| entry.split([' ', ';']).next().map(str::to_owned);
+        if !entries.iter().any(|other| first(other) == first(&entry)) {
+            entries.push(entry);
+        }
+    }
+    entries
 }
 
 /// The inside of a `server` block.

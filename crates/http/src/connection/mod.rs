@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use freerun_proto::{HeaderId, Method, Version, uri};
+use freerun_proto::{Method, Version, uri};
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
@@ -393,16 +393,15 @@ fn linger_or_close(core: &CoreSettings, may_be_sending: bool) -> After {
 }
 
 fn decide_keep_alive(request: &mut Request, core: &CoreSettings) {
+    // Otherwise each location that it came through has had its say.
+    if std::sync::Arc::ptr_eq(&request.location, &request.server.entry) {
+        request.judge_keep_alive();
+    }
     let connection = &request.connection;
     let may = core.keepalive_timeout.timeout > Duration::ZERO
-        && request.serial < u64::from(core.keepalive_requests)
         && request.started.saturating_duration_since(connection.accepted) < core.keepalive_time
         && !connection.home.is_draining()
         && !connection.is_closing();
-    if let Some(user_agent) = request.head.value(HeaderId::UserAgent) {
-        let is_post = request.head.parsed.method == Method::Post;
-        request.keep_alive &= !core.keepalive_disable.concerns(user_agent, is_post);
-    }
     request.keep_alive &= may;
 }
 

@@ -10,7 +10,15 @@ use crate::template::Template;
 
 /// `$document_root`: `root`, or `alias`, made absolute.
 pub fn document_root(request: &Request) -> Vec<u8> {
-    once(request, |request| absolute(request, &folder(request).render(request)))
+    once(request, |request| {
+        let folder = folder(request);
+        let mut name = absolute(request, &folder.render(request));
+        // A `root` that is written out loses one slash at its end, and then stands right before the path.
+        if request.location.alias.is_none() && folder.constant().is_some() && name.last() == Some(&b'/') {
+            name.pop();
+        }
+        name
+    })
 }
 
 /// What `root` or `alias` says.
@@ -64,14 +72,10 @@ pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
     }
     let mut name = document_root(request);
     let rest = match &request.location.alias {
-        None => {
-            while name.last() == Some(&b'/') {
-                name.pop();
-            }
-            path
-        }
+        None => path,
         Some(alias) => match &alias.prefix {
             Some(prefix) => path.get(prefix.len()..).unwrap_or_default(),
+            None if request.path_behind_alias => path,
             None => b"",
         },
     };

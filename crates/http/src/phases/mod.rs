@@ -108,6 +108,7 @@ async fn route(request: &mut Request) -> Step {
 fn choose(request: &mut Request) -> Step {
     let server = request.server.clone();
     request.location = server.entry.clone();
+    request.path_behind_alias = false;
     match server.locations.find(&request.path, &request.captures) {
         Ok(Found::Location(location)) => {
             let refused = location.internal && !request.internal;
@@ -123,6 +124,7 @@ fn choose(request: &mut Request) -> Step {
             return follow(request, Outcome::Status(500));
         }
     }
+    request.judge_keep_alive();
     let limit = request.settings().get::<CoreSettings>().client_max_body_size.0;
     // The page for this error is not refused in turn.
     let judged = request.body.declared_length().filter(|_| !request.in_error_page);
@@ -262,6 +264,8 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
                 Some(location) => {
                     request.location = location.for_method(request.method).clone();
                     request.internal = true;
+                    request.path_behind_alias = false;
+                    request.judge_keep_alive();
                     Step::Location
                 }
                 None => {

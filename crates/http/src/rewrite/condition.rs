@@ -83,7 +83,9 @@ impl Condition {
         }
         let shown = words.first().map(|word| word.text.clone()).unwrap_or_default();
         let Some(last) = words.last_mut() else { return Err(invalid(&shown)) };
-        let Some(closed) = last.text.strip_suffix(')').map(str::to_owned) else { return Err(invalid(&shown)) };
+        let Some(closed) = last.text.strip_suffix(')').map(str::to_owned) else {
+            return Err(invalid(&last.text));
+        };
         if closed.is_empty() {
             words.pop();
         } else {

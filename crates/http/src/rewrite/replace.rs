@@ -108,6 +108,7 @@ impl Replace {
                 None => args = Some(own.clone()),
             }
         }
+        request.rewritten_here = true;
         if let Flag::Redirect(status) = self.flag {
             path = unescape_redirect(&path);
             if let Some(args) = args.filter(|args| self.args.is_some() || !args.is_empty()) {
@@ -130,7 +131,6 @@ impl Replace {
         }
         request.args = args;
         request.internal = true;
-        request.rewritten_here = true;
         match self.flag {
             Flag::Break => Next::Ended { find: false },
             Flag::Last => Next::Ended { find: true },

@@ -32,6 +32,8 @@ impl Return {
             return Err(invalid());
         }
         let text = match directive.args.get(1) {
+            // An empty one is none; one that comes out empty is a text.
+            Some(word) if word.text.is_empty() => None,
             Some(word) => Some(Template::parse(word, cx)?),
             None => None,
         };

@@ -171,7 +171,7 @@ settings! {
         /// the body's.
         chunked_transfer_encoding: bool = "on", in HTTP | SERVER | LOCATION;
         /// The location serves requests of the server itself only (error pages, `try_files`), others get 404.
-        internal: Switch, in LOCATION, local;
+        internal: Switch, in LOCATION;
         /// Whether every handler of the access phase has to agree (`all`), or one is enough (`any`).
         satisfy: Satisfy = "all", in HTTP | SERVER | LOCATION;
         /// How long an answer of 401 waits, so that guessing passwords takes time.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_time};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, parse_time};
 
 /// How long an idle connection is kept, and what the client is told.
 #[derive(Debug, Clone, Copy)]
@@ -35,17 +35,20 @@ pub struct KeepaliveDisable {
     pub safari: bool,
 }
 
-impl Value for KeepaliveDisable {
-    const SHAPE: Shape = Shape::at_least(1, "none | browser …");
+impl Setting for KeepaliveDisable {
+    const SHAPE: Shape = Shape::between(1, 2, "none | browser …");
 
-    fn parse(directive: &Node, _: &mut Cx) -> Result<KeepaliveDisable, Problem> {
-        let mut disable = KeepaliveDisable { msie6: false, safari: false };
+    fn set(previous: Option<KeepaliveDisable>, directive: &Node, cx: &mut Cx) -> Result<KeepaliveDisable, Problem> {
+        let mut disable = previous.unwrap_or(KeepaliveDisable { msie6: false, safari: false });
         for word in &directive.args {
-            match word.text.as_str() {
-                "none" => {}
-                "msie6" => disable.msie6 = true,
-                "safari" => disable.safari = true,
+            let browser = match word.text.as_str() {
+                "none" => continue,
+                "msie6" => &mut disable.msie6,
+                "safari" => &mut disable.safari,
                 other => return Err(Problem::new(format!("invalid value \"{other}\"")).at(word.place)),
+            };
+            if std::mem::replace(browser, true) {
+                cx.warn(Problem::warning(format!("duplicate value \"{}\"", word.text)).at(word.place));
             }
         }
         Ok(disable)

@@ -30,9 +30,7 @@ impl Setting for Types {
         }
         let mut types = HashMap::clone(&previous.unwrap_or_default().0);
         for line in directive.children() {
-            if line.args.is_empty() {
-                return Err(Problem::wrong_count(line));
-            }
+            // A type without an extension says nothing, which is no error.
             let media_type = Bytes::copy_from_slice(line.name.text.as_bytes());
             for extension in &line.args {
                 let key: Box<[u8]> = extension.text.to_ascii_lowercase().into_bytes().into();

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use freerun_proto::proxy_protocol::Ends;
-use freerun_proto::{Credentials, HeaderId, Method, uri};
+use freerun_proto::{BodyFraming, Credentials, HeaderId, Method, uri};
 use freerun_runtime::log::clock;
 use freerun_sys::socket::TcpInfo;
 
@@ -37,7 +37,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("connection", |r, _| number(r.connection.number)),
     Variable::named("connection_requests", |r, _| number(r.serial)),
     Variable::named("connection_time", |r, _| seconds(r.connection.accepted.elapsed())),
-    Variable::named("content_length", |r, _| header(r, HeaderId::ContentLength)),
+    Variable::named("content_length", content_length),
     Variable::named("content_type", |r, _| header(r, HeaderId::ContentType)),
     Variable::family("cookie_", cookie),
     Variable::named("document_root", |r, _| owned(path::document_root(r))),
@@ -229,6 +229,12 @@ fn now() -> i64 {
 
 fn header(request: &Request, id: HeaderId) -> Value<'_> {
     request.head.value(id).map(Cow::Borrowed)
+}
+
+/// `$content_length`: for a body in chunks how much of it was kept, as soon as its end is known.
+fn content_length<'r>(request: &'r Request, _: &str) -> Value<'r> {
+    let in_chunks = request.head.parsed.body == BodyFraming::Chunked && request.body.is_done();
+    header(request, HeaderId::ContentLength).or_else(|| number(request.body.received()).filter(|_| in_chunks))
 }
 
 fn host<'r>(request: &'r Request, _: &str) -> Value<'r> {

@@ -69,7 +69,7 @@ fn not_a_folder_or_hot(request: &mut Request) -> Outcome {
             if open::hot(request, &full).is_some() {
                 let mut uri = request.path.clone();
                 uri.extend_from_slice(&first);
-                return Outcome::Redirect(uri, request.args.take());
+                return Outcome::Redirect(uri, request.args.clone());
             }
         }
     }
@@ -90,13 +90,13 @@ async fn find(request: &mut Request) -> Outcome {
     for file in &*files {
         let name = file.render(request).into_owned();
         if name.first() == Some(&b'/') {
-            return Outcome::Redirect(name, request.args.take());
+            return Outcome::Redirect(name, request.args.clone());
         }
         let mut uri = request.path.clone();
         uri.extend_from_slice(&name);
         let full = [&folder[..], &name].concat();
         match open::open(request, &full).await {
-            Ok(_) => return Outcome::Redirect(uri, request.args.take()),
+            Ok(_) => return Outcome::Redirect(uri, request.args.clone()),
             Err(error) if error.is_missing() => {
                 if !folder_is_there {
                     match open::stat(request, &folder).await {

@@ -53,6 +53,6 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let chance = RandomState::new().hash_one(request.serial);
         let index = usize::try_from(chance % files.len() as u64).unwrap_or(0);
         let uri = [&request.path[..], &files[index].name].concat();
-        Outcome::Redirect(uri, request.args.take())
+        Outcome::Redirect(uri, request.args.clone())
     })
 }

@@ -78,6 +78,8 @@ fn run(request: &mut Request, response: &mut Response) {
     if response.body.is_empty() || response.no_length || !settings.sub_filter_types.contains(&response.content_type) {
         return;
     }
+    // `$status` in the replacement is that of this response.
+    let before = std::mem::replace(&mut request.sent.status, response.status);
     let pairs: Vec<Pair> = settings
         .sub_filter
         .iter()
@@ -88,6 +90,7 @@ fn run(request: &mut Request, response: &mut Response) {
             replacement: Bytes::from(replacement.render(request).into_owned()),
         })
         .collect();
+    request.sent.status = before;
     if pairs.is_empty() {
         return;
     }

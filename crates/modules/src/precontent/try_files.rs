@@ -95,7 +95,12 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 open::stat(request, &file).await.is_ok_and(|meta| !meta.is_dir())
             };
             if there {
-                request.path = uri;
+                // Behind the alias of a regular expression a folder is looked for, but not gone to.
+                let nameless = request.location.alias.as_ref().is_some_and(|alias| alias.prefix.is_none());
+                if !(candidate.folder && nameless) {
+                    request.path = uri;
+                    request.path_behind_alias = nameless;
+                }
                 return Outcome::Declined;
             }
         }
@@ -118,10 +123,13 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 }
 
 /// The URI and the file that a value stands for. With `alias`, values that begin with the location's prefix keep it in
-/// the URI and lose it in the file; others are put after the alias.
+/// the URI and lose it in the file; others are put after the alias, as all are behind that of a regular expression.
 fn place(request: &Request, value: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let Some(prefix) = request.location.alias.as_ref().and_then(|alias| alias.prefix.as_ref()) else {
+    let Some(alias) = &request.location.alias else {
         return (value.to_vec(), path::file_name_of(request, value));
+    };
+    let Some(prefix) = &alias.prefix else {
+        return (value.to_vec(), [path::file_name_of(request, value), value.to_vec()].concat());
     };
     let prefix = prefix.as_bytes();
     let uri = if value.starts_with(prefix) { value.to_vec() } else { [prefix, value].concat() };

@@ -55,11 +55,11 @@ impl Value for Charset {
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Charset, Problem> {
         let word = &directive.args[0];
-        let template = Template::parse(word, cx)?;
-        Ok(match template.constant() {
-            None => Charset::Variable(template),
-            Some(b"off") => Charset::Off,
-            Some(_) => Charset::Name(cx.extensions.get_or_default::<Names>().spelling(&word.text)),
+        Ok(match word.text.as_str() {
+            "off" => Charset::Off,
+            // Only what begins with a variable is looked at for them.
+            text if text.starts_with('$') => Charset::Variable(Template::parse(word, cx)?),
+            _ => Charset::Name(cx.extensions.get_or_default::<Names>().spelling(&word.text)),
         })
     }
 }
