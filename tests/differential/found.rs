@@ -91,6 +91,17 @@ fn escapes_in_the_path_of_a_redirect() {
     let cases = ["/a.txt", "/none", "/dir/f.txt"]
         .map(|target| request("POST", target).field("Content-Length: 3").field("Expect: 100-continue").body("abc"));
     compare(&Setup::server(&site, "error_page 405 /errors/404.html; location /dir { }"), cases.into());
+    let cases = ["/a.txt", "/named", "/200", "/dir/f.txt"]
+        .map(|target| request("PUT", target).field("Content-Length: 3").field("Expect: 100-continue").body("abc"));
+    let lines = "
+        location / { error_page 405 = /errors/404.html; }
+        location /errors { }
+        location /named { error_page 405 = @named; }
+        location @named { return 200 named; }
+        location /200 { error_page 405 =200 /errors/404.html; }
+        location /dir { error_page 405 /errors/404.html; }
+    ";
+    compare(&Setup::server(&site, lines), cases.into());
 }
 
 #[test]
@@ -188,6 +199,42 @@ fn the_status_in_what_is_put_in_the_place_of_text() {
     let site = site();
     let lines = "types { text/html html; } location / { sub_filter p [$status]; } location /errors { sub_filter custom $status; error_page 404 /errors/404.html; }";
     compare(&Setup::server(&site, lines), vec![get("/page.html"), get("/errors/none"), get("/errors/404.html")]);
+}
+
+#[test]
+fn dots_at_the_beginning_of_a_name() {
+    let site = site();
+    let targets = [
+        "/.gif",
+        "/..gif",
+        "/...gif",
+        "/....gif",
+        "/a..gif",
+        "/..x.gif",
+        "/a%2f.gif",
+        "/a//.gif",
+        "/.a.gif",
+        "/.g.if/..html",
+        "/%2e.gif",
+        "/.%67if",
+        "/a.gif/",
+        "/a./b",
+    ];
+    let lines = "types { image/gif gif; text/html html; } location / { return 200 $uri; }";
+    compare(&Setup::server(&site, lines), targets.map(get).into());
+}
+
+#[test]
+fn ranges() {
+    let site = site();
+    let mut cases: Vec<Case> = ["0-3,", "0-3,x", "1-3,0-1,", "-1,x", "1-3,", "1-3,x", "0-x", "0-3 x", "-,x"]
+        .map(|range| get("/empty.txt").field(&format!("Range: bytes={range}")))
+        .into();
+    // A charset is told of each part.
+    cases.extend(
+        ["0-0,1-1", "-3,-5", "0-1", "99-"].map(|range| get("/page.html").field(&format!("Range: bytes={range}"))),
+    );
+    compare(&Setup::server(&site, "charset utf-8;"), cases);
 }
 
 #[test]

@@ -56,7 +56,10 @@ pub fn parse(value: &[u8], size: u64, max_ranges: Option<u32>) -> Ranges {
     for spec in list.split(|&b| b == b',') {
         let Some(spec) = Spec::parse(spec) else { return Ranges::Unsatisfiable };
         if size == 0 {
-            whole |= spec.reaches_empty();
+            // What is wrong behind it does not count any more.
+            if spec.reaches_empty() {
+                return Ranges::Whole;
+            }
             continue;
         }
         let Some(range) = spec.resolve(size) else { continue };

@@ -196,12 +196,12 @@ pub fn escape_into(set: EscapeSet, text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The file extension of a path, by which its type is chosen: what follows the last dot of the last segment, empty where
-/// there is none.
+/// there is none. Up to three dots at the segment's beginning belong to the name, as nginx has it (two of them are no longer
+/// the parent folder as soon as something follows).
 pub fn extension(path: &[u8]) -> &[u8] {
-    match memchr::memrchr2(b'.', b'/', path) {
-        Some(at) if path[at] == b'.' => &path[at + 1..],
-        _ => b"",
-    }
+    let name = &path[memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1)..];
+    let dots = name.iter().take(3).take_while(|byte| **byte == b'.').count();
+    memchr::memrchr(b'.', &name[dots..]).map_or(b"", |dot| &name[dots + dot + 1..])
 }
 
 /// The value of an argument, `$arg_NAME`: of the first `name=value` between `&`; the name in any case.

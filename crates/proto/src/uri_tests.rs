@@ -138,9 +138,17 @@ fn plain_paths_are_borrowed() {
 
 #[test]
 fn extensions() {
-    for (path, ext) in
-        [("/a.html", "html"), ("/a.tar.gz", "gz"), ("/a", ""), ("/a.b/c", ""), ("/a.", ""), ("/.htaccess", "htaccess")]
-    {
+    for (path, ext) in [
+        ("/a.html", "html"),
+        ("/a.tar.gz", "gz"),
+        ("/a", ""),
+        ("/a.b/c", ""),
+        ("/a.", ""),
+        ("/.htaccess", ""),
+        ("/...a", ""),
+        ("/....a", "a"),
+        ("/..x.a", "a"),
+    ] {
         assert_eq!(extension(path.as_bytes()), ext.as_bytes(), "{path}");
     }
 }

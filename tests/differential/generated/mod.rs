@@ -22,7 +22,6 @@ const SSI: &str = "<p>ssi <!--#echo var=\"uri\" --> <!--#echo var=\"arg_a\" defa
 <!--#set var=\"v\" value=\"$arg_a-x\" --><!--#echo var=\"v\" encoding=\"none\" -->
 <!--#if expr=\"$arg_a = b\" -->is b<!--#elif expr=\"$arg_a\" -->is else<!--#else -->is nothing<!--#endif -->
 <!--#include virtual=\"/a.txt\" --> <!--#include virtual=\"/none\" --> <!--#include virtual=\"/dir/?q=$arg_a\" -->
-<!--#block name=\"b\" -->block<!--#endblock --><!--#include virtual=\"/none\" stub=\"b\" -->
 ";
 
 /// Servers in a batch.

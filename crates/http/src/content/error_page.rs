@@ -32,8 +32,6 @@ pub fn built_in(request: &mut Request, status: u16) -> Response {
     if closes(status) {
         request.keep_alive = false;
     }
-    // Who is refused is not told to send a body, by the page that stands for this one either.
-    request.body.refuse();
     let page = status::page(status).map(|page| {
         let tokens = request.settings().get::<CoreSettings>().server_tokens;
         let mut html = page.html(server_name(tokens));

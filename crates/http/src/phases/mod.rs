@@ -344,6 +344,10 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
         return Some(Ok(Box::new(redirect)));
     }
     request.forced_status = forced(page.overwrite, response.status);
+    if page.overwrite.is_none() {
+        // Who is refused is not told to send a body, by the page that stands for the error either.
+        request.body.refuse();
+    }
     request.carried.location = response.location.take().or(request.carried.location.take());
     request.carried.fields.extend(response.fields.drain(..));
     if uri.first() == Some(&b'@') {

@@ -156,7 +156,13 @@ fn cut(body: &Body, part: ByteRange) -> Option<Part> {
 
 fn several(response: &mut Response, parts: &[ByteRange], size: u64) {
     static BOUNDARY: AtomicU64 = AtomicU64::new(1);
-    let content_type = std::str::from_utf8(&response.content_type).ok().filter(|text| !text.is_empty());
+    // The charset is the parts', not the whole's.
+    let mut of_parts = response.content_type.to_vec();
+    if let Some(charset) = response.charset.as_ref().filter(|_| !of_parts.is_empty()) {
+        of_parts.extend_from_slice(b"; charset=");
+        of_parts.extend_from_slice(charset);
+    }
+    let content_type = std::str::from_utf8(&of_parts).ok().filter(|text| !text.is_empty());
     let multipart = Multipart::new(BOUNDARY.fetch_add(1, Relaxed), content_type, size, parts);
     let mut body = Vec::with_capacity(parts.len() * 2 + 1);
     for (index, part) in parts.iter().enumerate() {
@@ -167,5 +173,6 @@ fn several(response: &mut Response, parts: &[ByteRange], size: u64) {
     body.push(Part::Bytes(Bytes::copy_from_slice(multipart.tail())));
     response.status = 206;
     response.content_type = multipart.content_type().into();
+    response.charset = None;
     response.body = Body::Parts(body);
 }
