@@ -15,6 +15,7 @@ pub mod header;
 pub mod host;
 pub mod proxy_protocol;
 pub mod range;
+pub mod response;
 mod span;
 pub mod status;
 pub mod uri;

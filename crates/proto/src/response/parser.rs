@@ -1,0 +1,252 @@
+//! The parser of response heads.
+
+use smallvec::SmallVec;
+
+use crate::head::parse_length;
+use crate::{Span, Version, ascii};
+
+use super::error::{ReplyError, shown};
+use super::{fields, status_line};
+
+/// Fields that a response may have.
+pub const MAX_RESPONSE_FIELDS: usize = 1000;
+/// Interim (1xx) responses before the final one.
+pub const MAX_INTERIM: u32 = 64;
+/// Longest head, whatever a configuration's buffer: offsets have 32 bits.
+const MAX_HEAD: usize = 1 << 30;
+/// Fields that a head holds without an allocation.
+const INLINE_FIELDS: usize = 16;
+
+/// What a head begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeadKind {
+    /// A status line: HTTP.
+    Http,
+    /// Fields, `Status` among them where it is not 200: FastCGI.
+    Cgi,
+    /// Either: uwsgi and SCGI, as in nginx.
+    HttpOrCgi,
+}
+
+/// One field, as offsets into the buffer that the head was parsed from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResponseField {
+    /// The name as sent.
+    pub name: Span,
+    /// The value without the spaces around it.
+    pub value: Span,
+}
+
+/// A complete head. All spans are offsets into the buffer it was parsed from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResponseHead {
+    /// The version; [`Version::Http11`] also for later ones. Of a CGI response [`Version::Http10`].
+    pub version: Version,
+    /// The status, from 100 to 999.
+    pub status: u16,
+    /// The reason phrase, without spaces around it; empty where there is none.
+    pub reason: Span,
+    /// All fields in the order they came, `Status` of a CGI response left out.
+    pub fields: SmallVec<[ResponseField; INLINE_FIELDS]>,
+    /// `Content-Length`.
+    pub content_length: Option<u64>,
+    /// `Transfer-Encoding: chunked` came. Always false of a CGI response, whose body is as the script wrote it.
+    pub chunked: bool,
+    /// `Connection` has `close`.
+    pub close: bool,
+    /// `Connection` has `keep-alive`.
+    pub keep_alive: bool,
+    /// Bytes that the head took, with its last empty line.
+    pub len: usize,
+}
+
+impl ResponseHead {
+    /// Whether this is an interim response, with another one to follow (101 is none).
+    pub const fn is_interim(&self) -> bool {
+        matches!(self.status, 100 | 102..=199)
+    }
+
+    /// The value of the first field of that name, in any case.
+    pub fn value<'b>(&self, buf: &'b [u8], name: &[u8]) -> Option<&'b [u8]> {
+        self.fields.iter().find(|field| field.name.of(buf).eq_ignore_ascii_case(name)).map(|field| field.value.of(buf))
+    }
+}
+
+/// Parses heads that come in pieces. One parser reads all heads of a response, interim ones included.
+#[derive(Debug)]
+pub struct ResponseParser {
+    kind: HeadKind,
+    max: usize,
+    /// Up to here there is no end of the line that begins at `line`.
+    scanned: usize,
+    line: usize,
+    interim: u32,
+    /// Whether what begins the head has been read.
+    begun: bool,
+    length: Option<Span>,
+    encoding: Option<Span>,
+    head: ResponseHead,
+}
+
+impl ResponseParser {
+    /// A parser of heads of at most `max` bytes.
+    pub fn new(kind: HeadKind, max: usize) -> ResponseParser {
+        ResponseParser {
+            kind,
+            max: max.min(MAX_HEAD),
+            scanned: 0,
+            line: 0,
+            interim: 0,
+            begun: false,
+            length: None,
+            encoding: None,
+            head: empty_head(),
+        }
+    }
+
+    /// Looks at what has come of a head; `buf` begins with its first byte and has grown since the last call. `None`: more is
+    /// needed. After a head the parser is ready for the next one, which begins `len` bytes later.
+    ///
+    /// # Errors
+    /// See [`ReplyError`]; told with the first line that is wrong. The parser must not be used further.
+    pub fn advance(&mut self, buf: &[u8]) -> Result<Option<ResponseHead>, ReplyError> {
+        while let Some(found) = memchr::memchr(b'\n', buf.get(self.scanned..).unwrap_or_default()) {
+            let end = self.scanned + found;
+            if end >= self.max {
+                return Err(ReplyError::TooBig);
+            }
+            let (start, next) = (self.line, end + 1);
+            (self.line, self.scanned) = (next, next);
+            let line = &buf[start..end];
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if !self.begun {
+                self.begun = true;
+                if self.status_line(line)? {
+                    continue;
+                }
+            }
+            if line.is_empty() {
+                return self.finish(buf, next).map(Some);
+            }
+            self.field(line, start, buf)?;
+        }
+        self.scanned = buf.len().max(self.scanned);
+        if !self.begun && self.kind == HeadKind::Http && !status_line::may_begin(buf) {
+            return Err(ReplyError::NoHead);
+        }
+        if buf.len() >= self.max { Err(ReplyError::TooBig) } else { Ok(None) }
+    }
+
+    /// Takes the first line, if it is a status line.
+    fn status_line(&mut self, line: &[u8]) -> Result<bool, ReplyError> {
+        if self.kind == HeadKind::Cgi {
+            return Ok(false);
+        }
+        match status_line::parse(line) {
+            Some(parsed) => {
+                self.head.version = parsed.version;
+                self.head.status = parsed.status;
+                let spaces = line[parsed.reason..].iter().take_while(|&&b| b == b' ').count();
+                self.head.reason = fields::span(parsed.reason + spaces, line.trim_ascii_end().len());
+                Ok(true)
+            }
+            None if self.kind == HeadKind::HttpOrCgi => Ok(false),
+            None => Err(ReplyError::NoHead),
+        }
+    }
+
+    fn field(&mut self, line: &[u8], start: usize, buf: &[u8]) -> Result<(), ReplyError> {
+        let Some(field) = fields::parse(line, start)? else { return Ok(()) };
+        let (name, value) = (field.name.of(buf), field.value.of(buf));
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            6 if self.kind != HeadKind::Http && is(b"status") => {
+                // After a status line it says nothing more.
+                if self.head.status == 0 {
+                    self.cgi_status(value, field.value)?;
+                }
+                return Ok(());
+            }
+            10 if is(b"connection") => {
+                for token in ascii::tokens(value) {
+                    self.head.close |= token.eq_ignore_ascii_case(b"close");
+                    self.head.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            14 if is(b"content-length") => {
+                once(&mut self.length, field, buf)?;
+                let length = parse_length(value);
+                self.head.content_length = Some(length.ok_or_else(|| ReplyError::ContentLength(shown(value)))?);
+            }
+            17 if is(b"transfer-encoding") => {
+                once(&mut self.encoding, field, buf)?;
+                if self.kind != HeadKind::Cgi && !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(ReplyError::TransferEncoding(shown(value)));
+                }
+                self.head.chunked = self.kind == HeadKind::Http;
+            }
+            _ => {}
+        }
+        if self.head.fields.len() == MAX_RESPONSE_FIELDS {
+            return Err(ReplyError::TooManyFields);
+        }
+        self.head.fields.push(field);
+        Ok(())
+    }
+
+    /// `Status: 404 Not Found`: RFC 3875 section 6.3.3.
+    fn cgi_status(&mut self, value: &[u8], span: Span) -> Result<(), ReplyError> {
+        let digits =
+            value.first_chunk::<3>().filter(|digits| digits.iter().all(u8::is_ascii_digit) && digits[0] != b'0');
+        let digits = digits.ok_or_else(|| ReplyError::Status(shown(value)))?;
+        self.head.status = digits.iter().fold(0, |n, digit| n * 10 + u16::from(digit - b'0'));
+        let rest = &value[3..];
+        let spaces = rest.iter().take_while(|&&b| b == b' ' || b == b'\t').count();
+        self.head.reason = Span::new(span.start + 3 + spaces as u32, span.end);
+        Ok(())
+    }
+
+    fn finish(&mut self, buf: &[u8], len: usize) -> Result<ResponseHead, ReplyError> {
+        if self.length.is_some() && self.encoding.is_some() {
+            return Err(ReplyError::LengthAndEncoding);
+        }
+        let mut head = std::mem::replace(&mut self.head, empty_head());
+        head.len = len;
+        if head.status == 0 {
+            // RFC 3875 section 6.2.3: a Location alone is a redirect; section 6.3.3: 200 where nothing is said.
+            head.status = if head.value(buf, b"location").is_some() { 302 } else { 200 };
+        }
+        if head.is_interim() {
+            self.interim += 1;
+            if self.interim > MAX_INTERIM {
+                return Err(ReplyError::TooManyInterim);
+            }
+        }
+        (self.scanned, self.line, self.begun) = (0, 0, false);
+        (self.length, self.encoding) = (None, None);
+        Ok(head)
+    }
+}
+
+fn empty_head() -> ResponseHead {
+    ResponseHead {
+        version: Version::Http10,
+        status: 0,
+        reason: Span::default(),
+        fields: SmallVec::new(),
+        content_length: None,
+        chunked: false,
+        close: false,
+        keep_alive: false,
+        len: 0,
+    }
+}
+
+/// Notes a field that may come once.
+fn once(seen: &mut Option<Span>, field: ResponseField, buf: &[u8]) -> Result<(), ReplyError> {
+    let line = |value: Span| format!("{}: {}", shown(field.name.of(buf)), shown(value.of(buf)));
+    match seen.replace(field.value) {
+        None => Ok(()),
+        Some(previous) => Err(ReplyError::Duplicate { line: line(field.value), previous: line(previous) }),
+    }
+}

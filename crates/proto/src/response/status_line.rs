@@ -1,0 +1,62 @@
+//! The status line: RFC 9112 section 4.
+
+use crate::Version;
+
+/// The beginning of every status line.
+const PROTOCOL: &[u8] = b"HTTP/";
+/// Digits that a major or minor version may have.
+const VERSION_DIGITS: usize = 3;
+
+/// What a status line says.
+pub(super) struct StatusLine {
+    pub(super) version: Version,
+    pub(super) status: u16,
+    /// Where in the line the reason begins; it goes to the line's end.
+    pub(super) reason: usize,
+}
+
+/// Whether the beginning of a line can still become that of a status line.
+pub(super) fn may_begin(line: &[u8]) -> bool {
+    let known = line.len().min(PROTOCOL.len());
+    line[..known] == PROTOCOL[..known]
+}
+
+/// Reads a line without its end. `None`: it is no status line.
+pub(super) fn parse(line: &[u8]) -> Option<StatusLine> {
+    let mut at = PROTOCOL.len();
+    if !line.starts_with(PROTOCOL) {
+        return None;
+    }
+    let major = number(line, &mut at)?;
+    if line.get(at) != Some(&b'.') || major == 0 {
+        return None;
+    }
+    at += 1;
+    let minor = number(line, &mut at)?;
+    let version = if (major, minor) == (1, 0) { Version::Http10 } else { Version::Http11 };
+    let spaces = line[at..].iter().take_while(|&&b| b == b' ').count();
+    let digits: &[u8; 3] = line.get(at + spaces..)?.first_chunk()?;
+    if spaces == 0 || !digits.iter().all(u8::is_ascii_digit) || digits[0] == b'0' {
+        return None;
+    }
+    let status = digits.iter().fold(0, |n, digit| n * 10 + u16::from(digit - b'0'));
+    at += spaces + digits.len();
+    // IIS has statuses such as 401.1.
+    if line.get(at) == Some(&b'.') {
+        at += 1 + line[at + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+    }
+    let reason = match line.get(at) {
+        None => at,
+        Some(b' ') => at + 1,
+        Some(_) => return None,
+    };
+    let clean = line[reason..].iter().all(|&b| b != 0 && b != b'\r');
+    clean.then_some(StatusLine { version, status, reason })
+}
+
+fn number(line: &[u8], at: &mut usize) -> Option<u16> {
+    let digits = line[*at..].iter().take(VERSION_DIGITS).take_while(|b| b.is_ascii_digit()).count();
+    let number = line[*at..*at + digits].iter().fold(0, |n, digit| n * 10 + u16::from(digit - b'0'));
+    *at += digits;
+    (digits > 0).then_some(number)
+}

@@ -1,0 +1,280 @@
+use super::*;
+use crate::Version;
+use crate::chunked::Step;
+
+fn parser(kind: HeadKind) -> ResponseParser {
+    ResponseParser::new(kind, 4096)
+}
+
+/// The outcome of a head in pieces of `step` bytes, and the same for all step widths.
+fn parse_as(kind: HeadKind, text: &[u8]) -> Result<Option<ResponseHead>, ReplyError> {
+    let in_steps = |step: usize| {
+        let mut parser = parser(kind);
+        let mut end = 0;
+        while end < text.len() {
+            end = (end + step).min(text.len());
+            if let Some(head) = parser.advance(&text[..end])? {
+                return Ok(Some(head));
+            }
+        }
+        Ok(None)
+    };
+    let whole = in_steps(text.len().max(1));
+    for step in [1, 2, 3, 7] {
+        assert_eq!(in_steps(step), whole, "in steps of {step}");
+    }
+    whole
+}
+
+fn parse(text: &str) -> Result<ResponseHead, ReplyError> {
+    parse_as(HeadKind::Http, text.as_bytes()).map(|head| head.expect("a whole head"))
+}
+
+fn with_field(field: &str) -> Result<ResponseHead, ReplyError> {
+    parse(&format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n"))
+}
+
+fn message(field: &str) -> String {
+    with_field(field).expect_err(field).to_string()
+}
+
+#[test]
+fn a_head() {
+    let text = b"HTTP/1.1 404 Not Here\r\nServer:  a b \t\r\nX:\r\nContent-Length: 12\nY: \xff\x01\r\n\r\nbody";
+    let head = parse_as(HeadKind::Http, text).unwrap().unwrap();
+    assert_eq!((head.version, head.status), (Version::Http11, 404));
+    assert_eq!(head.reason.of(text), b"Not Here");
+    let fields: Vec<_> = head.fields.iter().map(|f| (f.name.of(text), f.value.of(text))).collect();
+    let expected: [(&[u8], &[u8]); 4] =
+        [(b"Server", b"a b"), (b"X", b""), (b"Content-Length", b"12"), (b"Y", b"\xff\x01")];
+    assert_eq!(fields, expected);
+    assert_eq!(&text[head.len..], b"body");
+    assert_eq!(Framing::of(&head, Asked::Other), Framing::Length(12));
+    assert_eq!(head.value(text, b"server"), Some(&b"a b"[..]));
+}
+
+#[test]
+fn status_lines() {
+    for (line, status, reason) in [
+        ("HTTP/1.1 200 OK", 200, "OK"),
+        ("HTTP/1.1 200", 200, ""),
+        ("HTTP/1.1 200 ", 200, ""),
+        ("HTTP/1.1  200 OK", 200, "OK"),
+        ("HTTP/1.0 999 x", 999, "x"),
+        ("HTTP/1.7 207 a  b ", 207, "a  b"),
+        ("HTTP/2.0 200 OK", 200, "OK"),
+        ("HTTP/11.1 200 OK", 200, "OK"),
+        ("HTTP/1.1 401.1 IIS", 401, "IIS"),
+        ("HTTP/1.1 200 \u{e9}", 200, "\u{e9}"),
+    ] {
+        let text = format!("{line}\r\n\r\n");
+        let head = parse(&text).expect(line);
+        assert_eq!((head.status, head.reason.of(text.as_bytes())), (status, reason.as_bytes()), "{line}");
+    }
+    for line in [
+        "",
+        " HTTP/1.1 200 OK",
+        "ICY 200 OK",
+        "garbage",
+        "http/1.1 200 OK",
+        "HTTP/0.9 200 OK",
+        "HTTP/1 200 OK",
+        "HTTP/1.1 20",
+        "HTTP/1.1 2000 OK",
+        "HTTP/1.1 200OK",
+        "HTTP/1.1 099 x",
+        "HTTP/1.1 000 x",
+        "HTTP/1.1\t200 OK",
+        "HTTP/1.1 200\tOK",
+        "HTTP/1.1 200 O\0K",
+        "HTTP/1.1 200 O\rK",
+        "HTTP/1.1",
+        "HTTP/1.1 -20 x",
+        "HTTP/. 200",
+        "HTTP/1.1111 200 x",
+    ] {
+        assert_eq!(parse(&format!("{line}\r\n\r\n")), Err(ReplyError::NoHead), "{line:?}");
+    }
+    // Garbage without a line end is refused at once, the beginning of a status line is waited for.
+    assert_eq!(parser(HeadKind::Http).advance(b"HTTQ"), Err(ReplyError::NoHead));
+    assert_eq!(parser(HeadKind::Http).advance(b"HTT"), Ok(None));
+    assert_eq!(parser(HeadKind::Http).advance(b""), Ok(None));
+}
+
+#[test]
+fn lines_that_are_no_fields() {
+    assert_eq!(message("A b: c"), r#"upstream sent invalid header: "A\x20...""#);
+    assert_eq!(message("A : c"), r#"upstream sent invalid header: "A\x20...""#);
+    assert_eq!(message(": c"), r#"upstream sent invalid header: "\x3a...""#);
+    assert_eq!(message("A: c\rd"), r#"upstream sent invalid header: "A: c\x0d...""#);
+    assert_eq!(message("A: c\r"), r#"upstream sent invalid header: "A: c\x0d...""#);
+    assert_eq!(message("A: c\0d"), r#"upstream sent invalid header: "A: c\x00...""#);
+    assert_eq!(message("A: c\r\n d"), r#"upstream sent invalid header: "\x20...""#);
+    assert_eq!(message(" A: c"), r#"upstream sent invalid header: "\x20...""#);
+    assert_eq!(message("A\x01: c"), r#"upstream sent invalid header: "A\x01...""#);
+    // Names that are none are left out; without a colon there is no value.
+    assert_eq!(with_field("A(: c\r\n\u{e9}: d").unwrap().fields.len(), 0);
+    let head = with_field("A").unwrap();
+    assert!(head.fields[0].value.is_empty());
+    assert_eq!(head.fields[0].name.len(), 1);
+}
+
+#[test]
+fn framing() {
+    let framing = |head: &str, asked| Framing::of(&with_field(head).unwrap(), asked);
+    assert_eq!(framing("Content-Length: 5", Asked::Other), Framing::Length(5));
+    assert_eq!(framing("content-length:0", Asked::Other), Framing::Length(0));
+    assert_eq!(framing("Content-Length: 5", Asked::Head), Framing::None);
+    assert_eq!(framing("Content-Length: 5", Asked::Connect), Framing::Tunnel);
+    assert_eq!(framing("Transfer-Encoding: Chunked", Asked::Other), Framing::Chunked);
+    assert_eq!(framing("X: y", Asked::Other), Framing::UntilClose);
+    for (status, expected) in [
+        (100, Framing::None),
+        (101, Framing::Tunnel),
+        (103, Framing::None),
+        (204, Framing::None),
+        (304, Framing::None),
+        (205, Framing::Length(5)),
+        (404, Framing::Length(5)),
+    ] {
+        let head = parse(&format!("HTTP/1.1 {status} x\r\nContent-Length: 5\r\n\r\n")).unwrap();
+        assert_eq!(Framing::of(&head, Asked::Other), expected, "{status}");
+        assert_eq!(head.is_interim(), matches!(status, 100 | 103));
+    }
+}
+
+#[test]
+fn ambiguous_framing_is_refused() {
+    assert_eq!(
+        message("Content-Length: 2\r\nContent-Length: 2"),
+        r#"upstream sent duplicate header line: "Content-Length: 2", previous value: "Content-Length: 2""#
+    );
+    assert_eq!(
+        message("Content-Length: 2\r\nTransfer-Encoding: chunked"),
+        r#"upstream sent "Content-Length" and "Transfer-Encoding" headers at the same time"#
+    );
+    for value in ["2, 2", "-1", "+2", "0x2", "", "2 3", "99999999999999999999", "9223372036854775808"] {
+        let expected = format!("upstream sent invalid \"Content-Length\" header: \"{value}\"");
+        assert_eq!(message(&format!("Content-Length: {value}")), expected);
+    }
+    for value in ["gzip", "gzip, chunked", "identity", "chunked, chunked", "chunked;q=1", ""] {
+        let expected = format!("upstream sent unknown \"Transfer-Encoding\": \"{value}\"");
+        assert_eq!(message(&format!("Transfer-Encoding: {value}")), expected);
+    }
+    assert!(message("Transfer-Encoding: chunked\r\ntransfer-encoding: chunked").contains("duplicate header line"));
+}
+
+#[test]
+fn keeping_the_connection() {
+    for (text, expected) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: x, Close\r\n\r\n", false),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nKeep-Alive: timeout=5\r\n\r\n", true),
+        ("HTTP/1.1 200 OK\r\n\r\n", false),
+        ("HTTP/1.1 204 No\r\n\r\n", true),
+        ("HTTP/1.1 101 Up\r\nConnection: upgrade\r\n\r\n", false),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", false),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\n", true),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive, close\r\n\r\n", false),
+        ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n", false),
+    ] {
+        let head = parse(text).unwrap();
+        assert_eq!(Framing::of(&head, Asked::Other).keeps(&head), expected, "{text}");
+    }
+}
+
+#[test]
+fn interim_responses_come_one_by_one_and_are_counted() {
+    let text = b"HTTP/1.1 103 Early\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
+    let mut reader = parser(HeadKind::Http);
+    let first = reader.advance(text).unwrap().unwrap();
+    assert!(first.is_interim());
+    let second = reader.advance(&text[first.len..]).unwrap().unwrap();
+    assert_eq!((second.status, first.len + second.len), (200, text.len()));
+
+    let mut reader = parser(HeadKind::Http);
+    let outcomes: Vec<_> = (0..=parser::MAX_INTERIM).map(|_| reader.advance(b"HTTP/1.1 100 Go on\r\n\r\n")).collect();
+    assert!(outcomes[..outcomes.len() - 1].iter().all(Result::is_ok));
+    assert_eq!(outcomes.last(), Some(&Err(ReplyError::TooManyInterim)));
+}
+
+#[test]
+fn limits() {
+    let text = format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(100));
+    let with_limit = |max: usize| {
+        let mut parser = ResponseParser::new(HeadKind::Http, max);
+        (1..=text.len()).find_map(|end| parser.advance(&text.as_bytes()[..end]).transpose())
+    };
+    assert!(with_limit(text.len()).unwrap().is_ok());
+    assert_eq!(with_limit(text.len() - 1), Some(Err(ReplyError::TooBig)));
+    assert_eq!(ResponseParser::new(HeadKind::Http, text.len() - 1).advance(text.as_bytes()), Err(ReplyError::TooBig));
+    let many = |n: usize| format!("HTTP/1.1 200 OK\r\n{}\r\n", "A:\r\n".repeat(n));
+    let mut reader = ResponseParser::new(HeadKind::Http, 1 << 20);
+    assert!(reader.advance(many(MAX_RESPONSE_FIELDS).as_bytes()).unwrap().is_some());
+    assert_eq!(reader.advance(many(MAX_RESPONSE_FIELDS + 1).as_bytes()), Err(ReplyError::TooManyFields));
+}
+
+#[test]
+fn cgi_heads() {
+    let cgi = |text: &str| parse_as(HeadKind::Cgi, text.as_bytes()).map(|head| head.expect("a whole head"));
+    let head = cgi("Content-Type: text/html\r\nStatus: 404 Not There\r\n\r\nbody").unwrap();
+    assert_eq!((head.status, head.fields.len()), (404, 1));
+    assert_eq!(head.reason.of(b"Content-Type: text/html\r\nStatus: 404 Not There\r\n\r\n"), b"Not There");
+    assert_eq!(cgi("\r\n").unwrap().status, 200);
+    assert_eq!(cgi("Status: 500\n\n").unwrap().status, 500);
+    assert_eq!(cgi("Location: /x\r\n\r\n").unwrap().status, 302);
+    assert_eq!(cgi("Location: /x\r\nStatus: 201 Created\r\n\r\n").unwrap().status, 201);
+    for bad in ["", "40", "abc", "099 x", "-12 x"] {
+        assert_eq!(cgi(&format!("Status: {bad}\r\n\r\n")), Err(ReplyError::Status(bad.to_owned())), "{bad}");
+    }
+    assert_eq!(cgi("HTTP/1.1 200 OK\r\n\r\n"), Err(ReplyError::Line(r"HTTP/1.1\x20".to_owned())));
+
+    let either = |text: &str| parse_as(HeadKind::HttpOrCgi, text.as_bytes()).map(|head| head.expect("a whole head"));
+    assert_eq!(either("HTTP/1.0 404 No\r\nStatus: 200 OK\r\nA: b\r\n\r\n").unwrap().status, 404);
+    assert_eq!(either("Status: 404 No\r\nA: b\r\n\r\n").unwrap().status, 404);
+    assert_eq!(either("A: b\r\n\r\n").unwrap().status, 200);
+}
+
+/// All of a body's bytes, with the input in pieces of `step` bytes; how many bytes were left over.
+fn decode(framing: Framing, text: &[u8], step: usize) -> Result<(Vec<u8>, usize), ReplyError> {
+    let mut decoder = BodyDecoder::new(framing);
+    let mut body = Vec::new();
+    for (index, piece) in text.chunks(step).enumerate() {
+        let mut rest = piece;
+        loop {
+            match decoder.step(rest)? {
+                Step::Data(range) => {
+                    body.extend_from_slice(&rest[range.clone()]);
+                    rest = &rest[range.end..];
+                }
+                Step::More => break,
+                Step::Done(used) => {
+                    decoder.closed()?;
+                    return Ok((body, text.len() - index * step - (piece.len() - rest.len()) - used));
+                }
+            }
+        }
+    }
+    decoder.closed().map(|()| (body, 0))
+}
+
+#[test]
+fn bodies() {
+    let chunked = b"2\r\nok\r\n3;a=b\r\nyes\r\n0\r\nT: v\r\n\r\nnext";
+    for step in 1..=chunked.len() {
+        assert_eq!(decode(Framing::Chunked, chunked, step), Ok((b"okyes".to_vec(), 4)), "{step}");
+        assert_eq!(decode(Framing::Length(3), b"bodynext", step), Ok((b"bod".to_vec(), 5)), "{step}");
+        assert_eq!(decode(Framing::UntilClose, b"body", step), Ok((b"body".to_vec(), 0)), "{step}");
+        assert_eq!(decode(Framing::None, b"next", step), Ok((Vec::new(), 4)), "{step}");
+        assert_eq!(decode(Framing::Length(9), b"body", step), Err(ReplyError::Closed), "{step}");
+        assert_eq!(decode(Framing::Chunked, b"2\r\nok\r\n0\r\n", step), Err(ReplyError::Closed), "{step}");
+        for bad in
+            [&b"2\nok\n0\n\n"[..], b"x\r\n", b" 2\r\n", b"2\r\nokk\r\n", b"FFFFFFFFFFFFFFFFF\r\n", b"-1\r\n", b"\r\n"]
+        {
+            assert_eq!(decode(Framing::Chunked, bad, step), Err(ReplyError::Chunked), "{bad:?}");
+        }
+    }
+    let mut decoder = BodyDecoder::new(Framing::Chunked);
+    assert_eq!(decoder.step(b"0\r\nT: v\r\n\r\n"), Ok(Step::Done(11)));
+    assert_eq!(decoder.trailers().collect::<Vec<_>>(), [(&b"T"[..], &b"v"[..])]);
+}
