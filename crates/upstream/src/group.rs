@@ -1,0 +1,231 @@
+//! A group of servers: `upstream name { … }`, or the one that a `proxy_pass` to an address makes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use smallvec::SmallVec;
+
+use crate::Millis;
+use crate::address::UpstreamAddress;
+use crate::balance::{Method, Tier};
+use crate::lease::Lease;
+use crate::peer::{Live, Peer, PeerSettings};
+
+/// How a group is configured, apart from its servers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GroupSettings {
+    /// How the next server is chosen.
+    pub method: Method,
+    /// Whether and how requests wait for a server (`queue`).
+    pub queue: Option<QueueSettings>,
+}
+
+/// `queue number [timeout=time]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueSettings {
+    /// Most requests that wait.
+    pub length: u32,
+    /// How long one waits.
+    pub timeout: Duration,
+}
+
+/// A server as a group is told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerSpec {
+    /// Where it is.
+    pub address: UpstreamAddress,
+    /// The server as the configuration names it, without parameters. Servers that one name resolves to share it.
+    pub server: Arc<str>,
+    /// Its settings.
+    pub settings: PeerSettings,
+}
+
+/// Where a server stands among those with its address: the same one may be named twice.
+type Key = (UpstreamAddress, usize);
+
+/// What goes on over reloads: kept by the group's name.
+#[derive(Debug, Default)]
+pub struct GroupState {
+    lives: ArcSwap<HashMap<Key, Weak<Live>>>,
+}
+
+impl GroupState {
+    /// A server has room again.
+    pub(crate) fn released(&self) {}
+
+    /// What is known of the servers at these addresses; those never heard of begin anew.
+    fn lives(&self, keys: &[Key]) -> Vec<Arc<Live>> {
+        let mut found: Vec<Arc<Live>> = Vec::new();
+        self.lives.rcu(|known| {
+            found = keys.iter().map(|key| known.get(key).and_then(Weak::upgrade).unwrap_or_default()).collect();
+            let mut next: HashMap<Key, Weak<Live>> = known
+                .iter()
+                .filter(|(_, live)| live.strong_count() > 0)
+                .map(|(key, live)| (key.clone(), live.clone()))
+                .collect();
+            next.extend(keys.iter().cloned().zip(found.iter().map(Arc::downgrade)));
+            next
+        });
+        found
+    }
+}
+
+/// The servers of a group at one time.
+#[derive(Debug)]
+pub struct PeerSet {
+    /// Servers that are asked first.
+    pub primary: Tier,
+    /// Servers that are asked when none of the others can be.
+    pub backup: Tier,
+}
+
+impl PeerSet {
+    /// All of them, those for need last.
+    pub fn peers(&self) -> impl Iterator<Item = &Arc<Peer>> {
+        self.primary.peers.iter().chain(&self.backup.peers)
+    }
+}
+
+/// Why no server was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoPeer {
+    /// None can be asked: `no live upstreams`.
+    NoneLive,
+    /// All that could be asked were.
+    AllTried,
+    /// As [`NoPeer::NoneLive`], but some only have as many connections as they may, and the group has a queue that takes
+    /// the request.
+    Wait,
+}
+
+/// What a choice depends on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Query<'a> {
+    /// The time.
+    pub now: Millis,
+    /// What `hash` names, or the client's address for `ip_hash`: 4 or 16 bytes, anything else as it is (`unix:`).
+    pub key: &'a [u8],
+    /// To which server the client is bound.
+    pub sticky: Option<Bound<'a>>,
+    /// A random number, another one for each question.
+    pub random: u64,
+}
+
+/// How a client is bound to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound<'a> {
+    /// By the server's route, or by what stands for its address.
+    Route(&'a [u8]),
+    /// By its number, learned before.
+    Id(u32),
+}
+
+/// The servers that one request has been sent to.
+#[derive(Debug, Clone, Default)]
+pub struct Tried {
+    ids: SmallVec<[u32; 4]>,
+}
+
+impl Tried {
+    /// None yet.
+    pub fn new() -> Tried {
+        Tried::default()
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(crate) fn has(&self, live: &Live) -> bool {
+        self.ids.contains(&live.id)
+    }
+
+    pub(crate) fn add(&mut self, live: &Live) {
+        self.ids.push(live.id);
+    }
+}
+
+/// A group.
+#[derive(Debug)]
+pub struct Group {
+    /// Its name: that of `upstream`, or the address as the directive has it.
+    pub name: Arc<str>,
+    /// How it is configured.
+    pub settings: GroupSettings,
+    state: Arc<GroupState>,
+    set: ArcSwap<PeerSet>,
+    /// How often the servers were replaced.
+    replaced: AtomicU64,
+}
+
+impl Group {
+    /// A group. `state` is that of the group of this name in the running configuration, or a new one; what it knows of
+    /// servers whose address stays goes on.
+    pub fn new(name: &str, settings: GroupSettings, state: Arc<GroupState>, peers: Vec<PeerSpec>) -> Group {
+        let set = ArcSwap::from_pointee(build(&settings, &state, peers, None));
+        Group { name: name.into(), settings, state, set, replaced: AtomicU64::new(0) }
+    }
+
+    /// Its servers now.
+    pub fn peers(&self) -> Arc<PeerSet> {
+        self.set.load_full()
+    }
+
+    /// Replaces its servers. Leases of those that are gone stay valid; what is known of an address that stays goes on.
+    pub fn replace(&self, peers: Vec<PeerSpec>) {
+        let before = self.set.load_full();
+        self.set.store(Arc::new(build(&self.settings, &self.state, peers, Some(&before))));
+        self.replaced.fetch_add(1, Relaxed);
+    }
+
+    /// How often its servers were replaced.
+    pub fn replaced(&self) -> u64 {
+        self.replaced.load(Relaxed)
+    }
+
+    /// Chooses a server that was not tried yet, and counts the connection.
+    ///
+    /// # Errors
+    /// There is none; see [`NoPeer`].
+    pub fn pick(&self, query: &Query<'_>, tried: &mut Tried) -> Result<Lease, NoPeer> {
+        let set = self.set.load();
+        for tier in [&set.primary, &set.backup] {
+            if let Some(lease) = tier.pick(self.settings.method, query, tried) {
+                tried.add(lease.peer());
+                return Ok(lease);
+            }
+        }
+        if tried.count() > 0 && set.peers().all(|peer| peer.settings.down || tried.has(peer)) {
+            return Err(NoPeer::AllTried);
+        }
+        Err(NoPeer::NoneLive)
+    }
+}
+
+fn build(settings: &GroupSettings, state: &Arc<GroupState>, specs: Vec<PeerSpec>, before: Option<&PeerSet>) -> PeerSet {
+    let mut seen: HashMap<UpstreamAddress, usize> = HashMap::new();
+    let keys: Vec<Key> = specs
+        .iter()
+        .map(|spec| {
+            let nth = seen.entry(spec.address.clone()).or_default();
+            *nth += 1;
+            (spec.address.clone(), *nth)
+        })
+        .collect();
+    let single = specs.len() == 1;
+    let lives = state.lives(&keys);
+    let peers = specs.into_iter().zip(lives).map(|(spec, live)| {
+        let name = spec.address.to_string().into();
+        let PeerSpec { address, server, settings } = spec;
+        Arc::new(Peer { address, name, server, settings, live, state: state.clone(), single })
+    });
+    let (backup, primary) = peers.partition(|peer| peer.settings.backup);
+    PeerSet {
+        primary: Tier::new(settings.method, primary, before.map(|set| &set.primary)),
+        backup: Tier::new(settings.method, backup, before.map(|set| &set.backup)),
+    }
+}

@@ -1,0 +1,137 @@
+//! A server that was chosen for one attempt: while the lease is there, the connection counts.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crate::Millis;
+use crate::peer::Peer;
+
+/// What went wrong with an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// There was no connection: refused, unreachable, reset.
+    Connect,
+    /// Connecting, sending or receiving took too long.
+    Timeout,
+    /// The connection ended before the response did.
+    Closed,
+    /// What came was no response.
+    Invalid,
+    /// The response's status is one that counts as a failure (`proxy_next_upstream http_500` and others).
+    Status,
+    /// An idle connection was dead when it was to be used. It does not count against the server.
+    Stale,
+    /// Anything else between us and the server.
+    Other,
+}
+
+impl Failure {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Failure; 7] = [
+        Failure::Connect,
+        Failure::Timeout,
+        Failure::Closed,
+        Failure::Invalid,
+        Failure::Status,
+        Failure::Stale,
+        Failure::Other,
+    ];
+
+    /// Its name in `status`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Failure::Connect => "connect",
+            Failure::Timeout => "timeout",
+            Failure::Closed => "closed",
+            Failure::Invalid => "invalid",
+            Failure::Status => "status",
+            Failure::Stale => "stale",
+            Failure::Other => "other",
+        }
+    }
+}
+
+/// What became of the server after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Verdict {
+    /// It is unavailable for a while now: nginx logs `upstream server temporarily disabled`.
+    pub disabled: bool,
+}
+
+/// A server that was chosen. Dropping it gives the connection's place back without a verdict.
+pub struct Lease {
+    peer: Arc<Peer>,
+    begun: Millis,
+    /// Whether this is the one request that tries a server again that was unavailable.
+    probe: bool,
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Lease").field(&self.peer.name).finish()
+    }
+}
+
+impl Lease {
+    /// The connection was counted before.
+    pub(crate) fn new(peer: Arc<Peer>, begun: Millis, probe: bool) -> Lease {
+        peer.figures.requests.fetch_add(1, Relaxed);
+        peer.begun.fetch_add(begun, Relaxed);
+        Lease { peer, begun, probe }
+    }
+
+    /// The server.
+    pub fn peer(&self) -> &Arc<Peer> {
+        &self.peer
+    }
+
+    /// There is a connection: an idle one (`reused`), or a new one that took that long.
+    pub fn connected(&self, reused: bool, took: Duration) {
+        let figures = &self.peer.figures;
+        if reused {
+            figures.reused.fetch_add(1, Relaxed);
+        } else {
+            figures.connects.fetch_add(1, Relaxed);
+            figures.connect_times.add(took);
+        }
+    }
+
+    /// The head of the response is there, that long after the attempt began.
+    pub fn header(&self, status: u16, took: Duration) {
+        let figures = &self.peer.figures;
+        let class = (usize::from(status) / 100).wrapping_sub(1);
+        if let Some(counter) = figures.responses.get(class) {
+            counter.fetch_add(1, Relaxed);
+        }
+        figures.header_times.add(took);
+        self.peer.averaged(&self.peer.header_average, took);
+    }
+
+    /// Bytes that went to the server and came from it.
+    pub fn bytes(&self, sent: u64, received: u64) {
+        self.peer.figures.sent.fetch_add(sent, Relaxed);
+        self.peer.figures.received.fetch_add(received, Relaxed);
+    }
+
+    /// The whole response is there, that long after the attempt began.
+    pub fn succeeded(self, took: Duration, now: Millis) {
+        self.peer.figures.response_times.add(took);
+        self.peer.averaged(&self.peer.last_byte_average, took);
+        self.peer.good(self.probe, now);
+    }
+
+    /// The attempt failed.
+    pub fn failed(self, failure: Failure, now: Millis) -> Verdict {
+        self.peer.figures.failures[failure as usize].fetch_add(1, Relaxed);
+        if failure == Failure::Stale { Verdict::default() } else { self.peer.bad(now) }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.peer.begun.fetch_sub(self.begun, Relaxed);
+        self.peer.release();
+    }
+}
