@@ -7,6 +7,7 @@ pub mod log;
 pub mod postread;
 pub mod preaccess;
 pub mod precontent;
+pub mod proxy;
 pub mod variables;
 
 use freerun_http::module::Module;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
@@ -61,8 +62,31 @@ impl Socket {
     /// # Errors
     /// What `recv(2)` answers, except `WouldBlock`.
     pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let room = buffer.capacity() - buffer.len();
+        self.read_by(room, || self.try_read(buffer)).await
+    }
+
+    /// As [`Socket::read`], into a buffer of which pieces can be handed out without copying.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_bytes(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+        let room = buffer.capacity() - buffer.len();
+        self.read_by(room, || self.try_read_bytes(buffer)).await
+    }
+
+    /// As [`Socket::try_read`], into such a buffer.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_read_bytes(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+        freerun_sys::receive::receive(&*self.fd, buffer)
+    }
+
+    /// Reads up to `room` bytes by `read`.
+    async fn read_by(&self, room: usize, mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         if self.read_first.take() {
-            match self.try_read(buffer) {
+            match read() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 answer => {
                     self.read_first.set(true);
@@ -73,8 +97,7 @@ impl Socket {
         let registered = self.registration()?;
         loop {
             let mut guard = registered.ready(Interest::READABLE).await?;
-            let room = buffer.capacity() - buffer.len();
-            match self.try_read(buffer) {
+            match read() {
                 Ok(n) => {
                     // A short read has emptied the socket: the next event comes with the next bytes (epoll, edge).
                     // Tokio keeps the closed state through this, so an end of stream is not missed.

@@ -6,6 +6,7 @@ pub mod memory;
 pub mod mincore;
 pub mod process;
 pub mod program;
+pub mod receive;
 pub mod registered;
 pub mod signals;
 pub mod socket;

@@ -170,6 +170,14 @@ impl<T: Transform> Source for Transformed<T> {
         })
     }
 
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        self.source.ahead()
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.source.is_urgent()
+    }
+
     fn remaining(&self) -> Option<u64> {
         None
     }

@@ -75,6 +75,19 @@ pub trait Source {
     /// The body cannot be completed: the response is cut short, never ended as if it were whole.
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>>;
 
+    /// What can be done while the client does not take the last piece: a source with a source of its own goes on reading
+    /// there, within its bounds. It is dropped, whatever it does, as soon as the client takes bytes again, and need not
+    /// ever be ready. A source that changes another one's body passes this on.
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    /// Whether the last piece goes to the client before the next one is waited for: somebody may be waiting for it. A
+    /// source that changes another one's body passes this on.
+    fn is_urgent(&self) -> bool {
+        false
+    }
+
     /// How many bytes are still to come, where that is known. One that says 0 may not be asked again.
     fn remaining(&self) -> Option<u64>;
 

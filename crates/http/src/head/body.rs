@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
 use freerun_proto::BodyFraming;
 use freerun_proto::chunked::{ChunkedDecoder, Step};
 use freerun_runtime::files::FileError;
@@ -86,9 +87,9 @@ impl ClientBody {
         self.used
     }
 
-    /// The next bytes of the body that are in the buffer, as a range of it; `None` when more has to be read, or when the
-    /// body is complete.
-    fn next(&mut self, buffer: &[u8]) -> Result<Option<Range<usize>>, BodyError> {
+    /// The next bytes of the body that are in the buffer, at most so many, as a range of it; `None` when more has to be
+    /// read, or when the body is complete.
+    fn next(&mut self, buffer: &[u8], most: usize) -> Result<Option<Range<usize>>, BodyError> {
         loop {
             let start = self.used;
             let rest = &buffer[start..];
@@ -96,7 +97,7 @@ impl ClientBody {
                 Framing::Done => return Ok(None),
                 _ if rest.is_empty() => return Ok(None),
                 Framing::Length(left) => {
-                    let here = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    let here = rest.len().min(most).min(usize::try_from(*left).unwrap_or(usize::MAX));
                     *left -= here as u64;
                     if *left == 0 {
                         self.framing = Framing::Done;
@@ -105,12 +106,16 @@ impl ClientBody {
                     return Ok(Some(start..start + here));
                 }
                 Framing::Chunked(decoder) => {
-                    match decoder.step(rest).map_err(|error| BodyError::Status(error.status()))? {
+                    let limited = &rest[..rest.len().min(most)];
+                    match decoder.step(limited).map_err(|error| BodyError::Status(error.status()))? {
                         Step::Data(data) => {
                             self.take(data.end);
                             return Ok(Some(start + data.start..start + data.end));
                         }
-                        Step::More => self.take(rest.len()),
+                        Step::More => {
+                            let looked_at = limited.len();
+                            self.take(looked_at);
+                        }
                         Step::Done(consumed) => {
                             self.framing = Framing::Done;
                             self.take(consumed);
@@ -127,7 +132,7 @@ impl ClientBody {
 
     /// Reads past what is in the buffer.
     fn skip(&mut self, buffer: &[u8]) -> Result<(), BodyError> {
-        while self.next(buffer)?.is_some() {}
+        while self.next(buffer, usize::MAX)?.is_some() {}
         Ok(())
     }
 }
@@ -210,6 +215,72 @@ async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> 
     }
 }
 
+/// The next piece of the body, for a handler that passes it on as it comes; `None` at its end. Tells a waiting client to
+/// go on. A piece is what has come, but at most `most` bytes.
+///
+/// It may be dropped while it waits, and asked again. A body of which pieces were taken cannot be [`collect`]ed any more.
+///
+/// # Errors
+/// See [`BodyError`]; more than `client_max_body_size` is logged, and the status is 413.
+pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -> Result<Option<Bytes>, BodyError> {
+    send_continue(request);
+    let wait = request.settings().get::<CoreSettings>().client_body_timeout;
+    loop {
+        if let Some(piece) = ready_piece(request, most)? {
+            return Ok(Some(piece));
+        }
+        if request.body.is_done() {
+            return Ok(None);
+        }
+        if let Framing::Length(left) = request.body.framing {
+            // Nothing else can come: it does not have to pass through the connection's buffer.
+            let mut piece = BytesMut::with_capacity(usize::try_from(left).map_or(most, |left| left.min(most)));
+            match timer.within(wait, request.connection.socket.read_bytes(&mut piece)).await {
+                None => return Err(BodyError::TimedOut),
+                Some(Ok(0)) => return Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into())),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(BodyError::Broken(error)),
+            }
+            // The allocator may have given more room than was asked for.
+            let count = left.min(piece.len() as u64);
+            let beyond = piece.split_off(usize::try_from(count).unwrap_or(piece.len()));
+            request.body.framing = if count == left { Framing::Done } else { Framing::Length(left - count) };
+            request.head.buffer.extend_from_slice(&beyond);
+            request.body.received += count;
+            return Ok(Some(piece.freeze()));
+        }
+        read_more(request, timer, wait).await?;
+    }
+}
+
+/// What has come of the body already, at most `most` bytes: `None` when more has to be read, or at the end
+/// ([`ClientBody::is_done`]).
+///
+/// # Errors
+/// As [`next_piece`].
+pub fn ready_piece(request: &mut Request, most: usize) -> Result<Option<Bytes>, BodyError> {
+    let mut piece = Vec::new();
+    while piece.len() < most {
+        let Some(range) = request.body.next(&request.head.buffer, most - piece.len())? else { break };
+        piece.extend_from_slice(&request.head.buffer[range]);
+    }
+    request.body.received += piece.len() as u64;
+    let limit = request.settings().get::<CoreSettings>().client_max_body_size.0;
+    check_size(request, limit)?;
+    Ok((!piece.is_empty()).then(|| piece.into()))
+}
+
+/// Refuses a body that has come to be larger than `limit`; 0 is no limit.
+fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
+    let received = request.body.received;
+    if limit > 0 && received > limit {
+        crate::log_error!(request, Error, "client intended to send too large chunked body: {received} bytes");
+        request.keep_alive = false;
+        return Err(BodyError::Status(413));
+    }
+    Ok(())
+}
+
 /// Reads the whole body, for a handler that wants it: into memory, or beyond `client_body_buffer_size` into a temporary
 /// file. Tells a waiting client to go on.
 ///
@@ -241,17 +312,11 @@ async fn read_all(request: &mut Request) -> Result<Collected, BodyError> {
     let files = request.generation.files.clone();
     let mut collector = Collector::new(files, aio, request.client_key(), spool, in_memory);
     let mut timer = Timer::default();
-    let mut total = 0;
     let limit = core.client_max_body_size.0;
     loop {
-        while let Some(range) = request.body.next(&request.head.buffer)? {
-            total += range.len() as u64;
-            request.body.received = total;
-            if limit > 0 && total > limit {
-                crate::log_error!(request, Error, "client intended to send too large chunked body: {total} bytes");
-                request.keep_alive = false;
-                return Err(BodyError::Status(413));
-            }
+        while let Some(range) = request.body.next(&request.head.buffer, usize::MAX)? {
+            request.body.received += range.len() as u64;
+            check_size(request, limit)?;
             collector.push(&request.head.buffer[range]).await.map_err(|error| not_kept(request, &error))?;
         }
         if request.body.is_done() {

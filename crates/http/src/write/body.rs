@@ -1,7 +1,9 @@
 //! The body: memory with one `sendmsg`, files with `sendfile` as far as they are in memory and through the pool where not.
 
 use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use freerun_proto::chunked::{ChunkHead, LAST_CHUNK};
@@ -54,12 +56,23 @@ struct Writer<'r> {
 
 impl Writer<'_> {
     /// Writes all of `first` and `second`.
-    async fn all(&mut self, mut first: &[u8], mut second: &[u8], more: bool) -> Result<(), WriteError> {
+    async fn all(&mut self, first: &[u8], second: &[u8], more: bool) -> Result<(), WriteError> {
+        self.all_from(None, first, second, more).await
+    }
+
+    /// Writes all of `first` and `second`, of which some came from `source`: it may go on while the client does not.
+    async fn all_from(
+        &mut self,
+        mut source: Option<&mut Box<dyn Source>>,
+        mut first: &[u8],
+        mut second: &[u8],
+        more: bool,
+    ) -> Result<(), WriteError> {
         while !first.is_empty() || !second.is_empty() {
             let left = first.len() + second.len();
             let room = match self.pace.is_free() {
                 true => left,
-                false => usize::try_from(self.room(left as u64).await).unwrap_or(left),
+                false => usize::try_from(meanwhile(&mut source, self.room(left as u64)).await).unwrap_or(left),
             };
             let now = &first[..first.len().min(room)];
             let then = &second[..second.len().min(room - now.len())];
@@ -76,7 +89,7 @@ impl Writer<'_> {
                     first = &first[from_first..];
                     second = &second[sent - from_first..];
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait().await?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => meanwhile(&mut source, self.wait()).await?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
@@ -110,6 +123,31 @@ impl Writer<'_> {
             None => Err(WriteError::TimedOut),
         }
     }
+}
+
+/// Waits for the client, and lets the source go on while that takes time.
+async fn meanwhile<T>(source: &mut Option<&mut Box<dyn Source>>, waiting: impl Future<Output = T>) -> T {
+    let Some(source) = source else { return waiting.await };
+    let mut waiting = pin!(waiting);
+    // Most waits are none: only then does it pay to ask the source.
+    if let Poll::Ready(output) = poll_once(&mut waiting).await {
+        return output;
+    }
+    {
+        let mut ahead = source.ahead();
+        let either = std::future::poll_fn(|context| match waiting.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => ahead.as_mut().poll(context).map(|()| None),
+        });
+        if let Some(output) = either.await {
+            return output;
+        }
+    }
+    waiting.await
+}
+
+async fn poll_once<F: Future + ?Sized>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
+    std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
 
 /// Writes `head` and then the body. `head` is emptied.
@@ -237,11 +275,19 @@ async fn pull(
     loop {
         // A client as fast as the source must not keep the loop from others.
         tokio::task::consume_budget().await;
+        let pause = if source.is_urgent() { None } else { Some(PAUSE) };
         let mut next = source.next();
         let piece = if held.is_empty() {
             next.as_mut().await
         } else {
-            match writer.timer.within(PAUSE, next.as_mut()).await {
+            let soon = match pause {
+                Some(pause) => writer.timer.within(pause, next.as_mut()).await,
+                None => match poll_once(&mut next.as_mut()).await {
+                    Poll::Ready(piece) => Some(piece),
+                    Poll::Pending => None,
+                },
+            };
+            match soon {
                 Some(piece) => piece,
                 None => {
                     // What there is must not wait for what takes long.
@@ -266,7 +312,7 @@ async fn pull(
             if ((held.len() + piece.len()) as u64) < postpone || ends && piece.len() <= COPIED_LAST {
                 held.extend_from_slice(piece);
             } else {
-                writer.all(held, piece, framing == Framing::Chunked).await?;
+                writer.all_from(Some(&mut source), held, piece, framing == Framing::Chunked).await?;
                 held.clear();
             }
             if framing == Framing::Chunked {

@@ -157,6 +157,14 @@ impl Source for Unpacked {
         })
     }
 
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        self.members.source.ahead()
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.members.source.is_urgent()
+    }
+
     fn remaining(&self) -> Option<u64> {
         self.ended.then_some(0)
     }

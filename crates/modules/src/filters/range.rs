@@ -134,6 +134,14 @@ impl Source for Window {
         })
     }
 
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        self.source.ahead()
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.source.is_urgent()
+    }
+
     fn remaining(&self) -> Option<u64> {
         Some(self.left)
     }

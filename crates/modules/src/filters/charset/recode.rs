@@ -33,6 +33,14 @@ impl Source for Mapped {
         })
     }
 
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        self.source.ahead()
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.source.is_urgent()
+    }
+
     fn remaining(&self) -> Option<u64> {
         self.source.remaining()
     }
