@@ -69,8 +69,8 @@ pub fn registry() -> &'static Registry {
         let mut groups = vec![group::<MainSettings>(), group::<EventSettings>()];
         groups.extend(freerun_http::build::core_groups());
         groups.extend(modules().iter().flat_map(|module| module.groups));
-        let structure: Vec<Directive> =
-            crate::settings::STRUCTURE.iter().chain(freerun_http::build::STRUCTURE).copied().collect();
+        let mut structure: Vec<Directive> = crate::settings::STRUCTURE.to_vec();
+        structure.extend(freerun_http::build::structure(modules()));
         // The tables are constants; a test builds the registry, so a clash cannot reach a release.
         Registry::new(&groups, &structure).unwrap_or_else(|problem| panic!("directive tables: {problem}"))
     });

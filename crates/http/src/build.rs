@@ -7,7 +7,7 @@ use freerun_conf::{Contexts, Cx, Directive, Node, Problem, Registry, SettingsSet
 use freerun_proto::Method;
 
 use crate::content::aio::ThreadPools;
-use crate::generation::{Alias, Blueprint, Location, Paths, Server, TempFolders};
+use crate::generation::{Alias, Blueprint, Location, Parts, Paths, Server, TempFolders};
 use crate::listen::setting::{ListenSetting, Written};
 use crate::listen::{Listen, ListenSpec, Servers};
 use crate::module::{Filter, Handler, Module};
@@ -83,6 +83,15 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
     ]
 }
 
+/// All structural directives: those that this file walks and the modules' blocks.
+pub fn structure(modules: &[&Module]) -> Vec<Directive> {
+    STRUCTURE
+        .iter()
+        .chain(modules.iter().flat_map(|module| module.blocks).map(|block| &block.directive))
+        .copied()
+        .collect()
+}
+
 /// Builds what an `http` block says.
 pub struct Builder<'a> {
     /// All directives of the program.
@@ -148,8 +157,21 @@ impl Builder<'_> {
         }
         if let Some(http) = nodes.first() {
             let (settings, blocks) = apply_block(self.registry, Contexts::HTTP, http.children(), main, cx)?;
-            for node in blocks.into_iter().filter(|node| node.name.text == "server") {
-                planned.push(self.server(node, &settings, cx)?);
+            for node in blocks {
+                if node.name.text == "server" {
+                    planned.push(self.server(node, &settings, cx)?);
+                    continue;
+                }
+                let mut blocks = self.modules.iter().flat_map(|module| module.blocks);
+                if let Some(block) = blocks.find(|block| block.directive.name == node.name.text)
+                    && let freerun_conf::Block::Inside(context) = block.directive.shape.block
+                {
+                    let (inside, _) = apply_block(self.registry, context, node.children(), &settings, cx)?;
+                    (block.read)(node, &inside, cx).or_else(|problem| cx.report(problem))?;
+                }
+            }
+            for finish in self.modules.iter().filter_map(|module| module.finish) {
+                finish(&settings, cx).or_else(|problem| cx.report(problem))?;
             }
         }
         let listens = group_addresses(&planned, cx)?;
@@ -162,7 +184,8 @@ impl Builder<'_> {
         let zones = cx.extensions.get_or_default::<ZoneTable>().zones();
         let variables = Arc::new(cx.extensions.remove::<VariableTable>().unwrap_or_default());
         let temp_folders = cx.extensions.get_or_default::<TempFolders>().0.clone();
-        Ok(Blueprint { listens, log_paths, temp_folders, paths, keeps_sent_head, variables, zones })
+        let parts = cx.extensions.remove::<Parts>().unwrap_or_default();
+        Ok(Blueprint { listens, log_paths, temp_folders, paths, keeps_sent_head, variables, zones, parts })
     }
 
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {

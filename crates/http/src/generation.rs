@@ -1,5 +1,7 @@
 //! An immutable configuration: servers, locations, listening addresses. A request ends with the one it began with.
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use freerun_conf::SettingsSet;
@@ -39,6 +41,23 @@ impl Paths {
     /// `path`, put after the configuration's folder if it is relative.
     pub fn beside_configuration(&self, path: &[u8]) -> Vec<u8> {
         if path.starts_with(b"/") { path.to_owned() } else { [self.conf_prefix.as_bytes(), path].concat() }
+    }
+}
+
+/// What modules keep with a generation, one value a type. Filled while the configuration is read, as a part of its
+/// context; read by all loops afterwards.
+#[derive(Clone, Default)]
+pub struct Parts(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl Parts {
+    /// Puts a value.
+    pub fn insert<T: Any + Send + Sync>(&mut self, value: Arc<T>) {
+        self.0.insert(TypeId::of::<T>(), value);
+    }
+
+    /// The value of this type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.0.get(&TypeId::of::<T>())?.clone().downcast().ok()
     }
 }
 
@@ -145,6 +164,8 @@ pub struct Blueprint {
     pub variables: Arc<VariableTable>,
     /// State that goes on from one generation to the next.
     pub zones: Zones,
+    /// What modules keep with it.
+    pub parts: Parts,
 }
 
 /// A configuration that serves.
@@ -161,6 +182,8 @@ pub struct Generation {
     pub variables: Arc<VariableTable>,
     /// State that goes on from one generation to the next.
     pub zones: Zones,
+    /// What modules keep with it.
+    pub parts: Parts,
     /// The open log files, indexed as the blueprint's paths.
     pub logs: Vec<LogFile>,
     /// The error log of the main level.
@@ -181,8 +204,8 @@ impl Generation {
         pools: PoolSet,
         files: Arc<FileSystem>,
     ) -> Generation {
-        let Blueprint { listens, paths, keeps_sent_head, variables, zones, .. } = blueprint;
-        Generation { number, listens, paths, keeps_sent_head, variables, zones, logs, error_log, pools, files }
+        let Blueprint { listens, paths, keeps_sent_head, variables, zones, parts, .. } = blueprint;
+        Generation { number, listens, paths, keeps_sent_head, variables, zones, parts, logs, error_log, pools, files }
     }
 
     /// The listening address of that name.

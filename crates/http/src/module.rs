@@ -3,11 +3,15 @@
 //! Modules are listed once, explicitly; nothing registers itself. The order in the list is the order in which
 //! handlers of one phase run.
 
-use freerun_conf::{Cx, Group, Problem, SettingsSet};
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Directive, Group, Node, Problem, SettingsSet};
 
 use crate::content::response::{LocalBoxFuture, Response};
+use crate::generation::Generation;
 use crate::request::Request;
 use crate::variables::Variable;
+use crate::worker::Shared;
 
 /// The phases of a request, in nginx's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,6 +124,22 @@ pub struct Filter {
 /// Looks at merged settings; a problem refuses the configuration.
 pub type Settle = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
 
+/// A block of the `http` level that is a module's, such as `upstream`: its directives are settings of a context of their
+/// own, and it does not become a level of requests.
+pub struct Block {
+    /// Name, arguments and the context inside.
+    pub directive: Directive,
+    /// Called with the block and the settings inside, in reading order with the servers.
+    pub read: fn(&Node, &SettingsSet, &mut Cx) -> Result<(), Problem>,
+}
+
+/// Called once, when all of `http` has been read, with the settings of its level. What must outlast reading goes into
+/// [`Parts`](crate::generation::Parts).
+pub type Finish = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
+
+/// Called on the control thread, never on a loop.
+pub type Begin = fn(&Arc<Generation>, &Arc<Shared>);
+
 /// A module.
 pub struct Module {
     /// Its name, for the reference and `-V`.
@@ -135,10 +155,30 @@ pub struct Module {
     /// Called with the merged settings of every location and of every server's own level: for what can only be known
     /// then, such as a default that needs a file.
     pub settle: Option<Settle>,
+    /// Its blocks.
+    pub blocks: &'static [Block],
+    /// For what can only be known at the end of `http`.
+    pub finish: Option<Finish>,
+    /// Called before a generation takes requests: for what its first request should find done. May wait, for a bounded
+    /// time, while the generation before goes on serving.
+    pub prepare: Option<Begin>,
+    /// Called when a generation has begun to take requests: for what runs beside them. What it starts has to end with the
+    /// generation.
+    pub begin: Option<Begin>,
 }
 
 impl Module {
     /// A module that brings nothing; for `..Module::EMPTY`.
-    pub const EMPTY: Module =
-        Module { name: "", groups: &[], handlers: &[], filters: &[], variables: &[], settle: None };
+    pub const EMPTY: Module = Module {
+        name: "",
+        groups: &[],
+        handlers: &[],
+        filters: &[],
+        variables: &[],
+        settle: None,
+        blocks: &[],
+        finish: None,
+        prepare: None,
+        begin: None,
+    };
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -83,6 +83,9 @@ struct Local {
     now: Cell<Instant>,
 }
 
+/// One more than the highest number of a loop.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
 thread_local! {
     static LOCAL: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
 }
@@ -99,6 +102,11 @@ pub fn stats() -> Option<Arc<LoopStats>> {
 /// The number of the loop that runs on this thread, from 0.
 pub fn index() -> Option<usize> {
     local().map(|local| local.index)
+}
+
+/// How many loops there are: those started in this process, one that has ended included.
+pub fn count() -> usize {
+    COUNT.load(Relaxed)
 }
 
 /// The start of the current poll: the time to the accuracy of one poll, without asking the kernel.
@@ -188,6 +196,7 @@ impl LoopHandle {
     /// The thread or its epoll instance could not be made.
     pub fn start(index: usize, cpus: Option<rustix::thread::CpuSet>) -> io::Result<LoopHandle> {
         epoch();
+        COUNT.fetch_max(index + 1, Relaxed);
         let stats = Arc::new(LoopStats::default());
         let (jobs, inbox) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;

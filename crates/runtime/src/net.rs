@@ -187,11 +187,7 @@ impl Socket {
         let registered = self.registration()?;
         loop {
             let mut guard = registered.ready(Interest::WRITABLE).await?;
-            let full = {
-                let mut poll = [rustix::event::PollFd::new(&*self.fd, rustix::event::PollFlags::OUT)];
-                rustix::event::poll(&mut poll, Some(&Default::default()))? == 0
-            };
-            if !full {
+            if self.has_room()? {
                 guard.retain_ready();
                 return Ok(());
             }
@@ -217,6 +213,81 @@ impl Socket {
             self.read_first.set(true);
             guard.clear_ready_matching(Ready::READABLE);
         }
+    }
+
+    /// Whether the peer has sent nothing that was not read, neither bytes nor the end: what a connection that is kept for
+    /// another request has to be.
+    ///
+    /// A socket that is registered knows it as of the loop's last look at its events and asks the kernel only to be
+    /// told what it has; with `surely`, the kernel is asked in any case. May be called on any thread.
+    pub fn is_quiet(&self, surely: bool) -> bool {
+        let nothing = |fd: &Arc<OwnedFd>| match rustix::net::recv(&**fd, &mut [0u8; 1][..], RecvFlags::PEEK) {
+            Err(rustix::io::Errno::AGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        };
+        let Some(registered) = self.registered.get() else { return nothing(&self.fd).is_err() };
+        // What says "readable" from before is cleared by this where nothing is there.
+        let known = registered.try_io(Interest::READABLE, nothing);
+        if known.is_ok() {
+            return false;
+        }
+        if !surely && !self.read_first.get() {
+            return true;
+        }
+        let quiet = nothing(&self.fd).is_err();
+        if quiet {
+            self.read_first.set(false);
+        }
+        quiet
+    }
+
+    /// Registers with the loop of this thread now, instead of when it first has to wait, so that
+    /// [`Socket::is_quiet`] learns from the loop's events.
+    ///
+    /// # Errors
+    /// What `epoll_ctl(2)` answers.
+    pub fn watch(&self) -> io::Result<()> {
+        self.registration().map(drop)
+    }
+
+    /// Takes the socket out of the epoll of the loop it was used on, whichever thread calls it: it may be used on another
+    /// loop then.
+    #[must_use]
+    pub fn moved(self) -> Socket {
+        let Socket { fd, registered, .. } = self;
+        drop(registered);
+        Socket { fd, registered: OnceCell::new(), read_first: Cell::new(true) }
+    }
+
+    /// Waits until a connection that was begun (`connect(2)` said `EINPROGRESS`) is there. Asks once before it registers.
+    ///
+    /// # Errors
+    /// Why it failed (`SO_ERROR`), or that registration with the loop failed.
+    pub async fn connected(&self) -> io::Result<()> {
+        if self.has_room()? {
+            return self.failure();
+        }
+        let registered = self.registration()?;
+        loop {
+            let mut guard = registered.ready(Interest::WRITABLE).await?;
+            self.failure()?;
+            if self.has_room()? {
+                guard.retain_ready();
+                return Ok(());
+            }
+            guard.clear_ready_matching(Ready::WRITABLE);
+        }
+    }
+
+    /// The error that the kernel has noted for the socket, which it forgets with that.
+    fn failure(&self) -> io::Result<()> {
+        Ok(rustix::net::sockopt::socket_error(&*self.fd)??)
+    }
+
+    /// Whether a write would not wait, or would fail.
+    fn has_room(&self) -> io::Result<bool> {
+        let mut poll = [rustix::event::PollFd::new(&*self.fd, rustix::event::PollFlags::OUT)];
+        Ok(rustix::event::poll(&mut poll, Some(&Default::default()))? > 0)
     }
 
     /// Ends the receiving side (`shutdown(2)`): a task that waits for bytes finds the end of the stream, after what has
@@ -315,6 +386,35 @@ mod tests {
             socket.try_write(&[IoSlice::new(b"!")], false).unwrap();
             assert_eq!(reader.join().unwrap(), sent + 1);
         });
+    }
+
+    #[test]
+    fn a_kept_socket_is_quiet_until_bytes_or_the_end_come_and_may_change_its_loop() {
+        let (socket, mut peer) = pair();
+        let socket = run(async {
+            assert!(socket.is_quiet(false));
+            socket.watch().unwrap();
+            peer.write_all(b"abc").unwrap();
+            let mut exactly = Vec::with_capacity(3);
+            assert_eq!(socket.read(&mut exactly).await.unwrap(), 3);
+            // The registration still says "readable": the read had no room to find out that this was all.
+            assert!(socket.is_quiet(false) && socket.is_quiet(true));
+            socket
+        });
+        // Its loop is gone, and this is another thread.
+        std::thread::spawn(move || {
+            let socket = socket.moved();
+            run(async {
+                socket.watch().unwrap();
+                assert!(socket.is_quiet(false) && socket.is_quiet(true));
+                drop(peer);
+                assert!(!socket.is_quiet(true));
+                socket.readable().await.unwrap();
+                assert!(!socket.is_quiet(false));
+            });
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -28,6 +28,12 @@ pub fn set_fastopen(fd: impl AsFd, queue: i32) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue)
 }
 
+/// `IP_BIND_ADDRESS_NO_PORT` (ip(7)): binding to port 0 takes no port yet; `connect` chooses one that is free for the
+/// address it connects to.
+pub fn set_bind_address_no_port(fd: impl AsFd) -> io::Result<()> {
+    set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
 /// What the kernel knows of a TCP connection: a part of `TCP_INFO` (tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {

@@ -1,5 +1,377 @@
-//! Idle connections of a peer, shared by all loops.
+//! Idle connections to one peer, kept for further requests and shared by all loops of the worker.
+//!
+//! Each loop has a list of its own and takes from it first, the connection used last: that one is registered with the
+//! loop's epoll already and costs no system call. A loop whose list has nothing takes a sibling's connection, which
+//! leaves the sibling's epoll and enters this loop's when it first has to wait. Nobody waits for a list: where another
+//! loop has it for the moment, it is passed over, and in the end a new connection is made.
+//!
+//! A connection on which anything has come — bytes nobody asked for, or the end — is never handed out. Its
+//! registration knows that without a system call as of the loop's last look at its events; for a request that must not
+//! be sent twice the kernel is asked. What dies or grows too old while nobody takes it is closed within a second by a
+//! task of its loop, which runs only while there is something idle.
 
-/// The idle connections of a peer.
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use freerun_runtime::loops;
+use freerun_runtime::net::Socket;
+
+/// Most lists a peer has; beyond as many loops, several share one.
+pub const MAX_LISTS: usize = 256;
+
+/// How often dead and expired connections are looked for.
+pub const SWEEP: Duration = Duration::from_millis(500);
+
+/// After how many looked-at peers the sweep lets others run.
+const SWEPT_AT_ONCE: usize = 64;
+
+/// How often a list that another loop has for a moment is asked for before it is passed over.
+const TRIES: usize = 16;
+
+/// How long and how many connections are kept: the `keepalive*` directives of nginx's `upstream`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// `keepalive N`: how many idle connections of one group a loop keeps; beyond, the one unused for longest is closed.
+    /// nginx means a worker process by it. Here, where all loops share, up to N times the number of loops are idle in all.
+    pub connections: usize,
+    /// The parameter `local`: connections are used again by the location that made them alone.
+    pub local: bool,
+    /// `keepalive_requests`: after so many requests a connection is closed.
+    pub requests: u64,
+    /// `keepalive_time`: after so long it is not kept again.
+    pub time: Duration,
+    /// `keepalive_timeout`: how long it may be idle.
+    pub timeout: Duration,
+}
+
+impl Default for KeepAlive {
+    /// What nginx does where nothing is configured: `keepalive 32 local` (since 1.29.7), 1000 requests, an hour, 60 seconds.
+    fn default() -> KeepAlive {
+        KeepAlive {
+            connections: 32,
+            local: true,
+            requests: 1000,
+            time: Duration::from_secs(3600),
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Who may use a connection again: only requests of the same scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scope(u64);
+
+impl Scope {
+    /// All that connect in the ordinary way.
+    pub const SHARED: Scope = Scope(0);
+
+    /// A scope for all that are equal in `parts`: the address that is bound, the location with `local`. Has to mean the
+    /// same in the next configuration, for connections outlive one.
+    pub fn of(parts: impl Hash) -> Scope {
+        Scope(BuildHasherDefault::<DefaultHasher>::default().hash_one(parts) | 1)
+    }
+}
+
+/// A connection to a peer between two requests, or while it serves one.
+#[derive(Debug)]
+pub struct Kept {
+    /// The socket.
+    pub socket: Socket,
+    /// Who may use it again.
+    pub scope: Scope,
+    /// When it was made.
+    pub since: Instant,
+    /// How many requests it has been used for, the present one included.
+    pub requests: u64,
+}
+
+impl Kept {
+    /// A connection that was just made, for its first request.
+    pub fn new(socket: Socket, scope: Scope) -> Kept {
+        Kept { socket, scope, since: loops::now(), requests: 1 }
+    }
+}
+
+/// How many connections of one group are idle, for each loop: what `keepalive N` is held against. All peers of a group
+/// share it, over reloads too.
 #[derive(Debug, Default)]
-pub struct Idle {}
+pub struct Count(OnceLock<Box<[AtomicUsize]>>);
+
+impl Count {
+    fn of(&self, list: usize) -> Option<&AtomicUsize> {
+        let counts = self.0.get_or_init(|| (0..lists()).map(|_| AtomicUsize::new(0)).collect());
+        counts.get(list % counts.len())
+    }
+
+    /// Idle connections of the group in all.
+    pub fn total(&self) -> usize {
+        self.0.get().map_or(0, |counts| counts.iter().map(|count| count.load(Relaxed)).sum())
+    }
+}
+
+fn lists() -> usize {
+    loops::count().clamp(1, MAX_LISTS)
+}
+
+struct Parked {
+    kept: Kept,
+    /// The loop that it is registered with.
+    home: usize,
+    idle_since: Instant,
+    expires: Option<Instant>,
+    count: Arc<Count>,
+}
+
+impl Parked {
+    fn is_fresh(&self, now: Instant) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
+#[derive(Default)]
+struct List {
+    /// The one used last is at the end.
+    parked: VecDeque<Parked>,
+    /// Whether the sweep of the list's loop knows the peer.
+    swept: bool,
+}
+
+#[derive(Default)]
+struct Lists {
+    lists: OnceLock<Box<[Mutex<List>]>>,
+    total: AtomicUsize,
+}
+
+impl Lists {
+    fn all(&self) -> &[Mutex<List>] {
+        self.lists.get_or_init(|| (0..lists()).map(|_| Mutex::default()).collect())
+    }
+
+    /// The list, unless another loop has it.
+    fn try_lock(&self, index: usize) -> Option<MutexGuard<'_, List>> {
+        let list = &self.all()[index];
+        (0..TRIES).find_map(|_| {
+            let locked = list.try_lock().ok();
+            if locked.is_none() {
+                std::hint::spin_loop();
+            }
+            locked
+        })
+    }
+
+    /// To be called for each connection that is taken out of a list.
+    fn left(&self, index: usize, parked: &Parked) {
+        self.total.fetch_sub(1, Relaxed);
+        if let Some(count) = parked.count.of(index) {
+            count.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Closes what is dead or too old in a list. Whether the list has to be looked at again.
+    fn sweep(&self, index: usize, now: Instant) -> bool {
+        let Some(mut list) = self.try_lock(index) else { return true };
+        let mut closed = Vec::new();
+        let mut position = 0;
+        while let Some(parked) = list.parked.get(position) {
+            if parked.is_fresh(now) && parked.kept.socket.is_quiet(false) {
+                position += 1;
+                continue;
+            }
+            if let Some(parked) = list.parked.remove(position) {
+                self.left(index, &parked);
+                closed.push(parked);
+            }
+        }
+        list.swept = !list.parked.is_empty();
+        // Closing takes a system call each: after the list is free again.
+        let swept = list.swept;
+        drop(list);
+        drop(closed);
+        swept
+    }
+}
+
+/// The idle connections of one peer.
+#[derive(Default)]
+pub struct Idle(Arc<Lists>);
+
+impl std::fmt::Debug for Idle {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Idle({})", self.len())
+    }
+}
+
+impl Idle {
+    /// How many connections are idle, on all loops together.
+    pub fn len(&self) -> usize {
+        self.0.total.load(Relaxed)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A live connection for a request of this scope, its request counted: the one that this loop used last, or else a
+    /// sibling's. With `surely`, the kernel was asked whether the peer has closed it meanwhile (for a request that must
+    /// not be sent twice); otherwise what the loop knows has to do.
+    pub fn take(&self, scope: Scope, surely: bool) -> Option<Kept> {
+        if self.is_empty() {
+            return None;
+        }
+        let lists = self.0.all().len();
+        let me = loops::index().unwrap_or(0);
+        let now = loops::now();
+        (0..lists).find_map(|step| self.take_from((me + step) % lists, me, scope, surely, now))
+    }
+
+    fn take_from(&self, index: usize, me: usize, scope: Scope, surely: bool, now: Instant) -> Option<Kept> {
+        loop {
+            let parked = {
+                let mut list = self.0.try_lock(index)?;
+                let position = list.parked.iter().rposition(|parked| parked.kept.scope == scope)?;
+                list.parked.remove(position)?
+            };
+            self.0.left(index, &parked);
+            let fresh = parked.is_fresh(now);
+            let Parked { mut kept, home, .. } = parked;
+            // What a sibling knows of its own connection may be older than what this loop may rely on.
+            if fresh && kept.socket.is_quiet(surely || home != me) {
+                if home != me {
+                    kept.socket = kept.socket.moved();
+                }
+                kept.requests += 1;
+                return Some(kept);
+            }
+        }
+    }
+
+    /// Keeps a connection whose response has ended cleanly, for another request. `false` when it was closed instead:
+    /// there is too much idle, it has served enough, or something has come on it.
+    pub fn put(&self, kept: Kept, settings: &KeepAlive, count: &Arc<Count>) -> bool {
+        let now = loops::now();
+        let old = now.saturating_duration_since(kept.since) >= settings.time;
+        if settings.connections == 0 || kept.requests >= settings.requests || old {
+            return false;
+        }
+        if kept.socket.watch().is_err() || !kept.socket.is_quiet(false) {
+            return false;
+        }
+        let me = loops::index().unwrap_or(0);
+        let index = me % self.0.all().len();
+        let Some(counted) = count.of(index) else { return false };
+        if counted.fetch_add(1, Relaxed) >= settings.connections && !close_oldest(index, count) {
+            counted.fetch_sub(1, Relaxed);
+            return false;
+        }
+        let Some(mut list) = self.0.try_lock(index) else {
+            counted.fetch_sub(1, Relaxed);
+            return false;
+        };
+        let expires = now.checked_add(settings.timeout);
+        list.parked.push_back(Parked { kept, home: me, idle_since: now, expires, count: count.clone() });
+        self.0.total.fetch_add(1, Relaxed);
+        if !std::mem::replace(&mut list.swept, true) {
+            drop(list);
+            have_swept(&self.0, count);
+        }
+        true
+    }
+
+    /// Closes all of them, but those of a loop that has its list in hand just now.
+    pub fn close_all(&self) {
+        for index in 0..self.0.all().len() {
+            let closed = self.0.try_lock(index).map(|mut list| std::mem::take(&mut list.parked));
+            for parked in closed.into_iter().flatten() {
+                self.0.left(index, &parked);
+            }
+        }
+    }
+}
+
+/// The peers with idle connections on this loop, by the address of their group's count.
+type Swept = HashMap<usize, Vec<Weak<Lists>>>;
+
+thread_local! {
+    static SWEPT: RefCell<Swept> = RefCell::default();
+}
+
+fn key(count: &Arc<Count>) -> usize {
+    Arc::as_ptr(count).addr()
+}
+
+/// Makes room in a loop's share of a group: the connection that was unused for longest is closed.
+fn close_oldest(index: usize, count: &Arc<Count>) -> bool {
+    SWEPT.with_borrow(|swept| {
+        let mut oldest: Option<(Instant, Arc<Lists>)> = None;
+        for lists in swept.get(&key(count)).into_iter().flatten().filter_map(Weak::upgrade) {
+            let since = lists.try_lock(index).and_then(|list| list.parked.front().map(|parked| parked.idle_since));
+            if let Some(since) = since
+                && oldest.as_ref().is_none_or(|(before, _)| since < *before)
+            {
+                oldest = Some((since, lists));
+            }
+        }
+        let Some((_, lists)) = oldest else { return false };
+        let Some(parked) = lists.try_lock(index).and_then(|mut list| list.parked.pop_front()) else { return false };
+        lists.left(index, &parked);
+        true
+    })
+}
+
+/// Makes a peer known to this loop's sweep, and starts that if it does not run.
+fn have_swept(lists: &Arc<Lists>, count: &Arc<Count>) {
+    let first = SWEPT.with_borrow_mut(|swept| {
+        let first = swept.is_empty();
+        swept.entry(key(count)).or_default().push(Arc::downgrade(lists));
+        first
+    });
+    if first && loops::index().is_some() {
+        loops::spawn(0, "closing idle upstream connections", sweep());
+    }
+}
+
+/// Looks through what is idle on this loop until nothing is.
+async fn sweep() {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let index = loops::index().unwrap_or(0);
+        let keys: Vec<usize> = SWEPT.with_borrow(|swept| swept.keys().copied().collect());
+        let mut looked_at = 0;
+        for key in keys {
+            // Taken out while it is looked through: what is put meanwhile is a list of its own, joined afterwards.
+            let known = SWEPT.with_borrow_mut(|swept| swept.get_mut(&key).map(std::mem::take)).unwrap_or_default();
+            let mut kept = Vec::new();
+            for lists in known {
+                let Some(upgraded) = lists.upgrade() else { continue };
+                if upgraded.sweep(index % upgraded.all().len(), Instant::now()) {
+                    kept.push(lists);
+                }
+                looked_at += 1;
+                if looked_at % SWEPT_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            SWEPT.with_borrow_mut(|swept| match swept.get_mut(&key) {
+                Some(meanwhile) => {
+                    meanwhile.append(&mut kept);
+                    if meanwhile.is_empty() {
+                        swept.remove(&key);
+                    }
+                }
+                None if kept.is_empty() => {}
+                None => drop(swept.insert(key, kept)),
+            });
+        }
+        if SWEPT.with_borrow(HashMap::is_empty) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod balance;
+pub mod connect;
 pub mod figures;
 pub mod group;
 pub mod idle;

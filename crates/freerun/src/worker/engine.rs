@@ -12,7 +12,7 @@ use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile};
 use freerun_runtime::pool::Pools;
 
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, modules};
 use crate::error::Error;
 use crate::settings::affinity;
 use crate::worker::retired::Retired;
@@ -68,13 +68,19 @@ impl Engine {
         if let Some(old) = self.newest.replace(generation.clone()) {
             self.retired.keep(old);
         }
-        match &mut self.started {
-            Some((worker, _)) => worker.install(generation, listeners),
+        let worker = match &mut self.started {
+            Some((worker, _)) => worker,
             None => {
                 let started = Worker::start(&options, generation.clone()).map_err(Error::call("pthread_create()"))?;
-                let (worker, _) = self.started.insert((started, files));
-                worker.install(generation, listeners);
+                &mut self.started.insert((started, files)).0
             }
+        };
+        for prepare in modules().iter().filter_map(|module| module.prepare) {
+            prepare(&generation, worker.shared());
+        }
+        worker.install(generation.clone(), listeners);
+        for begin in modules().iter().filter_map(|module| module.begin) {
+            begin(&generation, worker.shared());
         }
         Ok(())
     }

@@ -1,0 +1,234 @@
+//! Connecting to a peer without waiting in a system call.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use freerun_runtime::net::Socket;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
+use socket2::SockRef;
+
+use crate::UpstreamAddress;
+
+/// How a connection is made: `proxy_bind`, `proxy_socket_*` and their kin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// The local address to connect from; port 0 leaves the port to the kernel. Has no meaning for a Unix socket.
+    pub bind: Option<SocketAddr>,
+    /// Whether that address need not be one of this machine (`IP_TRANSPARENT`, ip(7); takes a right).
+    pub transparent: bool,
+    /// `SO_SNDBUF` in bytes.
+    pub sndbuf: Option<usize>,
+    /// `SO_RCVBUF` in bytes.
+    pub rcvbuf: Option<usize>,
+    /// `SO_KEEPALIVE`
+    pub keepalive: bool,
+    /// `TCP_NODELAY`
+    pub nodelay: bool,
+}
+
+/// Why there is no connection: which call failed, for the words of the log.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// There is no socket: too many descriptors, or a family that this system lacks.
+    #[error("socket() failed")]
+    Socket(#[source] io::Error),
+    /// The socket did not take what it was to be set to.
+    #[error("{0} failed")]
+    Option(&'static str, #[source] io::Error),
+    /// The local address could not be taken.
+    #[error("bind({0}) failed")]
+    Bind(SocketAddr, #[source] io::Error),
+    /// `connect(2)` itself refused: no route, no such Unix socket, no local port.
+    #[error("connect() to {0} failed")]
+    Refused(UpstreamAddress, #[source] io::Error),
+    /// The peer, or the network on the way to it, answered with an error later.
+    #[error("connect() failed")]
+    Failed(#[source] io::Error),
+}
+
+impl ConnectError {
+    /// The error of the system call.
+    pub fn io(&self) -> &io::Error {
+        match self {
+            ConnectError::Socket(error)
+            | ConnectError::Option(_, error)
+            | ConnectError::Bind(_, error)
+            | ConnectError::Refused(_, error)
+            | ConnectError::Failed(error) => error,
+        }
+    }
+
+    /// Whether the peer is to blame: it, or the way to it, did not take the connection.
+    pub fn is_of_peer(&self) -> bool {
+        matches!(self, ConnectError::Refused(..) | ConnectError::Failed(_))
+    }
+}
+
+/// Connects. The caller bounds the time by dropping the future.
+///
+/// A connection that is there at once, as on the loopback and with Unix sockets, is not registered with the loop yet:
+/// it costs no look at the loop's events, and its first write can be tried right away.
+///
+/// # Errors
+/// [`ConnectError`].
+pub async fn connect(address: &UpstreamAddress, options: &ConnectOptions) -> Result<Socket, ConnectError> {
+    let (socket, pending) = begin(address, options)?;
+    if pending {
+        socket.connected().await.map_err(ConnectError::Failed)?;
+    }
+    Ok(socket)
+}
+
+/// Begins to connect; whether it has to be waited for.
+fn begin(address: &UpstreamAddress, options: &ConnectOptions) -> Result<(Socket, bool), ConnectError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (family, protocol) = match address {
+        UpstreamAddress::Ip(SocketAddr::V4(_)) => (AddressFamily::INET, Some(ipproto::TCP)),
+        UpstreamAddress::Ip(SocketAddr::V6(_)) => (AddressFamily::INET6, Some(ipproto::TCP)),
+        UpstreamAddress::Unix(_) => (AddressFamily::UNIX, None),
+    };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, protocol)
+        .map_err(|error| ConnectError::Socket(error.into()))?;
+    prepare(&socket, address, options)?;
+    let answer = match address {
+        UpstreamAddress::Ip(ip) => rustix::net::connect(&socket, ip),
+        UpstreamAddress::Unix(path) => {
+            SocketAddrUnix::new(&**path).and_then(|address| rustix::net::connect(&socket, &address))
+        }
+    };
+    let pending = match answer {
+        Ok(()) => false,
+        Err(Errno::INPROGRESS) => true,
+        Err(error) => return Err(ConnectError::Refused(address.clone(), error.into())),
+    };
+    Ok((Socket::new(socket), pending))
+}
+
+fn prepare(socket: &OwnedFd, address: &UpstreamAddress, options: &ConnectOptions) -> Result<(), ConnectError> {
+    let option = |name| move |error: Errno| ConnectError::Option(name, error.into());
+    if options.keepalive {
+        sockopt::set_socket_keepalive(socket, true).map_err(option("setsockopt(SO_KEEPALIVE)"))?;
+    }
+    if let Some(size) = options.sndbuf {
+        sockopt::set_socket_send_buffer_size(socket, size).map_err(option("setsockopt(SO_SNDBUF)"))?;
+    }
+    if let Some(size) = options.rcvbuf {
+        sockopt::set_socket_recv_buffer_size(socket, size).map_err(option("setsockopt(SO_RCVBUF)"))?;
+    }
+    let UpstreamAddress::Ip(to) = address else { return Ok(()) };
+    if options.nodelay {
+        sockopt::set_tcp_nodelay(socket, true).map_err(option("setsockopt(TCP_NODELAY)"))?;
+    }
+    let Some(from) = options.bind.filter(|from| from.is_ipv4() == to.is_ipv4()) else { return Ok(()) };
+    if options.transparent {
+        let socket = SockRef::from(socket);
+        let (answer, name) = match from.ip() {
+            IpAddr::V4(_) => (socket.set_ip_transparent_v4(true), "setsockopt(IP_TRANSPARENT)"),
+            IpAddr::V6(_) => (socket.set_ip_transparent_v6(true), "setsockopt(IPV6_TRANSPARENT)"),
+        };
+        answer.map_err(|error| ConnectError::Option(name, error))?;
+    }
+    if from.port() == 0 {
+        // Otherwise a port would be taken that no other connection of this address can have, to whatever peer. Without
+        // the option binding works all the same.
+        let _ = freerun_sys::socket::set_bind_address_no_port(socket);
+    }
+    rustix::net::bind(socket, &from).map_err(|error| ConnectError::Bind(from, error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+
+    use super::*;
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    fn loopback() -> (TcpListener, UpstreamAddress) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().into();
+        (listener, address)
+    }
+
+    #[test]
+    fn a_connection_is_made_from_the_address_asked_for_and_can_be_written_to() {
+        let (listener, address) = loopback();
+        run(async {
+            let bind = Some("127.0.0.2:0".parse().unwrap());
+            let options =
+                ConnectOptions { bind, keepalive: true, nodelay: true, sndbuf: Some(65536), ..Default::default() };
+            let socket = connect(&address, &options).await.unwrap();
+            let (_, from) = listener.accept().unwrap();
+            assert_eq!(from.ip().to_string(), "127.0.0.2");
+            assert_eq!(socket.try_write(&[IoSlice::new(b"hello")], false).unwrap(), 5);
+            assert!(sockopt::socket_keepalive(&socket).unwrap() && sockopt::tcp_nodelay(&socket).unwrap());
+        });
+    }
+
+    #[test]
+    fn a_refused_connection_says_so() {
+        let (listener, address) = loopback();
+        drop(listener);
+        let error = run(connect(&address, &ConnectOptions::default())).unwrap_err();
+        assert_eq!(error.to_string(), "connect() failed");
+        assert_eq!(error.io().kind(), io::ErrorKind::ConnectionRefused);
+        assert!(error.is_of_peer());
+    }
+
+    #[test]
+    fn an_address_that_is_not_ours_cannot_be_bound() {
+        let (_listener, address) = loopback();
+        let options = ConnectOptions { bind: Some("192.0.2.1:0".parse().unwrap()), ..Default::default() };
+        let error = run(connect(&address, &options)).unwrap_err();
+        assert_eq!(error.to_string(), "bind(192.0.2.1:0) failed");
+        assert_eq!(error.io().kind(), io::ErrorKind::AddrNotAvailable);
+        assert!(!error.is_of_peer());
+        // Without regard to the address's family it has no meaning.
+        let other = ConnectOptions { bind: Some("[2001:db8::1]:0".parse().unwrap()), ..Default::default() };
+        run(connect(&address, &other)).unwrap();
+    }
+
+    #[test]
+    fn unix_sockets_are_connected_to_at_once_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("freerun-connect-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("s");
+        let address = UpstreamAddress::Unix(path.as_path().into());
+        let error = run(connect(&address, &ConnectOptions::default())).unwrap_err();
+        assert_eq!(error.to_string(), format!("connect() to unix:{} failed", path.display()));
+        assert_eq!(error.io().kind(), io::ErrorKind::NotFound);
+        let listener = UnixListener::bind(&path).unwrap();
+        run(connect(&address, &ConnectOptions::default())).unwrap();
+        drop(listener);
+        std::fs::remove_dir_all(&folder).unwrap();
+        let long = UpstreamAddress::Unix(Path::new(&"x".repeat(200)).into());
+        assert!(run(connect(&long, &ConnectOptions::default())).is_err());
+    }
+
+    #[test]
+    fn a_peer_that_takes_no_connection_is_waited_for_until_it_does() {
+        let listener = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&listener, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = SocketAddr::try_from(rustix::net::getsockname(&listener).unwrap()).unwrap();
+        let _queued = TcpStream::connect(address).unwrap();
+        run(async {
+            // The queue is full: this one's handshake is not answered.
+            let (waiting, options) = (UpstreamAddress::Ip(address), ConnectOptions::default());
+            let connecting = connect(&waiting, &options);
+            let mut connecting = std::pin::pin!(connecting);
+            let first =
+                std::future::poll_fn(|cx| std::task::Poll::Ready(connecting.as_mut().poll(cx).is_pending())).await;
+            assert!(first);
+            let _taken = rustix::net::accept(&listener).unwrap();
+            connecting.await.unwrap();
+        });
+    }
+}

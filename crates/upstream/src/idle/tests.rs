@@ -1,0 +1,245 @@
+use std::io::{IoSlice, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::channel;
+
+use freerun_runtime::loops::LoopHandle;
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Runs `job` on a loop and hands back what it says.
+fn on<T: Send + 'static>(handle: &LoopHandle, job: impl FnOnce() -> T + Send + 'static) -> T {
+    let (answer, answers) = channel();
+    handle.tell(move || answer.send(job()).unwrap());
+    answers.recv_timeout(LONG).unwrap()
+}
+
+fn pair() -> (Socket, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    theirs.set_read_timeout(Some(LONG)).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (Socket::new(ours.into()), theirs)
+}
+
+struct Bench {
+    loops: Vec<LoopHandle>,
+    idle: Arc<Idle>,
+    count: Arc<Count>,
+    settings: KeepAlive,
+}
+
+impl Bench {
+    fn new(loops: usize) -> Bench {
+        let loops = (0..loops).map(|index| LoopHandle::start(index, None).unwrap()).collect();
+        Bench { loops, idle: Arc::default(), count: Arc::default(), settings: KeepAlive::default() }
+    }
+
+    fn put_kept(&self, on_loop: usize, kept: Kept) -> bool {
+        let (idle, count, settings) = (self.idle.clone(), self.count.clone(), self.settings.clone());
+        on(&self.loops[on_loop], move || idle.put(kept, &settings, &count))
+    }
+
+    /// Puts a new connection; the peer's end comes back.
+    fn put(&self, on_loop: usize) -> TcpStream {
+        let (ours, theirs) = pair();
+        assert!(self.put_kept(on_loop, Kept::new(ours, Scope::SHARED)));
+        theirs
+    }
+
+    fn take(&self, on_loop: usize, scope: Scope, surely: bool) -> Option<Kept> {
+        let idle = self.idle.clone();
+        on(&self.loops[on_loop], move || idle.take(scope, surely))
+    }
+
+    fn close(self) {
+        self.loops.into_iter().for_each(LoopHandle::stop);
+    }
+}
+
+/// Which of the peers' ends a connection leads to.
+fn name(kept: &Kept, peers: &mut [&mut TcpStream]) -> usize {
+    kept.socket.try_write(&[IoSlice::new(b"!")], false).unwrap();
+    for (index, peer) in peers.iter_mut().enumerate() {
+        peer.set_nonblocking(true).unwrap();
+        if peer.read(&mut [0; 1]).is_ok_and(|n| n == 1) {
+            return index;
+        }
+    }
+    panic!("nobody got it");
+}
+
+fn is_closed(peer: &mut TcpStream) -> bool {
+    peer.set_nonblocking(false).unwrap();
+    match peer.read(&mut [0; 1]) {
+        Ok(n) => n == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn the_one_used_last_comes_first_and_only_within_its_scope() {
+    let bench = Bench::new(1);
+    let mut first = bench.put(0);
+    let mut second = bench.put(0);
+    assert!(bench.take(0, Scope::of("elsewhere"), true).is_none());
+    assert_eq!((bench.idle.len(), bench.count.total()), (2, 2));
+    let kept = bench.take(0, Scope::SHARED, false).unwrap();
+    assert_eq!(name(&kept, &mut [&mut first, &mut second]), 1);
+    assert_eq!(kept.requests, 2);
+    assert_eq!((bench.idle.len(), bench.count.total()), (1, 1));
+    drop(kept);
+    drop(bench.take(0, Scope::SHARED, false).unwrap());
+    assert!(bench.take(0, Scope::SHARED, false).is_none());
+    bench.close();
+}
+
+#[test]
+fn one_that_was_closed_or_sent_something_is_never_handed_out() {
+    let bench = Bench::new(2);
+    for surely in [true, false] {
+        for on_loop in [0, 1] {
+            let mut good = bench.put(0);
+            let closed = bench.put(0);
+            let mut chatty = bench.put(0);
+            chatty.write_all(b"HTTP/1.1 408 Request Timeout\r\n").unwrap();
+            drop(closed);
+            if !surely {
+                // The loop has looked at its events when a task that waits for one of them has run.
+                let (ours, theirs) = pair();
+                let (done, finished) = channel();
+                bench.loops[0].tell(move || {
+                    loops::spawn(0, "test", async move {
+                        ours.readable().await.unwrap();
+                        done.send(()).unwrap();
+                    });
+                });
+                drop(theirs);
+                finished.recv_timeout(LONG).unwrap();
+            }
+            let kept = bench.take(on_loop, Scope::SHARED, surely).unwrap();
+            assert_eq!(name(&kept, &mut [&mut good, &mut chatty]), 0);
+            assert!(bench.take(on_loop, Scope::SHARED, surely).is_none());
+            assert_eq!((bench.idle.len(), bench.count.total()), (0, 0));
+        }
+    }
+    bench.close();
+}
+
+#[test]
+fn beyond_the_limit_of_the_group_the_one_unused_for_longest_is_closed() {
+    let mut bench = Bench::new(1);
+    bench.settings.connections = 2;
+    let mut first = bench.put(0);
+    let other_peer = std::mem::take(&mut bench.idle);
+    let _second = bench.put(0);
+    let _third = bench.put(0);
+    assert!(is_closed(&mut first));
+    assert_eq!((other_peer.len(), bench.idle.len(), bench.count.total()), (0, 2, 2));
+    bench.close();
+}
+
+#[test]
+fn what_has_served_enough_or_is_not_quiet_is_not_kept() {
+    let mut bench = Bench::new(1);
+    let kept = |requests| {
+        let (ours, theirs) = pair();
+        (Kept { requests, ..Kept::new(ours, Scope::SHARED) }, theirs)
+    };
+    let (worn, _peer) = kept(1000);
+    assert!(!bench.put_kept(0, worn));
+    let (talking, mut peer) = kept(1);
+    peer.write_all(b"more").unwrap();
+    assert!(!bench.put_kept(0, talking));
+    bench.settings.time = Duration::ZERO;
+    let (old, _peer) = kept(1);
+    assert!(!bench.put_kept(0, old));
+    bench.settings = KeepAlive { connections: 0, ..KeepAlive::default() };
+    let (unwanted, _peer) = kept(1);
+    assert!(!bench.put_kept(0, unwanted));
+    assert_eq!((bench.idle.len(), bench.count.total()), (0, 0));
+    bench.close();
+}
+
+#[test]
+fn a_sibling_takes_it_and_waits_for_bytes_on_its_own_loop() {
+    let bench = Bench::new(2);
+    let mut peer = bench.put(0);
+    let idle = bench.idle.clone();
+    let (done, finished) = channel();
+    bench.loops[1].tell(move || {
+        loops::spawn(0, "test", async move {
+            let kept = idle.take(Scope::SHARED, false).unwrap();
+            kept.socket.try_write(&[IoSlice::new(b"ask")], false).unwrap();
+            let mut answer = Vec::with_capacity(16);
+            kept.socket.read(&mut answer).await.unwrap();
+            done.send((answer, kept)).unwrap();
+        });
+    });
+    let mut asked = [0; 3];
+    peer.read_exact(&mut asked).unwrap();
+    peer.write_all(b"answer").unwrap();
+    let (answer, kept) = finished.recv_timeout(LONG).unwrap();
+    assert_eq!(answer, b"answer");
+    assert!(bench.put_kept(1, kept));
+    assert!(bench.take(0, Scope::SHARED, true).is_some());
+    bench.close();
+}
+
+#[test]
+fn the_sweep_closes_the_dead_and_the_old_and_ends_when_nothing_is_left() {
+    let mut bench = Bench::new(1);
+    for _ in 0..2 {
+        let dead = bench.put(0);
+        bench.settings.timeout = Duration::ZERO;
+        let mut old = bench.put(0);
+        drop(dead);
+        assert!(is_closed(&mut old));
+        let start = Instant::now();
+        while !bench.idle.is_empty() {
+            assert!(start.elapsed() < LONG);
+            std::thread::yield_now();
+        }
+        bench.settings.timeout = LONG;
+        // What the sweep knows of is gone with it, so that the next connection starts another one.
+        while !on(&bench.loops[0], || SWEPT.with_borrow(HashMap::is_empty)) {
+            assert!(start.elapsed() < LONG);
+        }
+    }
+    bench.close();
+}
+
+#[test]
+fn with_four_loops_and_few_requests_nearly_all_reuse_a_connection() {
+    let bench = Bench::new(4);
+    let (mut made, mut reused) = (0, 0);
+    let mut peers = Vec::new();
+    for request in 0..2000 {
+        let on_loop = (request * 7 + request / 3) % 4;
+        let kept = bench.take(on_loop, Scope::SHARED, false).map(|kept| Kept { requests: 1, ..kept });
+        match &kept {
+            Some(_) => reused += 1,
+            None => made += 1,
+        }
+        let kept = kept.unwrap_or_else(|| {
+            let (ours, theirs) = pair();
+            peers.push(theirs);
+            Kept::new(ours, Scope::SHARED)
+        });
+        assert!(bench.put_kept(on_loop, kept));
+    }
+    assert!(made == 1 && reused == 1999, "{made} made, {reused} reused");
+    bench.close();
+}
+
+#[test]
+fn closing_all_leaves_nothing() {
+    let bench = Bench::new(2);
+    let mut peers = [bench.put(0), bench.put(1)];
+    bench.idle.close_all();
+    assert!(peers.iter_mut().all(is_closed));
+    assert_eq!((bench.idle.len(), bench.count.total()), (0, 0));
+    bench.close();
+}
