@@ -31,6 +31,10 @@ pub fn write(spec: &Spec, folder: &Path, address: SocketAddr, user: Option<&User
             let file = put("lighttpd.conf", lighttpd(spec, address, user))?;
             Ok(["-D", "-f", &file].map(ToOwned::to_owned).to_vec())
         }
+        Kind::Haproxy => {
+            let file = put("haproxy.cfg", haproxy(spec, address, user))?;
+            Ok(["-db", "-f", &file].map(ToOwned::to_owned).to_vec())
+        }
     }
 }
 
@@ -45,6 +49,9 @@ pub const GENERATION_PATH: &str = "/generation";
 /// The path of freerun's own figures.
 pub const STATUS_PATH: &str = "/status";
 
+/// What the upstream of a proxy is called.
+const BACKEND: &str = "backend";
+
 /// nginx's language, the form of the seed's first configuration.
 fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
     let line = |text: Option<String>| text.map_or_else(String::new, |text| format!("{text};\n"));
@@ -55,6 +62,14 @@ fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> 
     let chunk = line(spec.max_chunk.map(|size| format!("sendfile_max_chunk {size}")));
     let aio = line(spec.aio.map(|value| format!("aio {value}")));
     let reuseport = if spec.reuseport { " reuseport" } else { "" };
+    let sndbuf = if spec.sndbuf.is_empty() { String::new() } else { format!(" sndbuf={}", spec.sndbuf) };
+    let (upstream, content) = match spec.upstream {
+        Some(upstream) => (
+            format!("upstream {BACKEND} {{\nserver {upstream};\nkeepalive 256;\n}}\n"),
+            format!("proxy_pass http://{BACKEND};\nproxy_http_version 1.1;\n{}", spec.passing),
+        ),
+        None => (String::new(), format!("root {root};\n{aio}")),
+    };
     let (status, temporary) = match spec.kind {
         Kind::Freerun => (format!("location = {STATUS_PATH} {{ status; }}\n"), String::new()),
         _ => {
@@ -67,9 +82,9 @@ fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> 
          error_log {place}/error.log;\n\
          events {{\nworker_connections {connections};\n{mutex}}}\n\
          http {{\ninclude mime.types;\ndefault_type application/octet-stream;\naccess_log {};\nsendfile on;\n{chunk}\
-         keepalive_timeout 600s;\nkeepalive_requests 1000000000;\n{temporary}\
-         server {{\nlisten {address}{reuseport};\n\
-         location / {{\nroot {root};\n{aio}}}\n\
+         keepalive_timeout 600s;\nkeepalive_requests 1000000000;\n{temporary}{upstream}\
+         server {{\nlisten {address}{reuseport}{sndbuf};\n\
+         location / {{\n{content}}}\n\
          location = {OK_PATH} {{ return 200 \"OK\"; }}\n\
          location = {GENERATION_PATH} {{ return 200 \"{}\"; }}
 {lines}{status}}}
@@ -105,5 +120,17 @@ fn lighttpd(spec: &Spec, address: SocketAddr, user: Option<&User>) -> String {
         address.ip(),
         address.port(),
         spec.connections.min(18_000),
+    )
+}
+
+/// One thread of the master-less process for each worker asked for; connections to the server are shared by all clients.
+fn haproxy(spec: &Spec, address: SocketAddr, user: Option<&User>) -> String {
+    let user = user.map_or_else(String::new, |user| format!("    user {}\n    group {}\n", user.name, user.group));
+    let Spec { workers, connections, .. } = spec;
+    let upstream = spec.upstream.map_or_else(String::new, |upstream| upstream.to_string());
+    format!(
+        "global\n    nbthread {workers}\n    maxconn {connections}\n{user}defaults\n    mode http\n    timeout connect 10s\n    \
+         timeout client 600s\n    timeout server 600s\n    http-reuse always\nfrontend clients\n    bind {address}\n    \
+         default_backend {BACKEND}\nbackend {BACKEND}\n    server upstream {upstream}\n"
     )
 }

@@ -76,14 +76,18 @@ fn one_request_each(bench: &Bench, specs: &[Spec], report: &mut Report) -> Resul
 }
 
 /// Memory before and with the idle connections.
-struct Growth {
-    before: Memory,
-    with: Memory,
-    count: usize,
+pub struct Growth {
+    /// Before there were any.
+    pub before: Memory,
+    /// With all of them.
+    pub with: Memory,
+    /// How many.
+    pub count: usize,
 }
 
 impl Growth {
-    fn each(&self, figure: impl Fn(Memory) -> u64) -> f64 {
+    /// A figure's growth for each of them.
+    pub fn each(&self, figure: impl Fn(Memory) -> u64) -> f64 {
         (figure(self.with) as f64 - figure(self.before) as f64) / self.count as f64
     }
 }
@@ -195,7 +199,7 @@ fn open(server: &Server, count: usize) -> Result<Vec<TcpStream>> {
 }
 
 /// The server's memory when it no longer changes.
-fn settled(server: &Server) -> Result<Memory> {
+pub fn settled(server: &Server) -> Result<Memory> {
     pause(Duration::from_secs(1))?;
     let mut last = server.process.memory();
     let same = wait_for(Duration::from_secs(8), Duration::from_millis(700), || {

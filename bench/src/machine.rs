@@ -8,11 +8,12 @@ use crate::error::{Error, Result};
 use crate::process::ask;
 
 /// A program from a Debian package: its name, the package, and the argument that makes it say its version.
-const PROGRAMS: [(&str, &str, &str); 5] = [
+const PROGRAMS: [(&str, &str, &str); 6] = [
     ("nginx", "nginx-light", "-v"),
     ("wrk", "wrk", "-v"),
     ("h2o", "h2o", "-v"),
     ("lighttpd", "lighttpd", "-v"),
+    ("haproxy", "haproxy", "-v"),
     ("fusermount3", "fuse3", "-V"),
 ];
 

@@ -18,13 +18,16 @@ mod mixed;
 mod options;
 mod probe;
 mod process;
+mod proxy;
 mod reload;
 mod report;
 mod scratch;
 mod servers;
 mod sharding;
+mod slow;
 mod stats;
 mod status;
+mod tunnels;
 mod warm;
 mod wrk;
 
@@ -91,6 +94,9 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "reload" => reload::run(bench),
         "log" => log::run(bench),
         "limits" => limits::run(bench),
+        "proxy" => proxy::run(bench),
+        "tunnels" => tunnels::run(bench),
+        "slow" => slow::run(bench),
         _ => Err(Error::Setup(format!("no benchmark is called {name}"))),
     }
 }

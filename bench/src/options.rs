@@ -7,8 +7,20 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 9] =
-    ["warm", "connections", "sharding", "compress", "reload", "metadata", "mixed", "log", "limits"];
+pub const BENCHMARKS: [&str; 12] = [
+    "warm",
+    "connections",
+    "sharding",
+    "compress",
+    "reload",
+    "metadata",
+    "mixed",
+    "log",
+    "limits",
+    "proxy",
+    "tunnels",
+    "slow",
+];
 
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +51,7 @@ pub struct Options {
 pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
-benchmarks: mixed metadata warm connections sharding compress reload log limits all
+benchmarks: mixed metadata warm connections sharding compress reload log limits proxy tunnels slow all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")

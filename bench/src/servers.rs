@@ -27,6 +27,8 @@ pub enum Kind {
     H2o,
     /// lighttpd.
     Lighttpd,
+    /// HAProxy, which only passes requests on.
+    Haproxy,
 }
 
 impl Kind {
@@ -37,6 +39,7 @@ impl Kind {
             Kind::Freerun => "freerun",
             Kind::H2o => "h2o",
             Kind::Lighttpd => "lighttpd",
+            Kind::Haproxy => "haproxy",
         }
     }
 }
@@ -60,12 +63,18 @@ pub struct Spec {
     pub accept_mutex: Option<bool>,
     /// `listen … reuseport`.
     pub reuseport: bool,
+    /// `listen … sndbuf=`; empty leaves it out.
+    pub sndbuf: &'static str,
     /// What `sendfile_max_chunk` is set to; `None` leaves it out.
     pub max_chunk: Option<&'static str>,
     /// What `access_log` says.
     pub access_log: String,
     /// What `location = /generation` answers.
     pub generation: usize,
+    /// `/` is passed on to this server, over kept connections, instead of being served from `root`.
+    pub upstream: Option<SocketAddr>,
+    /// Further lines of the location that passes requests on (nginx and freerun).
+    pub passing: String,
     /// Further lines of the main context (nginx and freerun).
     pub main: String,
     /// Further lines of the server (nginx and freerun).
@@ -84,9 +93,12 @@ impl Spec {
             aio: None,
             accept_mutex: None,
             reuseport: false,
+            sndbuf: "",
             max_chunk: None,
             access_log: "off".to_owned(),
             generation: 0,
+            upstream: None,
+            passing: "proxy_set_header Connection \"\";\n".to_owned(),
             main: String::new(),
             lines: String::new(),
         }
@@ -100,6 +112,11 @@ impl Spec {
     /// The same with further lines, of the main context and of the server.
     pub fn lines(self, main: impl Into<String>, lines: impl Into<String>) -> Spec {
         Spec { main: main.into(), lines: lines.into(), ..self }
+    }
+
+    /// The same as a proxy of `upstream`.
+    pub fn proxy(self, upstream: SocketAddr) -> Spec {
+        Spec { upstream: Some(upstream), ..self }
     }
 
     /// The same with `workers`.
