@@ -2,7 +2,7 @@
 //!
 //! [`Setup`] describes a configuration, [`Server`] runs freerun or nginx with it, [`Client`] speaks to it in exact bytes and
 //! [`Response`] is what came back. [`fuse`] is a disk that is slow, hangs or fails as told. Functions panic with what went wrong,
-//! as tests want it; those named `try_…` return it.
+//! as tests want it; those named `try_…` return it. [`Upstream`] is a server behind the server under test.
 
 pub mod binary;
 mod client;
@@ -15,6 +15,7 @@ pub mod require;
 mod response;
 mod server;
 mod setup;
+mod upstream;
 mod wait;
 
 pub use client::{Client, Ending};
@@ -23,6 +24,7 @@ pub use movie::{Movie, movie};
 pub use response::{Parsed, Response, methods};
 pub use server::{Checked, Server, check, run};
 pub use setup::{Kind, Setup};
+pub use upstream::{Answering, Peer, Received, Upstream};
 pub use wait::{PATIENCE, eventually, within};
 
 /// What can go wrong in the harness itself.

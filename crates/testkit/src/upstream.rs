@@ -1,0 +1,430 @@
+//! A server behind the server under test, which does exactly what the test says: answers in exact bytes, pauses until the
+//! test goes on, ends or resets connections where the test wants it.
+//!
+//! Either the test plays it itself ([`Upstream::accept`]), or a function answers each request ([`Upstream::answering`]).
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
+
+/// How long it waits for a connection, or for bytes of one.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A listening socket that plays an upstream server.
+#[derive(Debug)]
+pub struct Upstream {
+    listener: Listener,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Upstream {
+    /// Listens on a free port of 127.0.0.1.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[track_caller]
+    pub fn new() -> Upstream {
+        Upstream::on(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Listens on that address.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[track_caller]
+    pub fn on(address: SocketAddr) -> Upstream {
+        let listener = TcpListener::bind(address).unwrap_or_else(|error| panic!("upstream on {address}: {error}"));
+        listener.set_nonblocking(true).expect("a listener that does not wait");
+        Upstream { listener: Listener::Tcp(listener) }
+    }
+
+    /// Listens on a Unix socket.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[track_caller]
+    pub fn unix(path: &Path) -> Upstream {
+        let listener =
+            UnixListener::bind(path).unwrap_or_else(|error| panic!("upstream on {}: {error}", path.display()));
+        listener.set_nonblocking(true).expect("a listener that does not wait");
+        Upstream { listener: Listener::Unix(listener, path.to_owned()) }
+    }
+
+    /// As a `server` directive has it: `127.0.0.1:8000`, `unix:/path`.
+    pub fn address(&self) -> String {
+        match &self.listener {
+            Listener::Tcp(listener) => listener.local_addr().expect("an address").to_string(),
+            Listener::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// The port; 0 of a Unix socket.
+    pub fn port(&self) -> u16 {
+        match &self.listener {
+            Listener::Tcp(listener) => listener.local_addr().expect("an address").port(),
+            Listener::Unix(..) => 0,
+        }
+    }
+
+    /// The next connection.
+    ///
+    /// # Panics
+    /// When none comes.
+    #[track_caller]
+    pub fn accept(&self) -> Peer {
+        self.try_accept(TIMEOUT).unwrap_or_else(|| panic!("no connection came to the upstream {}", self.address()))
+    }
+
+    /// The next connection, if one comes within that time.
+    pub fn try_accept(&self, wait: Duration) -> Option<Peer> {
+        let end = Instant::now() + wait;
+        loop {
+            let accepted = match &self.listener {
+                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+                Listener::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+            };
+            match accepted {
+                Ok(stream) => return Some(Peer::new(stream)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Has `answer` called for each request of each connection, on threads of their own, until the process ends. It gives
+    /// the bytes of the answer; an empty answer closes the connection without one. The connection stays open after an
+    /// answer whose head does not say `Connection: close`, unless it has neither a length nor chunks.
+    ///
+    /// # Panics
+    /// When it cannot listen.
+    #[track_caller]
+    pub fn answering(answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Answering {
+        let upstream = Upstream::new();
+        let address = upstream.address();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (count, requests, answer) = (connections.clone(), seen.clone(), Arc::new(answer));
+        std::thread::spawn(move || {
+            loop {
+                let Some(mut peer) = upstream.try_accept(Duration::from_secs(3600)) else { return };
+                count.fetch_add(1, Ordering::SeqCst);
+                let (answer, requests) = (answer.clone(), requests.clone());
+                std::thread::spawn(move || {
+                    while let Some(request) = peer.try_request() {
+                        if let Ok(mut requests) = requests.lock() {
+                            requests.push(request.clone());
+                        }
+                        let bytes = answer(&request);
+                        if bytes.is_empty() || peer.try_send(&bytes).is_err() || !stays_open(&bytes) {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Answering { address, connections, seen }
+    }
+}
+
+impl Default for Upstream {
+    fn default() -> Upstream {
+        Upstream::new()
+    }
+}
+
+fn stays_open(answer: &[u8]) -> bool {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(answer.len());
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let bodiless = [" 204", " 304"].iter().any(|status| head.lines().next().is_some_and(|line| line.contains(status)));
+    !head.contains("\nconnection: close")
+        && (bodiless || head.contains("\ncontent-length:") || head.contains("\ntransfer-encoding: chunked"))
+}
+
+/// An upstream that answers by itself.
+#[derive(Debug)]
+pub struct Answering {
+    address: String,
+    connections: Arc<AtomicUsize>,
+    seen: Arc<Mutex<Vec<Received>>>,
+}
+
+impl Answering {
+    /// As a `server` directive has it.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// How many connections have come.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// The requests that have come and were not taken yet, in the order they came.
+    pub fn take_requests(&self) -> Vec<Received> {
+        self.seen.lock().map(|mut seen| std::mem::take(&mut *seen)).unwrap_or_default()
+    }
+}
+
+/// A request as the upstream has got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Request line and fields, with the empty line.
+    pub head: String,
+    /// The body, without chunk framing.
+    pub body: Vec<u8>,
+}
+
+impl Received {
+    /// The request line.
+    pub fn line(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
+    /// What is asked for.
+    pub fn target(&self) -> &str {
+        self.line().split(' ').nth(1).unwrap_or_default()
+    }
+
+    /// The value of the first field of that name, ignoring case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers(name).into_iter().next()
+    }
+
+    /// The values of all fields of that name, ignoring case.
+    pub fn headers(&self, name: &str) -> Vec<&str> {
+        let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        fields.filter(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
+    }
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection that the upstream has accepted.
+#[derive(Debug)]
+pub struct Peer {
+    stream: Stream,
+    received: Vec<u8>,
+}
+
+impl Peer {
+    fn new(stream: Stream) -> Peer {
+        let set = |blocking: io::Result<()>, timeout: io::Result<()>| {
+            blocking.expect("a stream that waits");
+            timeout.expect("a timeout");
+        };
+        match &stream {
+            Stream::Tcp(tcp) => set(tcp.set_nonblocking(false), tcp.set_read_timeout(Some(TIMEOUT))),
+            Stream::Unix(unix) => set(unix.set_nonblocking(false), unix.set_read_timeout(Some(TIMEOUT))),
+        }
+        if let Stream::Tcp(tcp) = &stream {
+            tcp.set_nodelay(true).expect("TCP_NODELAY");
+        }
+        Peer { stream, received: Vec::new() }
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        let mut piece = [0; 65536];
+        let n = match &mut self.stream {
+            Stream::Tcp(stream) => stream.read(&mut piece)?,
+            Stream::Unix(stream) => stream.read(&mut piece)?,
+        };
+        self.received.extend_from_slice(&piece[..n]);
+        Ok(n)
+    }
+
+    /// The head of the next request, and none of its body.
+    ///
+    /// # Panics
+    /// When none comes.
+    #[track_caller]
+    pub fn head(&mut self) -> String {
+        match self.try_head() {
+            Some(head) => head,
+            None => panic!("no head, but {:?}", String::from_utf8_lossy(&self.received)),
+        }
+    }
+
+    fn try_head(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.received.windows(4).position(|four| four == b"\r\n\r\n") {
+                let head = self.received.drain(..end + 4).collect();
+                return String::from_utf8(head).ok();
+            }
+            if self.fill().ok()? == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// The next request, whole.
+    ///
+    /// # Panics
+    /// When none comes.
+    #[track_caller]
+    pub fn request(&mut self) -> Received {
+        match self.try_request() {
+            Some(request) => request,
+            None => panic!("no request, but {:?}", String::from_utf8_lossy(&self.received)),
+        }
+    }
+
+    /// The next request; `None` when the connection ends, or nothing comes.
+    pub fn try_request(&mut self) -> Option<Received> {
+        let head = self.try_head()?;
+        let mut request = Received { head, body: Vec::new() };
+        if request.header("transfer-encoding").is_some() {
+            loop {
+                let line = self.try_line()?;
+                let size = usize::from_str_radix(line.trim(), 16).ok()?;
+                if size == 0 {
+                    while !self.try_line()?.is_empty() {}
+                    break;
+                }
+                request.body.extend(self.try_bytes(size)?);
+                self.try_line()?;
+            }
+        } else if let Some(length) = request.header("content-length") {
+            let length = length.parse().ok()?;
+            request.body = self.try_bytes(length)?;
+        }
+        Some(request)
+    }
+
+    fn try_line(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.received.windows(2).position(|two| two == b"\r\n") {
+                let line: Vec<u8> = self.received.drain(..end + 2).collect();
+                return String::from_utf8(line[..end].to_vec()).ok();
+            }
+            if self.fill().ok()? == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// Exactly so many bytes.
+    ///
+    /// # Panics
+    /// When fewer come.
+    #[track_caller]
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        self.try_bytes(count).unwrap_or_else(|| panic!("{} of {count} bytes came", self.received.len()))
+    }
+
+    fn try_bytes(&mut self, count: usize) -> Option<Vec<u8>> {
+        while self.received.len() < count {
+            if self.fill().ok()? == 0 {
+                return None;
+            }
+        }
+        Some(self.received.drain(..count).collect())
+    }
+
+    /// Everything until the other side closes (or resets).
+    ///
+    /// # Panics
+    /// When it does not.
+    #[track_caller]
+    pub fn rest(&mut self) -> Vec<u8> {
+        loop {
+            match self.fill() {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+                Err(error) => panic!("the connection was not closed: {error}"),
+            }
+        }
+        std::mem::take(&mut self.received)
+    }
+
+    /// Sends all these bytes.
+    ///
+    /// # Panics
+    /// When the other side has gone.
+    #[track_caller]
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes).expect("bytes sent by the upstream");
+    }
+
+    /// Sends all these bytes.
+    ///
+    /// # Errors
+    /// What `send(2)` says.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
+            Stream::Unix(stream) => stream.write_all(bytes.as_ref()),
+        }
+    }
+
+    /// Ends the sending side.
+    pub fn half_close(&mut self) {
+        let _ = match &self.stream {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        };
+    }
+
+    /// Ends the connection with a reset.
+    pub fn reset(self) {
+        if let Stream::Tcp(stream) = &self.stream {
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_played_upstream_sees_exact_bytes() {
+        let upstream = Upstream::new();
+        let mut client = TcpStream::connect(upstream.address()).unwrap();
+        client
+            .write_all(b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nmore")
+            .unwrap();
+        let mut peer = upstream.accept();
+        let request = peer.request();
+        assert_eq!((request.target(), request.header("HOST"), &request.body[..]), ("/a", Some("x"), &b"abc"[..]));
+        assert_eq!(peer.bytes(4), b"more");
+        peer.send("HTTP/1.1 204 No Content\r\n\r\n");
+        drop(peer);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "HTTP/1.1 204 No Content\r\n\r\n");
+    }
+
+    #[test]
+    fn an_answering_upstream_keeps_connections_and_requests() {
+        let upstream = Upstream::answering(|request| {
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", request.target().len(), request.target()).into()
+        });
+        let mut client = TcpStream::connect(upstream.address()).unwrap();
+        for path in ["/a", "/b"] {
+            write!(client, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
+            let mut answer = [0; 40];
+            client.read_exact(&mut answer).unwrap();
+            assert!(answer.ends_with(path.as_bytes()), "{}", String::from_utf8_lossy(&answer));
+        }
+        assert_eq!(upstream.connections(), 1);
+        assert_eq!(upstream.take_requests().len(), 2);
+    }
+}
