@@ -36,6 +36,11 @@ impl<K: Keyword> Flags<K> {
         self.bits & bit(keyword) != 0
     }
 
+    /// Puts the keyword into the set.
+    pub fn insert(&mut self, keyword: K) {
+        self.bits |= bit(keyword);
+    }
+
     /// Whether the set has nothing.
     pub fn is_empty(&self) -> bool {
         self.bits == 0

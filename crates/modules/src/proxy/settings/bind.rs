@@ -1,0 +1,116 @@
+//! `bind`: where connections to upstream servers are made from.
+
+use std::net::{IpAddr, SocketAddr};
+
+use freerun_conf::{Cx, Node, Problem, Shape, Value};
+use freerun_http::log_error;
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+
+/// The setting.
+#[derive(Debug, Clone)]
+pub enum Bind {
+    /// The kernel chooses.
+    Off,
+    /// A fixed address.
+    Fixed(Local),
+    /// An address from variables; what is none leaves the choice to the kernel.
+    Computed {
+        /// The text.
+        address: Template,
+        /// See [`Local::transparent`].
+        transparent: bool,
+    },
+}
+
+/// A local address to connect from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Local {
+    /// The address; port 0 is any.
+    pub address: SocketAddr,
+    /// It may belong to another machine.
+    pub transparent: bool,
+}
+
+/// Reads `1.2.3.4`, `1.2.3.4:80`, `::1`, `[::1]` or `[::1]:80`.
+pub fn parse_local(text: &str) -> Option<SocketAddr> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some(SocketAddr::new(ip, 0));
+    }
+    if let Some(ip) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return ip.parse().ok().map(|ip| SocketAddr::new(IpAddr::V6(ip), 0));
+    }
+    text.parse().ok()
+}
+
+impl Bind {
+    /// The address for this request. One that is none is logged, and the kernel chooses.
+    pub fn of(&self, request: &Request) -> Option<Local> {
+        match self {
+            Bind::Off => None,
+            Bind::Fixed(local) => Some(*local),
+            Bind::Computed { address, transparent } => {
+                let text = address.render(request);
+                if text.is_empty() {
+                    return None;
+                }
+                let text = String::from_utf8_lossy(&text);
+                match parse_local(&text) {
+                    Some(address) => Some(Local { address, transparent: *transparent }),
+                    None => {
+                        log_error!(request, Error, "invalid local address \"{text}\"");
+                        None
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Value for Bind {
+    const SHAPE: Shape = Shape::between(1, 2, "address [transparent] | off");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Bind, Problem> {
+        let word = &directive.args[0];
+        if directive.args.len() == 1 && word.text == "off" {
+            return Ok(Bind::Off);
+        }
+        let computed = word.text.contains('$');
+        let fixed = parse_local(&word.text);
+        if !computed && fixed.is_none() {
+            return Err(Problem::new(format!("invalid address \"{}\"", word.text)).at(word.place));
+        }
+        let transparent = match directive.args.get(1) {
+            None => false,
+            Some(word) if word.text == "transparent" => true,
+            Some(word) => return Err(Problem::invalid_parameter(directive, word)),
+        };
+        match fixed {
+            Some(address) => Ok(Bind::Fixed(Local { address, transparent })),
+            None => Ok(Bind::Computed { address: Template::parse(word, cx)?, transparent }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_addresses() {
+        for (text, want) in [
+            ("127.0.0.1", Some("127.0.0.1:0")),
+            ("127.0.0.1:80", Some("127.0.0.1:80")),
+            ("::1", Some("[::1]:0")),
+            ("[::1]", Some("[::1]:0")),
+            ("[::1]:80", Some("[::1]:80")),
+            ("127.0.0.1:99999", None),
+            ("[127.0.0.1]", None),
+            ("localhost", None),
+            ("unix:/x", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_local(text), want.map(|want| want.parse().unwrap()), "{text}");
+        }
+    }
+}

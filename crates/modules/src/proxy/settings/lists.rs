@@ -1,0 +1,62 @@
+//! Names of fields: those that are hidden, passed and ignored.
+
+use freerun_conf::{Cx, Node, Problem, Shape, Value, keyword_enum};
+
+use super::FamilySettings;
+
+keyword_enum! {
+    /// A field of a response that is acted on, unless `ignore_headers` names it.
+    pub enum Ignorable {
+        /// Redirects inside the server.
+        XAccelRedirect = "X-Accel-Redirect",
+        /// How long it may be cached.
+        XAccelExpires = "X-Accel-Expires",
+        /// How fast it is sent to the client.
+        XAccelLimitRate = "X-Accel-Limit-Rate",
+        /// Whether it is buffered.
+        XAccelBuffering = "X-Accel-Buffering",
+        /// Its character set.
+        XAccelCharset = "X-Accel-Charset",
+        /// How long it may be cached.
+        Expires = "Expires",
+        /// How long it may be cached.
+        CacheControl = "Cache-Control",
+        /// Not cached with it.
+        SetCookie = "Set-Cookie",
+        /// What it depends on.
+        Vary = "Vary",
+    }
+}
+
+/// The name of a field, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderName(pub Box<[u8]>);
+
+impl Value for HeaderName {
+    const SHAPE: Shape = Shape::exactly(1, "field");
+
+    fn parse(directive: &Node, _: &mut Cx) -> Result<HeaderName, Problem> {
+        Ok(HeaderName(directive.args[0].text.to_ascii_lowercase().into_bytes().into()))
+    }
+}
+
+impl HeaderName {
+    /// Whether it is this name; case does not count.
+    pub fn is(&self, name: &[u8]) -> bool {
+        self.0.eq_ignore_ascii_case(name)
+    }
+}
+
+impl FamilySettings {
+    /// Whether a field of a response is kept from the client. `always` names those that are by themselves.
+    pub fn hides(&self, name: &[u8], always: &[&[u8]]) -> bool {
+        let hidden = always.iter().any(|hidden| hidden.eq_ignore_ascii_case(name))
+            || self.proxy_hide_header.iter().any(|hidden| hidden.is(name));
+        hidden && !self.proxy_pass_header.iter().any(|passed| passed.is(name))
+    }
+
+    /// Whether a field is not acted on.
+    pub fn ignores(&self, field: Ignorable) -> bool {
+        self.proxy_ignore_headers.contains(field)
+    }
+}

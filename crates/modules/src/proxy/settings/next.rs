@@ -1,0 +1,86 @@
+//! `next_upstream`: after what a request is tried with the next server.
+
+use freerun_conf::{Cx, Flags, Node, Problem, Shape, Value, unknown_keyword};
+
+use crate::proxy::exchange::NextUpstream;
+
+/// The causes of one level. With `off` there is nothing else in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Causes(pub Flags<NextUpstream>);
+
+/// The words that members differ in; they all have `error`, `timeout` and `off`.
+const COMMON: &[&str] = &[
+    "error",
+    "timeout",
+    "invalid_header",
+    "non_idempotent",
+    "http_500",
+    "http_503",
+    "http_403",
+    "http_404",
+    "http_429",
+];
+const HTTP: &[&str] = &["http_502", "http_504"];
+/// nginx takes it here, too, but it means something only for what is cached.
+const UPDATING: &str = "updating";
+const MEMCACHED: &[&str] = &["error", "timeout", "invalid_response", "not_found", "off"];
+
+/// The words that a member takes, told by the directive's name.
+fn words(directive: &str) -> Vec<&'static str> {
+    match directive.split('_').next() {
+        Some("memcached") => MEMCACHED.to_vec(),
+        Some("proxy" | "grpc") => [COMMON, HTTP, &[UPDATING, "off"]].concat(),
+        _ => [COMMON, &[UPDATING, "off"]].concat(),
+    }
+}
+
+impl Value for Causes {
+    const SHAPE: Shape = Shape::at_least(1, "cause … | off");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Causes, Problem> {
+        let words = words(&directive.name.text);
+        let mut causes = Flags::default();
+        let mut seen: Vec<&str> = Vec::new();
+        for word in &directive.args {
+            let Some(known) = words.iter().find(|known| known.eq_ignore_ascii_case(&word.text)) else {
+                return Err(unknown_keyword(directive, word, &words));
+            };
+            if seen.contains(known) {
+                let message = format!("duplicate value \"{}\"", word.text);
+                cx.warn(Problem::warning(message).at_node(directive).at(word.place));
+            }
+            seen.push(known);
+            // memcached's word for what the others call an invalid header.
+            let word = if *known == "invalid_response" { "invalid_header" } else { known };
+            if let Some(cause) = NextUpstream::from_word(word) {
+                causes.insert(cause);
+            }
+        }
+        if causes.contains(NextUpstream::Off) {
+            causes = Flags::default();
+            causes.insert(NextUpstream::Off);
+        }
+        Ok(Causes(causes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_take_different_words() {
+        let has = |directive, word| words(directive).contains(&word);
+        assert!(has("proxy_next_upstream", "http_502") && !has("proxy_next_upstream", "not_found"));
+        assert!(has("scgi_next_upstream", "http_503") && !has("scgi_next_upstream", "http_504"));
+        assert_eq!(words("memcached_next_upstream"), ["error", "timeout", "invalid_response", "not_found", "off"]);
+    }
+
+    #[test]
+    fn every_word_has_a_meaning() {
+        for word in ["proxy_", "uwsgi_", "memcached_"].iter().flat_map(|prefix| words(prefix)) {
+            let known = matches!(word, UPDATING | "invalid_response") || NextUpstream::from_word(word).is_some();
+            assert!(known, "{word}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `store`: responses kept as files.
+
+use freerun_conf::{Cx, Node, Problem, Shape, Value};
+use freerun_http::template::Template;
+
+/// The setting.
+#[derive(Debug, Clone)]
+pub enum Store {
+    /// Nothing is kept.
+    Off,
+    /// Where `root` or `alias` says.
+    On,
+    /// At this path, relative to the prefix.
+    Path(Template),
+}
+
+impl Value for Store {
+    const SHAPE: Shape = Shape::exactly(1, "on | off | path");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Store, Problem> {
+        let word = &directive.args[0];
+        match word.text.as_str() {
+            "off" => Ok(Store::Off),
+            "on" => Ok(Store::On),
+            _ => Template::parse(word, cx).map(Store::Path),
+        }
+    }
+}
