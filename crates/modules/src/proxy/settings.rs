@@ -8,6 +8,7 @@
 pub mod bind;
 pub mod lists;
 pub mod next;
+mod options;
 pub mod store;
 
 use std::marker::PhantomData;

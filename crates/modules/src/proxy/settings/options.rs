@@ -1,0 +1,41 @@
+//! What the engine reads of the settings.
+
+use freerun_http::request::Request;
+
+use super::FamilySettings;
+use crate::proxy::exchange::Options;
+
+/// Bytes as a length in memory.
+fn bytes(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+impl FamilySettings {
+    /// The settings for this request, as the engine reads them. What only `proxy` has (`pass_trailers`) is off.
+    pub fn options(&self, request: &Request) -> Options<'_> {
+        let buffers = u64::from(self.proxy_buffers.count).saturating_mul(self.proxy_buffers.size);
+        Options {
+            connect_timeout: self.proxy_connect_timeout,
+            send_timeout: self.proxy_send_timeout,
+            read_timeout: self.proxy_read_timeout,
+            next_upstream: self.proxy_next_upstream.0,
+            next_upstream_tries: self.proxy_next_upstream_tries,
+            next_upstream_timeout: self.proxy_next_upstream_timeout,
+            request_buffering: self.proxy_request_buffering,
+            buffering: self.proxy_buffering,
+            buffer_size: bytes(self.proxy_buffer_size.0),
+            buffers: bytes(buffers),
+            busy_buffers_size: bytes(self.busy_buffers_size()),
+            max_temp_file_size: self.proxy_max_temp_file_size.0,
+            temp_file_write_size: bytes(self.temp_file_write_size()),
+            temp_path: (&self.proxy_temp_path.path, &self.proxy_temp_path.levels),
+            intercept_errors: self.proxy_intercept_errors,
+            ignore_client_abort: self.proxy_ignore_client_abort,
+            limit_rate: self.proxy_limit_rate.of(request),
+            pass_trailers: false,
+            force_ranges: self.proxy_force_ranges,
+            socket_keepalive: self.proxy_socket_keepalive,
+            bind: self.proxy_bind.of(request).map(|local| (local.address, local.transparent)),
+        }
+    }
+}
