@@ -6,14 +6,18 @@
 //! engine's.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use freerun_conf::{Flags, keyword_enum};
-use freerun_http::content::response::{Field, Response};
+use freerun_http::content::response::{Field, LocalBoxFuture, Response};
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_upstream::idle::{Count, KeepAlive};
+use freerun_upstream::{Lease, NoPeer, Peer, Tried};
 
 /// How long the body of the request to the upstream is going to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +52,38 @@ pub struct Target {
     pub port: Bytes,
     /// What is asked for, for protocols with a request line; the log shows it behind the address.
     pub uri: Bytes,
-    /// The one server there is. Gives way to groups.
-    pub address: Option<SocketAddr>,
+    /// The servers that can be asked; `None` in tests of what does not need any.
+    pub servers: Option<Arc<dyn Servers>>,
+}
+
+impl fmt::Debug for dyn Servers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Servers({})", self.name())
+    }
+}
+
+/// A group of servers as one configuration has it: `upstream name { … }`, or what a `proxy_pass` to an address makes.
+pub trait Servers: Send + Sync {
+    /// The group's name.
+    fn name(&self) -> &str;
+
+    /// Chooses a server that was not tried yet, by all that the group's directives look at: `hash`, `sticky`, `queue`.
+    fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a>;
+
+    /// How idle connections are kept, and the count that this is held against.
+    fn keepalive(&self) -> (&KeepAlive, &Arc<Count>);
+
+    /// A server has answered with this head; `response` is what the client is going to get: `sticky` learns, and sets its
+    /// cookie.
+    fn answered(&self, _request: &Request, _peer: &Peer, _head: &[Field], _response: &mut Response) {}
+}
+
+/// A choice, at once or later.
+pub enum Pick<'a> {
+    /// It is made, or cannot be.
+    Now(Result<Lease, NoPeer>),
+    /// The request waits for a server (`queue`); giving up waiting is dropping it.
+    Later(LocalBoxFuture<'a, Result<Lease, NoPeer>>),
 }
 
 /// A response's head (an interim one of 1xx, too) in the terms of HTTP.
