@@ -54,24 +54,29 @@ pub enum ReplyError {
     /// A FastCGI record that a responder does not send.
     #[error("upstream sent invalid FastCGI record type: {0}")]
     FastCgiType(u8),
-    /// A FastCGI record of another request than ours.
-    #[error("upstream sent unexpected FastCGI request id: {0}")]
+    /// A FastCGI record of another request than ours: its id.
+    #[error("upstream sent unexpected FastCGI request id {}", id_byte(*.0))]
     FastCgiId(u16),
-    /// A FastCGI record whose length cannot be: `END_REQUEST` has 8 bytes.
-    #[error("upstream sent unexpected FastCGI record: {0}")]
-    FastCgiRecord(&'static str),
-    /// The FastCGI request ended before its head was complete.
-    #[error("upstream closed prematurely FastCGI stdout")]
+    /// The FastCGI request ended without a head.
+    #[error("upstream sent unexpected FastCGI record: 3")]
+    FastCgiNoHead,
+    /// The output of the FastCGI application ended before its head, or its body, was complete.
+    #[error("upstream prematurely closed FastCGI stdout")]
     FastCgiEnd,
-    /// More of the body than `Content-Length` said, in a protocol that marks the end otherwise.
-    #[error("upstream sent more data than specified in \"Content-Length\" header")]
-    TooMuch,
     /// A memcached response that is none.
     #[error("memcached sent invalid response: \"{0}\"")]
     MemcachedResponse(String),
     /// A memcached value under another key than the one asked for.
     #[error("memcached sent invalid key in response \"{line}\" for key \"{key}\"")]
     MemcachedKey {
+        /// The line.
+        line: String,
+        /// What was asked for.
+        key: String,
+    },
+    /// A memcached value whose flags are no number.
+    #[error("memcached sent invalid flags in response \"{line}\" for key \"{key}\"")]
+    MemcachedFlags {
         /// The line.
         line: String,
         /// What was asked for.
@@ -88,6 +93,12 @@ pub enum ReplyError {
     /// What follows a memcached value is not the end of the response.
     #[error("memcached sent invalid trailer")]
     MemcachedTrailer,
+}
+
+/// Which byte of an id is not as it was sent, in nginx's words.
+fn id_byte(id: u16) -> String {
+    let [high, low] = id.to_be_bytes();
+    if high == 0 { format!("low byte: {low}") } else { format!("high byte: {high}") }
 }
 
 /// Bytes of what an upstream sent that a message repeats at most.

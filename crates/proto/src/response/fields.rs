@@ -9,8 +9,12 @@ use super::parser::ResponseField;
 /// Reads one line without its end, which begins at `start` of the head. `None`: the name has bytes that no name has, though
 /// nothing that could be taken for another structure; the line is left out, as nginx leaves out such names.
 ///
-/// A line without a colon is a name without a value, as in nginx.
+/// A line without a colon is a name without a value, and one that begins with `HTTP/` (a status line in the wrong place) is
+/// left out, both as in nginx.
 pub(super) fn parse(line: &[u8], start: usize) -> Result<Option<ResponseField>, ReplyError> {
+    if line.starts_with(b"HTTP/") {
+        return Ok(None);
+    }
     let at_colon = line.iter().position(|&b| b == b':' || b <= b' ' || b == 0x7f);
     let name_len = match at_colon {
         Some(0) => return Err(invalid(line, 0)),

@@ -21,4 +21,5 @@ mod tests;
 
 pub use body::{Asked, BodyDecoder, Framing};
 pub use error::ReplyError;
+pub(crate) use error::shown;
 pub use parser::{HeadKind, MAX_RESPONSE_FIELDS, ResponseField, ResponseHead, ResponseParser};

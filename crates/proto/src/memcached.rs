@@ -1,0 +1,224 @@
+//! memcached's text protocol, as far as values are read by it:
+//! <https://github.com/memcached/memcached/blob/master/doc/protocol.txt>.
+
+use std::ops::Range;
+
+use crate::response::ReplyError;
+use crate::response::shown;
+
+/// Bytes that the first line of a response may have.
+pub const MAX_LINE: usize = 4096;
+
+/// What ends a value, and the response.
+const TRAILER: &[u8] = b"\r\nEND\r\n";
+
+/// A key as it is sent: what would end it, and `%`, is escaped, as nginx does.
+pub fn escape_key(key: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(key.len());
+    for &byte in key {
+        if byte <= b' ' || byte == b'%' {
+            escaped.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        } else {
+            escaped.push(byte);
+        }
+    }
+    escaped
+}
+
+/// Appends the request for a value. The key is one of [`escape_key`].
+pub fn get(key: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"get ");
+    out.extend_from_slice(key);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The first line of a response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// A value of so many bytes follows, which was kept with these flags.
+    Value {
+        /// What the client that kept it has said of it.
+        flags: u64,
+        /// Bytes of the value.
+        length: u64,
+    },
+    /// There is none under this key.
+    NotFound,
+}
+
+/// What [`Value::step`] found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Piece {
+    /// Bytes of the value, at this place of the input (never empty). The next step takes the input from the range's end.
+    Data(Range<usize>),
+    /// All of the input is used up and the response goes on.
+    More,
+    /// The response is complete; this many bytes of the input belonged to it.
+    Done(usize),
+}
+
+/// Reads the first line: what it says, and its length. `None`: it is not complete.
+///
+/// # Errors
+/// It is none of a value or the lack of one, or it is longer than [`MAX_LINE`].
+pub fn answer(input: &[u8], key: &[u8]) -> Result<Option<(Answer, usize)>, ReplyError> {
+    let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(MAX_LINE)]) else {
+        return if input.len() < MAX_LINE { Ok(None) } else { Err(ReplyError::TooBig) };
+    };
+    let Some(line) = input[..end].strip_suffix(b"\r") else {
+        return Err(ReplyError::MemcachedResponse(shown(&input[..end])));
+    };
+    if line == b"END" {
+        return Ok(Some((Answer::NotFound, end + 1)));
+    }
+    let mut words = line.splitn(4, |&byte| byte == b' ');
+    let (Some(b"VALUE"), Some(of), Some(flags), Some(length)) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(ReplyError::MemcachedResponse(shown(line)));
+    };
+    let told = || (shown(line), shown(key));
+    if of != key {
+        let (line, key) = told();
+        return Err(ReplyError::MemcachedKey { line, key });
+    }
+    let (Some(flags), length) = (number(flags), number(length)) else {
+        let (line, key) = told();
+        return Err(ReplyError::MemcachedFlags { line, key });
+    };
+    let Some(length) = length else {
+        let (line, key) = told();
+        return Err(ReplyError::MemcachedLength { line, key });
+    };
+    Ok(Some((Answer::Value { flags, length }, end + 1)))
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    crate::head::parse_length(digits)
+}
+
+/// Finds the bytes of a value behind its line.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// Bytes that are still to come.
+    left: u64,
+    /// Bytes of the trailer that have come.
+    trailer: usize,
+}
+
+impl Value {
+    /// Before the first byte of a value of that length.
+    pub const fn new(length: u64) -> Value {
+        Value { left: length, trailer: 0 }
+    }
+
+    /// Bytes of the value that are still to come.
+    pub const fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Whether the response is complete.
+    pub const fn is_done(&self) -> bool {
+        self.left == 0 && self.trailer == TRAILER.len()
+    }
+
+    /// Looks at the next piece of the response.
+    ///
+    /// # Errors
+    /// [`ReplyError::MemcachedTrailer`]: something else follows. Must not be used further.
+    pub fn step(&mut self, input: &[u8]) -> Result<Piece, ReplyError> {
+        if self.left > 0 {
+            let take = usize::try_from(self.left).map_or(input.len(), |left| left.min(input.len()));
+            self.left -= take as u64;
+            return Ok(if take == 0 { Piece::More } else { Piece::Data(0..take) });
+        }
+        let expected = &TRAILER[self.trailer..];
+        let take = expected.len().min(input.len());
+        if input[..take] != expected[..take] {
+            return Err(ReplyError::MemcachedTrailer);
+        }
+        self.trailer += take;
+        Ok(if self.is_done() { Piece::Done(take) } else { Piece::More })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys() {
+        let escaped = escape_key(b"/a b%\x01\n\r\0\x7f\xc3\"+");
+        assert_eq!(escaped, b"/a%20b%25%01%0A%0D%00\x7f\xc3\"+");
+        let mut out = Vec::new();
+        get(&escaped[..2], &mut out);
+        assert_eq!(out, b"get /a\r\n");
+    }
+
+    #[test]
+    fn first_lines() {
+        let line = b"VALUE k 3 12\r\n";
+        for end in 0..line.len() {
+            assert_eq!(answer(&line[..end], b"k"), Ok(None), "{end}");
+        }
+        let value = Answer::Value { flags: 3, length: 12 };
+        assert_eq!(answer(b"VALUE k 3 12\r\nabc", b"k"), Ok(Some((value, line.len()))));
+        assert_eq!(answer(b"END\r\n", b"k"), Ok(Some((Answer::NotFound, 5))));
+        let text = |line: &str| answer(format!("{line}\n").as_bytes(), b"k").unwrap_err().to_string();
+        for bad in ["ERROR\r", "SERVER_ERROR out of memory\r", "VALUE k 0\r", "VALUE\r", "value k 0 1\r", "\r"] {
+            assert_eq!(text(bad), format!("memcached sent invalid response: \"{}\"", bad.trim_end()));
+        }
+        assert_eq!(text("END"), "memcached sent invalid response: \"END\"");
+        for (line, what) in [
+            ("VALUE j 0 2", "key"),
+            ("VALUE kk 0 2", "key"),
+            ("VALUE k x 2", "flags"),
+            ("VALUE k  0 2", "flags"),
+            ("VALUE k 0 x", "length"),
+            ("VALUE k 0 -2", "length"),
+            ("VALUE k 0 2 ", "length"),
+            ("VALUE k 0 2 99", "length"),
+            ("VALUE k 0 99999999999999999999", "length"),
+        ] {
+            let expected = format!("memcached sent invalid {what} in response \"{line}\" for key \"k\"");
+            assert_eq!(text(&format!("{line}\r")), expected);
+        }
+        assert_eq!(answer(&[b'x'; MAX_LINE - 1], b"k"), Ok(None));
+        assert_eq!(answer(&[b'x'; MAX_LINE], b"k"), Err(ReplyError::TooBig));
+    }
+
+    /// The value's bytes and what was left over, with the input in pieces of `step` bytes.
+    fn read(length: u64, bytes: &[u8], step: usize) -> Result<(Vec<u8>, Option<usize>), ReplyError> {
+        let mut value = Value::new(length);
+        let (mut data, mut before) = (Vec::new(), 0);
+        for piece in bytes.chunks(step) {
+            let mut rest = piece;
+            loop {
+                match value.step(rest)? {
+                    Piece::Data(range) => {
+                        data.extend_from_slice(&rest[range.clone()]);
+                        rest = &rest[range.end..];
+                    }
+                    Piece::More => break,
+                    Piece::Done(used) => {
+                        return Ok((data, Some(bytes.len() - before - (piece.len() - rest.len()) - used)));
+                    }
+                }
+            }
+            before += piece.len();
+        }
+        Ok((data, None))
+    }
+
+    #[test]
+    fn values_in_all_pieces() {
+        for step in 1..=12 {
+            assert_eq!(read(2, b"ok\r\nEND\r\nX", step), Ok((b"ok".to_vec(), Some(1))), "{step}");
+            assert_eq!(read(0, b"\r\nEND\r\n", step), Ok((Vec::new(), Some(0))), "{step}");
+            assert_eq!(read(2, b"ok\r\nEND\r", step), Ok((b"ok".to_vec(), None)), "{step}");
+            for bad in [&b"okEND\r\n"[..], b"ok\r\nVALUE j", b"ok\nEND\n", b"okk\r\nEND\r\n"] {
+                assert_eq!(read(2, bad, step), Err(ReplyError::MemcachedTrailer), "{step}");
+            }
+        }
+    }
+}
