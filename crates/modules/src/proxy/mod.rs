@@ -1,11 +1,14 @@
 //! The proxy family: requests that other servers answer.
 //!
 //! `exchange.rs` is what its members (HTTP, FastCGI, …) tell the engine; `engine/` has one request answered, whatever the
-//! member; `variables.rs` is what the log wants to know of it. `settings.rs` declares the directives that all members share,
-//! once, and makes them for each member's prefix; `members.rs` names the members.
+//! member; `reply.rs` reads the responses of those that answer in HTTP or CGI over a plain stream; `variables.rs` is what
+//! the log wants to know of it. `settings.rs` declares the directives that all members share, once, and makes them for each
+//! member's prefix; `members.rs` names the members.
 
 pub mod engine;
 pub mod exchange;
+pub mod http;
 pub mod members;
+pub mod reply;
 pub mod settings;
 pub mod variables;

@@ -1,0 +1,3 @@
+//! `proxy_pass`: requests passed on over HTTP.
+
+pub mod exchange;

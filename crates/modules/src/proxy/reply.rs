@@ -1,0 +1,174 @@
+//! The response's half of an exchange over a plain stream: HTTP, uwsgi and SCGI.
+
+use bytes::{Buf, Bytes, BytesMut};
+use freerun_http::content::response::Field;
+use freerun_proto::chunked::Step;
+use freerun_proto::response::{
+    Asked, BodyDecoder, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseHead, ResponseParser,
+};
+use freerun_proto::{HeaderId, Span};
+
+use super::exchange::{BodyStep, Fault, UpstreamHead};
+
+impl From<ReplyError> for Fault {
+    fn from(error: ReplyError) -> Fault {
+        match error {
+            ReplyError::TooBig => Fault::TooBig,
+            ReplyError::Closed => Fault::Cut,
+            error => Fault::Invalid(error.to_string().into()),
+        }
+    }
+}
+
+/// A parsed head in the engine's terms. The fields share the head's bytes.
+pub fn upstream_head(head: &ResponseHead, bytes: &Bytes, framing: Framing) -> UpstreamHead {
+    let slice = |span: Span| bytes.slice(span.range());
+    debug_assert!(head.fields.len() <= MAX_RESPONSE_FIELDS);
+    UpstreamHead {
+        status: head.status,
+        reason: if head.reason.is_empty() { Bytes::new() } else { slice(head.reason) },
+        fields: head.fields.iter().map(|field| (slice(field.name), slice(field.value))).collect(),
+        length: match framing {
+            Framing::None => Some(0),
+            Framing::Length(length) => Some(length),
+            Framing::Chunked | Framing::UntilClose | Framing::Tunnel => None,
+        },
+        bytes: head.len,
+    }
+}
+
+/// Reads one response.
+pub struct Reply {
+    kind: HeadKind,
+    asked: Asked,
+    parser: ResponseParser,
+    /// Behind the final head.
+    body: Option<BodyDecoder>,
+    /// What the head says about another request on this connection.
+    keeps: bool,
+    /// The body is complete.
+    done: bool,
+    /// The upstream has sent nothing behind the response.
+    clean: bool,
+}
+
+impl Reply {
+    /// A response with a head of at most `max` bytes.
+    pub fn new(kind: HeadKind, asked: Asked, max: usize) -> Reply {
+        Reply {
+            kind,
+            asked,
+            parser: ResponseParser::new(kind, max),
+            body: None,
+            keeps: false,
+            done: false,
+            clean: false,
+        }
+    }
+
+    /// [`Exchange::head`](super::exchange::Exchange::head)
+    ///
+    /// # Errors
+    /// What is wrong with the head.
+    pub fn head(&mut self, input: &mut BytesMut) -> Result<Option<UpstreamHead>, Fault> {
+        let Some(head) = self.parser.advance(input)? else { return Ok(None) };
+        let framing = Framing::of(&head, self.asked);
+        let bytes = input.split_to(head.len).freeze();
+        if !head.is_interim() {
+            self.keeps = self.kind == HeadKind::Http && framing.keeps(&head);
+            let body = BodyDecoder::new(framing);
+            if framing != Framing::Tunnel && body.remaining() == Some(0) {
+                self.finish(input);
+            }
+            self.body = Some(body);
+        }
+        Ok(Some(upstream_head(&head, &bytes, framing)))
+    }
+
+    fn finish(&mut self, input: &BytesMut) {
+        (self.done, self.clean) = (true, input.is_empty());
+    }
+
+    /// [`Exchange::body`](super::exchange::Exchange::body)
+    ///
+    /// # Errors
+    /// What is wrong with the framing.
+    pub fn body(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
+        let Some(body) = self.body.as_mut().filter(|_| !self.done) else { return Ok(BodyStep::End) };
+        match body.step(input)? {
+            Step::Data(range) => {
+                input.advance(range.start);
+                let data = input.split_to(range.len()).freeze();
+                if body.remaining() == Some(0) {
+                    self.finish(input);
+                }
+                Ok(BodyStep::Data(data))
+            }
+            Step::More => {
+                input.clear();
+                Ok(BodyStep::More)
+            }
+            Step::Done(used) => {
+                input.advance(used);
+                self.finish(input);
+                Ok(BodyStep::End)
+            }
+        }
+    }
+
+    /// [`Exchange::is_done`](super::exchange::Exchange::is_done)
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// [`Exchange::closed`](super::exchange::Exchange::closed)
+    ///
+    /// # Errors
+    /// The response is not complete.
+    pub fn closed(&mut self) -> Result<(), Fault> {
+        self.keeps = false;
+        match &self.body {
+            Some(_) if self.done => Ok(()),
+            Some(body) => {
+                body.closed()?;
+                self.done = true;
+                Ok(())
+            }
+            None => Err(Fault::Cut),
+        }
+    }
+
+    /// [`Exchange::reusable`](super::exchange::Exchange::reusable)
+    pub fn reusable(&self) -> bool {
+        self.keeps && self.done && self.clean
+    }
+
+    /// [`Exchange::remaining`](super::exchange::Exchange::remaining)
+    pub fn remaining(&self) -> Option<u64> {
+        self.body.as_ref().and_then(BodyDecoder::remaining)
+    }
+
+    /// [`Exchange::take_trailers`](super::exchange::Exchange::take_trailers). Fields that speak of the message itself
+    /// are left out: RFC 9110 section 6.5.1.
+    pub fn take_trailers(&mut self) -> Vec<Field> {
+        let Some(body) = self.body.as_ref().filter(|_| self.done) else { return Vec::new() };
+        let may = |name: &[u8]| {
+            !matches!(
+                HeaderId::of(name),
+                HeaderId::Connection
+                    | HeaderId::ContentLength
+                    | HeaderId::KeepAlive
+                    | HeaderId::Te
+                    | HeaderId::Trailer
+                    | HeaderId::TransferEncoding
+                    | HeaderId::Upgrade
+            )
+        };
+        let trailers = body.trailers().filter(|(name, _)| may(name));
+        trailers.map(|(name, value)| (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value))).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;
