@@ -13,6 +13,7 @@ use crate::address::UpstreamAddress;
 use crate::balance::{Method, Tier};
 use crate::lease::Lease;
 use crate::peer::{Live, Peer, PeerSettings};
+use crate::queue::Queue;
 
 /// How a group is configured, apart from its servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,11 +51,14 @@ type Key = (UpstreamAddress, usize);
 #[derive(Debug, Default)]
 pub struct GroupState {
     lives: ArcSwap<HashMap<Key, Weak<Live>>>,
+    pub(crate) queue: Queue,
 }
 
 impl GroupState {
     /// A server has room again.
-    pub(crate) fn released(&self) {}
+    pub(crate) fn released(&self) {
+        self.queue.released();
+    }
 
     /// What is known of the servers at these addresses; those never heard of begin anew.
     fn lives(&self, keys: &[Key]) -> Vec<Arc<Live>> {
@@ -193,16 +197,31 @@ impl Group {
     /// There is none; see [`NoPeer`].
     pub fn pick(&self, query: &Query<'_>, tried: &mut Tried) -> Result<Lease, NoPeer> {
         let set = self.set.load();
-        for tier in [&set.primary, &set.backup] {
-            if let Some(lease) = tier.pick(self.settings.method, query, tried) {
-                tried.add(lease.peer());
-                return Ok(lease);
-            }
+        let tiers = [&set.primary, &set.backup];
+        let bound = query.sticky.and_then(|bound| tiers.iter().find_map(|tier| tier.bound(bound, query.now, tried)));
+        let lease = bound.or_else(|| tiers.iter().find_map(|tier| tier.pick(self.settings.method, query, tried)));
+        if let Some(lease) = lease {
+            tried.add(lease.peer());
+            return Ok(lease);
         }
         if tried.count() > 0 && set.peers().all(|peer| peer.settings.down || tried.has(peer)) {
             return Err(NoPeer::AllTried);
         }
+        let only_full = |peer: &Arc<Peer>| !tried.has(peer) && peer.usable(query.now) && peer.full();
+        if self.settings.queue.is_some() && set.peers().any(only_full) {
+            return Err(NoPeer::Wait);
+        }
         Err(NoPeer::NoneLive)
+    }
+
+    /// What goes on over reloads.
+    pub fn state(&self) -> &Arc<GroupState> {
+        &self.state
+    }
+
+    /// How many requests wait for a server.
+    pub fn waiting(&self) -> u32 {
+        self.state.queue.waiting()
     }
 }
 
@@ -219,9 +238,10 @@ fn build(settings: &GroupSettings, state: &Arc<GroupState>, specs: Vec<PeerSpec>
     let single = specs.len() == 1;
     let lives = state.lives(&keys);
     let peers = specs.into_iter().zip(lives).map(|(spec, live)| {
-        let name = spec.address.to_string().into();
+        let name: Arc<str> = spec.address.to_string().into();
         let PeerSpec { address, server, settings } = spec;
-        Arc::new(Peer { address, name, server, settings, live, state: state.clone(), single })
+        let route = settings.route.clone().unwrap_or_else(|| crate::peer::route_of(&name));
+        Arc::new(Peer { address, name, server, settings, route, live, state: state.clone(), single })
     });
     let (backup, primary) = peers.partition(|peer| peer.settings.backup);
     PeerSet {

@@ -99,14 +99,14 @@ impl Lease {
     }
 
     /// The head of the response is there, that long after the attempt began.
-    pub fn header(&self, status: u16, took: Duration) {
+    pub fn header(&self, status: u16, took: Duration, now: Millis) {
         let figures = &self.peer.figures;
         let class = (usize::from(status) / 100).wrapping_sub(1);
         if let Some(counter) = figures.responses.get(class) {
             counter.fetch_add(1, Relaxed);
         }
         figures.header_times.add(took);
-        self.peer.averaged(&self.peer.header_average, took);
+        self.peer.averaged(&self.peer.header_average, took, now);
     }
 
     /// Bytes that went to the server and came from it.
@@ -118,7 +118,7 @@ impl Lease {
     /// The whole response is there, that long after the attempt began.
     pub fn succeeded(self, took: Duration, now: Millis) {
         self.peer.figures.response_times.add(took);
-        self.peer.averaged(&self.peer.last_byte_average, took);
+        self.peer.averaged(&self.peer.last_byte_average, took, now);
         self.peer.good(self.probe, now);
     }
 

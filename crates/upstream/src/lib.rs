@@ -11,7 +11,9 @@ pub mod group;
 pub mod idle;
 pub mod lease;
 pub mod peer;
+mod queue;
 pub mod random;
+pub mod sessions;
 
 pub use address::UpstreamAddress;
 pub use group::{Group, GroupSettings, NoPeer, PeerSpec, Query, Tried};

@@ -82,6 +82,8 @@ pub struct Live {
     pub(crate) header_average: AtomicU64,
     /// Moving average of the time to the response's end, microseconds; 0: not known.
     pub(crate) last_byte_average: AtomicU64,
+    /// When a time was measured last.
+    pub(crate) measured: AtomicU64,
     /// The sum of the times at which the requests that are on their way began.
     pub(crate) begun: AtomicU64,
     /// What is counted.
@@ -109,6 +111,7 @@ impl Default for Live {
             ejected: AtomicU64::new(0),
             header_average: AtomicU64::new(0),
             last_byte_average: AtomicU64::new(0),
+            measured: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             figures: Figures::default(),
             idle: Idle::default(),
@@ -158,10 +161,22 @@ pub struct Peer {
     pub server: Arc<str>,
     /// Its settings.
     pub settings: PeerSettings,
+    /// What clients that are bound to it show: its route, or the hex MD5 sum of its name.
+    pub route: Arc<str>,
     pub(crate) live: Arc<Live>,
     pub(crate) state: Arc<crate::group::GroupState>,
     /// Whether it is the only server of the group: failures do not count then.
     pub(crate) single: bool,
+}
+
+/// What stands for a server that has no route of its own.
+pub(crate) fn route_of(name: &str) -> Arc<str> {
+    use md5::{Digest, Md5};
+    let mut text = String::with_capacity(32);
+    for byte in Md5::digest(name.as_bytes()) {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text.into()
 }
 
 impl Deref for Peer {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::Millis;
+use crate::balance::Measure;
 use crate::lease::{Lease, Verdict};
 use crate::peer::Peer;
 
@@ -17,27 +18,48 @@ pub(crate) const MAX_WEIGHT: u32 = 1 << 20;
 /// Each new time counts for one part in so many of the average.
 const AVERAGED_OVER: u64 = 8;
 
+/// After so many milliseconds without a measurement, the average counts half.
+const FORGOTTEN: Millis = 10_000;
+
+/// The mean age of requests on their way counts up to so many milliseconds.
+const MAX_AGE: i64 = 3_600_000;
+
 fn millis(duration: Duration) -> Millis {
     duration.as_millis().min(u128::from(u64::MAX / 4)) as Millis
 }
 
 impl Peer {
-    /// The weight with which it takes part in a choice, in units of 1/[`SCALE`]; `None`: it cannot be asked.
+    /// Its weight as configured.
+    pub(crate) fn configured(&self) -> u32 {
+        self.settings.weight.clamp(1, MAX_WEIGHT)
+    }
+
+    /// Whether it has as many connections as it may.
+    pub(crate) fn full(&self) -> bool {
+        self.settings.max_conns > 0 && self.connections.load(Relaxed) >= self.settings.max_conns
+    }
+
+    /// Whether it may be asked now, leaving aside how many connections it has and whether it is drained.
+    pub(crate) fn usable(&self, now: Millis) -> bool {
+        !self.settings.down
+            && self.unhealthy.load(Relaxed) == 0
+            && self.checking.load(Relaxed) == 0
+            && (self.single || (self.until.load(Relaxed) <= now && self.ejected.load(Relaxed) <= now))
+    }
+
+    /// Whether it may be asked by anyone.
+    pub(crate) fn open(&self, now: Millis) -> bool {
+        !self.settings.drain && self.usable(now) && !self.full()
+    }
+
+    /// The weight with which it takes part in turns, in units of 1/[`SCALE`]; `None`: it cannot be asked.
     pub(crate) fn weight(&self, now: Millis) -> Option<u32> {
-        let settings = &self.settings;
-        if settings.down
-            || self.unhealthy.load(Relaxed) > 0
-            || self.checking.load(Relaxed) > 0
-            || (settings.max_conns > 0 && self.connections.load(Relaxed) >= settings.max_conns)
-        {
+        if !self.open(now) {
             return None;
         }
-        let configured = settings.weight.clamp(1, MAX_WEIGHT);
+        let configured = self.configured();
         if self.single {
             return Some(configured * SCALE);
-        }
-        if self.until.load(Relaxed) > now || self.ejected.load(Relaxed) > now {
-            return None;
         }
         let lost = self.lost.load(Relaxed).min(configured);
         if lost > 0 {
@@ -45,12 +67,9 @@ impl Peer {
             self.lost.store(lost - 1, Relaxed);
         }
         let full = (configured - lost) * SCALE;
-        let since = self.recovered.load(Relaxed);
-        if since == 0 || settings.slow_start.is_zero() {
-            return Some(full);
-        }
-        let (passed, whole) = (now.saturating_sub(since), millis(settings.slow_start));
-        if passed >= whole {
+        let (since, whole) = (self.recovered.load(Relaxed), millis(self.settings.slow_start));
+        let passed = now.saturating_sub(since);
+        if since == 0 || passed >= whole {
             return Some(full);
         }
         Some(((u64::from(full) * passed / whole) as u32).max(1))
@@ -106,7 +125,7 @@ impl Peer {
         } else {
             self.fails.fetch_add(1, Relaxed).saturating_add(1)
         };
-        let weight = settings.weight.clamp(1, MAX_WEIGHT);
+        let weight = self.configured();
         let lost = self.lost.load(Relaxed).saturating_add(weight / settings.max_fails).min(weight);
         self.lost.store(lost, Relaxed);
         if fails < settings.max_fails {
@@ -117,8 +136,27 @@ impl Peer {
         Verdict { disabled: true }
     }
 
+    /// How slow it is, and how busy: what `least_time` compares. Of one that nothing is known of it is 0, so that it is tried.
+    pub(crate) fn slowness(&self, measure: Measure, inflight: bool, now: Millis) -> u64 {
+        let average = match measure {
+            Measure::Header => &self.header_average,
+            Measure::LastByte => &self.last_byte_average,
+        };
+        // What was measured long ago counts less and less: a server that was slow once is tried again.
+        let old = now.saturating_sub(self.measured.load(Relaxed)) / FORGOTTEN;
+        let mut time = average.load(Relaxed) >> old.min(63);
+        let busy = u64::from(self.connections());
+        if inflight && busy > 0 {
+            // Counter and sum are read one after the other; what one of them has and the other has not must not count.
+            let age = now.wrapping_mul(busy).wrapping_sub(self.begun.load(Relaxed)) as i64 / busy as i64;
+            time = time.max((age.clamp(0, MAX_AGE) as u64) * 1000);
+        }
+        time.saturating_mul(busy + 1)
+    }
+
     /// Adds a time to a moving average.
-    pub(crate) fn averaged(&self, average: &AtomicU64, took: Duration) {
+    pub(crate) fn averaged(&self, average: &AtomicU64, took: Duration, now: Millis) {
+        self.measured.store(now, Relaxed);
         let took = (took.as_micros().min(u128::from(u64::MAX / 2)) as u64).max(1);
         let before = average.load(Relaxed);
         let next = if before == 0 { took } else { before - before / AVERAGED_OVER + took.div_ceil(AVERAGED_OVER) };

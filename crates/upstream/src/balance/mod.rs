@@ -1,15 +1,22 @@
 //! How the next server is chosen.
 
 mod avail;
+mod hash;
 mod round_robin;
+#[cfg(test)]
+mod tests;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::group::{Query, Tried};
+use crate::Millis;
+use crate::group::{Bound, Query, Tried};
 use crate::lease::Lease;
 use crate::peer::Peer;
+use crate::random::Random;
+use hash::{Circle, Keyed, Shares};
 use round_robin::RoundRobin;
 
 /// What [`Method::LeastTime`] compares.
@@ -74,32 +81,175 @@ pub struct Tier {
     /// The servers, in the order of the configuration.
     pub peers: Vec<Arc<Peer>>,
     turns: RoundRobin,
+    shares: Shares,
+    circle: Circle,
+    /// Places of the servers, ordered by what clients that are bound to them show.
+    by_route: Box<[u32]>,
+    /// Places of the servers, ordered by their numbers.
+    by_id: Box<[u32]>,
 }
 
 impl Tier {
     /// The servers, with the turns going on where `before` was.
-    pub(crate) fn new(_method: Method, peers: Vec<Arc<Peer>>, before: Option<&Tier>) -> Tier {
+    pub(crate) fn new(method: Method, peers: Vec<Arc<Peer>>, before: Option<&Tier>) -> Tier {
         let turns = RoundRobin::new(&peers, before.map(|tier| (&tier.turns, &*tier.peers)));
-        Tier { peers, turns }
+        let circle = if method == Method::ConsistentHash { Circle::new(&peers) } else { Circle::default() };
+        let mut by_route: Box<[u32]> = (0..peers.len() as u32).collect();
+        let mut by_id = by_route.clone();
+        by_route.sort_by(|&a, &b| peers[a as usize].route.cmp(&peers[b as usize].route));
+        by_id.sort_by_key(|&index| peers[index as usize].id);
+        Tier { turns, shares: Shares::new(&peers), circle, by_route, by_id, peers }
     }
 
-    /// Chooses one and counts the connection.
-    pub(crate) fn pick(&self, _method: Method, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
-        let mut candidates: Candidates = (0..self.peers.len())
+    /// Chooses the server that a client is bound to, if it can be asked, and counts the connection.
+    pub(crate) fn bound(&self, bound: Bound<'_>, now: Millis, tried: &Tried) -> Option<Lease> {
+        let peer = |index: u32| &self.peers[index as usize];
+        let among = match bound {
+            Bound::Route(route) => {
+                let start = self.by_route.partition_point(|&index| peer(index).route.as_bytes() < route);
+                let rest = &self.by_route[start..];
+                &rest[..rest.partition_point(|&index| peer(index).route.as_bytes() == route)]
+            }
+            Bound::Id(id) => {
+                let start = self.by_id.partition_point(|&index| peer(index).id < id);
+                let rest = &self.by_id[start..];
+                &rest[..rest.partition_point(|&index| peer(index).id == id)]
+            }
+        };
+        let open = among.iter().filter(|&&index| {
+            let peer = peer(index);
+            peer.usable(now) && !peer.full() && !tried.has(peer)
+        });
+        let candidates = open.map(|&index| Candidate { index: index as usize, weight: peer(index).configured() });
+        self.in_turn(candidates.collect(), now)
+    }
+
+    /// Chooses one by the method and counts the connection.
+    pub(crate) fn pick(&self, method: Method, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
+        if self.peers.is_empty() {
+            return None;
+        }
+        let drawn = match method {
+            _ if self.peers.len() == 1 => None,
+            Method::Hash => self.by_numbers(Keyed::new(query.key), query.now, tried),
+            Method::IpHash => self.by_numbers(Keyed::new(hash::network(query.key)), query.now, tried),
+            Method::ConsistentHash => self.on_circle(query, tried),
+            Method::Random => {
+                let mut random = Random::seeded(query.random);
+                let total = self.shares.total();
+                self.by_numbers(std::iter::repeat_with(|| random.below(total)), query.now, tried)
+            }
+            Method::RandomTwo(two) => self.best_of_two(two, query, tried),
+            Method::RoundRobin | Method::LeastConn | Method::LeastTime { .. } => None,
+        };
+        if drawn.is_some() {
+            return drawn;
+        }
+        let candidates: Candidates = (0..self.peers.len())
             .filter_map(|index| {
                 let peer = &self.peers[index];
                 let weight = if tried.has(peer) { None } else { peer.weight(query.now) }?;
                 Some(Candidate { index, weight })
             })
             .collect();
-        // Another loop may take the last connection of the one that was chosen; each round has one candidate less.
+        match method {
+            Method::LeastConn => self.least(candidates, query.now, |peer| u64::from(peer.connections())),
+            Method::LeastTime { measure, inflight } => {
+                self.least(candidates, query.now, |peer| peer.slowness(measure, inflight, query.now))
+            }
+            _ => self.in_turn(candidates, query.now),
+        }
+    }
+
+    /// The candidate whose turn it is. Another loop may take the last connection of the one that was chosen; each round has
+    /// one candidate less.
+    fn in_turn(&self, mut candidates: Candidates, now: Millis) -> Option<Lease> {
         loop {
             let chosen = self.turns.next(&candidates)?;
-            let peer = &self.peers[chosen.index];
-            if let Some(lease) = peer.acquire(query.now) {
+            if let Some(lease) = self.peers[chosen.index].acquire(now) {
                 return Some(lease);
             }
             candidates.retain(|candidate| candidate.index != chosen.index);
         }
     }
+
+    /// The candidate whose cost is least for its weight; several of them take turns.
+    fn least(&self, mut candidates: Candidates, now: Millis, cost: impl Fn(&Peer) -> u64) -> Option<Lease> {
+        loop {
+            let mut best: Candidates = Candidates::new();
+            let mut least = (0u64, 1u32);
+            for candidate in &candidates {
+                let own = (cost(&self.peers[candidate.index]), candidate.weight.max(1));
+                let order = if best.is_empty() { Ordering::Less } else { cheaper(own, least) };
+                if order == Ordering::Less {
+                    best.clear();
+                    least = own;
+                }
+                if order != Ordering::Greater {
+                    best.push(*candidate);
+                }
+            }
+            let chosen = self.turns.next(&best)?;
+            if let Some(lease) = self.peers[chosen.index].acquire(now) {
+                return Some(lease);
+            }
+            candidates.retain(|candidate| candidate.index != chosen.index);
+        }
+    }
+
+    /// Whether this one could be asked, leaving turns aside.
+    fn open(&self, index: usize, now: Millis, tried: &Tried) -> Option<&Arc<Peer>> {
+        self.peers.get(index).filter(|peer| peer.open(now) && !tried.has(peer))
+    }
+
+    /// The first that can be asked of those to whom the numbers belong.
+    fn by_numbers(&self, numbers: impl Iterator<Item = u64>, now: Millis, tried: &Tried) -> Option<Lease> {
+        let total = self.shares.total().max(1);
+        let mut owners = numbers.take(hash::TRIES as usize).map(|number| self.shares.owner(number % total));
+        owners.find_map(|index| self.open(index, now, tried)?.acquire(now))
+    }
+
+    /// The first server that can be asked from the key's place on the circle; the addresses of a name take turns.
+    fn on_circle(&self, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
+        self.circle.from(query.key).take(hash::TRIES as usize).find_map(|server| {
+            let open = server.iter().filter(|&&index| self.open(index as usize, query.now, tried).is_some());
+            let candidate = |&index: &u32| {
+                let weight = self.peers[index as usize].configured();
+                Candidate { index: index as usize, weight }
+            };
+            self.in_turn(open.map(candidate).collect(), query.now)
+        })
+    }
+
+    /// The better of two that are drawn.
+    fn best_of_two(&self, two: Two, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
+        let mut random = Random::seeded(query.random);
+        let mut first = None;
+        for _ in 0..hash::TRIES {
+            let index = self.shares.owner(random.below(self.shares.total()));
+            let Some(peer) = self.open(index, query.now, tried) else { continue };
+            let Some((other, before)) = first else {
+                first = Some((index, peer));
+                continue;
+            };
+            if other == index {
+                continue;
+            }
+            let cost = |peer: &Peer| {
+                let cost = match two {
+                    Two::LeastConn => u64::from(peer.connections()),
+                    Two::LeastTime(measure) => peer.slowness(measure, false, query.now),
+                };
+                (cost, peer.configured())
+            };
+            let better = if cheaper(cost(peer), cost(before)) == Ordering::Less { peer } else { before };
+            return better.acquire(query.now);
+        }
+        None
+    }
+}
+
+/// Compares costs for a weight each.
+fn cheaper(one: (u64, u32), other: (u64, u32)) -> Ordering {
+    (u128::from(one.0) * u128::from(other.1)).cmp(&(u128::from(other.0) * u128::from(one.1)))
 }

@@ -1,40 +1,81 @@
 //! Turns by weight: the smooth weighted round robin that nginx documents.
 //!
-//! Every candidate's account gets its weight, the largest account is chosen and pays the sum of all. Over a cycle each is chosen
-//! exactly as often as its weight says, and never in a row when that can be avoided.
+//! Every candidate's account gets its weight, the largest account is chosen and pays the sum of all. Over a cycle each is
+//! chosen exactly as often as its weight says, and never twice in a row where that can be avoided.
 //!
-//! The accounts stand together in an array under a lock that is only ever *tried*. A loop that finds it taken, which means that
-//! another one is choosing in this very fraction of a microsecond, takes the next copy of the array. Each copy gives
-//! exact turns to those who use it, so that all together are exact up to one cycle of each copy, and nobody waits. With
-//! one loop, or little traffic, there is only the first copy in use, and the order is nginx's.
+//! Several loops ask at once. The accounts stand together behind a flag that is only ever *tried*: a loop that finds it
+//! taken, which means that another one is choosing in this very fraction of a microsecond, takes the next copy of the
+//! accounts. Each copy gives exact turns to those who use it, so that all together are exact up to one cycle of each copy, and
+//! nobody waits. With one loop, or little traffic, only the first copy is in use, and the order is nginx's.
 
 use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use super::{Candidate, Candidates};
 use crate::peer::Peer;
 
-/// Copies of the accounts. With more loops than that choosing in the same instant, one of them gets a server without its turn.
+/// Copies of the accounts. Of more loops than that in the same instant, one gets a server out of turn.
 const COPIES: usize = 8;
 
+/// One copy of the accounts. Who has taken the flag is alone with them.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Copy {
+    taken: AtomicBool,
+    accounts: Box<[AtomicI64]>,
+}
+
+impl Copy {
+    fn new(servers: usize) -> Copy {
+        Copy { taken: AtomicBool::new(false), accounts: (0..servers).map(|_| AtomicI64::new(0)).collect() }
+    }
+
+    /// The candidate whose turn it is; `Err` if another loop is here.
+    fn next(&self, candidates: &Candidates) -> Result<Option<Candidate>, ()> {
+        if self.taken.swap(true, Acquire) {
+            return Err(());
+        }
+        let mut total = 0;
+        let mut best: Option<(Candidate, i64)> = None;
+        for candidate in candidates {
+            let Some(account) = self.accounts.get(candidate.index) else { continue };
+            let weight = i64::from(candidate.weight);
+            let credit = account.load(Relaxed) + weight;
+            account.store(credit, Relaxed);
+            total += weight;
+            if best.is_none_or(|(_, most)| credit > most) {
+                best = Some((*candidate, credit));
+            }
+        }
+        if let Some((chosen, credit)) = best {
+            self.accounts[chosen.index].store(credit - total, Relaxed);
+        }
+        self.taken.store(false, Release);
+        Ok(best.map(|(chosen, _)| chosen))
+    }
+}
+
+/// The turns of a tier.
 #[derive(Debug)]
 pub(crate) struct RoundRobin {
-    copies: [Mutex<Box<[i64]>>; COPIES],
+    copies: [Copy; COPIES],
 }
 
 impl RoundRobin {
     /// Accounts for these servers; those that were there before keep theirs.
     pub(crate) fn new(peers: &[Arc<Peer>], before: Option<(&RoundRobin, &[Arc<Peer>])>) -> RoundRobin {
-        let mut first: Box<[i64]> = vec![0; peers.len()].into();
-        if let Some((turns, old)) = before
-            && let Ok(accounts) = turns.copies[0].try_lock()
-        {
-            for (account, peer) in first.iter_mut().zip(peers) {
-                *account = old.iter().position(|other| other.id == peer.id).map_or(0, |index| accounts[index]);
+        let copies: [Copy; COPIES] = std::array::from_fn(|_| Copy::new(peers.len()));
+        if let Some((turns, old)) = before {
+            let old: std::collections::HashMap<u32, usize> =
+                old.iter().enumerate().map(|(index, peer)| (peer.id, index)).collect();
+            for (copy, before) in copies.iter().zip(&turns.copies) {
+                for (account, peer) in copy.accounts.iter().zip(peers) {
+                    let known = old.get(&peer.id).and_then(|&index| before.accounts.get(index));
+                    // Not even in the middle of a choice is this far off.
+                    account.store(known.map_or(0, |known| known.load(Relaxed)), Relaxed);
+                }
             }
         }
-        let mut copies = std::array::from_fn(|_| Mutex::new(vec![0; peers.len()].into()));
-        copies[0] = Mutex::new(first);
         RoundRobin { copies }
     }
 
@@ -44,27 +85,6 @@ impl RoundRobin {
             // Alone it pays what it gets.
             return candidates.first().copied();
         }
-        for copy in &self.copies {
-            if let Ok(mut accounts) = copy.try_lock() {
-                return turn(&mut accounts, candidates);
-            }
-        }
-        candidates.first().copied()
+        self.copies.iter().find_map(|copy| copy.next(candidates).ok()).unwrap_or_else(|| candidates.first().copied())
     }
-}
-
-fn turn(accounts: &mut [i64], candidates: &Candidates) -> Option<Candidate> {
-    let mut total = 0;
-    let mut best: Option<(Candidate, i64)> = None;
-    for candidate in candidates {
-        let account = accounts.get_mut(candidate.index)?;
-        *account += i64::from(candidate.weight);
-        total += i64::from(candidate.weight);
-        if best.is_none_or(|(_, most)| *account > most) {
-            best = Some((*candidate, *account));
-        }
-    }
-    let (chosen, _) = best?;
-    accounts[chosen.index] -= total;
-    Some(chosen)
 }

@@ -1,0 +1,211 @@
+//! Where a key leads: by the hash of the Perl library Cache::Memcached, by ketama's points as Cache::Memcached::Fast sets
+//! them, or by a client's address.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::peer::Peer;
+
+/// How many places a key is looked for at before turns decide.
+pub(super) const TRIES: u32 = 20;
+
+/// Points of a server on the circle for each unit of its weight.
+const POINTS: usize = 160;
+
+/// Most points of a group. Beyond it all servers get fewer, in the same proportion.
+const MAX_POINTS: usize = 1 << 20;
+
+const CRC: [u32; 256] = {
+    let mut table = [0u32; 256];
+    let mut index = 0;
+    while index < 256 {
+        let mut value = index as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            value = if value & 1 == 1 { (value >> 1) ^ 0xedb8_8320 } else { value >> 1 };
+            bit += 1;
+        }
+        table[index] = value;
+        index += 1;
+    }
+    table
+};
+
+/// CRC-32 as in IEEE 802.3, one piece after the other.
+#[derive(Clone, Copy)]
+struct Crc(u32);
+
+impl Crc {
+    fn new() -> Crc {
+        Crc(!0)
+    }
+
+    fn add(self, bytes: &[u8]) -> Crc {
+        Crc(bytes.iter().fold(self.0, |crc, byte| (crc >> 8) ^ CRC[((crc ^ u32::from(*byte)) & 0xff) as usize]))
+    }
+
+    fn end(self) -> u32 {
+        !self.0
+    }
+}
+
+/// Where servers stand by weight: a number below the sum of all weights belongs to one of them.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    /// The sum of the weights up to and with each server.
+    ends: Box<[u64]>,
+}
+
+impl Shares {
+    pub(super) fn new(peers: &[Arc<Peer>]) -> Shares {
+        let ends = peers.iter().scan(0, |sum, peer| {
+            *sum += u64::from(peer.configured());
+            Some(*sum)
+        });
+        Shares { ends: ends.collect() }
+    }
+
+    /// The sum of all weights.
+    pub(super) fn total(&self) -> u64 {
+        self.ends.last().copied().unwrap_or_default()
+    }
+
+    /// To whom the number belongs.
+    pub(super) fn owner(&self, number: u64) -> usize {
+        self.ends.partition_point(|&end| end <= number)
+    }
+}
+
+/// The numbers that a key gives one after another, as in Cache::Memcached: each is the sum of those before and its own.
+pub(super) struct Keyed<'k> {
+    key: &'k [u8],
+    sum: u32,
+    tries: u32,
+}
+
+impl<'k> Keyed<'k> {
+    pub(super) fn new(key: &'k [u8]) -> Keyed<'k> {
+        Keyed { key, sum: 0, tries: 0 }
+    }
+}
+
+impl Iterator for Keyed<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let crc = match self.tries {
+            0 => Crc::new(),
+            again => Crc::new().add(again.to_string().as_bytes()),
+        };
+        self.sum = self.sum.wrapping_add((crc.add(self.key).end() >> 16) & 0x7fff);
+        self.tries += 1;
+        Some(u64::from(self.sum))
+    }
+}
+
+/// The part of a client's address that `ip_hash` looks at: the first three octets of IPv4, all of anything else.
+pub(super) fn network(address: &[u8]) -> &[u8] {
+    if address.len() == 4 { &address[..3] } else { address }
+}
+
+/// The circle of `hash … consistent`.
+#[derive(Debug, Default)]
+pub(super) struct Circle {
+    /// Points and the number of the server they belong to, in their order.
+    points: Box<[(u32, u32)]>,
+    /// The peers of each server: a name that resolves to several addresses has one place on the circle.
+    servers: Vec<SmallVec<[u32; 2]>>,
+}
+
+impl Circle {
+    pub(super) fn new(peers: &[Arc<Peer>]) -> Circle {
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        let mut servers: Vec<SmallVec<[u32; 2]>> = Vec::new();
+        let mut points = Vec::new();
+        let wanted: usize = peers.iter().map(|peer| peer.configured() as usize * POINTS).sum();
+        for (index, peer) in peers.iter().enumerate() {
+            let number = *numbers.entry(&peer.server).or_insert_with(|| {
+                servers.push(SmallVec::new());
+                servers.len() - 1
+            });
+            let first = servers[number].is_empty();
+            servers[number].push(index as u32);
+            if !first {
+                continue;
+            }
+            let mut count = peer.configured() as usize * POINTS;
+            if wanted > MAX_POINTS {
+                count = (count as u128 * MAX_POINTS as u128 / wanted as u128).max(1) as usize;
+            }
+            let (host, port) = host_and_port(&peer.server);
+            let named = Crc::new().add(host.as_bytes()).add(&[0]).add(port.as_bytes());
+            let mut point = 0u32;
+            for _ in 0..count {
+                point = named.add(&point.to_le_bytes()).end();
+                points.push((point, number as u32));
+            }
+        }
+        points.sort_by_key(|&(point, _)| point);
+        points.dedup_by_key(|&mut (point, _)| point);
+        Circle { points: points.into(), servers }
+    }
+
+    /// The servers in the order in which the key meets them: the peers of each.
+    pub(super) fn from(&self, key: &[u8]) -> impl Iterator<Item = &[u32]> {
+        let hash = Crc::new().add(key).end();
+        let start = self.points.partition_point(|&(point, _)| point < hash);
+        let round = self.points[start..].iter().chain(&self.points[..start]);
+        round.map(|&(_, server)| self.servers[server as usize].as_slice())
+    }
+}
+
+/// A server as the configuration names it, taken apart as nginx does for the circle.
+fn host_and_port(server: &str) -> (&str, &str) {
+    if let Some(path) = server.strip_prefix("unix:") {
+        return (path, "");
+    }
+    match server.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
+        _ => (server, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_usual_one() {
+        assert_eq!(Crc::new().add(b"1234").add(b"56789").end(), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn keys_give_the_numbers_of_cache_memcached() {
+        let number = |text: &str| u64::from((Crc::new().add(text.as_bytes()).end() >> 16) & 0x7fff);
+        let numbers: Vec<u64> = Keyed::new(b"key").take(3).collect();
+        assert_eq!(numbers[0], number("key"));
+        assert_eq!(numbers[1], number("key") + number("1key"));
+        assert_eq!(numbers[2], number("key") + number("1key") + number("2key"));
+    }
+
+    #[test]
+    fn only_the_network_of_a_client_counts() {
+        assert_eq!(network(&[10, 1, 2, 3]), [10, 1, 2]);
+        assert_eq!(network(&[9; 16]), [9; 16]);
+    }
+
+    #[test]
+    fn servers_are_taken_apart() {
+        for (server, parts) in [
+            ("127.0.0.1:80", ("127.0.0.1", "80")),
+            ("name", ("name", "")),
+            ("[::1]:81", ("[::1]", "81")),
+            ("[::1]", ("[::1]", "")),
+            ("unix:/a:b", ("/a:b", "")),
+        ] {
+            assert_eq!(host_and_port(server), parts);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Sessions that were learned (`sticky learn`): which client's session belongs to which server.
+//!
+//! A table of fixed size that all loops share without a lock. A session may stand in one of eight slots; when all are taken by
+//! others, the one that was not asked for the longest gives way. A key is kept as 64 bits of a hash that nobody outside can
+//! foresee.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+use std::time::Duration;
+
+use crate::Millis;
+
+/// Slots that one session may stand in.
+const WAYS: usize = 8;
+
+/// Bytes of a zone that hold one session: nginx says that a megabyte holds about 4000.
+const BYTES_EACH: u64 = 256;
+
+/// Most sessions of a table, whatever its size: 16 bytes each.
+const MAX_SESSIONS: u64 = 1 << 24;
+
+/// A slot that somebody is writing.
+const BUSY: u64 = 1;
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// The hash of the session; 0: free; [`BUSY`].
+    key: AtomicU64,
+    /// The server's number in the upper half, the second in which it was last asked for in the lower one.
+    value: AtomicU64,
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Sessions {
+    slots: Box<[Slot]>,
+    hash: RandomState,
+}
+
+fn pack(id: u32, seconds: u32) -> u64 {
+    u64::from(id) << 32 | u64::from(seconds)
+}
+
+impl Sessions {
+    /// A table for a zone of that many bytes.
+    pub fn new(bytes: u64) -> Sessions {
+        let sets = (bytes / BYTES_EACH).clamp(WAYS as u64, MAX_SESSIONS) as usize / WAYS;
+        Sessions { slots: (0..sets * WAYS).map(|_| Slot::default()).collect(), hash: RandomState::new() }
+    }
+
+    /// How many sessions it can hold.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn place(&self, session: &[u8]) -> (u64, &[Slot]) {
+        let key = self.hash.hash_one(session).max(BUSY + 1);
+        let sets = self.slots.len() / WAYS;
+        let set = ((u128::from(key) * sets as u128) >> 64) as usize;
+        (key, &self.slots[set * WAYS..][..WAYS])
+    }
+
+    /// The number of the session's server, unless it was not asked for during `timeout`.
+    pub fn find(&self, session: &[u8], now: Millis, timeout: Duration) -> Option<u32> {
+        let (key, slots) = self.place(session);
+        let slot = slots.iter().find(|slot| slot.key.load(Acquire) == key)?;
+        let value = slot.value.load(Relaxed);
+        fence(Acquire);
+        if slot.key.load(Relaxed) != key {
+            return None;
+        }
+        let (id, last, seconds) = ((value >> 32) as u32, value as u32, (now / 1000) as u32);
+        if u64::from(seconds.saturating_sub(last)) > timeout.as_secs() {
+            return None;
+        }
+        if last != seconds {
+            // If another loop writes the slot meanwhile, its value stays.
+            let _ = slot.value.compare_exchange(value, pack(id, seconds), Relaxed, Relaxed);
+        }
+        Some(id)
+    }
+
+    /// Remembers that the session belongs to the server with this number.
+    pub fn learn(&self, session: &[u8], id: u32, now: Millis) {
+        let (key, slots) = self.place(session);
+        let value = pack(id, (now / 1000) as u32);
+        let same = slots.iter().find(|slot| slot.key.load(Relaxed) == key);
+        let oldest = || {
+            let usable = slots.iter().filter(|slot| slot.key.load(Relaxed) != BUSY);
+            usable.min_by_key(|slot| (slot.key.load(Relaxed) != 0, slot.value.load(Relaxed) as u32))
+        };
+        let Some(slot) = same.or_else(oldest) else { return };
+        let before = slot.key.load(Relaxed);
+        if before != BUSY && slot.key.compare_exchange(before, BUSY, Acquire, Relaxed).is_ok() {
+            fence(Release);
+            slot.value.store(value, Relaxed);
+            slot.key.store(key, Release);
+        }
+        // Else another loop was faster: the session is learned with its next response.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEN: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn sessions_are_found_until_their_time_is_over() {
+        let sessions = Sessions::new(1 << 20);
+        assert_eq!(sessions.capacity(), 4096);
+        sessions.learn(b"a", 1, 0);
+        sessions.learn(b"b", 2, 0);
+        sessions.learn(b"b", 3, 5_000);
+        assert_eq!(sessions.find(b"a", 9_000, TEN), Some(1));
+        // Each question keeps it alive.
+        assert_eq!(sessions.find(b"a", 18_000, TEN), Some(1));
+        assert_eq!(sessions.find(b"b", 16_000, TEN), None);
+        assert_eq!(sessions.find(b"c", 0, TEN), None);
+    }
+
+    #[test]
+    fn the_table_keeps_those_asked_for_last() {
+        let sessions = Sessions::new(0);
+        assert_eq!(sessions.capacity(), WAYS);
+        for number in 0..20u32 {
+            sessions.learn(&number.to_le_bytes(), number, u64::from(number) * 1000);
+        }
+        let found =
+            (0..20u32).filter(|number| sessions.find(&number.to_le_bytes(), 20_000, TEN * 100) == Some(*number));
+        assert_eq!(found.collect::<Vec<_>>(), (12..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn loops_that_learn_at_once_never_mix_sessions_up() {
+        let sessions = Sessions::new(1 << 14);
+        std::thread::scope(|scope| {
+            for seed in 0..4u64 {
+                let sessions = &sessions;
+                scope.spawn(move || {
+                    let mut random = crate::random::Random::seeded(seed);
+                    for _ in 0..20_000 {
+                        // Each session always has the server of its own number.
+                        let number = random.below(200) as u32 + 1;
+                        let session = number.to_le_bytes();
+                        if random.below(2) == 0 {
+                            sessions.learn(&session, number, 1000);
+                        } else if let Some(found) = sessions.find(&session, 1000, TEN) {
+                            assert_eq!(found, number);
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
