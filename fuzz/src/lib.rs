@@ -3,15 +3,19 @@
 //! They are plain functions, so that the same bodies run under libFuzzer (`targets/`) and, over damaged seeds, in an
 //! ordinary test (`tests/damaged_seeds.rs`) that needs no nightly compiler.
 
+pub mod upstreams;
+
 use std::io;
 
 use freerun_conf::Loader;
 use freerun_proto::chunked::{ChunkedDecoder, Step};
 use freerun_proto::uri::EscapeSet;
-use freerun_proto::{HeadParser, HeadRules, HeaderId, Progress, RequestHead, conditional, date, host, proxy_protocol, uri};
+use freerun_proto::{
+    HeadParser, HeadRules, HeaderId, Progress, RequestHead, conditional, date, host, proxy_protocol, uri,
+};
 
 /// Takes the first byte as a choice of options.
-fn choice(data: &[u8]) -> (u8, &[u8]) {
+pub(crate) fn choice(data: &[u8]) -> (u8, &[u8]) {
     data.split_first().map_or((0, data), |(&first, rest)| (first, rest))
 }
 
@@ -206,7 +210,18 @@ pub fn proxy_header(data: &[u8]) {
     assert_eq!(whole, pieces);
     if let Ok(Some((header, len))) = whole {
         assert!(len <= data.len() && len <= proxy_protocol::MAX_HEADER && header.tlvs.len() < len);
-        for name in ["alpn", "authority", "unique_id", "netns", "ssl", "ssl_verify", "ssl_version", "ssl_cn", "0x04", "ssl_0x21"] {
+        for name in [
+            "alpn",
+            "authority",
+            "unique_id",
+            "netns",
+            "ssl",
+            "ssl_verify",
+            "ssl_version",
+            "ssl_cn",
+            "0x04",
+            "ssl_0x21",
+        ] {
             let _ = header.tlv(name);
         }
     }

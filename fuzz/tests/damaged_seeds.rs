@@ -164,3 +164,67 @@ fn proxy_header() {
         &[b"\r\n", b" ", b"PROXY ", b"TCP4 ", b"UNKNOWN", b"\0\0", b"\xff", b"65536", b":", b"\x20\0\x05"],
     );
 }
+
+#[test]
+fn response() {
+    run(
+        freerun_fuzz::upstreams::response,
+        &[
+            b"\x00HTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: b\r\n\r\nhelloX",
+            b"\x23HTTP/1.1 103 E\r\nLink: a\r\n\r\nHTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nT: v\r\n\r\n",
+            b"\x41Status: 404 Not Found\r\nContent-Type: text/html\r\nLocation: /x\r\n\r\nbody",
+            b"\x62HTTP/1.0 200 OK\nConnection: close\n\nall",
+            b"\x1cHTTP/1.1 200 OK\r\nConnection: keep-alive\r\nX\r\n\r\n",
+            b"\x00HTTP/1.1 304 N\r\nContent-Length: 5\r\n\r\n",
+        ],
+        &[
+            b"\r\n",
+            b"\n",
+            b"\r",
+            b"\0",
+            b" ",
+            b":",
+            b"HTTP/1.1 100 C\r\n\r\n",
+            b"Content-Length: 1\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Status: 500\r\n",
+            b"\r\n\r\n",
+            b"0\r\n\r\n",
+        ],
+    );
+}
+
+#[test]
+fn fastcgi() {
+    run(
+        freerun_fuzz::upstreams::fastcgi,
+        &[
+            b"\x00\x01\x06\0\x01\0\x04\x04\0ok\r\npppp\x01\x06\0\x01\0\0\0\0\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0X",
+            b"\x02\x01\x07\0\x01\0\x03\x01\0errp\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0",
+            b"\x01\x02\x03ABxyz\x00\x00\x04\xffNAMEvalue",
+        ],
+        &[b"\x01\x06\0\x01\0\x01\0\0x", b"\x01\x07\0\x01", b"\0", b"\xff", b"\x01\x03", b"\0\0\0\0"],
+    );
+}
+
+#[test]
+fn uwsgi_and_scgi() {
+    let seeds: &[&[u8]] = &[b"\x00\x02\x03ABxyz\x00\x00\x04\xffNAMEvalue", b"\xff\x01\x01ab", b"\x07"];
+    let words: &[&[u8]] = &[b"\0", b"\x01\x01", b"\xff\xff", b"abc", b":", b","];
+    run(freerun_fuzz::upstreams::uwsgi, seeds, words);
+    run(freerun_fuzz::upstreams::scgi, seeds, words);
+}
+
+#[test]
+fn memcached() {
+    run(
+        freerun_fuzz::upstreams::memcached,
+        &[
+            b"\x00VALUE k 3 5\r\nhello\r\nEND\r\nX",
+            b"\x01END\r\n",
+            b"\x02VALUE k 0 0\r\n\r\nEND\r\n",
+            b"\x03SERVER_ERROR x\r\n",
+        ],
+        &[b"\r\n", b" ", b"VALUE k ", b"END\r\n", b"99999999999999999999", b"-1", b"\0", b"\n"],
+    );
+}

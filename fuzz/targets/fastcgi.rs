@@ -1,0 +1,4 @@
+//! See `freerun_fuzz::upstreams::fastcgi`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::upstreams::fastcgi(data));

@@ -1,0 +1,4 @@
+//! See `freerun_fuzz::upstreams::uwsgi`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::upstreams::uwsgi(data));
