@@ -62,6 +62,15 @@ impl fmt::Debug for dyn Servers {
     }
 }
 
+/// What a request is passed to, at once or later: a name that variables have given has to be looked up. An error is logged
+/// already, and is the answer: 500 for a text that names no server, for example.
+pub enum Aim<'r> {
+    /// It is known, or there is none.
+    Now(Result<Target, Outcome>),
+    /// It has to be looked up; giving up waiting is dropping it.
+    Later(LocalBoxFuture<'r, Result<Target, Outcome>>),
+}
+
 /// A group of servers as one configuration has it: `upstream name { … }`, or what a `proxy_pass` to an address makes.
 pub trait Servers: Send + Sync {
     /// The group's name.
@@ -349,11 +358,8 @@ pub trait Family: Sync {
     /// The directives that the engine reads.
     fn options<'r>(&self, request: &'r Request) -> Options<'r>;
 
-    /// What the request is passed to. An error is logged already, and is the answer.
-    ///
-    /// # Errors
-    /// The answer: 500 for a name with variables that is no address, for example.
-    fn target(&self, request: &Request) -> Result<Target, Outcome>;
+    /// What the request is passed to.
+    fn target<'r>(&'r self, request: &'r Request) -> Aim<'r>;
 
     /// Which body goes there.
     fn body(&self, request: &Request) -> RequestBody {
