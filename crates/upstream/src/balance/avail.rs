@@ -67,9 +67,12 @@ impl Peer {
             self.lost.store(lost - 1, Relaxed);
         }
         let full = (configured - lost) * SCALE;
-        let (since, whole) = (self.recovered.load(Relaxed), millis(self.settings.slow_start));
-        let passed = now.saturating_sub(since);
-        if since == 0 || passed >= whole {
+        let since = self.recovered.load(Relaxed);
+        if since == 0 {
+            return Some(full);
+        }
+        let (passed, whole) = (now.saturating_sub(since), millis(self.settings.slow_start));
+        if passed >= whole {
             return Some(full);
         }
         Some(((u64::from(full) * passed / whole) as u32).max(1))

@@ -145,13 +145,14 @@ impl Tier {
         if drawn.is_some() {
             return drawn;
         }
-        let candidates: Candidates = (0..self.peers.len())
-            .filter_map(|index| {
-                let peer = &self.peers[index];
-                let weight = if tried.has(peer) { None } else { peer.weight(query.now) }?;
-                Some(Candidate { index, weight })
-            })
-            .collect();
+        let mut candidates = Candidates::with_capacity(self.peers.len());
+        for (index, peer) in self.peers.iter().enumerate() {
+            if let Some(weight) = peer.weight(query.now)
+                && !tried.has(peer)
+            {
+                candidates.push(Candidate { index, weight });
+            }
+        }
         match method {
             Method::LeastConn => self.least(candidates, query.now, |peer| u64::from(peer.connections())),
             Method::LeastTime { measure, inflight } => {

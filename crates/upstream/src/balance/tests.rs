@@ -504,3 +504,48 @@ fn who_cannot_be_served_waits_for_room() {
         assert_eq!(group.waiting(), 0);
     });
 }
+
+/// Where nginx 1.22 sent the queries `k1` to `k40`: the last digit of the server's port (0: the Unix socket).
+const SEEN_WITH_NGINX: [(Method, &str, &str); 5] = [
+    (Method::Hash, "127.0.0.1:29201;127.0.0.1:29202 2;127.0.0.1:29203", "2311322223122221313221331222222311322221"),
+    (
+        Method::Hash,
+        "127.0.0.1:29201;127.0.0.1:29202 2 down;127.0.0.1:29203",
+        "3311333333113311313311331131313311331311",
+    ),
+    (
+        Method::ConsistentHash,
+        "127.0.0.1:29201;127.0.0.1:29202 2;127.0.0.1:29203",
+        "3212222122322223322222122121213322222122",
+    ),
+    (Method::ConsistentHash, "127.0.0.1:29201;unix:/tmp/one.sock", "1011110111110111001001111101100000001101"),
+    (Method::ConsistentHash, "localhost:29201;127.0.0.1:29203", "3111111113111133111111113131133313311111"),
+];
+
+#[test]
+fn keys_lead_where_nginx_sends_them() {
+    for (method, servers, seen) in SEEN_WITH_NGINX {
+        let specs = servers.split(';').map(|server| {
+            let mut words = server.split(' ');
+            let server: Arc<str> = words.next().unwrap().into();
+            let weight = words.next().map_or(1, |weight| weight.parse().unwrap());
+            let address = match server.strip_prefix("unix:") {
+                Some(path) => crate::UpstreamAddress::Unix(std::path::Path::new(path).into()),
+                None => crate::UpstreamAddress::Ip(server.replace("localhost", "127.0.0.1").parse().unwrap()),
+            };
+            let settings = PeerSettings { weight, down: words.next().is_some(), ..PeerSettings::default() };
+            PeerSpec { address, server, settings }
+        });
+        let group = group(method, specs.collect());
+        let found: String = (1..=40)
+            .map(|number| {
+                let lease = ask(&group, 0, format!("k{number}").as_bytes(), 0).unwrap();
+                match &lease.peer().address {
+                    crate::UpstreamAddress::Ip(address) => char::from(b'0' + (address.port() % 10) as u8),
+                    crate::UpstreamAddress::Unix(_) => '0',
+                }
+            })
+            .collect();
+        assert_eq!(found, seen, "{method:?} {servers}");
+    }
+}
