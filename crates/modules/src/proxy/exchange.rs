@@ -7,15 +7,16 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use freerun_conf::{Flags, keyword_enum};
+use freerun_conf::{Flags, SettingsSet, keyword_enum};
 use freerun_http::content::response::{Field, LocalBoxFuture, Response};
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::settings::core::TempPath;
+use freerun_upstream::connect::ConnectOptions;
 use freerun_upstream::idle::{Count, KeepAlive};
 use freerun_upstream::{Lease, NoPeer, Peer, Tried};
 
@@ -277,7 +278,7 @@ impl NextUpstream {
 
 /// What the engine reads of a member's directives, once for each request. Named as the directives are.
 #[derive(Debug, Clone, Copy)]
-pub struct Options<'r> {
+pub struct Options {
     /// `proxy_connect_timeout`
     pub connect_timeout: Duration,
     /// `proxy_send_timeout`, between two writes.
@@ -304,8 +305,6 @@ pub struct Options<'r> {
     pub max_temp_file_size: u64,
     /// `proxy_temp_file_write_size`
     pub temp_file_write_size: usize,
-    /// `proxy_temp_path`: the folder, and the digits of the folders below it.
-    pub temp_path: (&'r str, &'r [u8]),
     /// `proxy_intercept_errors`
     pub intercept_errors: bool,
     /// `proxy_ignore_client_abort`
@@ -316,10 +315,8 @@ pub struct Options<'r> {
     pub pass_trailers: bool,
     /// `proxy_force_ranges`
     pub force_ranges: bool,
-    /// `proxy_socket_keepalive`
-    pub socket_keepalive: bool,
-    /// `proxy_bind` for this request: the local address, and whether it may be one that is not ours (`transparent`).
-    pub bind: Option<(SocketAddr, bool)>,
+    /// `proxy_bind` for this request, and `proxy_socket_*`. (`tcp_nodelay` is the engine's.)
+    pub connect: ConnectOptions,
 }
 
 /// The body that is sent to the upstream.
@@ -356,7 +353,13 @@ pub trait Family: Sync {
     fn name(&self) -> &'static str;
 
     /// The directives that the engine reads.
-    fn options<'r>(&self, request: &'r Request) -> Options<'r>;
+    fn options(&self, request: &Request) -> Options;
+
+    /// `proxy_temp_path`: where a response goes that the client does not take as fast as it comes.
+    fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
+        let _ = settings;
+        None
+    }
 
     /// What the request is passed to.
     fn target<'r>(&'r self, request: &'r Request) -> Aim<'r>;
@@ -376,6 +379,13 @@ pub trait Family: Sync {
     /// # Errors
     /// It cannot be passed on: 502, and the text is logged.
     fn respond(&self, request: &mut Request, target: &Target, head: UpstreamHead) -> Result<Passed, Fault>;
+
+    /// Whether a body of unknown length can be passed on as it comes, in the way this request is passed on: by chunks. If
+    /// not, it is read completely before, whatever `proxy_request_buffering` says.
+    fn passes_unknown_length(&self, request: &Request) -> bool {
+        let _ = request;
+        false
+    }
 
     /// The method that the upstream sees, for deciding what may be sent again (`proxy_method`); `GET` where the protocol
     /// has none.

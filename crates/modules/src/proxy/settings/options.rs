@@ -1,6 +1,7 @@
 //! What the engine reads of the settings.
 
 use freerun_http::request::Request;
+use freerun_upstream::connect::ConnectOptions;
 
 use super::FamilySettings;
 use crate::proxy::exchange::Options;
@@ -12,7 +13,7 @@ fn bytes(size: u64) -> usize {
 
 impl FamilySettings {
     /// The settings for this request, as the engine reads them. What only `proxy` has (`pass_trailers`) is off.
-    pub fn options(&self, request: &Request) -> Options<'_> {
+    pub fn options(&self, request: &Request) -> Options {
         let buffers = u64::from(self.proxy_buffers.count).saturating_mul(self.proxy_buffers.size);
         Options {
             connect_timeout: self.proxy_connect_timeout,
@@ -28,14 +29,24 @@ impl FamilySettings {
             busy_buffers_size: bytes(self.busy_buffers_size()),
             max_temp_file_size: self.proxy_max_temp_file_size.0,
             temp_file_write_size: bytes(self.temp_file_write_size()),
-            temp_path: (&self.proxy_temp_path.path, &self.proxy_temp_path.levels),
             intercept_errors: self.proxy_intercept_errors,
             ignore_client_abort: self.proxy_ignore_client_abort,
             limit_rate: self.proxy_limit_rate.of(request),
             pass_trailers: false,
             force_ranges: self.proxy_force_ranges,
-            socket_keepalive: self.proxy_socket_keepalive,
-            bind: self.proxy_bind.of(request).map(|local| (local.address, local.transparent)),
+            connect: self.connect_options(request),
+        }
+    }
+
+    fn connect_options(&self, request: &Request) -> ConnectOptions {
+        let local = self.proxy_bind.of(request);
+        ConnectOptions {
+            bind: local.as_ref().map(|local| local.address),
+            transparent: local.is_some_and(|local| local.transparent),
+            sndbuf: self.proxy_socket_sndbuf.map(|size| bytes(size.0)),
+            rcvbuf: self.proxy_socket_rcvbuf.map(|size| bytes(size.0)),
+            keepalive: self.proxy_socket_keepalive,
+            nodelay: false,
         }
     }
 }
