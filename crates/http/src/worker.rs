@@ -16,6 +16,7 @@ use freerun_runtime::log::{Errno as ShowErrno, Level, clock};
 use freerun_runtime::loops::{self, LoopHandle, LoopStats, Remote};
 use freerun_runtime::net::Socket;
 use freerun_runtime::stats::Counter;
+use freerun_runtime::tasks::Tasks;
 use rustix::io::Errno;
 use tokio::sync::{Mutex, Notify};
 
@@ -234,6 +235,9 @@ pub struct LoopState {
     pub idle: Idle,
     /// Hot files.
     pub hot: RefCell<HotFiles>,
+    /// What serves requests, unused.
+    pub servers: connection::Servers,
+    tasks: Tasks<connection::Serve>,
     generation: RefCell<Arc<Generation>>,
     draining: Cell<bool>,
     connections: Cell<usize>,
@@ -257,6 +261,8 @@ impl LoopState {
             stats,
             shared,
             hot: RefCell::new(hot),
+            servers: connection::Servers::default(),
+            tasks: Tasks::new("connection"),
             generation: RefCell::new(generation),
             draining: Cell::new(false),
             connections: Cell::new(0),
@@ -404,14 +410,20 @@ impl LoopState {
         self.room.notified().await;
     }
 
-    /// Takes a connection over.
-    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &Arc<ListenSpec>) {
+    /// Takes a connection over, and serves it as far as what it has sent goes if `now` says so: as the last step of a
+    /// task's poll. It has its turn soon otherwise.
+    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &Arc<ListenSpec>, now: bool) {
         self.connections.set(self.connections.get() + 1);
         self.stats.accepted.add();
         self.stats.active.add();
         let number = self.shared.next_connection.fetch_add(1, Relaxed);
         let connection = Rc::new(Connection::new(number, Socket::new(fd), peer, spec.clone(), self.clone()));
-        loops::spawn(number, "connection", connection::Serve::new(connection));
+        let serve = connection::Serve::new(connection);
+        if now {
+            self.tasks.start_now(number, serve);
+        } else {
+            self.tasks.start(number, serve);
+        }
     }
 
     /// A connection has ended.

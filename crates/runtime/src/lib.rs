@@ -8,4 +8,5 @@ pub mod mounts;
 pub mod net;
 pub mod pool;
 pub mod stats;
+pub mod tasks;
 pub mod timer;

@@ -79,7 +79,7 @@ struct Local {
     stats: Arc<LoopStats>,
     activity: Cell<Activity>,
     report: RefCell<Option<StallReport>>,
-    /// Start of the poll that is going on: a clock good enough for anything that happens within it.
+    /// Start of the poll that is going on, or end of the last one: a clock good enough for anything that happens within it.
     now: Cell<Instant>,
 }
 
@@ -154,14 +154,63 @@ impl<F: Future<Output = ()>> Future for Timed<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
         let local = &**this.local;
-        let start = Instant::now();
-        local.now.set(start);
-        local.activity.set(*this.activity);
-        let since_epoch = u64::try_from(start.saturating_duration_since(epoch()).as_nanos()).unwrap_or(u64::MAX - 1);
-        local.stats.poll_started.store(since_epoch + 1, Relaxed);
-        let answer = this.future.poll(context);
+        Row::begin(local).poll(*this.activity, || this.future.poll(context))
+    }
+}
+
+/// Lets the other tasks that are ready have their turn. Unlike tokio's, which also asks the kernel for events each time,
+/// this leaves that to the runtime: it does so when nothing is ready, and after 61 polls at the latest.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Polls one after the other with nothing in between: the end of one is the start of the next, so that each costs one look
+/// at the clock.
+pub(crate) struct Row<'l> {
+    local: &'l Local,
+    /// End of the last poll, in nanoseconds since [`epoch`].
+    last: u64,
+}
+
+/// Runs `polls`, which makes each of its polls through the row.
+///
+/// # Panics
+/// Outside a loop's thread.
+pub(crate) fn timed_in_a_row(polls: impl FnOnce(&mut Row<'_>)) {
+    let local = local().expect("tasks run on a loop's thread");
+    polls(&mut Row::begin(&local));
+}
+
+fn since_epoch(now: Instant) -> u64 {
+    u64::try_from(now.saturating_duration_since(epoch()).as_nanos()).unwrap_or(u64::MAX - 1)
+}
+
+impl<'l> Row<'l> {
+    fn begin(local: &'l Local) -> Row<'l> {
+        let now = Instant::now();
+        local.now.set(now);
+        Row { local, last: since_epoch(now) }
+    }
+
+    /// One poll of a task.
+    pub(crate) fn poll<T>(&mut self, activity: Activity, poll: impl FnOnce() -> T) -> T {
+        let Row { local, last: start } = *self;
+        local.activity.set(activity);
+        local.stats.poll_started.store(start + 1, Relaxed);
+        let answer = poll();
         local.stats.poll_started.store(0, Relaxed);
-        let took = start.elapsed();
+        let end = Instant::now();
+        local.now.set(end);
+        self.last = since_epoch(end);
+        let took = Duration::from_nanos(self.last.saturating_sub(start));
         local.stats.polls.record(took);
         if took > STALL {
             local.stats.stalls.add();

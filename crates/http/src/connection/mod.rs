@@ -7,6 +7,7 @@ pub mod idle;
 mod linger;
 mod proxied;
 
+use std::cell::{Cell, RefCell};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -50,8 +51,8 @@ pub struct Serve {
 }
 
 enum State {
-    /// Requests are being served; the future ends with how long to wait for the next one, or with `None`.
-    Active(Pin<Box<dyn Future<Output = Option<Duration>>>>),
+    /// Requests are being served.
+    Active(Server),
     /// Between two requests.
     Idle(idle::Key),
     /// It ended, or it could not be entered among the idle ones.
@@ -61,20 +62,25 @@ enum State {
 impl Serve {
     /// A connection that was just accepted.
     pub fn new(connection: Rc<Connection>) -> Serve {
-        let state = State::Active(Box::pin(requests(connection.clone())));
+        let state = State::Active(connection.home.servers.take(&connection));
         Serve { connection, state }
     }
 
-    /// Polls the requests. A panic ends them and the connection, not the loop.
+    /// Polls the requests. A panic ends them and the connection, not the loop. Ready with how long to wait for the next one,
+    /// or with `None` when the connection is to be closed.
     fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<Duration>> {
-        let State::Active(requests) = &mut self.state else { return Poll::Ready(None) };
-        match std::panic::catch_unwind(AssertUnwindSafe(|| requests.as_mut().poll(context))) {
-            Ok(poll) => poll,
-            Err(panic) => {
-                report_panic(&self.connection, &*panic);
-                Poll::Ready(None)
-            }
+        let State::Active(server) = &mut self.state else { return Poll::Ready(None) };
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| server.future.as_mut().poll(context)));
+        if let Err(panic) = polled {
+            report_panic(&self.connection, &*panic);
+            self.state = State::Over;
+            return Poll::Ready(None);
         }
+        let Some(keep) = server.post.answer.take() else { return Poll::Pending };
+        if let State::Active(server) = std::mem::replace(&mut self.state, State::Over) {
+            self.connection.home.servers.give_back(server);
+        }
+        Poll::Ready(keep)
     }
 
     /// Ready with whether the socket can be read, if only to find its end.
@@ -100,15 +106,15 @@ impl Future for Serve {
                 if !goes_on {
                     return Poll::Ready(());
                 }
-                self.state = State::Active(Box::pin(requests(self.connection.clone())));
+                self.state = State::Active(self.connection.home.servers.take(&self.connection));
             }
             let keep = ready!(self.poll_active(context));
-            self.state = State::Over;
-            let connection = self.connection.clone();
+            let connection = &self.connection;
             match keep {
                 Some(keep) if !connection.home.is_draining() && !connection.is_closing() => {
                     let waiting = if connection.requests.get() == 0 { Waiting::First } else { Waiting::Next };
-                    self.state = State::Idle(connection.home.idle.enter(&connection.home, &connection, waiting, keep));
+                    let key = connection.home.idle.enter(&connection.home, connection, waiting, keep);
+                    self.state = State::Idle(key);
                 }
                 _ => return Poll::Ready(()),
             }
@@ -138,9 +144,64 @@ fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
     }
 }
 
+/// What serves requests: some kilobytes of state, which one connection after the other uses.
+pub struct Server {
+    post: Rc<Post>,
+    future: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+/// Where a [`Server`] gets its work, and leaves what came of it.
+#[derive(Default)]
+struct Post {
+    connection: Cell<Option<Rc<Connection>>>,
+    /// How long to wait for the next request, or `None` when the connection is to be closed.
+    answer: Cell<Option<Option<Duration>>>,
+}
+
+/// How many unused servers a loop keeps.
+const KEPT_SERVERS: usize = 32;
+
+/// The unused servers of a loop.
+#[derive(Default)]
+pub struct Servers(RefCell<Vec<Server>>);
+
+impl Servers {
+    fn take(&self, connection: &Rc<Connection>) -> Server {
+        let server = self.0.borrow_mut().pop().unwrap_or_else(|| {
+            let post = Rc::new(Post::default());
+            let future = Box::pin(serve(post.clone()));
+            Server { post, future }
+        });
+        server.post.connection.set(Some(connection.clone()));
+        server
+    }
+
+    /// Only one that has given its answer: it holds nothing of the connection any more.
+    fn give_back(&self, server: Server) {
+        let mut kept = self.0.borrow_mut();
+        if kept.len() < KEPT_SERVERS {
+            kept.push(server);
+        }
+    }
+}
+
+/// Serves one connection after the other, each until it has no request.
+async fn serve(post: Rc<Post>) {
+    loop {
+        let connection = std::future::poll_fn(|_| match post.connection.take() {
+            Some(connection) => Poll::Ready(connection),
+            None => Poll::Pending,
+        });
+        let connection = connection.await;
+        let keep = requests(&connection).await;
+        drop(connection);
+        post.answer.set(Some(keep));
+    }
+}
+
 /// Serves requests until none is there: ends with how long to wait for the next one, or with `None` when the connection
 /// is to be closed.
-async fn requests(connection: Rc<Connection>) -> Option<Duration> {
+async fn requests(connection: &Rc<Connection>) -> Option<Duration> {
     let mut buffer = Vec::new();
     if !connection.was_polled.replace(true) {
         // A client that has sent nothing yet waits among the idle ones: without a buffer, and the first to make room when
@@ -164,7 +225,7 @@ async fn requests(connection: Rc<Connection>) -> Option<Duration> {
         let (_, servers, _) = connection.servers()?;
         if servers.proxy_protocol {
             let timeout = servers.default.entry.settings.get::<ServerSettings>().client_header_timeout;
-            let Some(header) = proxied::read(&connection, &mut timer, timeout, &mut buffer).await else {
+            let Some(header) = proxied::read(connection, &mut timer, timeout, &mut buffer).await else {
                 buffers::give_back(buffer);
                 return None;
             };
@@ -180,11 +241,11 @@ async fn requests(connection: Rc<Connection>) -> Option<Duration> {
         tokio::task::consume_budget().await;
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
-        match one_request(&connection, &mut timer, buffer, serial).await {
+        match one_request(connection, &mut timer, buffer, serial).await {
             After::Next(rest, keep) if rest.is_empty() => return Some(keep),
             After::Next(rest, _) => buffer = rest,
             After::Linger(pause, total) => {
-                linger::linger(&connection, &mut timer, pause, total).await;
+                linger::linger(connection, &mut timer, pause, total).await;
                 return None;
             }
             After::Close => return None,
@@ -222,7 +283,7 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         Reading::Nothing => return After::Close,
     };
     connection.home.stats.requests.add();
-    let mut request = Box::new(Request::new(connection.clone(), generation, default, head, serial, first_byte));
+    let mut request = Request::new(connection.clone(), generation, default, head, serial, first_byte);
     request.pipelined = pipelined;
     loops::note(connection.number, "answering");
     let answer = match fault {
@@ -260,7 +321,7 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
             }
         }
     };
-    conclude(request, timer, answer).await
+    conclude(&mut request, timer, answer).await
 }
 
 /// Why a request never reaches the phases.
@@ -320,17 +381,17 @@ fn refuse_methods(request: &mut Request) -> Result<(), u16> {
 }
 
 /// Sends the answer, logs, and decides about the connection.
-async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) -> After {
+async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> After {
     let connection = request.connection.clone();
     let core = request.location.settings.share::<CoreSettings>();
     let written = match answer {
         Answer::Response(response) => {
-            body::look_at_rest(&mut request);
-            decide_keep_alive(&mut request, &core);
+            body::look_at_rest(request);
+            decide_keep_alive(request, &core);
             if request.keep_alive && core.tcp_nodelay {
                 connection.set_nodelay();
             }
-            write::write(&mut request, response).await
+            write::write(request, response).await
         }
         Answer::Close => {
             if request.sent.status == 0 {
@@ -338,26 +399,26 @@ async fn conclude(mut request: Box<Request>, timer: &mut Timer, answer: Answer) 
             }
             request.keep_alive = false;
             if matches!(request.sent.status, 444 | 408) {
-                reset_if_wanted(&request);
+                reset_if_wanted(request);
             }
-            finish::finish(&mut request);
+            finish::finish(request);
             return After::Close;
         }
     };
     connection.responding.set(false);
     if let Err(error) = &written {
-        log_write_error(&request, error);
+        log_write_error(request, error);
         if matches!(error, WriteError::TimedOut) {
-            reset_if_wanted(&request);
+            reset_if_wanted(request);
         }
     }
-    finish::finish(&mut request);
+    finish::finish(request);
     if written.is_err() {
         return After::Close;
     }
     let unread = !request.body.is_done();
     if request.keep_alive {
-        return match finish_discarding(&mut request, timer, core.lingering_timeout, core.lingering_time).await {
+        return match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
             Ok(()) => After::Next(rest_of(request), core.keepalive_timeout.timeout),
             Err(BodyError::Status(_)) => linger_or_close(&core, true),
             Err(BodyError::TimedOut | BodyError::Broken(_)) => After::Close,
@@ -376,8 +437,8 @@ fn reset_if_wanted(request: &Request) {
 }
 
 /// Whether bytes have come that nobody has read: closing the socket on top of them would reset the connection.
-fn has_more(request: Box<Request>) -> bool {
-    let mut scratch = request.head.buffer;
+fn has_more(request: &mut Request) -> bool {
+    let mut scratch = std::mem::take(&mut request.head.buffer);
     scratch.clear();
     let has_more = matches!(request.connection.socket.try_read(&mut scratch), Ok(1..));
     buffers::give_back(scratch);
@@ -406,9 +467,9 @@ fn decide_keep_alive(request: &mut Request, core: &CoreSettings) {
 }
 
 /// What has come of the next request, in a buffer of its own; the head's buffer goes back to the loop.
-fn rest_of(request: Box<Request>) -> Vec<u8> {
+fn rest_of(request: &mut Request) -> Vec<u8> {
     let used = request.body.used();
-    let mut buffer = request.head.buffer;
+    let mut buffer = std::mem::take(&mut request.head.buffer);
     if used >= buffer.len() {
         buffers::give_back(buffer);
         return Vec::new();

@@ -74,7 +74,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 break;
             }
             match accept(&listener.fd) {
-                Ok((fd, peer)) => home.accepted(fd, peer, &listener.spec),
+                Ok((fd, peer)) => home.accepted(fd, peer, &listener.spec, batch == 1),
                 Err(Errno::AGAIN) => {
                     guard.clear_ready();
                     break;
@@ -95,7 +95,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
         // With more in the queue the guard keeps the socket ready; the connections just accepted go first.
         drop(guard);
         drop(turn);
-        tokio::task::yield_now().await;
+        loops::yield_now().await;
     }
 }
 

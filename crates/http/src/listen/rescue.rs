@@ -70,7 +70,7 @@ pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
         // Nothing there, or no descriptor left: the loop itself will see to it.
         let Ok((fd, peer)) = accept(&shard.fd) else { break };
         let spec = shard.spec.clone();
-        if !shared.tell(helper, move |home| home.accepted(fd, peer, &spec)) {
+        if !shared.tell(helper, move |home| home.accepted(fd, peer, &spec, false)) {
             break;
         }
         late.rescued.add();

@@ -117,7 +117,7 @@ impl Server {
         server.set_nonblocking(true).unwrap();
         let server: OwnedFd = server.into();
         let spec = self.generation.listens[0].spec.clone();
-        assert!(self.worker.shared().tell(0, move |home| home.accepted(server, peer, &spec)));
+        assert!(self.worker.shared().tell(0, move |home| home.accepted(server, peer, &spec, false)));
         client
     }
 

@@ -1,0 +1,383 @@
+//! Tasks of one kind, of which a loop has thousands: all of them in one task of the runtime.
+//!
+//! A task of the runtime is an allocation of its own, aligned to 128 bytes, which malloc serves badly, and each of its polls
+//! goes through the runtime's queues. Here a task is a place in a table, used again by the next one, and what is ready is
+//! polled in a row.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crossbeam_queue::SegQueue;
+
+use crate::loops::{self, Activity};
+
+/// How many tasks are polled before other tasks of the loop, such as the one that accepts, have their turn.
+const TURN: usize = 16;
+
+/// The tasks of one kind on a loop; at most one kind on each thread.
+pub struct Tasks<F>(Rc<Inner<F>>);
+
+impl<F> Clone for Tasks<F> {
+    fn clone(&self) -> Self {
+        Tasks(self.0.clone())
+    }
+}
+
+struct Inner<F> {
+    table: RefCell<Table<F>>,
+    mailbox: Arc<Mailbox>,
+    step: &'static str,
+}
+
+/// Bounded by whoever starts tasks: connections by `worker_connections`.
+struct Table<F> {
+    places: Vec<Place<F>>,
+    free: Vec<u32>,
+}
+
+struct Place<F> {
+    /// Taken out while it is polled.
+    future: Option<F>,
+    /// For stall reports.
+    number: u64,
+    bell: Arc<Bell>,
+    /// Of the bell; taken out while it is used, which spares counting it.
+    waker: Option<Waker>,
+}
+
+/// What wakes the task in one place. It stays with the place: a late call wakes the next task there for nothing.
+struct Bell {
+    mailbox: Arc<Mailbox>,
+    index: u32,
+    /// The place is in one of the queues.
+    rung: AtomicBool,
+}
+
+/// How other threads reach the tasks of a loop.
+struct Mailbox {
+    id: u64,
+    /// Places that other threads have woken: each once at most.
+    woken: SegQueue<u32>,
+    /// Wakes the runner.
+    runner: OnceLock<Waker>,
+}
+
+/// The places woken on this thread.
+struct Ready {
+    /// Whose they are: [`Mailbox::id`].
+    id: Cell<u64>,
+    queue: RefCell<VecDeque<u32>>,
+    /// The runner runs, or will run without being woken again.
+    awake: Cell<bool>,
+}
+
+thread_local! {
+    static READY: Ready =
+        const { Ready { id: Cell::new(0), queue: RefCell::new(VecDeque::new()), awake: Cell::new(false) } };
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.rung.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let here = READY.try_with(|ready| {
+            let own = ready.id.get() == self.mailbox.id;
+            if own {
+                ready.queue.borrow_mut().push_back(self.index);
+            }
+            (own, own && ready.awake.replace(true))
+        });
+        match here {
+            Ok((true, true)) => return,
+            Ok((true, false)) => {}
+            // Another thread, or one that is ending.
+            _ => self.mailbox.woken.push(self.index),
+        }
+        if let Some(runner) = self.mailbox.runner.get() {
+            runner.wake_by_ref();
+        }
+    }
+}
+
+impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
+    /// Prepares this thread for tasks of this kind, which stall reports call `step`. What panics in one of them ends that
+    /// task alone.
+    ///
+    /// # Panics
+    /// Outside a loop's thread.
+    pub fn new(step: &'static str) -> Tasks<F> {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        let mailbox = Arc::new(Mailbox { id, woken: SegQueue::new(), runner: OnceLock::new() });
+        READY.with(|ready| {
+            ready.id.set(id);
+            ready.queue.borrow_mut().clear();
+            ready.awake.set(true);
+        });
+        let table = RefCell::new(Table { places: Vec::new(), free: Vec::new() });
+        let inner = Rc::new(Inner { table, mailbox, step });
+        tokio::task::spawn_local(Runner(inner.clone()));
+        Tasks(inner)
+    }
+
+    /// Starts a task; it is polled soon.
+    pub fn start(&self, number: u64, future: F) {
+        let index = self.0.put(number, future);
+        self.0.ring(index);
+    }
+
+    /// Starts a task and polls it within the poll that is going on, as a part of it: to be called as its last step.
+    pub fn start_now(&self, number: u64, future: F) {
+        let index = self.0.put(number, future);
+        loops::note(number, self.0.step);
+        if let Some(taken) = self.0.take(index) {
+            self.0.poll(index, taken);
+        }
+    }
+}
+
+impl<F: Future<Output = ()> + Unpin> Inner<F> {
+    fn put(&self, number: u64, future: F) -> u32 {
+        let mut table = self.table.borrow_mut();
+        if let Some(index) = table.free.pop()
+            && let Some(place) = table.places.get_mut(index as usize)
+        {
+            place.future = Some(future);
+            place.number = number;
+            return index;
+        }
+        let index = u32::try_from(table.places.len()).unwrap_or(u32::MAX);
+        let bell = Arc::new(Bell { mailbox: self.mailbox.clone(), index, rung: AtomicBool::new(false) });
+        let waker = Some(Waker::from(bell.clone()));
+        table.places.push(Place { future: Some(future), number, bell, waker });
+        index
+    }
+
+    fn ring(&self, index: u32) {
+        let bell = self.table.borrow().places.get(index as usize).map(|place| place.bell.clone());
+        if let Some(bell) = bell {
+            bell.wake_by_ref();
+        }
+    }
+
+    /// What is to be polled in this place. [`Inner::poll`] puts it back, or gives the place back.
+    fn take(&self, index: u32) -> Option<Taken<F>> {
+        let mut table = self.table.borrow_mut();
+        let place = table.places.get_mut(index as usize)?;
+        // What wakes it from here on wakes it again.
+        place.bell.rung.store(false, Ordering::Release);
+        let future = place.future.take()?;
+        let waker = place.waker.take().unwrap_or_else(|| Waker::from(place.bell.clone()));
+        Some(Taken { future, number: place.number, waker })
+    }
+
+    fn poll(&self, index: u32, taken: Taken<F>) {
+        let Taken { mut future, waker, .. } = taken;
+        let mut context = Context::from_waker(&waker);
+        let poll = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut context)));
+        let rest = if let Ok(Poll::Pending) = poll {
+            Some(future)
+        } else {
+            // The panic hook has told of a panic; the other tasks go on.
+            drop(catch_unwind(AssertUnwindSafe(|| drop(future))));
+            None
+        };
+        let mut table = self.table.borrow_mut();
+        if rest.is_none() {
+            table.free.push(index);
+        }
+        if let Some(place) = table.places.get_mut(index as usize) {
+            place.future = rest;
+            place.waker = Some(waker);
+        }
+    }
+}
+
+struct Taken<F> {
+    future: F,
+    number: u64,
+    waker: Waker,
+}
+
+/// The runtime's task in which all of them run.
+struct Runner<F: Future<Output = ()> + Unpin>(Rc<Inner<F>>);
+
+impl<F: Future<Output = ()> + Unpin> Future for Runner<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let inner = &*self.0;
+        // The waker of a task stays the same one.
+        inner.mailbox.runner.get_or_init(|| context.waker().clone());
+        READY.with(|ready| {
+            ready.awake.set(true);
+            while let Some(index) = inner.mailbox.woken.pop() {
+                ready.queue.borrow_mut().push_back(index);
+            }
+            let mut left = TURN;
+            loops::timed_in_a_row(|row| {
+                while left > 0 && tokio::task::coop::has_budget_remaining() {
+                    let next = ready.queue.borrow_mut().pop_front();
+                    let Some(index) = next else { break };
+                    if let Some(taken) = inner.take(index) {
+                        let activity = Activity { connection: taken.number, step: inner.step };
+                        row.poll(activity, || inner.poll(index, taken));
+                    }
+                    left -= 1;
+                }
+            });
+            if ready.queue.borrow().is_empty() {
+                ready.awake.set(false);
+            } else {
+                context.waker().wake_by_ref();
+            }
+        });
+        Poll::Pending
+    }
+}
+
+impl<F: Future<Output = ()> + Unpin> Drop for Runner<F> {
+    fn drop(&mut self) {
+        // The loop is ending. The tasks may hold on to what holds on to this table.
+        let places = std::mem::take(&mut self.0.table.borrow_mut().places);
+        drop(places);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loops::LoopHandle;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// A task made of a closure.
+    struct Job(Box<dyn Steps>);
+
+    trait Steps: FnMut(&mut Context<'_>) -> Poll<()> + Send {}
+
+    impl<F: FnMut(&mut Context<'_>) -> Poll<()> + Send> Steps for F {}
+
+    impl Future for Job {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+            (self.0)(context)
+        }
+    }
+
+    fn job(poll: impl FnMut(&mut Context<'_>) -> Poll<()> + Send + 'static) -> Job {
+        Job(Box::new(poll))
+    }
+
+    /// A task that sends its waker at its first poll and its number at the second one.
+    fn two_polls(number: u64, wakers: &Sender<Waker>, done: &Sender<u64>) -> Job {
+        let (wakers, done, mut first) = (wakers.clone(), done.clone(), true);
+        job(move |context| {
+            if std::mem::take(&mut first) {
+                wakers.send(context.waker().clone()).unwrap();
+                return Poll::Pending;
+            }
+            done.send(number).unwrap();
+            Poll::Ready(())
+        })
+    }
+
+    fn on_a_loop(test: impl FnOnce(Tasks<Job>) + Send + 'static) -> LoopHandle {
+        let handle = LoopHandle::start(0, None).unwrap();
+        handle.tell(move || test(Tasks::new("testing")));
+        handle
+    }
+
+    #[test]
+    fn tasks_are_woken_by_other_threads_and_more_often_than_they_need() {
+        let (wakers, woken): (_, Receiver<Waker>) = channel();
+        let (done, finished) = channel();
+        const TASKS: u64 = 100;
+        let handle = on_a_loop(move |tasks| {
+            for number in 0..TASKS {
+                tasks.start(number, two_polls(number, &wakers, &done));
+            }
+        });
+        let wakers: Vec<Waker> = woken.iter().take(TASKS as usize).collect();
+        for waker in &wakers {
+            waker.wake_by_ref();
+            waker.wake_by_ref();
+        }
+        let mut all: Vec<u64> = finished.iter().take(TASKS as usize).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..TASKS).collect::<Vec<_>>());
+        // The tasks are over: nothing happens.
+        wakers.iter().for_each(Waker::wake_by_ref);
+        handle.stop();
+        wakers.iter().for_each(Waker::wake_by_ref);
+    }
+
+    #[test]
+    fn a_place_is_used_again_and_a_panic_ends_one_task_alone() {
+        let (send, receive) = channel();
+        let (done, finished) = channel();
+        let handle = on_a_loop(move |tasks| {
+            tasks.start(1, job(|_| panic!("a task that panics, as this test wants")));
+            let mut yields = 3;
+            let inner = tasks.clone();
+            tasks.start(
+                2,
+                job(move |context| {
+                    if yields > 0 {
+                        yields -= 1;
+                        context.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(())
+                }),
+            );
+            let (wakers, _keep) = channel();
+            std::mem::forget(_keep);
+            crate::loops::spawn(0, "looking", async move {
+                while inner.0.table.borrow().free.len() < 2 {
+                    crate::loops::yield_now().await;
+                }
+                inner.start_now(3, two_polls(3, &wakers, &done));
+                inner.start(4, two_polls(4, &wakers, &done));
+                send.send(inner.0.table.borrow().places.len()).unwrap();
+            });
+        });
+        assert_eq!(receive.recv().unwrap(), 2);
+        handle.stop();
+        // What was not over was dropped with the loop.
+        assert!(finished.recv().is_err());
+    }
+
+    #[test]
+    fn one_that_always_goes_on_does_not_keep_others_waiting() {
+        let (done, finished) = channel();
+        let handle = on_a_loop(move |tasks| {
+            tasks.start(
+                1,
+                job(|context| {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }),
+            );
+            crate::loops::spawn(0, "another one", async move {
+                for _ in 0..10 {
+                    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                }
+                done.send(()).unwrap();
+            });
+        });
+        finished.recv().unwrap();
+        handle.stop();
+    }
+}
