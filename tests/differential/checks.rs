@@ -5,12 +5,18 @@ use freerun_testkit::{Kind, check};
 /// Checks each of these lines in a `server` block.
 #[track_caller]
 pub fn same_verdicts(lines: &[&str]) {
+    same_verdicts_around("server {\nlisten 127.0.0.1:@PORT@;\n@LINE@\n}", lines);
+}
+
+/// Checks each of these lines in place of `@LINE@` in a text for the `http` block.
+#[track_caller]
+pub fn same_verdicts_around(around: &str, lines: &[&str]) {
     if !freerun_testkit::require::nginx() {
         return;
     }
     let mut wrong = String::new();
     for line in lines {
-        let text = format!("events {{ }}\nhttp {{\nserver {{\nlisten 127.0.0.1:@PORT@;\n{line}\n}}\n}}\n");
+        let text = format!("events {{ }}\nhttp {{\n{}\n}}\n", around.replace("@LINE@", line));
         let (nginx, freerun) = (verdict(Kind::Nginx, &text), verdict(Kind::under_test(), &text));
         if nginx != freerun {
             wrong += &format!("{line}\n  - {nginx:?}\n  + {freerun:?}\n");

@@ -41,5 +41,6 @@ mod site;
 mod ssi;
 mod substitutions;
 mod symlinks;
+mod upstream_checks;
 mod uris;
 mod variables;

@@ -21,6 +21,7 @@ use crate::settings::files::FileSettings;
 use crate::settings::knobs::TransferSettings;
 use crate::settings::logs::{ErrorLogSettings, LogPaths};
 use crate::settings::rate::RateSettings;
+use crate::settings::resolver::ResolverSettings;
 use crate::settings::server::ServerSettings;
 use crate::variables::{CORE_VARIABLES, VariableTable};
 use crate::zones::ZoneTable;
@@ -80,6 +81,7 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
         group::<RewriteSettings>(),
         group::<FileSettings>(),
         group::<RateSettings>(),
+        group::<ResolverSettings>(),
     ]
 }
 

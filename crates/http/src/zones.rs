@@ -165,6 +165,12 @@ impl ZoneTable {
         Ok(())
     }
 
+    /// Whether a zone of this kind, name and size is declared already, for directives that may share one.
+    pub fn has(&self, named: &Named, kind: &str) -> bool {
+        let entry = self.names.get(&named.name).filter(|entry| entry.kind == kind);
+        entry.and_then(|entry| entry.declared.as_ref()).is_some_and(|(purpose, _)| purpose.size == named.size)
+    }
+
     /// State that has no name in the configuration but goes on all the same, as long as some configuration asks for it
     /// with the same `key` (which should hold all that must not differ): what the running generation has, what another
     /// directive of this configuration has asked for, or a new one.

@@ -8,6 +8,7 @@ pub mod postread;
 pub mod preaccess;
 pub mod precontent;
 pub mod proxy;
+pub mod upstream;
 pub mod variables;
 
 use freerun_http::module::Module;
@@ -55,4 +56,5 @@ pub static MODULES: &[&Module] = &[
     &variables::geo::MODULE,
     &variables::geoip2::MODULE,
     &variables::split_clients::MODULE,
+    &upstream::MODULE,
 ];

@@ -11,8 +11,10 @@ pub mod group;
 pub mod idle;
 pub mod lease;
 pub mod peer;
+pub mod place;
 mod queue;
 pub mod random;
+pub mod resolve;
 pub mod sessions;
 
 pub use address::UpstreamAddress;

@@ -1,8 +1,6 @@
 //! Settings of the core that say how bytes are to be moved, most of which have nothing to act on here.
 
-use std::time::Duration;
-
-use freerun_conf::{Cx, Many, Node, Problem, Shape, Size, Value, parse_offset, parse_size, parse_time, settings};
+use freerun_conf::{Cx, Many, Node, Problem, Shape, Size, Value, parse_offset, parse_size, settings};
 
 use crate::template::Template;
 
@@ -40,10 +38,6 @@ settings! {
         /// not `0`.
         early_hints: Many<EarlyHints>, in HTTP | SERVER | LOCATION, since = "1.29.0",
             fidelity = NoEffect("no upstream servers yet");
-        /// Name servers for names that are found out while serving.
-        resolver: Option<Resolver>, in HTTP | SERVER | LOCATION, fidelity = NoEffect("no directive uses names then, yet");
-        /// Longest time for finding out a name.
-        resolver_timeout: Duration = "30s", in HTTP | SERVER | LOCATION, fidelity = NoEffect("see `resolver`");
     }
 }
 
@@ -92,57 +86,6 @@ impl Value for EarlyHints {
     }
 }
 
-/// `resolver`: checked as far as that needs no lookup.
-#[derive(Debug, Clone)]
-pub struct Resolver {
-    /// The name servers, as written.
-    pub servers: Vec<String>,
-}
-
-impl Value for Resolver {
-    const SHAPE: Shape = Shape::at_least(1, "address … [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=zone]");
-
-    fn parse(directive: &Node, _: &mut Cx) -> Result<Resolver, Problem> {
-        let mut servers = Vec::new();
-        for word in &directive.args {
-            let invalid = || Problem::new(format!("invalid parameter: {}", word.text)).at(word.place);
-            match word.text.split_once('=') {
-                Some(("valid", time)) => drop(parse_time(time).ok_or_else(invalid)?),
-                Some(("ipv4" | "ipv6", "on" | "off")) => {}
-                Some(("ipv4" | "ipv6", _)) => return Err(invalid()),
-                Some(("status_zone", zone)) if !zone.is_empty() => {}
-                _ => {
-                    let (host, port) = host_and_port(&word.text);
-                    if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
-                        return Err(Problem::new(format!("invalid port in resolver \"{}\"", word.text)).at(word.place));
-                    }
-                    if host.is_empty() {
-                        return Err(Problem::new(format!("no host in resolver \"{}\"", word.text)).at(word.place));
-                    }
-                    servers.push(word.text.clone());
-                }
-            }
-        }
-        let off = |family| directive.args.iter().any(|word| word.text == format!("{family}=off"));
-        if off("ipv4") && off("ipv6") {
-            return Err(Problem::new("\"ipv4\" and \"ipv6\" cannot both be \"off\"").at_node(directive));
-        }
-        if servers.is_empty() {
-            return Err(Problem::new("no name servers defined").at_node(directive));
-        }
-        Ok(Resolver { servers })
-    }
-}
-
-/// The port behind the last colon that is not inside of brackets.
-fn host_and_port(text: &str) -> (&str, Option<&str>) {
-    let from = text.rfind(']').map_or(0, |end| end + 1);
-    match text[from..].find(':') {
-        Some(colon) => (&text[..from + colon], Some(&text[from + colon + 1..])),
-        None => (text, None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,10 +118,8 @@ mod tests {
 
     #[test]
     fn values_are_read() {
-        let (set, warnings) =
-            read("directio 4m; send_lowat 1; resolver 127.0.0.1:53 [::1] valid=30s ipv6=off;").unwrap();
+        let (set, warnings) = read("directio 4m; send_lowat 1;").unwrap();
         assert_eq!(set.directio, DirectIo(Some(4 << 20)));
-        assert_eq!(set.resolver.unwrap().servers, ["127.0.0.1:53", "[::1]"]);
         assert_eq!(warnings, ["\"send_lowat\" is not supported, ignored"]);
         assert_eq!(read("directio off; send_lowat 0; directio_alignment 0;").unwrap().1, [] as [&str; 0]);
     }
@@ -193,14 +134,6 @@ mod tests {
             ("postpone_output 1g;", "\"postpone_output\" directive invalid value"),
             ("subrequest_output_buffer_size 1g;", "\"subrequest_output_buffer_size\" directive invalid value"),
             ("msie_padding x;", "invalid value \"x\" in \"msie_padding\" directive, it must be \"on\" or \"off\""),
-            ("resolver;", "invalid number of arguments in \"resolver\" directive"),
-            ("resolver 127.0.0.1 valid=x;", "invalid parameter: valid=x"),
-            ("resolver 127.0.0.1 ipv6=x;", "invalid parameter: ipv6=x"),
-            ("resolver valid=1s;", "no name servers defined"),
-            ("resolver 127.0.0.1 ipv4=off ipv6=off;", "\"ipv4\" and \"ipv6\" cannot both be \"off\""),
-            ("resolver 127.0.0.1:99999;", "invalid port in resolver \"127.0.0.1:99999\""),
-            ("resolver 127.0.0.1:x;", "invalid port in resolver \"127.0.0.1:x\""),
-            ("resolver_timeout 1x;", "\"resolver_timeout\" directive invalid value"),
             ("early_hints $;", "invalid variable name"),
         ];
         for (text, message) in rows {

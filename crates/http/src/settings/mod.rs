@@ -8,6 +8,7 @@ pub mod knobs;
 pub mod logs;
 pub mod media_types;
 pub mod rate;
+pub mod resolver;
 pub mod server;
 pub mod syslog;
 pub mod types;
