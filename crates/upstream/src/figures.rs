@@ -42,6 +42,17 @@ impl Times {
     }
 }
 
+/// What checks have found.
+#[derive(Debug, Default)]
+pub struct Checks {
+    /// How many ended.
+    pub done: AtomicU64,
+    /// How many of them failed.
+    pub failed: AtomicU64,
+    /// How often one made the server unhealthy.
+    pub unhealthy: AtomicU64,
+}
+
 /// What is counted of a server.
 #[derive(Debug, Default)]
 pub struct Figures {
@@ -57,6 +68,10 @@ pub struct Figures {
     pub reused: AtomicU64,
     /// Times that it became unavailable.
     pub unavailable: AtomicU64,
+    /// Times that the outlier detection ejected it.
+    pub ejected: AtomicU64,
+    /// What checks have found.
+    pub checks: Checks,
     /// Bytes sent to it.
     pub sent: AtomicU64,
     /// Bytes received from it.

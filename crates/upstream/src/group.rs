@@ -1,7 +1,7 @@
 //! A group of servers: `upstream name { … }`, or the one that a `proxy_pass` to an address makes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::Millis;
 use crate::address::UpstreamAddress;
 use crate::balance::{Method, Tier};
+use crate::health::OutlierRules;
 use crate::lease::Lease;
 use crate::peer::{Live, Peer, PeerSettings};
 use crate::queue::Queue;
@@ -22,6 +23,8 @@ pub struct GroupSettings {
     pub method: Method,
     /// Whether and how requests wait for a server (`queue`).
     pub queue: Option<QueueSettings>,
+    /// Whether and how outliers are found.
+    pub outlier: Option<OutlierRules>,
 }
 
 /// `queue number [timeout=time]`
@@ -52,9 +55,20 @@ type Key = (UpstreamAddress, usize);
 pub struct GroupState {
     lives: ArcSwap<HashMap<Key, Weak<Live>>>,
     pub(crate) queue: Queue,
+    /// Whether a loop is about to eject a server.
+    pub(crate) ejecting: AtomicBool,
 }
 
 impl GroupState {
+    /// All servers that are known.
+    pub(crate) fn each(&self, mut see: impl FnMut(&Live)) {
+        for live in self.lives.load().values() {
+            if let Some(live) = live.upgrade() {
+                see(&live);
+            }
+        }
+    }
+
     /// A server has room again.
     pub(crate) fn released(&self) {
         self.queue.released();
@@ -237,11 +251,13 @@ fn build(settings: &GroupSettings, state: &Arc<GroupState>, specs: Vec<PeerSpec>
         .collect();
     let single = specs.len() == 1;
     let lives = state.lives(&keys);
+    let outlier = settings.outlier.clone().map(Arc::new);
     let peers = specs.into_iter().zip(lives).map(|(spec, live)| {
         let name: Arc<str> = spec.address.to_string().into();
         let PeerSpec { address, server, settings } = spec;
         let route = settings.route.clone().unwrap_or_else(|| crate::peer::route_of(&name));
-        Arc::new(Peer { address, name, server, settings, route, live, state: state.clone(), single })
+        let outlier = outlier.clone();
+        Arc::new(Peer { address, name, server, settings, route, live, outlier, state: state.clone(), single })
     });
     let (backup, primary) = peers.partition(|peer| peer.settings.backup);
     PeerSet {

@@ -1,5 +1,6 @@
 //! A server that was chosen for one attempt: while the lease is there, the connection counts.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -58,6 +59,8 @@ impl Failure {
 pub struct Verdict {
     /// It is unavailable for a while now: nginx logs `upstream server temporarily disabled`.
     pub disabled: bool,
+    /// The outlier detection leaves it out for a while.
+    pub ejected: bool,
 }
 
 /// A server that was chosen. Dropping it gives the connection's place back without a verdict.
@@ -66,6 +69,8 @@ pub struct Lease {
     begun: Millis,
     /// Whether this is the one request that tries a server again that was unavailable.
     probe: bool,
+    /// Whether the response's status was 500 or above.
+    error: Cell<bool>,
 }
 
 impl fmt::Debug for Lease {
@@ -79,7 +84,7 @@ impl Lease {
     pub(crate) fn new(peer: Arc<Peer>, begun: Millis, probe: bool) -> Lease {
         peer.figures.requests.fetch_add(1, Relaxed);
         peer.begun.fetch_add(begun, Relaxed);
-        Lease { peer, begun, probe }
+        Lease { peer, begun, probe, error: Cell::new(false) }
     }
 
     /// The server.
@@ -101,6 +106,7 @@ impl Lease {
     /// The head of the response is there, that long after the attempt began.
     pub fn header(&self, status: u16, took: Duration, now: Millis) {
         let figures = &self.peer.figures;
+        self.error.set(status >= 500);
         let class = (usize::from(status) / 100).wrapping_sub(1);
         if let Some(counter) = figures.responses.get(class) {
             counter.fetch_add(1, Relaxed);
@@ -116,16 +122,26 @@ impl Lease {
     }
 
     /// The whole response is there, that long after the attempt began.
-    pub fn succeeded(self, took: Duration, now: Millis) {
+    /// With outlier detection even that may be an error, if the status says so.
+    pub fn succeeded(self, took: Duration, now: Millis) -> Verdict {
         self.peer.figures.response_times.add(took);
         self.peer.averaged(&self.peer.last_byte_average, took, now);
         self.peer.good(self.probe, now);
+        Verdict { ejected: self.record(self.error.get(), now), disabled: false }
     }
 
     /// The attempt failed.
     pub fn failed(self, failure: Failure, now: Millis) -> Verdict {
         self.peer.figures.failures[failure as usize].fetch_add(1, Relaxed);
-        if failure == Failure::Stale { Verdict::default() } else { self.peer.bad(now) }
+        if failure == Failure::Stale {
+            return Verdict::default();
+        }
+        let ejected = self.record(true, now);
+        Verdict { ejected, ..self.peer.bad(now) }
+    }
+
+    fn record(&self, error: bool, now: Millis) -> bool {
+        self.peer.outlier.as_ref().is_some_and(|rules| rules.record(&self.peer, error, now))
     }
 }
 

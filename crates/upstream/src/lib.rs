@@ -8,6 +8,7 @@ pub mod balance;
 pub mod connect;
 pub mod figures;
 pub mod group;
+pub mod health;
 pub mod idle;
 pub mod lease;
 pub mod peer;

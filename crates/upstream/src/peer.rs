@@ -8,6 +8,8 @@ use std::time::Duration;
 use crate::Millis;
 use crate::address::UpstreamAddress;
 use crate::figures::Figures;
+use crate::health::OutlierRules;
+use crate::health::outlier::Answers;
 use crate::idle::Idle;
 
 /// The parameters of nginx's `server` directive that a choice depends on.
@@ -86,6 +88,8 @@ pub struct Live {
     pub(crate) measured: AtomicU64,
     /// The sum of the times at which the requests that are on their way began.
     pub(crate) begun: AtomicU64,
+    /// What the outlier detection remembers.
+    pub(crate) answers: Answers,
     /// What is counted.
     pub figures: Figures,
     /// Idle connections.
@@ -113,6 +117,7 @@ impl Default for Live {
             last_byte_average: AtomicU64::new(0),
             measured: AtomicU64::new(0),
             begun: AtomicU64::new(0),
+            answers: Answers::default(),
             figures: Figures::default(),
             idle: Idle::default(),
         }
@@ -165,6 +170,7 @@ pub struct Peer {
     pub route: Arc<str>,
     pub(crate) live: Arc<Live>,
     pub(crate) state: Arc<crate::group::GroupState>,
+    pub(crate) outlier: Option<Arc<OutlierRules>>,
     /// Whether it is the only server of the group: failures do not count then.
     pub(crate) single: bool,
 }

@@ -136,7 +136,7 @@ impl Peer {
         }
         self.until.store(now + timeout.max(1), Relaxed);
         self.figures.unavailable.fetch_add(1, Relaxed);
-        Verdict { disabled: true }
+        Verdict { disabled: true, ejected: false }
     }
 
     /// How slow it is, and how busy: what `least_time` compares. Of one that nothing is known of it is 0, so that it is tried.

@@ -1,0 +1,214 @@
+//! Outliers: servers whose answers to requests are much worse than they should be are left out for a while.
+//!
+//! nginx counts failures (`max_fails`) and knows no share of them, nor a limit to how many servers may be out. This is
+//! the server's own, and off unless configured. A server is ejected when so many answers in a row were errors, or when too
+//! large a share of those within a window was. Each further ejection lasts longer than the one before. No more than a share of the group
+//! is ever out, so that a failure that all have in common does not take all of them away.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::Millis;
+use crate::group::GroupState;
+use crate::peer::{Live, Peer};
+
+/// When a server is an outlier.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OutlierRules {
+    /// So many errors in a row eject; 0: none do.
+    pub consecutive: u32,
+    /// Percent of the answers within `window` that eject when they are errors; 0: none do.
+    pub rate: u32,
+    /// How long a window is.
+    pub window: Duration,
+    /// A share is looked at only with so many answers in the window.
+    pub requests: u32,
+    /// How long the first ejection lasts. The next one lasts twice as long, the third three times.
+    pub ejection: Duration,
+    /// How long the longest one lasts.
+    pub max_ejection: Duration,
+    /// Percent of the group's servers that may be out at a time.
+    pub max_ejected: u32,
+}
+
+impl Default for OutlierRules {
+    fn default() -> OutlierRules {
+        OutlierRules {
+            consecutive: 5,
+            rate: 50,
+            window: Duration::from_secs(10),
+            requests: 20,
+            ejection: Duration::from_secs(30),
+            max_ejection: Duration::from_secs(300),
+            max_ejected: 50,
+        }
+    }
+}
+
+/// What is remembered of a server's answers.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    in_a_row: AtomicU32,
+    /// When the window began.
+    window: AtomicU64,
+    /// Answers in it, in the lower half, and errors in the upper one.
+    counted: AtomicU64,
+    /// How often it was ejected, less the windows that went well since.
+    ejections: AtomicU32,
+}
+
+const ERROR: u64 = 1 << 32;
+
+impl OutlierRules {
+    /// Counts an answer. Says whether the server is ejected for it.
+    pub(crate) fn record(&self, peer: &Peer, error: bool, now: Millis) -> bool {
+        let answers = &peer.answers;
+        let window = self.window.as_millis() as Millis;
+        let began = answers.window.load(Relaxed);
+        if now.saturating_sub(began) > window && answers.window.compare_exchange(began, now, Relaxed, Relaxed).is_ok() {
+            let before = answers.counted.swap(0, Relaxed);
+            if before != 0 && before >> 32 == 0 {
+                let less = |count: u32| Some(count.saturating_sub(1));
+                let _ = answers.ejections.fetch_update(Relaxed, Relaxed, less);
+            }
+        }
+        let counted = answers.counted.fetch_add(1 + if error { ERROR } else { 0 }, Relaxed) + 1;
+        if !error {
+            answers.in_a_row.store(0, Relaxed);
+            return false;
+        }
+        let in_a_row = answers.in_a_row.fetch_add(1, Relaxed) + 1;
+        let (errors, all) = ((counted >> 32) + 1, counted & u64::from(u32::MAX));
+        let row = self.consecutive > 0 && in_a_row >= self.consecutive;
+        let share = self.rate > 0 && all >= u64::from(self.requests) && errors * 100 >= all * u64::from(self.rate);
+        (row || share) && self.eject(peer, now)
+    }
+
+    fn eject(&self, peer: &Peer, now: Millis) -> bool {
+        if peer.single || peer.ejected.load(Relaxed) > now {
+            return false;
+        }
+        peer.state.alone(|state| {
+            let (mut out, mut all) = (0u64, 0u64);
+            state.each(|live: &Live| {
+                all += 1;
+                out += u64::from(live.ejected.load(Relaxed) > now);
+            });
+            if (out + 1) * 100 > all * u64::from(self.max_ejected) {
+                return false;
+            }
+            let times = peer.answers.ejections.fetch_add(1, Relaxed).saturating_add(1);
+            let lasts = self.ejection.saturating_mul(times).min(self.max_ejection);
+            let until = now + lasts.as_millis() as Millis;
+            peer.answers.in_a_row.store(0, Relaxed);
+            peer.answers.counted.store(0, Relaxed);
+            // It comes back slowly, if it has a slow start.
+            peer.recovered.store(until, Relaxed);
+            peer.ejected.store(until, Relaxed);
+            peer.figures.ejected.fetch_add(1, Relaxed);
+            true
+        })
+    }
+}
+
+impl GroupState {
+    /// Does something that only one loop at a time should do; not at all if another one is at it.
+    fn alone(&self, what: impl FnOnce(&GroupState) -> bool) -> bool {
+        use std::sync::atomic::Ordering::{Acquire, Release};
+        if self.ejecting.swap(true, Acquire) {
+            return false;
+        }
+        let done = what(self);
+        self.ejecting.store(false, Release);
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::group::{Group, GroupSettings, PeerSpec, Query, Tried};
+    use crate::lease::Failure;
+    use crate::peer::{PeerSettings, State};
+
+    fn group(servers: u16, rules: OutlierRules) -> Group {
+        let specs = (0..servers).map(|number| PeerSpec {
+            address: crate::UpstreamAddress::Ip(([127, 0, 0, 1], 8000 + number).into()),
+            server: format!("127.0.0.1:{}", 8000 + number).into(),
+            settings: PeerSettings { max_fails: 0, ..PeerSettings::default() },
+        });
+        let settings = GroupSettings { outlier: Some(rules), ..GroupSettings::default() };
+        Group::new("g", settings, Arc::default(), specs.collect())
+    }
+
+    /// Sends requests; those to the first `bad` servers end with an error, or every `nth` of them does.
+    fn send(group: &Group, count: usize, now: Millis, error: impl Fn(usize, usize) -> bool) {
+        for number in 0..count {
+            let lease = group.pick(&Query { now, ..Query::default() }, &mut Tried::new()).unwrap();
+            let index = group.peers().peers().position(|peer| peer.id == lease.peer().id).unwrap();
+            if error(index, number) {
+                lease.header(503, Duration::ZERO, now);
+            }
+            lease.succeeded(Duration::ZERO, now);
+        }
+    }
+
+    fn out(group: &Group, now: Millis) -> Vec<usize> {
+        let peers = group.peers();
+        let out = peers.peers().enumerate().filter(|(_, peer)| peer.state(now) == State::Unavailable);
+        out.map(|(index, _)| index).collect()
+    }
+
+    #[test]
+    fn errors_in_a_row_eject_for_longer_each_time() {
+        let rules = OutlierRules { consecutive: 3, rate: 0, ..OutlierRules::default() };
+        let group = group(4, rules);
+        send(&group, 8, 0, |index, _| index == 1);
+        assert_eq!(out(&group, 0), [] as [usize; 0]);
+        send(&group, 4, 0, |index, _| index == 1);
+        assert_eq!(out(&group, 0), [1]);
+        assert_eq!((out(&group, 29_999).len(), out(&group, 30_000).len()), (1, 0));
+        send(&group, 12, 30_000, |index, _| index == 1);
+        assert_eq!((out(&group, 89_999).len(), out(&group, 90_000).len()), (1, 0));
+        // Windows that go well are put to its credit.
+        for window in 0..3 {
+            send(&group, 4, 100_000 + window * 11_000, |_, _| false);
+        }
+        send(&group, 12, 140_000, |index, _| index == 1);
+        assert_eq!((out(&group, 169_999).len(), out(&group, 170_000).len()), (1, 0));
+    }
+
+    #[test]
+    fn a_share_of_errors_ejects() {
+        let rules = OutlierRules { consecutive: 0, rate: 30, requests: 10, ..OutlierRules::default() };
+        let group = group(2, rules);
+        send(&group, 40, 0, |index, number| index == 0 && number % 10 == 0);
+        assert_eq!(out(&group, 0), [] as [usize; 0]);
+        send(&group, 40, 11_000, |index, number| index == 0 && number % 4 == 0);
+        assert_eq!(out(&group, 11_000), [0]);
+    }
+
+    #[test]
+    fn no_more_than_the_share_is_out() {
+        for (servers, share, most) in [(10, 30, 3), (10, 100, 10), (3, 50, 1), (1, 100, 0), (4, 10, 0)] {
+            let rules = OutlierRules { consecutive: 1, max_ejected: share, ..OutlierRules::default() };
+            let group = group(servers, rules);
+            for _ in 0..100 {
+                if let Ok(lease) = group.pick(&Query::default(), &mut Tried::new()) {
+                    lease.failed(Failure::Timeout, 0);
+                }
+            }
+            assert_eq!(out(&group, 0).len(), most, "{servers} {share}");
+        }
+    }
+
+    #[test]
+    fn a_dead_idle_connection_is_no_error() {
+        let rules = OutlierRules { consecutive: 1, ..OutlierRules::default() };
+        let group = group(2, rules);
+        group.pick(&Query::default(), &mut Tried::new()).unwrap().failed(Failure::Stale, 0);
+        assert_eq!(out(&group, 0), [] as [usize; 0]);
+    }
+}
