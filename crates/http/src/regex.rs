@@ -1,6 +1,7 @@
 //! Regular expressions in nginx's dialect (PCRE2), with a bound on the work of one match.
 
 use std::cell::{Cell, OnceCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use pcre2::bytes::{Regex, RegexBuilder};
@@ -104,6 +105,21 @@ impl Pattern {
     /// Whether it has groups at all.
     pub fn has_groups(&self) -> bool {
         self.groups > 1
+    }
+
+    /// Number of groups, without the whole match.
+    pub fn groups(&self) -> usize {
+        self.groups - 1
+    }
+
+    /// Where the first two groups are; the request's captures stay as they are. A group that took no part is empty.
+    ///
+    /// # Errors
+    /// As [`Pattern::matches`].
+    pub fn split(&self, subject: &[u8]) -> Result<Option<[Range<usize>; 2]>, GaveUp> {
+        let found = self.regex.captures(subject).map_err(|error| GaveUp::Match(error.to_string()))?;
+        let span = |group: Option<pcre2::bytes::Match<'_>>| group.map_or(0..0, |group| group.start()..group.end());
+        Ok(found.map(|found| [span(found.get(1)), span(found.get(2))]))
     }
 
     /// Matches, and captures nothing.

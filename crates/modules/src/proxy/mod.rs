@@ -7,8 +7,10 @@
 
 pub mod engine;
 pub mod exchange;
+pub mod fastcgi;
 pub mod http;
 pub mod members;
+pub mod params;
 pub mod reply;
 pub mod settings;
 pub mod variables;

@@ -36,7 +36,7 @@ pub enum ReplyError {
     /// A transfer coding other than `chunked`.
     #[error("upstream sent unknown \"Transfer-Encoding\": \"{0}\"")]
     TransferEncoding(String),
-    /// The `Status` of a CGI response is not a number of three digits from 100 on.
+    /// The `Status` of a CGI response is not a number of three digits from 200 on, nor 101.
     #[error("upstream sent invalid status \"{0}\"")]
     Status(String),
     /// More interim (1xx) responses than [`super::parser::MAX_INTERIM`] before the final one.

@@ -198,8 +198,12 @@ impl ResponseParser {
     fn cgi_status(&mut self, value: &[u8], span: Span) -> Result<(), ReplyError> {
         let digits =
             value.first_chunk::<3>().filter(|digits| digits.iter().all(u8::is_ascii_digit) && digits[0] != b'0');
-        let digits = digits.ok_or_else(|| ReplyError::Status(shown(value)))?;
-        self.head.status = digits.iter().fold(0, |n, digit| n * 10 + u16::from(digit - b'0'));
+        let status = digits.map_or(0, |digits| digits.iter().fold(0, |n, digit| n * 10 + u16::from(digit - b'0')));
+        // A script has one response: there is no other behind an interim one.
+        if status < 200 && status != 101 {
+            return Err(ReplyError::Status(shown(value)));
+        }
+        self.head.status = status;
         let rest = &value[3..];
         let spaces = rest.iter().take_while(|&&b| b == b' ' || b == b'\t').count();
         self.head.reason = Span::new(span.start + 3 + spaces as u32, span.end);

@@ -224,7 +224,7 @@ fn cgi_heads() {
     assert_eq!(cgi("Status: 500\n\n").unwrap().status, 500);
     assert_eq!(cgi("Location: /x\r\n\r\n").unwrap().status, 302);
     assert_eq!(cgi("Location: /x\r\nStatus: 201 Created\r\n\r\n").unwrap().status, 201);
-    for bad in ["", "40", "abc", "099 x", "-12 x"] {
+    for bad in ["", "40", "abc", "099 x", "-12 x", "103 Early"] {
         assert_eq!(cgi(&format!("Status: {bad}\r\n\r\n")), Err(ReplyError::Status(bad.to_owned())), "{bad}");
     }
     // A status line is none here, and says nothing.

@@ -1,0 +1,91 @@
+//! What an application behind FastCGI, uwsgi or SCGI is told about a request: `fastcgi_param` and its likes, and the request's
+//! fields as `HTTP_NAME`.
+
+use freerun_conf::{Cx, Many, Node, Problem, Shape, Value};
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+use freerun_proto::{Field, HeaderId};
+
+/// What a parameter that stands for a field of the request begins with.
+const FIELD: &[u8] = b"HTTP_";
+
+/// One `fastcgi_param`.
+#[derive(Debug, Clone)]
+pub struct Param {
+    name: Box<[u8]>,
+    value: Template,
+    /// It is not sent without a value.
+    if_not_empty: bool,
+}
+
+impl Value for Param {
+    const SHAPE: Shape = Shape::between(2, 3, "name value [if_not_empty]");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Param, Problem> {
+        let if_not_empty = match directive.args.get(2) {
+            None => false,
+            Some(word) if word.text == "if_not_empty" => true,
+            Some(word) => return Err(Problem::new(format!("invalid parameter \"{}\"", word.text)).at(word.place)),
+        };
+        let name = directive.args[0].text.as_bytes().into();
+        Ok(Param { name, value: Template::parse(&directive.args[1], cx)?, if_not_empty })
+    }
+}
+
+/// Gives every parameter to `add`: those of the configuration in their order, and with `fields` those of the request, but for
+/// the ones that the configuration has something to say about. Repeated fields are one parameter, joined as `$http_name` is.
+///
+/// # Errors
+/// Those of `add`.
+pub fn each<E>(
+    request: &Request,
+    params: &Many<Param>,
+    fields: bool,
+    mut add: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    for param in params {
+        let value = param.value.render(request);
+        if !(param.if_not_empty && value.is_empty()) {
+            add(&param.name, &value)?;
+        }
+    }
+    if !fields {
+        return Ok(());
+    }
+    let (mut name, mut joined) = (Vec::new(), Vec::new());
+    let all = request.head.parsed.fields();
+    for (index, field) in all.iter().enumerate() {
+        let same = |other: &&Field| is_same(request, field, other);
+        if all[..index].iter().any(|other| same(&other)) {
+            continue;
+        }
+        name.clear();
+        name.extend_from_slice(FIELD);
+        let written = request.head.text(field.name()).iter();
+        name.extend(written.map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }));
+        if params.iter().any(|param| *param.name == *name) {
+            continue;
+        }
+        let first = request.head.text(field.value());
+        let mut others = all[index + 1..].iter().filter(same).peekable();
+        if others.peek().is_none() {
+            add(&name, first)?;
+            continue;
+        }
+        joined.clear();
+        joined.extend_from_slice(first);
+        for other in others {
+            joined.extend_from_slice(if field.id == HeaderId::Cookie { b"; " } else { b", " });
+            joined.extend_from_slice(request.head.text(other.value()));
+        }
+        add(&name, &joined)?;
+    }
+    Ok(())
+}
+
+/// Whether two fields have one name.
+fn is_same(request: &Request, one: &Field, other: &Field) -> bool {
+    one.id == other.id
+        && (one.id != HeaderId::Other
+            || request.head.text(one.name()).eq_ignore_ascii_case(request.head.text(other.name())))
+}
