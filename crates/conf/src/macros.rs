@@ -46,7 +46,8 @@
 /// * A field without `= "text"` starts out as its type's `Default`.
 /// * `in` names constants of [`Contexts`](crate::Contexts).
 /// * Options after the contexts, in any order: `local` (not inherited by a nested location, but by an `if` inside the
-///   location), `own` (not inherited by that either), `fidelity = Differs("…")`, `since = "1.29.3"`.
+///   location), `content` (like `local`, and inherited by a `limit_except` inside the location, too), `own` (not inherited
+///   by any of them), `fidelity = Differs("…")`, `since = "1.29.3"`.
 /// * Several directives can fold into one field: name them after the struct in `also { … }`. The field's type implements
 ///   [`Setting`](crate::Setting) and looks at `directive.name.text`:
 ///
@@ -201,6 +202,8 @@ macro_rules! settings {
                             if $crate::__inherit!($($option $(= $option_value)?),*)
                                 || ($crate::__inherit_in_if!($($option $(= $option_value)?),*)
                                     && within.contains($crate::Contexts::LOCATION_IF))
+                                || ($crate::__inherit_in_limit!($($option $(= $option_value)?),*)
+                                    && within.contains($crate::Contexts::LIMIT_EXCEPT))
                             {
                                 &parent.$field
                             } else {
@@ -345,6 +348,7 @@ macro_rules! __since {
 macro_rules! __inherit {
     () => { true };
     (local $(, $($rest:tt)*)?) => { false };
+    (content $(, $($rest:tt)*)?) => { false };
     (own $(, $($rest:tt)*)?) => { false };
     (fidelity = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit!($($($rest)*)?) };
     (since = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit!($($($rest)*)?) };
@@ -355,7 +359,19 @@ macro_rules! __inherit {
 macro_rules! __inherit_in_if {
     () => { true };
     (local $(, $($rest:tt)*)?) => { true };
+    (content $(, $($rest:tt)*)?) => { true };
     (own $(, $($rest:tt)*)?) => { false };
     (fidelity = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_if!($($($rest)*)?) };
     (since = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_if!($($($rest)*)?) };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __inherit_in_limit {
+    () => { true };
+    (local $(, $($rest:tt)*)?) => { false };
+    (content $(, $($rest:tt)*)?) => { true };
+    (own $(, $($rest:tt)*)?) => { false };
+    (fidelity = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_limit!($($($rest)*)?) };
+    (since = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_limit!($($($rest)*)?) };
 }

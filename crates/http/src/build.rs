@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use freerun_conf::{Contexts, Cx, Directive, Node, Problem, Registry, SettingsSet, Shape, apply_block, group};
+use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_proto::Method;
 
 use crate::content::aio::ThreadPools;
-use crate::generation::{Alias, Blueprint, Location, Parts, Paths, Server, TempFolders};
+use crate::generation::{Alias, Blueprint, Location, Parts, Paths, Server, TempFolders, Within};
 use crate::listen::setting::{ListenSetting, Written};
 use crate::listen::{Listen, ListenSpec, Servers};
 use crate::module::{Filter, Handler, Module};
@@ -158,6 +158,7 @@ impl Builder<'_> {
             cx.report(Problem::duplicate(second))?;
         }
         if let Some(http) = nodes.first() {
+            cx.extensions.insert(HttpEnd(Some(http.close)));
             let (settings, blocks) = apply_block(self.registry, Contexts::HTTP, http.children(), main, cx)?;
             for node in blocks {
                 if node.name.text == "server" {
@@ -191,6 +192,7 @@ impl Builder<'_> {
     }
 
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {
+        cx.extensions.insert(Within::default());
         let (settings, blocks) = apply_block(self.registry, Contexts::SERVER, node.children(), parent, cx)?;
         let mut locations = Locations::default();
         let mut conditions = Vec::new();
@@ -238,8 +240,16 @@ impl Builder<'_> {
             }
         }
         root_and_alias(node, matches!(kind, Kind::Named), cx)?;
-        let (settings, blocks) = apply_block(self.registry, Contexts::LOCATION, node.children(), parent, cx)?;
         let is_regex = matches!(kind, Kind::Regex(_));
+        let here = Within {
+            location: Some(name.clone()),
+            regex: is_regex,
+            named: matches!(kind, Kind::Named),
+            ..Within::default()
+        };
+        cx.extensions.insert(here);
+        let (settings, blocks) = apply_block(self.registry, Contexts::LOCATION, node.children(), parent, cx)?;
+        let passes_on = cx.extensions.get_or_default::<Within>().passes_on;
         let alias = match &settings.get::<CoreSettings>().alias {
             Some(path) => Some(Arc::new(Alias { path: path.0.clone(), prefix: (!is_regex).then(|| name.clone()) })),
             None if node.children().iter().any(|child| child.name.text == "root") => None,
@@ -267,6 +277,7 @@ impl Builder<'_> {
             }
         }
         let mut location = self.compile(name.clone(), settings, within, cx)?;
+        location.passes_on = passes_on;
         location.no_regex = matches!(kind, Kind::Exact | Kind::Prefix { no_regex: true });
         location.alias = alias;
         let location = Arc::new(location);
@@ -338,7 +349,10 @@ impl Builder<'_> {
             handlers.extend(module.handlers.iter().filter(|handler| (handler.wanted)(&settings)));
             filters.extend(module.filters.iter().filter(|filter| (filter.wanted)(&settings)));
             if let Some(settle) = module.settle {
-                settle(&settings, cx).or_else(|problem| cx.report(problem))?;
+                if let Err(problem) = settle(&settings, cx) {
+                    let problem = found_at_the_end(problem, cx);
+                    cx.report(problem)?;
+                }
             }
         }
         handlers.sort_by_key(|handler| handler.phase);
@@ -356,8 +370,22 @@ impl Builder<'_> {
             alias: None,
             no_regex: false,
             internal,
+            passes_on: false,
             error_log: Default::default(),
         })
+    }
+}
+
+/// Where `http {}` ends. Lives in the configuration's context.
+#[derive(Default)]
+struct HttpEnd(Option<Place>);
+
+/// What only merged settings show has the line where `http {}` ends, unless it knows a better one, as in nginx.
+fn found_at_the_end(problem: Problem, cx: &mut Cx) -> Problem {
+    let known = problem.place.is_some() || problem.reported.is_some();
+    match cx.extensions.get_or_default::<HttpEnd>().0 {
+        Some(end) if !known => problem.at(end).reported_at(end),
+        _ => problem,
     }
 }
 

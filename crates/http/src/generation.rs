@@ -84,6 +84,22 @@ pub struct Alias {
     pub prefix: Option<String>,
 }
 
+/// The block whose directives are being read: a server's, or a location's. Lives in the configuration's context, for
+/// directives whose meaning depends on it.
+#[derive(Debug, Clone, Default)]
+pub struct Within {
+    /// The location's name without modifier; `None` in a server.
+    pub location: Option<String>,
+    /// It is a regular expression.
+    pub regex: bool,
+    /// It is a named one.
+    pub named: bool,
+    /// To be set by directives that pass requests on.
+    pub passes_on: bool,
+    /// Such a directive has variables in it.
+    pub with_variables: bool,
+}
+
 /// A location: settings, and what runs for its requests.
 pub struct Location {
     /// As written, without modifier; a named one with its `@`.
@@ -106,6 +122,9 @@ pub struct Location {
     pub no_regex: bool,
     /// `internal`
     pub internal: bool,
+    /// Whether requests are passed to another server (`proxy_pass` and its kin): a path without the slash at the end of the
+    /// location's name is redirected to the one with it.
+    pub passes_on: bool,
     /// The error log of this level, made when it is first written to.
     pub error_log: OnceLock<ErrorLog>,
 }

@@ -206,6 +206,8 @@ impl Head {
 pub struct Carried {
     /// `Location`
     pub location: Option<Bytes>,
+    /// Media type and character set, of a response that was replaced by another URI's (`X-Accel-Redirect`).
+    pub content_type: Option<(Bytes, Option<Bytes>)>,
     /// Further fields.
     pub fields: Vec<Field>,
 }
@@ -281,6 +283,9 @@ pub struct Request {
     pub forced_status: Option<u16>,
     /// Whether a `rewrite` changed the path, so that it is not the one that the location was chosen for.
     pub rewritten_here: bool,
+    /// Whether path and arguments are those of the request line: nothing was rewritten, and it is not another request than
+    /// the client's. Then a proxy may pass on the request line's URI as it came.
+    pub uri_kept: bool,
     /// `try_files` has found a file behind the `alias` of a regular expression, which has no path of its own: the request's
     /// path comes behind it from then on.
     pub path_behind_alias: bool,
@@ -349,6 +354,7 @@ impl Request {
             started,
             forced_status: None,
             rewritten_here: false,
+            uri_kept: true,
             path_behind_alias: false,
             in_error_page: false,
             last_error_page: false,
@@ -431,6 +437,7 @@ impl Request {
         self.values();
         fork.captures.clone_from(&self.captures);
         fork.rewritten_here = self.rewritten_here;
+        fork.uri_kept = self.uri_kept;
         fork.path_behind_alias = self.path_behind_alias;
         fork.forced_status = self.forced_status;
         fork.in_error_page = self.in_error_page;

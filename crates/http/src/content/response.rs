@@ -116,6 +116,27 @@ impl Body {
     }
 }
 
+/// Parts of a head that are sent as another server has written them, unless they were changed meanwhile.
+#[derive(Debug, Clone)]
+pub struct AsWritten {
+    /// The status that `reason` belongs to.
+    pub status: u16,
+    /// The reason phrase; may be empty.
+    pub reason: Bytes,
+    /// All of `Content-Type`, with its parameters.
+    pub content_type: Bytes,
+    /// The media type and the character set that it holds.
+    pub read_as: (Bytes, Option<Bytes>),
+    /// The fields have a `Server`, so none is added.
+    pub server: bool,
+    /// The fields have a `Date`, so none is added.
+    pub date: bool,
+}
+
+/// The value of a field in [`Response::fields`] that only says where `Last-Modified`, `ETag` or `Location` is sent, instead
+/// of where it usually is; the value is in the response's own member. No real value has a NUL.
+pub const PLACE: Bytes = Bytes::from_static(b"\0");
+
 /// A response before it is written.
 pub struct Response {
     /// Status code.
@@ -149,6 +170,8 @@ pub struct Response {
     pub close: bool,
     /// This is one of the built-in error pages (or a redirect's): `error_page` may replace it.
     pub special: bool,
+    /// Set for the response of an upstream server. Conditions of the request were for that server to look at.
+    pub as_written: Option<Box<AsWritten>>,
 }
 
 impl Response {
@@ -170,6 +193,7 @@ impl Response {
             no_length: false,
             close: false,
             special: false,
+            as_written: None,
         }
     }
 
@@ -190,6 +214,23 @@ impl Response {
         if let Some(etag) = self.etag.take_if(|etag| !etag.starts_with(b"W/")) {
             let strong = etag.starts_with(b"\"");
             self.etag = strong.then(|| [&b"W/"[..], &etag].concat().into());
+        }
+    }
+
+    /// What is sent as `Content-Type`, without its character set where that is to be added: as it was written, unless
+    /// something else was made of it.
+    pub fn media_type(&self) -> (&Bytes, Option<&Bytes>) {
+        let charset = self.charset.as_ref().filter(|charset| !charset.is_empty());
+        match &self.as_written {
+            Some(written) if self.content_type == written.read_as.0 => {
+                // Behind other parameters nginx adds none.
+                let others = written.read_as.1.is_none() && written.content_type != written.read_as.0;
+                match charset == written.read_as.1.as_ref() || others {
+                    true => (&written.content_type, None),
+                    false => (&self.content_type, charset),
+                }
+            }
+            _ => (&self.content_type, charset),
         }
     }
 

@@ -5,6 +5,7 @@ pub mod subrequest;
 use std::sync::Arc;
 
 use freerun_proto::head::Method;
+use freerun_proto::uri::{self, EscapeSet};
 
 use crate::content::response::Response;
 use crate::content::{error_page, msie, path};
@@ -117,6 +118,17 @@ fn choose(request: &mut Request) -> Step {
             if refused {
                 return follow(request, Outcome::Status(404));
             }
+        }
+        Ok(Found::Folder(location)) => {
+            let mut target = uri::escape(EscapeSet::Uri, location.name.as_bytes()).into_owned();
+            if let Some(args) = request.args.as_ref().filter(|args| !args.is_empty()) {
+                target.push(b'?');
+                target.extend_from_slice(args);
+            }
+            request.location = location;
+            let mut redirect = error_page::built_in(request, 301);
+            redirect.location = Some(target.into());
+            return Step::Answer(Box::new(redirect));
         }
         Ok(Found::Nothing) => {}
         Err(error) => {
@@ -252,6 +264,7 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             }
             request.path = path;
             request.args = args;
+            request.uri_kept = false;
             request.internal = true;
             request.rewritten_here = false;
             Step::Route
@@ -368,6 +381,13 @@ fn leave(request: &mut Request, response: &mut Response) {
     msie::refresh(request, response);
     if let Some(location) = request.carried.location.take() {
         response.location.get_or_insert(location);
+    }
+    let carried = request.carried.content_type.take();
+    if let Some((content_type, charset)) = carried.filter(|_| !response.special && response.as_written.is_none()) {
+        (response.content_type, response.charset) = (content_type, charset);
+    }
+    if response.ranges {
+        request.carried.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Accept-Ranges"));
     }
     response.fields.extend(request.carried.fields.drain(..));
     if let Some(challenge) = request.challenge.clone() {

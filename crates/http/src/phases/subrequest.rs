@@ -159,6 +159,7 @@ fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Re
     request.in_error_page = false;
     request.captures.clear();
     request.rewritten_here = false;
+    request.uri_kept = false;
     request.last_error_page = false;
     request.forced_status = None;
     request.redirects_left = MAX_INTERNAL_REDIRECTS;

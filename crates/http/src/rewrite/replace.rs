@@ -131,6 +131,7 @@ impl Replace {
         }
         request.args = args;
         request.internal = true;
+        request.uri_kept = false;
         match self.flag {
             Flag::Break => Next::Ended { find: false },
             Flag::Last => Next::Ended { find: true },

@@ -11,12 +11,25 @@ use crate::regex::{Captures, GaveUp, Pattern};
 pub enum Found {
     /// This location.
     Location(Arc<Location>),
+    /// None, but this one is a folder that the path names without its slash, and passes requests to another server: the
+    /// client is sent there.
+    Folder(Arc<Location>),
     /// None: the server's own settings hold.
     Nothing,
 }
 
-/// A location, and whether the choice is final.
-type Choice<'l> = Option<(&'l Arc<Location>, bool)>;
+/// A location, and how far the choice is final.
+type Choice<'l> = Option<(&'l Arc<Location>, Certainty)>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Certainty {
+    /// An expression of an outer level may match.
+    Open,
+    /// Exact, or by an expression.
+    Final,
+    /// [`Found::Folder`]
+    Folder,
+}
 
 /// The locations of a server, or those nested in a location.
 #[derive(Debug, Default)]
@@ -26,6 +39,8 @@ pub struct Locations {
     /// Longest prefix in the table, so that a long path costs no more lookups than that.
     longest: usize,
     regex: Vec<(Pattern, Arc<Location>)>,
+    /// Prefix locations that pass requests on and end with a slash, by their names without it.
+    folders: HashMap<Box<[u8]>, Arc<Location>>,
     named: HashMap<Box<str>, Arc<Location>>,
 }
 
@@ -38,6 +53,9 @@ impl Locations {
     /// Adds a prefix location; `false` when the name was taken.
     pub fn add_prefix(&mut self, path: &str, location: Arc<Location>) -> bool {
         self.longest = self.longest.max(path.len());
+        if let Some(folder) = path.strip_suffix('/').filter(|_| location.passes_on) {
+            self.folders.insert(folder.as_bytes().into(), location.clone());
+        }
         self.prefix.insert(path.as_bytes().into(), location).is_none()
     }
 
@@ -73,28 +91,36 @@ impl Locations {
         }
     }
 
+    fn folder(&self, path: &[u8]) -> Option<&Arc<Location>> {
+        if self.folders.is_empty() { None } else { self.folders.get(path) }
+    }
+
     /// Chooses.
     ///
     /// # Errors
     /// The match of an expression was given up.
     pub fn find(&self, path: &[u8], captures: &Captures) -> Result<Found, GaveUp> {
         Ok(match self.choose(path, captures)? {
+            Some((location, Certainty::Folder)) => Found::Folder(location.clone()),
             Some((location, _)) => Found::Location(location.clone()),
             None => Found::Nothing,
         })
     }
 
-    /// The location, and whether that is final (exact or expression): then no expression of an outer level is tried.
+    /// The location, and whether that is final: then no expression of an outer level is tried.
     fn choose<'l>(&'l self, path: &[u8], captures: &Captures) -> Result<Choice<'l>, GaveUp> {
         if let Some(location) = self.exact.get(path) {
-            return Ok(Some((location, true)));
+            return Ok(Some((location, Certainty::Final)));
         }
         let prefix = self.longest_prefix(path);
+        if let Some(folder) = self.folder(path).filter(|_| prefix.is_none_or(|found| found.name.len() < path.len())) {
+            return Ok(Some((folder, Certainty::Folder)));
+        }
         let nested = match prefix {
             Some(location) => location.nested.choose(path, captures)?,
             None => None,
         };
-        if let Some((_, true)) = nested {
+        if nested.is_some_and(|(_, certainty)| certainty != Certainty::Open) {
             return Ok(nested);
         }
         // `^~` speaks for its own level only.
@@ -102,10 +128,10 @@ impl Locations {
             for (pattern, location) in &self.regex {
                 if pattern.matches(path, captures)? {
                     let inner = location.nested.choose(path, captures)?;
-                    return Ok(Some((inner.map_or(location, |(inner, _)| inner), true)));
+                    return Ok(Some((inner.map_or(location, |(inner, _)| inner), Certainty::Final)));
                 }
             }
         }
-        Ok(nested.or(prefix.map(|location| (location, false))))
+        Ok(nested.or(prefix.map(|location| (location, Certainty::Open))))
     }
 }

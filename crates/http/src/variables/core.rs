@@ -24,7 +24,10 @@ pub const NGINX_VERSION: &str = "1.31.5";
 /// The table.
 pub const VARIABLES: &[Variable] = &[
     Variable::family("arg_", |r, name| uri::argument(r.args.as_deref()?, name.as_bytes()).map(Cow::Borrowed)),
-    Variable::named("args", |r, _| some(r.args.as_deref())).settable(|r, value| r.args = Some(value.to_vec())),
+    Variable::named("args", |r, _| some(r.args.as_deref())).settable(|r, value| {
+        r.args = Some(value.to_vec());
+        r.uri_kept = false;
+    }),
     Variable::named("binary_remote_addr", |r, _| match r.peer() {
         Address::Ip(address) => owned(match address.ip() {
             IpAddr::V4(ip) => ip.octets().to_vec(),

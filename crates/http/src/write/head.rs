@@ -5,7 +5,7 @@ use std::io::Write;
 use freerun_proto::{date, status};
 
 use crate::content::error_page::server_name;
-use crate::content::response::Response;
+use crate::content::response::{AsWritten, PLACE, Response};
 use crate::request::{Address, Request};
 use crate::settings::core::CoreSettings;
 use crate::settings::server::ServerSettings;
@@ -48,15 +48,24 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
         request.keep_alive = false;
         return framing;
     }
-    status_line(request.sent.status, out);
-    field(out, b"Server", server_name(core.server_tokens).as_bytes());
-    out.extend_from_slice(b"Date: ");
-    request.connection.home.date(|date| out.extend_from_slice(date));
-    out.extend_from_slice(b"\r\n");
-    if !response.content_type.is_empty() && response.status != 204 {
+    let written = response.as_written.as_deref();
+    match written.filter(|written| written.status == request.sent.status && !response.special) {
+        Some(written) => written_status_line(written, out),
+        None => status_line(request.sent.status, out),
+    }
+    if !written.is_some_and(|written| written.server) {
+        field(out, b"Server", server_name(core.server_tokens).as_bytes());
+    }
+    if !written.is_some_and(|written| written.date) {
+        out.extend_from_slice(b"Date: ");
+        request.connection.home.date(|date| out.extend_from_slice(date));
+        out.extend_from_slice(b"\r\n");
+    }
+    if !response.content_type.is_empty() && (response.status != 204 || written.is_some()) {
         out.extend_from_slice(b"Content-Type: ");
-        push_value(&response.content_type, out);
-        if let Some(charset) = &response.charset {
+        let (content_type, charset) = response.media_type();
+        push_value(content_type, out);
+        if let Some(charset) = charset {
             out.extend_from_slice(b"; charset=");
             push_value(charset, out);
         }
@@ -66,11 +75,12 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
     if let Some(length) = response.length().filter(|_| !no_length && framing != Framing::Chunked) {
         number_field(out, b"Content-Length", length);
     }
-    if let Some(modified) = response.last_modified {
+    let placed = Placed::of(response);
+    if let Some(modified) = response.last_modified.filter(|_| !placed.last_modified) {
         field(out, b"Last-Modified", &date::imf_fixdate(modified));
     }
     let mut late_location = None;
-    if let Some(location) = &response.location {
+    if let Some(location) = response.location.as_ref().filter(|_| !placed.location) {
         if location.starts_with(b"/") && core.absolute_redirect {
             out.extend_from_slice(b"Location: ");
             absolute(request, core, location, out);
@@ -98,14 +108,58 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
     if let Some(location) = late_location {
         field(out, b"Location", location);
     }
-    if let Some(etag) = &response.etag {
+    if let Some(etag) = response.etag.as_ref().filter(|_| !placed.etag) {
         field(out, b"ETag", etag);
     }
     for (name, value) in &response.fields {
-        field(out, name, value);
+        if *value == PLACE {
+            place(response, name, out);
+        } else {
+            field(out, name, value);
+        }
     }
     out.extend_from_slice(b"\r\n");
     framing
+}
+
+/// Which of the response's own members stand among its fields.
+#[derive(Default)]
+struct Placed {
+    last_modified: bool,
+    etag: bool,
+    location: bool,
+}
+
+impl Placed {
+    fn of(response: &Response) -> Placed {
+        let mut placed = Placed::default();
+        if response.as_written.is_some() {
+            for (name, _) in response.fields.iter().filter(|(_, value)| *value == PLACE) {
+                match name.len() {
+                    4 => placed.etag = true,
+                    8 => placed.location = true,
+                    _ => placed.last_modified = true,
+                }
+            }
+        }
+        placed
+    }
+}
+
+/// Appends the member that stands here, if it is still there.
+fn place(response: &Response, name: &[u8], out: &mut Vec<u8>) {
+    match name.len() {
+        4 => response.etag.iter().for_each(|etag| field(out, name, etag)),
+        8 => response.location.iter().for_each(|location| field(out, name, location)),
+        _ => response.last_modified.iter().for_each(|modified| field(out, name, &date::imf_fixdate(*modified))),
+    }
+}
+
+fn written_status_line(written: &AsWritten, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    let _ = write!(out, "{:03} ", written.status);
+    push_value(&written.reason, out);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Keeps the head as it is so far in the request, for `$sent_http_…` and `$status` in what filters add to it.

@@ -17,7 +17,9 @@ pub static MODULE: Module = Module {
 };
 
 fn run(request: &mut Request, response: &mut Response) {
-    if response.status != 200 || response.special || request.is_subrequest() {
+    // An upstream server has had the conditions, too.
+    let decided = response.as_written.is_some();
+    if response.status != 200 || response.special || decided || request.is_subrequest() {
         return;
     }
     let conditions = Conditions {
