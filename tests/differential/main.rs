@@ -5,6 +5,7 @@ mod access;
 mod access_logs;
 mod additions;
 mod auth_requests;
+mod balancing;
 mod charsets;
 mod checks;
 mod clients;

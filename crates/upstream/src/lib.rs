@@ -25,3 +25,9 @@ pub use peer::{Live, Peer, PeerSettings};
 
 /// Milliseconds of a clock that never goes back; where it begins does not matter.
 pub type Millis = u64;
+
+/// The time, as all who share a server have to tell it: since the process began.
+pub fn now() -> Millis {
+    use freerun_runtime::loops;
+    loops::now().saturating_duration_since(loops::epoch()).as_millis() as Millis
+}

@@ -361,7 +361,7 @@ fn run(request: &mut Request, response: &mut Response) {
 }
 
 /// `Tue, 01-Dec-26 11:22:04 GMT`: the form that the first cookies had; years after 2037 have four digits.
-fn cookie_date(unix: i64) -> Vec<u8> {
+pub(crate) fn cookie_date(unix: i64) -> Vec<u8> {
     let mut date = date::imf_fixdate(unix).to_vec();
     (date[7], date[11]) = (b'-', b'-');
     if date[12..16] <= b"2037"[..] {

@@ -8,6 +8,7 @@ use freerun_upstream::idle::{Count, KeepAlive};
 use freerun_upstream::place::Place;
 use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec};
 
+use super::methods::Choice;
 use super::server::Server;
 
 /// What goes on over reloads: kept by the group's name.
@@ -28,6 +29,8 @@ pub struct Upstream {
     pub idle: Arc<Count>,
     /// Whether an `upstream` block declares it.
     pub declared: bool,
+    /// What a choice depends on, apart from the servers.
+    pub choice: Choice,
     servers: Vec<Server>,
 }
 
@@ -36,7 +39,7 @@ impl Upstream {
     pub(super) fn new(
         name: &str,
         declared: bool,
-        settings: GroupSettings,
+        (settings, choice): (GroupSettings, Choice),
         keepalive: KeepAlive,
         servers: Vec<Server>,
         zones: &mut ZoneTable,
@@ -45,7 +48,7 @@ impl Upstream {
         let lasting: Arc<Lasting> = zones.keep(&format!("{kind} {name}"), Lasting::default);
         let peers = servers.iter().flat_map(peers).collect();
         let group = Group::new(name, settings, lasting.group.clone(), peers);
-        Upstream { group, keepalive, idle: lasting.idle.clone(), declared, servers }
+        Upstream { group, keepalive, idle: lasting.idle.clone(), declared, choice, servers }
     }
 
     /// Its name: that of the block, or host and port.

@@ -5,11 +5,13 @@
 //! when all of it has been read. What a request computes is found by [`find`]. Groups are shared by all loops. What is known of a
 //! server, and its idle connections, go on over reloads, by the name of the group and the server's address.
 
+mod choose;
 mod group;
 pub mod methods;
 mod registry;
 pub mod server;
 pub mod settings;
+pub mod sticky;
 
 pub use group::Upstream;
 pub use registry::{NotFound, UpstreamRef, Upstreams, find, refer};
@@ -17,12 +19,13 @@ pub use registry::{NotFound, UpstreamRef, Upstreams, find, refer};
 use freerun_conf::{Contexts, Directive, Shape, group as settings_group};
 use freerun_http::module::{Block, Module};
 
+use methods::MethodSettings;
 use settings::UpstreamSettings;
 
 /// The module.
 pub static MODULE: Module = Module {
     name: "upstream",
-    groups: &[settings_group::<UpstreamSettings>()],
+    groups: &[settings_group::<UpstreamSettings>(), settings_group::<MethodSettings>()],
     blocks: &[Block {
         directive: Directive::structural(
             "upstream",

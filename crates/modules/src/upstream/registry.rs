@@ -9,7 +9,6 @@ use freerun_http::generation::Parts;
 use freerun_http::request::Request;
 use freerun_http::settings::resolver::ResolverSettings;
 use freerun_http::zones::ZoneTable;
-use freerun_upstream::GroupSettings;
 use freerun_upstream::idle::KeepAlive;
 use freerun_upstream::place::{self, Place, Written};
 use freerun_upstream::resolve::ResolveError;
@@ -104,6 +103,7 @@ fn refused(why: &str, text: &str) -> Problem {
 pub(super) fn read_block(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let name = &node.args[0];
     let own = settings.get::<UpstreamSettings>();
+    methods::warn_of_order(node, cx);
     let mut refuses = false;
     for directive in node.children() {
         refuses = methods::refuses_backup(&directive.name.text).unwrap_or(refuses);
@@ -197,7 +197,7 @@ fn has_no_port(place: &Place) -> bool {
 /// The group of an address or name that no block declares.
 fn implied(place: Place, zones: &mut ZoneTable) -> Upstream {
     let name = place.to_string();
-    Upstream::new(&name, false, GroupSettings::default(), KeepAlive::default(), vec![plain(place)], zones)
+    Upstream::new(&name, false, Default::default(), KeepAlive::default(), vec![plain(place)], zones)
 }
 
 /// Why there is no group for what a request has computed. Printed in nginx's words, for the error log.

@@ -1,0 +1,80 @@
+//! The choice of a server for a request: what the directives look at is found in the request, and the group asked.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use freerun_http::content::response::{Field, Response};
+use freerun_http::request::{Address, Request};
+use freerun_upstream::balance::Method;
+use freerun_upstream::idle::{Count, KeepAlive};
+use freerun_upstream::random::Random;
+use freerun_upstream::{NoPeer, Peer, Query, Tried, now};
+
+use super::Upstream;
+use crate::proxy::exchange::{Pick, Servers};
+
+thread_local! {
+    /// Each loop has its own random numbers.
+    static RANDOM: RefCell<Random> = RefCell::new(Random::seeded(RandomState::new().hash_one(0)));
+}
+
+fn number() -> u64 {
+    RANDOM.with_borrow_mut(Random::number)
+}
+
+impl Upstream {
+    /// What the group's method looks at.
+    fn key<'r>(&'r self, request: &'r Request) -> Cow<'r, [u8]> {
+        match self.group.settings.method {
+            Method::IpHash => match request.peer() {
+                Address::Ip(address) => match address.ip() {
+                    IpAddr::V4(ip) => ip.octets().to_vec().into(),
+                    IpAddr::V6(ip) => ip.octets().to_vec().into(),
+                },
+                Address::Unix(_) => Cow::default(),
+            },
+            Method::Hash | Method::ConsistentHash => {
+                self.choice.key.as_ref().map(|key| key.render(request)).unwrap_or_default()
+            }
+            _ => Cow::default(),
+        }
+    }
+}
+
+impl Servers for Upstream {
+    fn name(&self) -> &str {
+        &self.group.name
+    }
+
+    fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a> {
+        let now_is = now();
+        let key = self.key(request);
+        let ties = self.choice.sticky.as_ref().and_then(|sticky| sticky.ties(request, now_is));
+        let query = Query { now: now_is, key: &key, sticky: ties.as_ref().map(|ties| ties.bound()), random: number() };
+        let waits = self.group.settings.queue.is_some();
+        if !waits || self.group.waiting() == 0 {
+            match self.group.pick(&query, tried) {
+                Err(NoPeer::Wait) if waits => {}
+                answer => return Pick::Now(answer),
+            }
+        }
+        Pick::Later(Box::pin(async move {
+            let sticky = ties.as_ref().map(|ties| ties.bound());
+            let query = Query { now: now_is, key: &key, sticky, random: 0 };
+            self.group.pick_or_wait(&query, &mut Random::seeded(number()), tried, now).await
+        }))
+    }
+
+    fn keepalive(&self) -> (&KeepAlive, &Arc<Count>) {
+        (&self.keepalive, &self.idle)
+    }
+
+    fn answered(&self, request: &Request, peer: &Peer, _head: &[Field], response: &mut Response) {
+        if let Some(sticky) = &self.choice.sticky {
+            sticky.answered(request, peer, response, now());
+        }
+    }
+}
