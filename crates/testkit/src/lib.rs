@@ -7,6 +7,7 @@
 pub mod binary;
 mod client;
 mod dir;
+mod dns;
 pub mod fuse;
 pub mod mmdb;
 mod movie;
@@ -20,6 +21,7 @@ mod wait;
 
 pub use client::{Client, Ending};
 pub use dir::{Site, TempDir};
+pub use dns::{Dns, Reply};
 pub use movie::{Movie, movie};
 pub use response::{Parsed, Response, methods};
 pub use server::{Checked, Server, check, run};

@@ -1,14 +1,50 @@
-//! Names: which addresses they have, and how long that holds. Nothing here is looked up on an event loop.
+//! Names: which addresses they have, and how long that holds. Nothing is looked up on an event loop.
+//!
+//! One thread of the process, `names`, does it ([`thread`]): it asks the name servers of a `resolver` by datagrams, and has
+//! the system's own lookup (files, `resolv.conf`) made by threads of its own ([`system`]). What a resolver was told is in a
+//! table that all loops read without a lock ([`cache`]); same questions at a time are asked once.
 
+mod cache;
+mod client;
 mod error;
 mod spec;
+pub mod system;
+pub mod thread;
 
 pub use error::ResolveError;
 pub use spec::{NameServer, ResolverSpec};
 
-use std::net::IpAddr;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use freerun_runtime::stats::Counter;
+use hickory_proto::rr::{Name, RecordType};
+use tokio::sync::oneshot;
+
+use crate::place::Place;
+use cache::{Cache, Entry, Kind, Question};
+
+/// Most questions, of all resolvers, that wait for an answer at a time. More are refused ([`ResolveError::Busy`]).
+pub const MAX_WAITING: usize = 16 * 1024;
+
+/// Most addresses of a name that are used, and most services; the others are left out.
+pub const MAX_ADDRESSES: usize = 256;
+
+/// How long it is remembered that a name has no address.
+const NEGATIVE: Duration = Duration::from_secs(1);
+
+/// The shortest time that an answer holds, whatever it says itself, and the longest.
+const TIMES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(86400)];
+
+/// How long one kind of addresses is waited for when the other kind is there.
+const OTHER_KIND: Duration = Duration::from_millis(500);
+
+/// How long the addresses of a name server that is named hold.
+const SERVERS_HOLD: Duration = Duration::from_secs(60);
 
 /// Addresses of a name, and until when they may be used without asking again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,16 +55,113 @@ pub struct Answer {
     pub expires: Instant,
 }
 
+/// A service's place, as an SRV record has it (RFC 2782).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Those of the lowest number are used first.
+    pub priority: u16,
+    /// Its share among those of its priority.
+    pub weight: u16,
+    /// The port.
+    pub port: u16,
+    /// The name of the host.
+    pub target: Box<str>,
+}
+
+/// The services of a name, and until when that holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Services {
+    /// The services, at least one.
+    pub services: Arc<[Service]>,
+    /// When they have to be asked for again.
+    pub expires: Instant,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Found {
+    Addresses(Arc<[IpAddr]>),
+    Services(Arc<[Service]>),
+}
+
+/// What `status` shows of a resolver.
+#[derive(Debug, Default)]
+pub struct ResolverFigures {
+    /// Questions for addresses that were sent to name servers.
+    pub names: Counter,
+    /// Questions for services.
+    pub services: Counter,
+    /// Questions that got an answer with what was asked for.
+    pub found: Counter,
+    /// Names that do not exist or have no address.
+    pub not_found: Counter,
+    /// Questions that nobody answered in time.
+    pub timed_out: Counter,
+    /// Questions that failed otherwise.
+    pub failed: Counter,
+}
+
 /// A `resolver`: name servers, and what they have answered. All loops share it.
 #[derive(Debug)]
 pub struct Resolver {
     spec: ResolverSpec,
+    cache: Cache,
+    turn: AtomicUsize,
+    /// What is counted.
+    pub figures: ResolverFigures,
+}
+
+/// Questions that were handed to the thread and have no answer yet.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// A question's place among [`WAITING`].
+struct Waiting;
+
+impl Waiting {
+    fn take() -> Result<Waiting, ResolveError> {
+        if WAITING.fetch_add(1, Relaxed) >= MAX_WAITING {
+            WAITING.fetch_sub(1, Relaxed);
+            return Err(ResolveError::Busy);
+        }
+        Ok(Waiting)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Relaxed);
+    }
+}
+
+type Waiters = Vec<oneshot::Sender<Arc<Entry>>>;
+
+thread_local! {
+    /// On the thread that asks: who waits for which question of which resolver.
+    static ASKED: RefCell<HashMap<(usize, Question), Waiters>> = RefCell::default();
+    /// There too: the addresses of name servers that have names.
+    static SERVERS: RefCell<HashMap<Box<str>, (Instant, Vec<IpAddr>)>> = RefCell::default();
+}
+
+/// A question that is being asked: whatever becomes of it, nobody goes on waiting after it.
+struct Asking((usize, Question));
+
+impl Asking {
+    fn nobody_waits(&self) -> bool {
+        ASKED.with_borrow(|asked| {
+            asked.get(&self.0).is_none_or(|waiters| waiters.iter().all(oneshot::Sender::is_closed))
+        })
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        ASKED.with_borrow_mut(|asked| asked.remove(&self.0));
+    }
 }
 
 impl Resolver {
     /// One that asks as `spec` says. Nothing is started or opened before the first question.
     pub fn new(spec: ResolverSpec) -> Resolver {
-        Resolver { spec }
+        Resolver { spec, cache: Cache::default(), turn: AtomicUsize::new(0), figures: ResolverFigures::default() }
     }
 
     /// What it was made from.
@@ -36,12 +169,199 @@ impl Resolver {
         &self.spec
     }
 
-    /// The addresses of a host: from what is known, else asked for, which takes `timeout` at most.
+    /// The addresses of a host: from what is known, else asked for, which takes `timeout` at most. On any thread with a
+    /// tokio runtime.
     ///
     /// # Errors
     /// [`ResolveError`].
     pub async fn addresses(self: &Arc<Self>, host: &str, timeout: Duration) -> Result<Answer, ResolveError> {
-        let _ = (host, timeout);
-        Err(ResolveError::TimedOut)
+        let entry = self.entry(Question::new(host, Kind::Addresses), timeout).await?;
+        match entry.found.clone()? {
+            Found::Addresses(addresses) => Ok(Answer { addresses, expires: entry.expires }),
+            Found::Services(_) => Err(ResolveError::NotFound),
+        }
+    }
+
+    /// The services (SRV records) of a name, in the same way.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub async fn services(self: &Arc<Self>, name: &str, timeout: Duration) -> Result<Services, ResolveError> {
+        let entry = self.entry(Question::new(name, Kind::Services), timeout).await?;
+        match entry.found.clone()? {
+            Found::Services(services) => Ok(Services { services, expires: entry.expires }),
+            Found::Addresses(_) => Err(ResolveError::NotFound),
+        }
+    }
+
+    async fn entry(self: &Arc<Self>, question: Question, timeout: Duration) -> Result<Arc<Entry>, ResolveError> {
+        if let Some(known) = self.cache.get(&question, Instant::now()) {
+            return Ok(known);
+        }
+        let _waiting = Waiting::take()?;
+        let (sender, answer) = oneshot::channel();
+        let resolver = self.clone();
+        thread::run(move || resolver.ask(question, sender)).map_err(|_| ResolveError::ServerFailure)?;
+        match tokio::time::timeout(timeout, answer).await {
+            Ok(Ok(entry)) => Ok(entry),
+            Ok(Err(_)) => Err(ResolveError::ServerFailure),
+            Err(_) => {
+                self.figures.timed_out.add();
+                Err(ResolveError::TimedOut)
+            }
+        }
+    }
+
+    /// On the thread: asks, unless the same question is on its way already.
+    fn ask(self: Arc<Self>, question: Question, sender: oneshot::Sender<Arc<Entry>>) {
+        if let Some(known) = self.cache.get(&question, Instant::now()) {
+            // Nobody has to be there any more.
+            let _ = sender.send(known);
+            return;
+        }
+        let key = (Arc::as_ptr(&self).addr(), question);
+        let first = ASKED.with_borrow_mut(|asked| {
+            let waiters = asked.entry(key.clone()).or_default();
+            waiters.push(sender);
+            waiters.len() == 1
+        });
+        if first {
+            tokio::task::spawn_local(async move {
+                let asking = Asking(key);
+                let (found, holds) = self.look_up(&asking).await;
+                self.count(&found);
+                let entry = Arc::new(Entry { found, expires: Instant::now() + holds });
+                if entry.found != Err(ResolveError::TimedOut) {
+                    self.cache.put(asking.0.1.clone(), entry.clone());
+                }
+                let waiters = ASKED.with_borrow_mut(|asked| asked.remove(&asking.0)).unwrap_or_default();
+                for waiter in waiters {
+                    let _ = waiter.send(entry.clone());
+                }
+            });
+        }
+    }
+
+    fn count(&self, found: &Result<Found, ResolveError>) {
+        match found {
+            Ok(_) => self.figures.found.add(),
+            Err(ResolveError::NotFound) => self.figures.not_found.add(),
+            // Those who waited have counted it.
+            Err(ResolveError::TimedOut) => {}
+            Err(_) => self.figures.failed.add(),
+        }
+    }
+
+    async fn look_up(&self, asking: &Asking) -> (Result<Found, ResolveError>, Duration) {
+        let Asking((_, question)) = asking;
+        let servers = self.servers().await;
+        if servers.is_empty() {
+            return (Err(ResolveError::ServerFailure), NEGATIVE);
+        }
+        let Ok(mut name) = Name::from_ascii(&question.name) else { return (Err(ResolveError::Format), NEGATIVE) };
+        name.set_fqdn(true);
+        let first = self.turn.fetch_add(1, Relaxed);
+        let ask = |kind| client::query(&servers, first, name.clone(), kind, || asking.nobody_waits());
+        let answered = match question.kind {
+            Kind::Services => {
+                self.figures.services.add();
+                let found = ask(RecordType::SRV).await.map(|(records, ttl)| (client::services(&records), ttl));
+                found.and_then(|(services, ttl)| match services.len() {
+                    0 => Err(ResolveError::NotFound),
+                    _ => Ok((Found::Services(services), ttl)),
+                })
+            }
+            Kind::Addresses => {
+                self.figures.names.add();
+                let (v4, v6) = match (self.spec.ipv4, self.spec.ipv6) {
+                    (true, true) => both(ask(RecordType::A), ask(RecordType::AAAA)).await,
+                    (_, false) => (Some(ask(RecordType::A).await), None),
+                    (false, true) => (None, Some(ask(RecordType::AAAA).await)),
+                };
+                addresses(v4, v6).map(|(addresses, ttl)| (Found::Addresses(addresses), ttl))
+            }
+        };
+        match answered {
+            Ok((found, ttl)) => {
+                let holds = self.spec.valid.unwrap_or_else(|| ttl.clamp(TIMES[0], TIMES[1]));
+                (Ok(found), holds)
+            }
+            Err(error) => (Err(error), NEGATIVE),
+        }
+    }
+
+    /// The addresses of the name servers.
+    async fn servers(&self) -> Vec<SocketAddr> {
+        let mut all = Vec::new();
+        for server in &self.spec.servers {
+            match &server.place {
+                Place::Address(crate::UpstreamAddress::Ip(address)) => all.push(*address),
+                Place::Address(crate::UpstreamAddress::Unix(_)) => {}
+                Place::Name(name) => {
+                    let known = SERVERS.with_borrow(|known| known.get(&name.host).cloned());
+                    let addresses = match known.filter(|(since, _)| since.elapsed() < SERVERS_HOLD) {
+                        Some((_, addresses)) => addresses,
+                        None => {
+                            let addresses = system::lookup(&name.host).await.unwrap_or_default();
+                            if !addresses.is_empty() {
+                                let known = (Instant::now(), addresses.clone());
+                                SERVERS.with_borrow_mut(|all| all.insert(name.host.clone(), known));
+                            }
+                            addresses
+                        }
+                    };
+                    all.extend(addresses.into_iter().map(|ip| SocketAddr::new(ip, name.port)));
+                }
+            }
+        }
+        all
     }
 }
+
+type Asked = Result<(Vec<hickory_proto::rr::Record>, Duration), ResolveError>;
+
+/// Waits for both, but only for a short while longer when one of them has brought something. `None`: it was not waited for.
+async fn both(v4: impl Future<Output = Asked>, v6: impl Future<Output = Asked>) -> (Option<Asked>, Option<Asked>) {
+    let (mut v4, mut v6) = (std::pin::pin!(v4), std::pin::pin!(v6));
+    tokio::select! {
+        four = &mut v4 => {
+            let six = if four.is_ok() { tokio::time::timeout(OTHER_KIND, v6).await.ok() } else { Some(v6.await) };
+            (Some(four), six)
+        }
+        six = &mut v6 => {
+            let four = if six.is_ok() { tokio::time::timeout(OTHER_KIND, v4).await.ok() } else { Some(v4.await) };
+            (four, Some(six))
+        }
+    }
+}
+
+/// Puts the answers to both questions together. One that has addresses is enough.
+fn addresses(v4: Option<Asked>, v6: Option<Asked>) -> Result<(Arc<[IpAddr]>, Duration), ResolveError> {
+    let mut all = Vec::new();
+    let mut holds = TIMES[1];
+    let mut error = None;
+    for answer in [v4, v6].into_iter().flatten() {
+        match answer {
+            Ok((records, ttl)) => {
+                all.extend(client::addresses(&records));
+                holds = holds.min(ttl);
+            }
+            Err(ResolveError::NotFound) => {
+                error.get_or_insert(ResolveError::NotFound);
+            }
+            Err(other) => error = Some(other),
+        }
+    }
+    if all.is_empty() {
+        return Err(error.unwrap_or(ResolveError::NotFound));
+    }
+    all.truncate(MAX_ADDRESSES);
+    // Where one kind is missing because its question failed, the other one is not relied on for long.
+    if error.is_some_and(|error| error != ResolveError::NotFound) {
+        holds = holds.min(OTHER_KIND * 10);
+    }
+    Ok((all.into(), holds))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! A name server under a test's control: datagrams and connections, on a port of its own on the loopback.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hickory_proto::op::{Message, OpCode, ResponseCode};
+use hickory_proto::rr::rdata::{A, AAAA, CNAME, SRV};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+
+/// How often the threads look whether they are to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is answered to questions for a name.
+#[derive(Debug, Clone)]
+pub enum Reply {
+    /// These addresses, with this time to live in seconds. A question for the other kind of address gets none.
+    Addresses(Vec<IpAddr>, u32),
+    /// SRV records: priority, weight, port and target.
+    Services(Vec<(u16, u16, u16, String)>, u32),
+    /// Another name.
+    Alias(String, u32),
+    /// An error: the response code.
+    Code(u16),
+    /// Nothing at all.
+    Silence,
+    /// By datagram: cut, so that the question has to come again by a connection.
+    Cut(Box<Reply>),
+    /// Bytes that are no answer, and after them the answer.
+    Noise(Box<Reply>),
+}
+
+impl Reply {
+    /// One IPv4 address with a time to live of `ttl` seconds.
+    pub fn address(address: Ipv4Addr, ttl: u32) -> Reply {
+        Reply::Addresses(vec![address.into()], ttl)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    replies: HashMap<String, Reply>,
+    asked: HashMap<String, usize>,
+    connections: usize,
+}
+
+/// The server. It ends when it is dropped.
+pub struct Dns {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Dns {
+    /// Starts one that knows no name yet: it answers `NXDOMAIN`.
+    pub fn start() -> Dns {
+        let (datagrams, connections) = bound();
+        let address = datagrams.local_addr().expect("it is bound");
+        let state: Arc<Mutex<State>> = Arc::default();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (by_datagram, by_connection) = ((state.clone(), stop.clone()), (state.clone(), stop.clone()));
+        let threads = vec![
+            std::thread::spawn(move || answer_datagrams(&datagrams, &by_datagram.0, &by_datagram.1)),
+            std::thread::spawn(move || answer_connections(&connections, &by_connection.0, &by_connection.1)),
+        ];
+        Dns { address, state, stop, threads }
+    }
+
+    /// Where it is: for `resolver`.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers questions for `name` like this from now on.
+    pub fn set(&self, name: &str, reply: Reply) {
+        self.state().replies.insert(name.to_ascii_lowercase(), reply);
+    }
+
+    /// How many questions for `name` have come, questions for both kinds of addresses counted each.
+    pub fn asked(&self, name: &str) -> usize {
+        self.state().asked.get(name).copied().unwrap_or(0)
+    }
+
+    /// How many connections were made.
+    pub fn connections(&self) -> usize {
+        self.state().connections
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Dns {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Both sockets on one port.
+fn bound() -> (UdpSocket, TcpListener) {
+    loop {
+        let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        datagrams.set_read_timeout(Some(LOOK)).expect("a socket");
+        if let Ok(connections) = TcpListener::bind(datagrams.local_addr().expect("it is bound")) {
+            connections.set_nonblocking(true).expect("a socket");
+            return (datagrams, connections);
+        }
+    }
+}
+
+fn answer_datagrams(socket: &UdpSocket, state: &Mutex<State>, stop: &AtomicBool) {
+    let mut buffer = [0; 4096];
+    while !stop.load(Relaxed) {
+        let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
+        for answer in answers(&buffer[..len], state, true) {
+            let _ = socket.send_to(&answer, from);
+        }
+    }
+}
+
+fn answer_connections(listener: &TcpListener, state: &Mutex<State>, stop: &AtomicBool) {
+    while !stop.load(Relaxed) {
+        let Ok((mut stream, _)) = listener.accept() else {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        state.lock().unwrap_or_else(PoisonError::into_inner).connections += 1;
+        let _ = stream.set_nonblocking(false);
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+        let mut len = [0; 2];
+        if stream.read_exact(&mut len).is_err() {
+            continue;
+        }
+        let mut question = vec![0; usize::from(u16::from_be_bytes(len))];
+        if stream.read_exact(&mut question).is_err() {
+            continue;
+        }
+        for answer in answers(&question, state, false) {
+            let len = u16::try_from(answer.len()).expect("it fits").to_be_bytes();
+            let _ = stream.write_all(&[&len[..], &answer].concat());
+        }
+    }
+}
+
+fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>> {
+    let Ok(question) = Message::from_vec(question) else { return Vec::new() };
+    let Some(query) = question.queries.first().cloned() else { return Vec::new() };
+    let name = query.name.to_ascii().trim_end_matches('.').to_ascii_lowercase();
+    let reply = {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state.asked.entry(name.clone()).or_default() += 1;
+        state.replies.get(&name).cloned().unwrap_or(Reply::Code(3))
+    };
+    let mut answer = Message::response(question.metadata.id, OpCode::Query);
+    answer.metadata.recursion_desired = true;
+    answer.metadata.recursion_available = true;
+    answer.add_query(query.clone());
+    let mut packed = Vec::new();
+    let reply = match reply {
+        Reply::Noise(reply) => {
+            let mut other = answer.clone();
+            other.metadata.id = other.metadata.id.wrapping_add(1);
+            packed.push(b"no answer".to_vec());
+            packed.push(other.to_vec().expect("a message"));
+            *reply
+        }
+        Reply::Cut(_) if datagram => {
+            answer.metadata.truncation = true;
+            return vec![answer.to_vec().expect("a message")];
+        }
+        Reply::Cut(reply) => *reply,
+        reply => reply,
+    };
+    let mut add = |ttl, data| {
+        answer.add_answer(Record::from_rdata(query.name.clone(), ttl, data));
+    };
+    match reply {
+        Reply::Silence => return Vec::new(),
+        Reply::Code(code) => answer.metadata.response_code = ResponseCode::from(0, code as u8),
+        Reply::Alias(to, ttl) => add(ttl, RData::CNAME(CNAME(Name::from_ascii(to + ".").expect("a name")))),
+        Reply::Addresses(addresses, ttl) => {
+            for address in addresses {
+                match (address, query.query_type) {
+                    (IpAddr::V4(address), RecordType::A) => add(ttl, RData::A(A(address))),
+                    (IpAddr::V6(address), RecordType::AAAA) => add(ttl, RData::AAAA(AAAA(address))),
+                    _ => {}
+                }
+            }
+        }
+        Reply::Services(services, ttl) if query.query_type == RecordType::SRV => {
+            for (priority, weight, port, target) in services {
+                let target = Name::from_ascii(target + ".").expect("a name");
+                add(ttl, RData::SRV(SRV::new(priority, weight, port, target)));
+            }
+        }
+        Reply::Services(..) | Reply::Cut(_) | Reply::Noise(_) => {}
+    }
+    packed.push(answer.to_vec().expect("a message"));
+    packed
+}

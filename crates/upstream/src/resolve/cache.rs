@@ -1,0 +1,118 @@
+//! What a resolver has been told. Loops read it without a lock; the thread that asks writes it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+
+use super::{Found, ResolveError};
+
+/// How many parts the table has: writing copies one of them.
+const PARTS: usize = 32;
+
+/// Most names in a part, so some eight thousand in all. When it is full, what has expired goes, or else what expires first.
+const PART_SIZE: usize = 256;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// IPv4 and IPv6 addresses.
+    Addresses,
+    /// SRV records.
+    Services,
+}
+
+/// A question to a resolver.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Question {
+    /// The name in lower case, without the final dot.
+    pub(super) name: Box<str>,
+    pub(super) kind: Kind,
+}
+
+impl Question {
+    pub(super) fn new(name: &str, kind: Kind) -> Question {
+        Question { name: name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().into(), kind }
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) found: Result<Found, ResolveError>,
+    pub(super) expires: Instant,
+}
+
+type Part = ArcSwap<HashMap<Question, Arc<Entry>>>;
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Cache([Part; PARTS]);
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache(std::array::from_fn(|_| Part::default()))
+    }
+}
+
+impl Cache {
+    fn part(&self, question: &Question) -> &Part {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(question);
+        &self.0[hash as usize % PARTS]
+    }
+
+    /// An answer that still holds.
+    pub(super) fn get(&self, question: &Question, now: Instant) -> Option<Arc<Entry>> {
+        let part = self.part(question).load();
+        part.get(question).filter(|entry| now < entry.expires).cloned()
+    }
+
+    /// Keeps an answer. One thread at a time.
+    pub(super) fn put(&self, question: Question, entry: Arc<Entry>) {
+        let part = self.part(&question);
+        let mut next = HashMap::clone(&part.load());
+        if next.len() >= PART_SIZE && !next.contains_key(&question) {
+            let now = Instant::now();
+            next.retain(|_, entry| now < entry.expires);
+            let first = next.iter().min_by_key(|(_, entry)| entry.expires).map(|(question, _)| question.clone());
+            if let Some(first) = first.filter(|_| next.len() >= PART_SIZE) {
+                next.remove(&first);
+            }
+        }
+        next.insert(question, entry);
+        part.store(Arc::new(next));
+    }
+
+    /// How many answers it holds.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|part| part.load().len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn it_stays_bounded_and_keeps_what_lasts_longest() {
+        let cache = Cache::default();
+        let entry = |seconds| {
+            let expires = Instant::now() + Duration::from_secs(seconds);
+            Arc::new(Entry { found: Err(ResolveError::NotFound), expires })
+        };
+        let long = Question::new("Long.Example.", Kind::Addresses);
+        cache.put(long.clone(), entry(10_000));
+        for n in 0..20_000 {
+            cache.put(Question::new(&format!("n{n}.example"), Kind::Addresses), entry(60));
+        }
+        assert!(cache.len() <= PARTS * PART_SIZE);
+        assert!(cache.get(&Question::new("long.example", Kind::Addresses), Instant::now()).is_some());
+        assert!(cache.get(&Question::new("long.example", Kind::Services), Instant::now()).is_none());
+        assert!(cache.get(&long, Instant::now() + Duration::from_secs(10_001)).is_none());
+    }
+}
