@@ -1,14 +1,17 @@
 //! A group with all that requests need of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use freerun_http::zones::ZoneTable;
 use freerun_upstream::group::GroupState;
 use freerun_upstream::idle::{Count, KeepAlive};
 use freerun_upstream::place::Place;
-use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec};
+use freerun_upstream::resolve::Resolver;
+use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAddress};
 
 use super::methods::Choice;
+use super::names::Known;
 use super::server::Server;
 
 /// What goes on over reloads: kept by the group's name.
@@ -31,24 +34,52 @@ pub struct Upstream {
     pub declared: bool,
     /// What a choice depends on, apart from the servers.
     pub choice: Choice,
-    servers: Vec<Server>,
+    servers: Vec<(Server, Option<Arc<Known>>)>,
+    resolver: Option<(Arc<Resolver>, Duration)>,
+}
+
+/// What a group is made of.
+pub(super) struct Plan<'a> {
+    pub(super) name: &'a str,
+    pub(super) declared: bool,
+    /// How a server is chosen, and what that depends on.
+    pub(super) settings: (GroupSettings, Choice),
+    pub(super) keepalive: KeepAlive,
+    pub(super) servers: Vec<Server>,
+    /// Who is asked for names, and how long that may take.
+    pub(super) resolver: Option<(Arc<Resolver>, Duration)>,
 }
 
 impl Upstream {
-    /// A group of these servers.
-    pub(super) fn new(
-        name: &str,
-        declared: bool,
-        (settings, choice): (GroupSettings, Choice),
-        keepalive: KeepAlive,
-        servers: Vec<Server>,
-        zones: &mut ZoneTable,
-    ) -> Upstream {
+    /// A group that continues the one of its name in the running configuration.
+    pub(super) fn new(plan: Plan<'_>, zones: &mut ZoneTable) -> Upstream {
+        let Plan { name, declared, settings: (settings, choice), keepalive, servers, resolver } = plan;
         let kind = if declared { "upstream" } else { "address" };
         let lasting: Arc<Lasting> = zones.keep(&format!("{kind} {name}"), Lasting::default);
-        let peers = servers.iter().flat_map(peers).collect();
-        let group = Group::new(name, settings, lasting.group.clone(), peers);
-        Upstream { group, keepalive, idle: lasting.idle.clone(), declared, choice, servers }
+        let asked = resolver.as_ref().map(|(resolver, _)| resolver.spec().to_string()).unwrap_or_default();
+        let known = |server: &Server| {
+            let Place::Name(name) = &server.place else { return None };
+            let asked = if server.resolve { asked.as_str() } else { "" };
+            let service = server.service.as_deref().unwrap_or_default();
+            Some(zones.keep(&format!("name {name} {service} {asked}"), Known::default))
+        };
+        let known: Vec<_> = servers.iter().map(known).collect();
+        let servers: Vec<_> = servers.into_iter().zip(known).collect();
+        let group = Group::new(name, settings, lasting.group.clone(), peers(&servers));
+        Upstream { group, keepalive, idle: lasting.idle.clone(), declared, choice, servers, resolver }
+    }
+
+    /// A group of servers that a request has computed.
+    pub(super) fn computed(name: &str, peers: Vec<PeerSpec>) -> Upstream {
+        Upstream {
+            group: Group::new(name, GroupSettings::default(), Arc::default(), peers),
+            keepalive: KeepAlive::default(),
+            idle: Arc::default(),
+            declared: false,
+            choice: Choice::default(),
+            servers: Vec::new(),
+            resolver: None,
+        }
     }
 
     /// Its name: that of the block, or host and port.
@@ -56,20 +87,61 @@ impl Upstream {
         &self.group.name
     }
 
-    /// Its servers as they are written.
-    pub fn servers(&self) -> &[Server] {
-        &self.servers
+    /// Its servers as they are written, and whether any address of each is known.
+    pub fn servers(&self) -> impl Iterator<Item = (&Server, bool)> {
+        self.servers.iter().map(|(server, known)| {
+            (server, known.as_ref().is_none_or(|known| known.targets().is_some_and(|targets| !targets.is_empty())))
+        })
+    }
+
+    /// The servers that are written as names, with their numbers.
+    pub(super) fn named(&self) -> impl Iterator<Item = (usize, (&Server, &Arc<Known>))> {
+        self.servers.iter().enumerate().filter_map(|(index, (server, known))| Some((index, (server, known.as_ref()?))))
+    }
+
+    /// One of them.
+    pub(super) fn server(&self, index: usize) -> Option<(&Server, &Arc<Known>)> {
+        let (server, known) = self.servers.get(index)?;
+        Some((server, known.as_ref()?))
+    }
+
+    /// Who is asked for names, and how long that may take.
+    pub(super) fn resolver(&self) -> Option<(&Arc<Resolver>, Duration)> {
+        self.resolver.as_ref().map(|(resolver, timeout)| (resolver, *timeout))
+    }
+
+    /// Takes over what is known of names now.
+    pub(super) fn rebuild(&self) {
+        self.group.replace(peers(&self.servers));
     }
 }
 
-/// The servers that a written one stands for, as far as its addresses are known.
-fn peers(server: &Server) -> Vec<PeerSpec> {
-    match &server.place {
-        Place::Address(address) => {
-            vec![PeerSpec { address: address.clone(), server: server.text.clone(), settings: server.settings.clone() }]
+/// The servers that those written stand for, as far as their addresses are known.
+fn peers(servers: &[(Server, Option<Arc<Known>>)]) -> Vec<PeerSpec> {
+    let mut all = Vec::new();
+    for (server, known) in servers {
+        match (&server.place, known) {
+            (Place::Address(address), _) => all.push(spec(server, address.clone(), server.settings.clone())),
+            (Place::Name(_), Some(known)) => {
+                for target in known.targets().iter().flat_map(|targets| targets.iter()) {
+                    let mut settings = server.settings.clone();
+                    // Of a backup server's services, those of the best priority are the backup.
+                    if target.later && settings.backup {
+                        continue;
+                    }
+                    settings.backup |= target.later;
+                    settings.weight = settings.weight.saturating_mul(target.weight);
+                    all.push(spec(server, target.address.into(), settings));
+                }
+            }
+            (Place::Name(_), None) => {}
         }
-        Place::Name(_) => Vec::new(),
     }
+    all
+}
+
+fn spec(server: &Server, address: UpstreamAddress, settings: PeerSettings) -> PeerSpec {
+    PeerSpec { address, server: server.text.clone(), settings }
 }
 
 /// A server for an address without parameters.

@@ -6,8 +6,10 @@
 //! server, and its idle connections, go on over reloads, by the name of the group and the server's address.
 
 mod choose;
+mod computed;
 mod group;
 pub mod methods;
+mod names;
 mod registry;
 pub mod server;
 pub mod settings;
@@ -36,5 +38,6 @@ pub static MODULE: Module = Module {
         read: registry::read_block,
     }],
     finish: Some(registry::finish),
+    prepare: Some(names::prepare),
     ..Module::EMPTY
 };

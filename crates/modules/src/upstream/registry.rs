@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use freerun_conf::{Cx, Node, Place as At, Problem, SettingsSet, Word};
@@ -12,8 +13,10 @@ use freerun_http::zones::ZoneTable;
 use freerun_upstream::idle::KeepAlive;
 use freerun_upstream::place::{self, Place, Written};
 use freerun_upstream::resolve::ResolveError;
+use freerun_upstream::{PeerSettings, PeerSpec};
 
-use super::group::{Upstream, plain};
+use super::computed::Computed;
+use super::group::{Plan, Upstream, plain};
 use super::methods;
 use super::settings::UpstreamSettings;
 
@@ -49,6 +52,8 @@ struct Reading {
 pub struct Upstreams {
     /// By name (`upstream` blocks) or host and port.
     by_name: HashMap<String, Arc<Upstream>>,
+    /// Those that requests have computed; they go on over reloads.
+    computed: Arc<Computed>,
 }
 
 impl Upstreams {
@@ -136,15 +141,16 @@ pub(super) fn read_block(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Re
         let message = format!("no resolver defined to resolve names at run time in upstream \"{}\"", name.text);
         return Err(whole(message).hint("write: resolver ADDRESS;"));
     }
-    let zones = cx.extensions.get_or_default::<ZoneTable>();
-    let group = Upstream::new(
-        &name.text,
-        true,
-        methods::group_settings(settings),
-        own.keep_alive(),
-        own.servers.0.clone(),
-        zones,
-    );
+    let resolving = settings.get::<ResolverSettings>();
+    let plan = Plan {
+        name: &name.text,
+        declared: true,
+        settings: methods::group_settings(settings),
+        keepalive: own.keep_alive(),
+        servers: own.servers.0.clone(),
+        resolver: resolving.resolver.as_ref().map(|resolver| (resolver.0.clone(), resolving.resolver_timeout)),
+    };
+    let group = Upstream::new(plan, cx.extensions.get_or_default::<ZoneTable>());
     cx.extensions.get_or_default::<Reading>().declared.insert(key, Arc::new(group));
     Ok(())
 }
@@ -181,7 +187,8 @@ pub(super) fn finish(_http: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
         // Only this place fills it.
         let _ = group.0.set(found);
     }
-    let upstreams = Arc::new(Upstreams { by_name });
+    let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", Computed::default);
+    let upstreams = Arc::new(Upstreams { by_name, computed });
     cx.extensions.get_or_default::<Parts>().insert(upstreams);
     Ok(())
 }
@@ -197,7 +204,15 @@ fn has_no_port(place: &Place) -> bool {
 /// The group of an address or name that no block declares.
 fn implied(place: Place, zones: &mut ZoneTable) -> Upstream {
     let name = place.to_string();
-    Upstream::new(&name, false, Default::default(), KeepAlive::default(), vec![plain(place)], zones)
+    let plan = Plan {
+        name: &name,
+        declared: false,
+        settings: Default::default(),
+        keepalive: KeepAlive::default(),
+        servers: vec![plain(place)],
+        resolver: None,
+    };
+    Upstream::new(plan, zones)
 }
 
 /// Why there is no group for what a request has computed. Printed in nginx's words, for the error log.
@@ -232,11 +247,25 @@ impl NotFound {
 pub async fn find(request: &Request, text: &str, default_port: Option<u16>) -> Result<Arc<Upstream>, NotFound> {
     let invalid = |why| NotFound::Invalid(why, text.to_owned());
     let written = place::parse(text, default_port.or(Some(0))).map_err(invalid)?;
-    if let Some(known) = request.generation.parts.get::<Upstreams>().and_then(|all| all.known(&written).cloned()) {
-        return Ok(known);
+    let upstreams = request.generation.parts.get::<Upstreams>().unwrap_or_default();
+    if let Some(known) = upstreams.known(&written) {
+        return Ok(known.clone());
     }
     if has_no_port(&written.place) {
         return Err(invalid("no port"));
     }
-    Err(NotFound::NoResolver(written.host.into()))
+    let key = written.place.to_string();
+    let server: Arc<str> = key.as_str().into();
+    let spec = |address| PeerSpec { address, server: server.clone(), settings: PeerSettings::default() };
+    let peers = match &written.place {
+        Place::Address(address) => vec![spec(address.clone())],
+        Place::Name(name) => {
+            let settings = request.settings().get::<ResolverSettings>();
+            let resolver = settings.resolver.as_ref().ok_or_else(|| NotFound::NoResolver(name.host.to_string()))?;
+            let answer = resolver.0.addresses(&name.host, settings.resolver_timeout).await;
+            let answer = answer.map_err(|why| NotFound::NotResolved(name.host.to_string(), why))?;
+            answer.addresses.iter().map(|ip| spec(SocketAddr::new(*ip, name.port).into())).collect()
+        }
+    };
+    Ok(upstreams.computed.group(&key, peers))
 }

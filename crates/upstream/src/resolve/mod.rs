@@ -134,11 +134,14 @@ impl Drop for Waiting {
 
 type Waiters = Vec<oneshot::Sender<Arc<Entry>>>;
 
+/// When hosts were looked up by the system, and what came of it.
+type Looked = HashMap<Box<str>, (Instant, Vec<IpAddr>)>;
+
 thread_local! {
     /// On the thread that asks: who waits for which question of which resolver.
     static ASKED: RefCell<HashMap<(usize, Question), Waiters>> = RefCell::default();
     /// There too: the addresses of name servers that have names.
-    static SERVERS: RefCell<HashMap<Box<str>, (Instant, Vec<IpAddr>)>> = RefCell::default();
+    static SERVERS: RefCell<Looked> = RefCell::default();
 }
 
 /// A question that is being asked: whatever becomes of it, nobody goes on waiting after it.

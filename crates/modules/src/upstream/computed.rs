@@ -1,0 +1,110 @@
+//! Groups of addresses and names that requests compute: kept, so that requests that compute the same share what is known of
+//! the servers, and their idle connections.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use freerun_upstream::PeerSpec;
+
+use super::group::Upstream;
+
+/// How many parts the table has: adding a group copies one of them.
+const PARTS: usize = 32;
+
+/// Most groups in a part, so some two thousand in all. When it is full, one of them is forgotten.
+const PART_SIZE: usize = 64;
+
+type Part = ArcSwap<HashMap<Box<str>, Arc<Upstream>>>;
+
+/// The groups, by what was computed.
+#[derive(Debug)]
+pub(super) struct Computed([Part; PARTS]);
+
+impl Default for Computed {
+    fn default() -> Computed {
+        Computed(std::array::from_fn(|_| Part::default()))
+    }
+}
+
+impl Computed {
+    /// The group of `name`, with these servers. Never waits.
+    pub(super) fn group(&self, name: &str, peers: Vec<PeerSpec>) -> Arc<Upstream> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
+        let part = &self.0[hash as usize % PARTS];
+        if let Some(known) = part.load().get(name) {
+            if !has_these(known, &peers) {
+                known.group.replace(peers);
+            }
+            return known.clone();
+        }
+        let new = Arc::new(Upstream::computed(name, peers));
+        let mut kept = new.clone();
+        part.rcu(|before| {
+            let mut next = HashMap::clone(before);
+            if let Some(known) = next.get(name) {
+                // Another loop was faster.
+                kept = known.clone();
+                return next;
+            }
+            if next.len() >= PART_SIZE
+                && let Some(any) = next.keys().next().cloned()
+            {
+                next.remove(&any);
+            }
+            next.insert(name.into(), new.clone());
+            kept = new.clone();
+            next
+        });
+        kept
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.0.iter().map(|part| part.load().len()).sum()
+    }
+}
+
+/// Whether the group has exactly these servers, in whatever order: name servers change it with each answer.
+fn has_these(known: &Upstream, peers: &[PeerSpec]) -> bool {
+    let set = known.group.peers();
+    set.peers().count() == peers.len() && peers.iter().all(|spec| set.peers().any(|peer| peer.address == spec.address))
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_upstream::UpstreamAddress;
+
+    use super::*;
+
+    fn peers(lasts: &[u8]) -> Vec<PeerSpec> {
+        let spec = |last: &u8| PeerSpec {
+            address: UpstreamAddress::Ip(([127, 0, 0, *last], 80).into()),
+            server: "a.test:80".into(),
+            settings: Default::default(),
+        };
+        lasts.iter().map(spec).collect()
+    }
+
+    #[test]
+    fn the_same_name_is_the_same_group_and_follows_its_addresses() {
+        let computed = Computed::default();
+        let first = computed.group("a.test:80", peers(&[1, 2]));
+        let again = computed.group("a.test:80", peers(&[2, 1]));
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(first.group.replaced(), 0);
+        computed.group("a.test:80", peers(&[2, 3]));
+        assert_eq!(first.group.replaced(), 1);
+        assert_eq!(first.group.peers().peers().count(), 2);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let computed = Computed::default();
+        for n in 0..5000 {
+            computed.group(&format!("n{n}.test:80"), peers(&[1]));
+        }
+        assert!(computed.len() <= PARTS * PART_SIZE);
+    }
+}

@@ -1,0 +1,201 @@
+//! Servers that are written as names: looked up beside the loops, when a configuration is taken and whenever an answer
+//! expires.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use freerun_http::generation::Generation;
+use freerun_http::worker::Shared;
+use freerun_runtime::log::{ErrorLog, Level};
+use freerun_upstream::place::{Name, Place};
+use freerun_upstream::resolve::{ResolveError, system, thread};
+
+use super::group::Upstream;
+use super::registry::Upstreams;
+use super::server::Server;
+
+/// How long a configuration waits for the names that nothing is known of yet, before it is taken without them.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The pause before a name that did not resolve is tried again: the first one, and the longest. It doubles in between.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+
+/// The longest sleep in one piece, so that a name that nobody needs any more is forgotten soon.
+const STEP: Duration = Duration::from_secs(10);
+
+/// An address of a server that is written as a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Target {
+    /// Where it is.
+    pub(super) address: SocketAddr,
+    /// Its share, by which the server's own weight is multiplied.
+    pub(super) weight: u32,
+    /// Whether others have a better priority.
+    pub(super) later: bool,
+}
+
+/// What is known of a server's name. Goes on over reloads.
+#[derive(Debug, Default)]
+pub(super) struct Known(ArcSwapOption<Vec<Target>>);
+
+impl Known {
+    /// The addresses; `None`: it was not looked up yet, or not found.
+    pub(super) fn targets(&self) -> Option<Arc<Vec<Target>>> {
+        self.0.load_full()
+    }
+
+    /// Whether this is something new.
+    fn set(&self, mut targets: Vec<Target>) -> bool {
+        // Name servers answer in another order each time.
+        targets.sort_unstable();
+        targets.dedup();
+        let new = self.0.load().as_ref().is_none_or(|known| **known != targets);
+        if new {
+            self.0.store(Some(Arc::new(targets)));
+        }
+        new
+    }
+
+    fn forget(&self) -> bool {
+        self.0.swap(None).is_some()
+    }
+}
+
+/// Looks up what the generation names, and waits a bounded time for names of which nothing is known yet.
+pub(super) fn prepare(generation: &Arc<Generation>, _shared: &Arc<Shared>) {
+    let Some(upstreams) = generation.parts.get::<Upstreams>() else { return };
+    let (sender, tried) = std::sync::mpsc::channel();
+    let mut awaited = 0;
+    for upstream in upstreams.all() {
+        for (index, (_, known)) in upstream.named() {
+            let first = known.targets().is_none().then(|| sender.clone());
+            let is_awaited = first.is_some();
+            let (upstream, log) = (Arc::downgrade(upstream), generation.error_log.clone());
+            let watched = thread::run(move || {
+                tokio::task::spawn_local(watch(upstream, index, log, first));
+            });
+            match watched {
+                Ok(()) if is_awaited => awaited += 1,
+                Ok(()) => {}
+                Err(error) => {
+                    let message = format_args!("names of servers cannot be looked up: {error}");
+                    generation.error_log.write(Level::Alert, None, message);
+                    return;
+                }
+            }
+        }
+    }
+    let deadline = Instant::now() + PATIENCE;
+    for _ in 0..awaited {
+        if tried.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_err() {
+            return;
+        }
+    }
+}
+
+/// Why a server has no addresses.
+enum Failed {
+    /// The system does not know the name.
+    System,
+    Resolver(String, ResolveError),
+}
+
+/// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group is there.
+async fn watch(upstream: Weak<Upstream>, index: usize, log: ErrorLog, mut first: Option<Sender<()>>) {
+    let mut pause = PAUSES[0];
+    let mut failing = false;
+    loop {
+        let Some(group) = upstream.upgrade() else { return };
+        let Some((server, known)) = group.server(index) else { return };
+        let Place::Name(name) = &server.place else { return };
+        let next = match look_up(&group, server, name).await {
+            Ok((targets, expires)) => {
+                if std::mem::take(&mut failing) {
+                    log.write(Level::Notice, None, format_args!("\"{}\" is resolved now", server.text));
+                }
+                if known.set(targets) {
+                    group.rebuild();
+                }
+                pause = PAUSES[0];
+                expires
+            }
+            Err(failed) => {
+                // A name server in trouble changes nothing of what is known; one that says that there is no such name does.
+                let gone = matches!(failed, Failed::Resolver(_, ResolveError::NotFound)) && known.forget();
+                if gone {
+                    group.rebuild();
+                }
+                if gone || !std::mem::replace(&mut failing, true) {
+                    match failed {
+                        Failed::System => {
+                            let text = &server.text;
+                            log.write(Level::Error, None, format_args!("host not found in upstream \"{text}\""));
+                        }
+                        Failed::Resolver(host, why) => {
+                            log.write(Level::Error, None, format_args!("{host} could not be resolved ({why})"));
+                        }
+                    }
+                }
+                let until = Instant::now() + pause;
+                pause = (pause * 2).min(PAUSES[1]);
+                Some(until)
+            }
+        };
+        drop(group);
+        if let Some(first) = first.take() {
+            // Whoever waited may have gone on without it.
+            let _ = first.send(());
+        }
+        let Some(until) = next else { return };
+        while Instant::now() < until {
+            tokio::time::sleep(until.saturating_duration_since(Instant::now()).min(STEP)).await;
+            if upstream.strong_count() == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// The addresses of a server and until when they hold; `None`: as long as the configuration.
+async fn look_up(group: &Upstream, server: &Server, name: &Name) -> Result<(Vec<Target>, Option<Instant>), Failed> {
+    let target = |address, weight, later| Target { address, weight, later };
+    let Some((resolver, timeout)) = group.resolver().filter(|_| server.resolve) else {
+        let found = system::lookup(&name.host).await.map_err(|_| Failed::System)?;
+        if found.is_empty() {
+            return Err(Failed::System);
+        }
+        return Ok((found.into_iter().map(|ip| target(SocketAddr::new(ip, name.port), 1, false)).collect(), None));
+    };
+    let Some(service) = &server.service else {
+        let found = resolver.addresses(&name.host, timeout).await;
+        let found = found.map_err(|why| Failed::Resolver(name.host.to_string(), why))?;
+        let targets = found.addresses.iter().map(|ip| target(SocketAddr::new(*ip, name.port), 1, false)).collect();
+        return Ok((targets, Some(found.expires)));
+    };
+    let found = resolver.services(service, timeout).await.map_err(|why| Failed::Resolver(service.to_string(), why))?;
+    let best = found.services.first().map(|service| service.priority);
+    let mut targets = Vec::new();
+    let mut expires = found.expires;
+    let mut failed = None;
+    for service in found.services.iter() {
+        match resolver.addresses(&service.target, timeout).await {
+            Ok(found) => {
+                expires = expires.min(found.expires);
+                let later = best.is_some_and(|best| service.priority > best);
+                let weight = u32::from(service.weight).max(1);
+                targets
+                    .extend(found.addresses.iter().map(|ip| target(SocketAddr::new(*ip, service.port), weight, later)));
+            }
+            Err(why) => failed = Some(Failed::Resolver(service.target.to_string(), why)),
+        }
+    }
+    match failed {
+        Some(failed) if targets.is_empty() => Err(failed),
+        // What is missing is asked for again soon.
+        Some(_) => Ok((targets, Some(expires.min(Instant::now() + PAUSES[0])))),
+        None => Ok((targets, Some(expires))),
+    }
+}
