@@ -99,7 +99,7 @@ impl Lease {
             figures.reused.fetch_add(1, Relaxed);
         } else {
             figures.connects.fetch_add(1, Relaxed);
-            figures.connect_times.add(took);
+            figures.connect_times.record(took);
         }
     }
 
@@ -111,7 +111,7 @@ impl Lease {
         if let Some(counter) = figures.responses.get(class) {
             counter.fetch_add(1, Relaxed);
         }
-        figures.header_times.add(took);
+        figures.header_times.record(took);
         self.peer.averaged(&self.peer.header_average, took, now);
     }
 
@@ -124,7 +124,7 @@ impl Lease {
     /// The whole response is there, that long after the attempt began.
     /// With outlier detection even that may be an error, if the status says so.
     pub fn succeeded(self, took: Duration, now: Millis) -> Verdict {
-        self.peer.figures.response_times.add(took);
+        self.peer.figures.response_times.record(took);
         self.peer.averaged(&self.peer.last_byte_average, took, now);
         self.peer.good(self.probe, now);
         Verdict { ejected: self.record(self.error.get(), now), disabled: false }

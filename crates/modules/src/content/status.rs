@@ -47,6 +47,33 @@
 //!   "logs": [ {                  log files of the current configuration
 //!     "name": "/var/log/nginx/access.log",
 //!     "lost_lines": 0            dropped because the file did not take them fast enough
+//!   } ],
+//!   "upstreams": [ {             groups of servers of the current configuration, by name
+//!     "name": "backend",
+//!     "declared": true,          by an upstream block; otherwise a directive names the address
+//!     "waiting": 0,              requests in its queue
+//!     "servers": [ {             figures go on over reloads, as long as the address stays
+//!       "server": "app:80",      as the configuration names it
+//!       "address": "10.0.0.7:80",
+//!       "state": "up",           up, down, unavail (failed a short while ago, or is an outlier), checking, unhealthy, draining
+//!       "weight": 1, "backup": false,
+//!       "active": 2,             connections in use, or being made
+//!       "idle": 5,               connections kept for further requests
+//!       "requests": 1000,        attempts
+//!       "responses": {"1xx": 0, "2xx": 990, "3xx": 8, "4xx": 1, "5xx": 0},
+//!       "failures": {"connect": 1, "timeout": 0, "closed": 0, "invalid": 0, "status": 0,
+//!                    "stale": 0,             an idle connection was dead: does not count against the server
+//!                    "other": 0},
+//!       "unavailable": 1,        times that failures made it unavailable
+//!       "ejected": 0,            times that outlier_detection left it out
+//!       "checks": {"done": 0, "failed": 0, "unhealthy": 0},
+//!       "connects": 10, "reused": 990,        requests over a new connection, and over one that was there
+//!       "reuse_ratio": 0.99,
+//!       "sent": 100000, "received": 2000000,  bytes
+//!       "connect": HISTOGRAM,                 making a connection
+//!       "header": HISTOGRAM,                  to the response's head
+//!       "response": HISTOGRAM                 to its end
+//!     } ]
 //!   } ]
 //! }
 //!
@@ -61,6 +88,7 @@ mod figures;
 mod prometheus;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 
 use bytes::Bytes;
 use freerun_conf::{SettingsSet, group, settings};
@@ -78,7 +106,8 @@ settings! {
     /// What the worker does.
     #[module = "status"]
     pub struct StatusSettings {
-        /// Answers with the figures of the worker: connections, event loops, thread pools, mounts, logs.
+        /// Answers with the figures of the worker: connections, event loops, thread pools, mounts, logs, groups of
+        /// upstream servers.
         ///
         /// They come as JSON, or with the argument `format=prometheus` as text for Prometheus. Whoever may ask learns
         /// paths of the machine: allow it only to those who should.

@@ -8,6 +8,8 @@ use freerun_runtime::pool::PoolStatus;
 use freerun_runtime::stats::{BUCKETS, HistogramSnapshot};
 use serde::Serialize;
 
+use super::upstreams::Upstream;
+
 /// All figures.
 #[derive(Debug, Serialize)]
 pub struct Figures {
@@ -20,6 +22,7 @@ pub struct Figures {
     pub pools: Vec<Pool>,
     pub mounts: Vec<Mount>,
     pub logs: Vec<Log>,
+    pub upstreams: Vec<Upstream>,
 }
 
 /// A loop.
@@ -123,6 +126,7 @@ impl Figures {
             pools,
             mounts,
             logs: generation.logs.iter().map(Log::from).collect(),
+            upstreams: super::upstreams::collect(&generation, freerun_upstream::now()),
         }
     }
 }

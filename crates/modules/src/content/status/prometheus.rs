@@ -6,6 +6,7 @@
 use std::fmt::{self, Display, Write};
 
 use super::figures::{Figures, Histogram};
+use super::upstreams;
 
 /// The media type.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -18,13 +19,14 @@ pub fn text(figures: &Figures) -> String {
     out.pools(figures);
     out.mounts(figures);
     out.logs(figures);
+    upstreams::text(&figures.upstreams, &mut out);
     out.0
 }
 
 /// One label of a sample.
-type Label<'a> = (&'a str, &'a dyn Display);
+pub(super) type Label<'a> = (&'a str, &'a dyn Display);
 
-struct Text(String);
+pub(super) struct Text(String);
 
 impl Text {
     fn worker(&mut self, figures: &Figures) {
@@ -58,7 +60,7 @@ impl Text {
         of("freerun_requests_total", "counter", "Requests begun.", |l| l.requests);
         of("freerun_stalls_total", "counter", "Polls of tasks longer than 10 ms.", |l| l.stalls);
         self.histogram("freerun_poll_seconds", "How long polls of tasks took.", all.iter(), |l| {
-            (("loop", &l.index), &l.polls)
+            ([("loop", &l.index)], &l.polls)
         });
     }
 
@@ -81,10 +83,10 @@ impl Text {
         of("freerun_pool_panicked_total", "counter", "Tasks that panicked.", |p| p.panicked);
         let (waits, services) = ("freerun_pool_wait_seconds", "freerun_pool_service_seconds");
         self.histogram(waits, "From the hand-over of a task to its start.", all.iter(), |p| {
-            (("pool", &p.name), &p.wait)
+            ([("pool", &p.name)], &p.wait)
         });
         self.histogram(services, "From the start of a task to its end.", all.iter(), |p| {
-            (("pool", &p.name), &p.service)
+            ([("pool", &p.name)], &p.service)
         });
     }
 
@@ -124,7 +126,7 @@ impl Text {
     }
 
     /// `# HELP` and `# TYPE`, once for each name.
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
@@ -133,7 +135,7 @@ impl Text {
         self.sample(name, &[], value);
     }
 
-    fn sample(&mut self, name: &str, labels: &[Label<'_>], value: impl Display) {
+    pub(super) fn sample(&mut self, name: &str, labels: &[Label<'_>], value: impl Display) {
         self.0.push_str(name);
         for (index, (label, text)) in labels.iter().enumerate() {
             self.0.push(if index == 0 { '{' } else { ',' });
@@ -148,33 +150,34 @@ impl Text {
         let _ = writeln!(self.0, " {value}");
     }
 
-    fn histogram<'a, T: 'a>(
+    /// `of` gives the labels and the figures of one of them.
+    pub(super) fn histogram<'a, T: Copy + 'a, const N: usize>(
         &mut self,
         name: &str,
         help: &str,
-        all: impl Iterator<Item = &'a T>,
-        of: fn(&'a T) -> (Label<'a>, &'a Histogram),
+        all: impl Iterator<Item = T>,
+        of: fn(T) -> ([Label<'a>; N], &'a Histogram),
     ) {
         self.head(name, "histogram", help);
         let bucket = format!("{name}_bucket");
         for one in all {
-            let (label, histogram) = of(one);
+            let (own, histogram) = of(one);
             let mut below = 0;
             for (index, count) in histogram.counts.iter().enumerate() {
                 below += count;
-                match histogram.bounds_us.get(index) {
-                    Some(bound) => self.sample(&bucket, &[label, ("le", &Seconds(*bound))], below),
-                    None => self.sample(&bucket, &[label, ("le", &"+Inf")], below),
-                }
+                let bound = histogram.bounds_us.get(index).map(|bound| Seconds(*bound));
+                let mut labels = own.to_vec();
+                labels.push(("le", bound.as_ref().map_or(&"+Inf" as &dyn Display, |bound| bound)));
+                self.sample(&bucket, &labels, below);
             }
-            self.sample(&format!("{name}_sum"), &[label], Seconds(histogram.sum_us));
-            self.sample(&format!("{name}_count"), &[label], below);
+            self.sample(&format!("{name}_sum"), &own, Seconds(histogram.sum_us));
+            self.sample(&format!("{name}_count"), &own, below);
         }
     }
 }
 
 /// Microseconds as a number of seconds, exactly.
-struct Seconds(u64);
+pub(super) struct Seconds(pub(super) u64);
 
 impl Display for Seconds {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use freerun_runtime::stats;
+use freerun_upstream::{Failure, Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
 
 use super::figures::{Connections, Figures, Histogram, Log, Loop, Mount, Pool};
+use super::upstreams::Upstream;
 use super::{Format, prometheus};
 
 fn histogram(durations_us: &[u64]) -> Histogram {
@@ -63,7 +65,31 @@ fn figures() -> Figures {
             demotions: 5,
         }],
         logs: vec![Log { name: nasty.to_owned(), lost_lines: 9 }],
+        upstreams: vec![upstream(nasty)],
     }
+}
+
+/// A group of two servers, of which the first has answered once and failed once.
+fn upstream(name: &str) -> Upstream {
+    let spec = |port| PeerSpec {
+        address: UpstreamAddress::Ip(([127, 0, 0, 1], port).into()),
+        server: format!("127.0.0.1:{port}").into(),
+        settings: PeerSettings::default(),
+    };
+    let group = Group::new(name, GroupSettings::default(), Default::default(), vec![spec(80), spec(81)]);
+    let peer = group.peers().primary.peers[0].clone();
+    for answers in [true, false] {
+        let lease = group.pick(&Query { now: 10_000, ..Query::default() }, &mut Tried::new()).expect("a server");
+        assert!(!answers || lease.peer().id == peer.id);
+        if answers {
+            lease.connected(false, Duration::from_millis(1));
+            lease.header(200, Duration::from_millis(2), 0);
+            lease.succeeded(Duration::from_millis(3), 0);
+        } else {
+            lease.failed(Failure::Timeout, 10_000);
+        }
+    }
+    Upstream::new(&group, true, 10_000)
 }
 
 #[test]
@@ -72,7 +98,20 @@ fn json_says_what_the_documentation_says() {
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     let names = |value: &serde_json::Value| -> HashSet<String> { value.as_object().unwrap().keys().cloned().collect() };
     let documented = include_str!("../status.rs");
-    for part in [&value, &value["loops"][0], &value["pools"][0], &value["mounts"][0], &value["logs"][0]] {
+    let server = &value["upstreams"][0]["servers"][0];
+    let parts = [
+        &value,
+        &value["loops"][0],
+        &value["pools"][0],
+        &value["mounts"][0],
+        &value["logs"][0],
+        &value["upstreams"][0],
+        server,
+        &server["responses"],
+        &server["failures"],
+        &server["checks"],
+    ];
+    for part in parts {
         for name in names(part) {
             assert!(documented.contains(&format!("\"{name}\":")), "{name} is not documented");
         }
@@ -87,6 +126,10 @@ fn json_says_what_the_documentation_says() {
     assert_eq!(polls["counts"].as_array().unwrap().len(), polls["bounds_us"].as_array().unwrap().len() + 1);
     assert_eq!(value["mounts"][0]["type"], "ext4");
     assert_eq!(value["logs"][0]["lost_lines"], 9);
+    assert_eq!((&server["responses"]["2xx"], &server["state"]), (&1.into(), &"up".into()));
+    let other = &value["upstreams"][0]["servers"][1];
+    assert_eq!((&other["failures"]["timeout"], &other["state"]), (&1.into(), &"unavail".into()));
+    assert_eq!(server["header"]["sum_us"], 2000);
 }
 
 /// A sample: name, labels, value.

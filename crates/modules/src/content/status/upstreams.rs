@@ -1,0 +1,184 @@
+//! The figures of upstream servers, in both forms.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use freerun_http::generation::Generation;
+use freerun_upstream::{Failure, Group, Millis, Peer};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::figures::Histogram;
+use super::prometheus::Text;
+use crate::upstream::Upstreams;
+
+/// Classes of statuses.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// States that a server can have, for those who count.
+const STATES: [&str; 6] = ["up", "down", "unavail", "checking", "unhealthy", "draining"];
+
+/// A group of servers.
+#[derive(Debug, Serialize)]
+pub struct Upstream {
+    pub name: String,
+    pub declared: bool,
+    pub waiting: u32,
+    pub servers: Vec<Server>,
+}
+
+/// A server of a group.
+#[derive(Debug, Serialize)]
+pub struct Server {
+    pub server: String,
+    pub address: String,
+    pub state: &'static str,
+    pub weight: u32,
+    pub backup: bool,
+    pub active: u32,
+    pub idle: usize,
+    pub requests: u64,
+    pub responses: Map<String, Value>,
+    pub failures: Map<String, Value>,
+    pub unavailable: u64,
+    pub ejected: u64,
+    pub checks: Checks,
+    pub connects: u64,
+    pub reused: u64,
+    pub reuse_ratio: f64,
+    pub sent: u64,
+    pub received: u64,
+    pub connect: Histogram,
+    pub header: Histogram,
+    pub response: Histogram,
+}
+
+/// What checks have found.
+#[derive(Debug, Serialize)]
+pub struct Checks {
+    pub done: u64,
+    pub failed: u64,
+    pub unhealthy: u64,
+}
+
+/// The groups of a generation.
+pub fn collect(generation: &Generation, now: Millis) -> Vec<Upstream> {
+    let Some(groups) = generation.parts.get::<Upstreams>() else { return Vec::new() };
+    let mut all: Vec<Upstream> =
+        groups.all().map(|upstream| Upstream::new(&upstream.group, upstream.declared, now)).collect();
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all
+}
+
+impl Upstream {
+    /// The figures of a group.
+    pub fn new(group: &Group, declared: bool, now: Millis) -> Upstream {
+        Upstream {
+            name: group.name.to_string(),
+            declared,
+            waiting: group.waiting(),
+            servers: group.peers().peers().map(|peer| Server::new(peer, now)).collect(),
+        }
+    }
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Relaxed)
+}
+
+fn named<'a>(counters: impl Iterator<Item = (&'static str, &'a AtomicU64)>) -> Map<String, Value> {
+    counters.map(|(name, counter)| (name.to_owned(), get(counter).into())).collect()
+}
+
+impl Server {
+    fn new(peer: &Peer, now: Millis) -> Server {
+        let figures = &peer.figures;
+        let (connects, reused) = (get(&figures.connects), get(&figures.reused));
+        let checks = &figures.checks;
+        Server {
+            server: peer.server.to_string(),
+            address: peer.name.to_string(),
+            state: peer.state(now).word(),
+            weight: peer.settings.weight,
+            backup: peer.settings.backup,
+            active: peer.connections(),
+            idle: peer.idle.len(),
+            requests: get(&figures.requests),
+            responses: named(CLASSES.into_iter().zip(&figures.responses)),
+            failures: named(Failure::ALL.into_iter().map(Failure::word).zip(&figures.failures)),
+            unavailable: get(&figures.unavailable),
+            ejected: get(&figures.ejected),
+            checks: Checks { done: get(&checks.done), failed: get(&checks.failed), unhealthy: get(&checks.unhealthy) },
+            connects,
+            reused,
+            reuse_ratio: if reused == 0 { 0.0 } else { reused as f64 / (connects + reused) as f64 },
+            sent: get(&figures.sent),
+            received: get(&figures.received),
+            connect: figures.connect_times.snapshot().into(),
+            header: figures.header_times.snapshot().into(),
+            response: figures.response_times.snapshot().into(),
+        }
+    }
+}
+
+/// Writes them for Prometheus.
+pub(super) fn text(groups: &[Upstream], out: &mut Text) {
+    let name = "freerun_upstream_waiting";
+    out.head(name, "gauge", "Requests in the group's queue.");
+    for group in groups {
+        out.sample(name, &[("upstream", &group.name)], group.waiting);
+    }
+    let all: Vec<(&Upstream, &Server)> =
+        groups.iter().flat_map(|group| group.servers.iter().map(move |server| (group, server))).collect();
+    let name = "freerun_upstream_server_state";
+    out.head(name, "gauge", "1 for the state that the server is in, 0 for others.");
+    for (group, server) in &all {
+        for state in STATES {
+            let labels: [super::prometheus::Label<'_>; 3] =
+                [("upstream", &group.name), ("server", &server.address), ("state", &state)];
+            out.sample(name, &labels, u8::from(state == server.state));
+        }
+    }
+    let mut of = |name: &str, kind, help, value: fn(&Server) -> u64| {
+        out.head(name, kind, help);
+        for (group, server) in &all {
+            out.sample(name, &[("upstream", &group.name), ("server", &server.address)], value(server));
+        }
+    };
+    of("freerun_upstream_active", "gauge", "Connections in use, or being made.", |s| s.active.into());
+    of("freerun_upstream_idle", "gauge", "Connections kept for further requests.", |s| s.idle as u64);
+    of("freerun_upstream_requests_total", "counter", "Attempts to have a request answered.", |s| s.requests);
+    of("freerun_upstream_connects_total", "counter", "Requests over a new connection.", |s| s.connects);
+    of("freerun_upstream_reused_total", "counter", "Requests over a connection that was there.", |s| s.reused);
+    of("freerun_upstream_unavailable_total", "counter", "Times that failures made it unavailable.", |s| s.unavailable);
+    of("freerun_upstream_ejected_total", "counter", "Times that it was left out as an outlier.", |s| s.ejected);
+    of("freerun_upstream_checks_total", "counter", "Health checks.", |s| s.checks.done);
+    of("freerun_upstream_checks_failed_total", "counter", "Health checks that failed.", |s| s.checks.failed);
+    of("freerun_upstream_sent_bytes_total", "counter", "Bytes sent to it.", |s| s.sent);
+    of("freerun_upstream_received_bytes_total", "counter", "Bytes received from it.", |s| s.received);
+    let mut by = |name: &str, help, label, counted: fn(&Server) -> &Map<String, Value>| {
+        out.head(name, "counter", help);
+        for (group, server) in &all {
+            for (kind, count) in counted(server) {
+                let labels: [super::prometheus::Label<'_>; 3] =
+                    [("upstream", &group.name), ("server", &server.address), (label, kind)];
+                out.sample(name, &labels, count);
+            }
+        }
+    };
+    by("freerun_upstream_responses_total", "Responses, by class.", "class", |s| &s.responses);
+    by("freerun_upstream_failures_total", "Failures, by kind.", "kind", |s| &s.failures);
+    type Of<'a> = fn(&'a Server) -> &'a Histogram;
+    let times: [(&str, &str, Of<'_>); 3] = [
+        ("freerun_upstream_connect_seconds", "Making a connection.", |s| &s.connect),
+        ("freerun_upstream_header_seconds", "From the beginning of an attempt to the response's head.", |s| &s.header),
+        ("freerun_upstream_response_seconds", "From the beginning of an attempt to the response's end.", |s| {
+            &s.response
+        }),
+    ];
+    for (name, help, of) in times {
+        let all = all.iter().map(|(group, server)| (*group, *server, of));
+        out.histogram(name, help, all, |(group, server, of)| {
+            ([("upstream", &group.name), ("server", &server.address)], of(server))
+        });
+    }
+}
