@@ -71,6 +71,7 @@ mod locations {
             let found = match servers.default.locations.find(path.as_bytes(), &Captures::default()).unwrap() {
                 Found::Location(location) => location.name.clone(),
                 Found::Nothing => "-".to_owned(),
+                Found::Folder(location) => format!("{} redirected", location.name),
             };
             assert_eq!(found, *wanted, "{path}");
         }

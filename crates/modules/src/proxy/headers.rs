@@ -1,0 +1,308 @@
+//! What the client gets of an upstream server's head: for all members of the family.
+
+use bytes::Bytes;
+use freerun_http::content::response::{AsWritten, Body, Field, PLACE, Response};
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_proto::uri::unescape;
+use freerun_proto::{HeaderId, Method, date};
+
+use super::exchange::{Advice, Passed, UpstreamHead};
+use super::settings::FamilySettings;
+use super::settings::lists::Ignorable;
+
+/// Fields that speak to this server; they are not passed on unless `pass_header` says so.
+pub const HIDDEN: &[&[u8]] = &[
+    b"Date",
+    b"Server",
+    b"X-Pad",
+    b"X-Accel-Expires",
+    b"X-Accel-Redirect",
+    b"X-Accel-Limit-Rate",
+    b"X-Accel-Buffering",
+    b"X-Accel-Charset",
+];
+
+/// The same where the head is that of a CGI script.
+pub const HIDDEN_CGI: &[&[u8]] = &[
+    b"Status",
+    b"X-Accel-Expires",
+    b"X-Accel-Redirect",
+    b"X-Accel-Limit-Rate",
+    b"X-Accel-Buffering",
+    b"X-Accel-Charset",
+];
+
+/// What a member changes in the values of fields. `None`: the value stays.
+pub trait Changes {
+    /// `Location`
+    fn location(&self, _value: &[u8], _request: &Request) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// `Refresh`
+    fn refresh(&self, _value: &[u8], _request: &Request) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// `Set-Cookie`
+    fn cookie(&self, _value: &[u8], _request: &Request) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Whether a `Location` that is only a path is made a whole URL though nothing was changed in it.
+    fn completes_location(&self) -> bool {
+        false
+    }
+}
+
+/// Nothing is changed.
+pub struct AsItIs;
+
+impl Changes for AsItIs {
+    fn completes_location(&self) -> bool {
+        true
+    }
+}
+
+/// Fields that end with this connection.
+fn is_of_connection(id: HeaderId) -> bool {
+    matches!(
+        id,
+        HeaderId::Connection | HeaderId::KeepAlive | HeaderId::TransferEncoding | HeaderId::ContentLength
+    )
+}
+
+/// Fields that a response keeps when the request goes elsewhere inside the server.
+fn is_carried(name: &[u8]) -> bool {
+    const CARRIED: [&[u8]; 5] =
+        [b"Set-Cookie", b"Cache-Control", b"Expires", b"Content-Disposition", b"Accept-Ranges"];
+    CARRIED.iter().any(|carried| carried.eq_ignore_ascii_case(name))
+}
+
+/// Takes `charset=` off a `Content-Type`: the media type without parameters, and the character set.
+pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
+    let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
+    let media = text.slice_ref(text[..end].trim_ascii());
+    let charset = text[end..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii).find_map(|parameter| {
+        let value = parameter.get(..8).filter(|name| name.eq_ignore_ascii_case(b"charset=")).map(|_| &parameter[8..])?;
+        let value = value.strip_prefix(b"\"").map_or(value, |value| value.strip_suffix(b"\"").unwrap_or(value));
+        Some(text.slice_ref(value))
+    });
+    (media, charset.filter(|charset| !charset.is_empty()))
+}
+
+/// What the server is told by the fields.
+#[derive(Default)]
+struct Told {
+    redirect: Option<Bytes>,
+    charset: Option<Bytes>,
+    advice: Advice,
+}
+
+impl Told {
+    /// Looks at an `X-Accel-…` field.
+    fn hear(&mut self, family: &FamilySettings, name: &[u8], value: &Bytes) {
+        let Some(field) = name.get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else { return };
+        let rest = &name[field.len()..];
+        let is = |text: &[u8], field| rest.eq_ignore_ascii_case(text) && !family.ignores(field);
+        if is(b"Redirect", Ignorable::XAccelRedirect) {
+            self.redirect = Some(value.clone());
+        } else if is(b"Charset", Ignorable::XAccelCharset) {
+            self.charset = Some(value.clone());
+        } else if is(b"Buffering", Ignorable::XAccelBuffering) {
+            if value.eq_ignore_ascii_case(b"yes") {
+                self.advice.buffering = Some(true);
+            } else if value.eq_ignore_ascii_case(b"no") {
+                self.advice.buffering = Some(false);
+            }
+        } else if is(b"Limit-Rate", Ignorable::XAccelLimitRate) {
+            let rate = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            self.advice.limit_rate = rate.or(self.advice.limit_rate);
+        }
+    }
+}
+
+/// Makes the client's response of a head, without its body. `always` are the fields that are hidden by themselves.
+pub fn respond(
+    request: &mut Request,
+    family: &FamilySettings,
+    always: &[&[u8]],
+    changes: &dyn Changes,
+    head: UpstreamHead,
+) -> Passed {
+    let mut told = Told::default();
+    let mut written = AsWritten {
+        status: head.status,
+        reason: head.reason,
+        content_type: Bytes::new(),
+        read_as: (Bytes::new(), None),
+        server: false,
+        date: false,
+    };
+    let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
+    response.fields.reserve(head.fields.len());
+    let mut carried: Vec<Field> = Vec::new();
+    for (name, value) in head.fields {
+        told.hear(family, &name, &value);
+        let id = HeaderId::of(&name);
+        if is_of_connection(id) {
+            continue;
+        }
+        if is_carried(&name) {
+            carried.push((name.clone(), value.clone()));
+        }
+        if id == HeaderId::ContentType {
+            // As in nginx the last one counts.
+            written.content_type = value;
+            continue;
+        }
+        if family.hides(&name, always) {
+            continue;
+        }
+        let value = match name.len() {
+            4 if id == HeaderId::Date => {
+                written.date = true;
+                value
+            }
+            4 if name.eq_ignore_ascii_case(b"ETag") && response.etag.is_none() && !value.is_empty() => {
+                response.etag = Some(value);
+                PLACE
+            }
+            6 if name.eq_ignore_ascii_case(b"Server") => {
+                written.server = true;
+                value
+            }
+            7 if name.eq_ignore_ascii_case(b"Refresh") => {
+                changes.refresh(&value, request).map_or(value, Bytes::from)
+            }
+            8 if name.eq_ignore_ascii_case(b"Location") => match changes.location(&value, request) {
+                Some(new) => Bytes::from(new),
+                None if changes.completes_location() && value.starts_with(b"/") => value,
+                None => {
+                    response.fields.push((name, value));
+                    continue;
+                }
+            },
+            10 if name.eq_ignore_ascii_case(b"Set-Cookie") => changes.cookie(&value, request).map_or(value, Bytes::from),
+            13 if name.eq_ignore_ascii_case(b"Last-Modified") && response.last_modified.is_none() => {
+                match date::parse_http_date(&value).filter(|time| date::imf_fixdate(*time)[..] == value[..]) {
+                    Some(time) => {
+                        response.last_modified = Some(time);
+                        PLACE
+                    }
+                    None => value,
+                }
+            }
+            _ => value,
+        };
+        if name.len() == 8 && value.starts_with(b"/") && name.eq_ignore_ascii_case(b"Location") {
+            // The last one of them is made a whole URL, in the place where this server's own would be.
+            if let Some(earlier) = response.location.replace(value) {
+                response.fields.push((name, earlier));
+            }
+            continue;
+        }
+        response.fields.push((name, value));
+    }
+    if let Some(uri) = told.redirect {
+        return Passed::Elsewhere(elsewhere(request, &uri, written.content_type, told.charset, carried, told.advice));
+    }
+    (response.content_type, response.charset) = content_type(&written.content_type);
+    written.read_as = (response.content_type.clone(), response.charset.clone());
+    response.charset = charset(response.charset.take(), told.charset);
+    response.ranges = family.proxy_force_ranges;
+    response.as_written = Some(Box::new(written));
+    Passed::Response(Box::new(response), told.advice)
+}
+
+/// `X-Accel-Charset` names the character set where the response does not; `off` says that there is none, and none is to be
+/// added: an empty one.
+fn charset(own: Option<Bytes>, told: Option<Bytes>) -> Option<Bytes> {
+    own.or(told.map(|told| if told.eq_ignore_ascii_case(b"off") { Bytes::new() } else { told }))
+}
+
+/// Where `X-Accel-Redirect` leads: the request goes on there with GET, and some of the response's fields go with it.
+fn elsewhere(
+    request: &mut Request,
+    uri: &[u8],
+    media: Bytes,
+    charset: Option<Bytes>,
+    carried: Vec<Field>,
+    advice: Advice,
+) -> Outcome {
+    let target = if uri.starts_with(b"@") {
+        Outcome::Named(String::from_utf8_lossy(uri).into_owned())
+    } else {
+        let mark = uri.iter().position(|byte| *byte == b'?').unwrap_or(uri.len());
+        let path = unescape(&uri[..mark]);
+        if is_unsafe(&path) {
+            log_error!(
+                request,
+                Error,
+                "unsafe URI \"{}\" was detected while reading response header from upstream",
+                String::from_utf8_lossy(uri)
+            );
+            return Outcome::Status(404);
+        }
+        Outcome::Redirect(path.into_owned(), uri.get(mark + 1..).map(<[u8]>::to_vec))
+    };
+    if !media.is_empty() {
+        let (media, own) = content_type(&media);
+        request.carried.content_type = Some((media, self::charset(own, charset)));
+    }
+    request.carried.fields.extend(carried);
+    if let Some(rate) = advice.limit_rate {
+        request.own.get::<freerun_http::variables::LimitRate>().set(rate);
+    }
+    if request.method != Method::Head {
+        request.method = Method::Get;
+    }
+    target
+}
+
+/// Whether a path leads outside, or is none.
+fn is_unsafe(path: &[u8]) -> bool {
+    !path.starts_with(b"/") || path.contains(&0) || path.split(|byte| *byte == b'/').any(|segment| segment == b"..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_types_lose_their_parameters() {
+        for (text, media, charset) in [
+            ("text/html", "text/html", None),
+            ("text/html; charset=koi8-r", "text/html", Some("koi8-r")),
+            ("text/html;Charset=\"UTF-8\"", "text/html", Some("UTF-8")),
+            ("multipart/x; boundary=a; charset=b", "multipart/x", Some("b")),
+            ("text/html; level=1", "text/html", None),
+            ("text/html; charset=", "text/html", None),
+            ("", "", None),
+            (";", "", None),
+        ] {
+            let (got, set) = content_type(&Bytes::from_static(text.as_bytes()));
+            assert_eq!((&got[..], set.as_deref()), (media.as_bytes(), charset.map(str::as_bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_that_lead_outside_are_unsafe() {
+        for (path, want) in
+            [("/a/b", false), ("/a/../b", true), ("/..", true), ("/a..b/", false), ("a", true), ("", true), ("/a\0", true)]
+        {
+            assert_eq!(is_unsafe(path.as_bytes()), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_character_set_is_told_where_the_response_names_none() {
+        let bytes = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+        assert_eq!(charset(bytes("a"), bytes("b")), bytes("a"));
+        assert_eq!(charset(None, bytes("b")), bytes("b"));
+        assert_eq!(charset(None, bytes("off")), bytes(""));
+        assert_eq!(charset(None, None), None);
+    }
+}

@@ -1,0 +1,236 @@
+//! `proxy_pass`: where requests go, and the variables that tell it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_conf::{Contexts, Cx, Node, Problem, Shape, Value};
+use freerun_http::generation::Within;
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+
+use super::exchange::{Aim, Servers, Target};
+use super::uri::{self, Asked, Rule};
+use crate::upstream::{self, UpstreamRef};
+
+/// The port of `http://` where none is written.
+const HTTP_PORT: u16 = 80;
+
+/// The setting.
+#[derive(Debug, Clone)]
+pub struct ProxyPass {
+    /// What it names.
+    pub to: PassTo,
+    /// The name of the location that it stands in; the part of the path that a URI replaces.
+    pub location: Arc<str>,
+}
+
+/// What a `proxy_pass` names.
+#[derive(Debug, Clone)]
+pub enum PassTo {
+    /// A server or group that is known from the beginning.
+    Fixed(Arc<Fixed>),
+    /// A text with variables.
+    Computed(Template),
+}
+
+/// A URL without variables.
+#[derive(Debug)]
+pub struct Fixed {
+    /// All of it, for `proxy_redirect default`.
+    pub url: String,
+    /// `$proxy_host`
+    pub host: Bytes,
+    /// `$proxy_port`
+    pub port: Bytes,
+    /// What follows host and port.
+    pub uri: Option<Bytes>,
+    /// The servers.
+    pub group: UpstreamRef,
+}
+
+/// A URL taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Url<'u> {
+    /// Whether it is `https`.
+    pub secure: bool,
+    /// Host and port, or `unix:/path`.
+    pub authority: &'u str,
+    /// What follows, from the `/` or `?` on.
+    pub uri: Option<&'u str>,
+}
+
+impl<'u> Url<'u> {
+    /// Takes a URL apart; `None` where it does not begin with `http://` or `https://`.
+    pub fn parse(text: &'u str) -> Option<Url<'u>> {
+        let after = |scheme: &str| {
+            text.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme)).map(|_| &text[scheme.len()..])
+        };
+        let (secure, rest) = match after("http://") {
+            Some(rest) => (false, rest),
+            None => (true, after("https://")?),
+        };
+        if rest.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
+            let (path, uri) = match rest[5..].split_once(':') {
+                Some((path, uri)) => (&rest[..5 + path.len()], Some(uri).filter(|uri| !uri.is_empty())),
+                None => (rest, None),
+            };
+            return Some(Url { secure, authority: path, uri });
+        }
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        Some(Url { secure, authority: &rest[..end], uri: Some(&rest[end..]).filter(|uri| !uri.is_empty()) })
+    }
+
+    /// `$proxy_host` and `$proxy_port`: the port is left out of the first where it is the scheme's own.
+    pub fn host_and_port(&self) -> (Bytes, Bytes) {
+        let copy = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let own_port = if self.secure { "443" } else { "80" };
+        if self.authority.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
+            return (Bytes::from_static(b"localhost"), Bytes::new());
+        }
+        let after_brackets = self.authority.rfind(']').unwrap_or(0);
+        match self.authority[after_brackets..].rfind(':').map(|at| after_brackets + at) {
+            Some(colon) if &self.authority[colon + 1..] == own_port => (copy(&self.authority[..colon]), copy(own_port)),
+            Some(colon) => (copy(self.authority), copy(&self.authority[colon + 1..])),
+            None => (copy(self.authority), copy(own_port)),
+        }
+    }
+}
+
+/// Says that the location being read passes requests on: a path without the slash at the end of its name is redirected to
+/// the one with it. Whether the directive may have a URI with what follows from it is left to the caller.
+pub fn passes_on(with_variables: bool, cx: &mut Cx) {
+    let in_location = cx.context == Contexts::LOCATION;
+    let within = cx.extensions.get_or_default::<Within>();
+    if in_location {
+        within.passes_on = true;
+        within.with_variables = with_variables;
+    }
+}
+
+impl Value for ProxyPass {
+    const SHAPE: Shape = Shape::exactly(1, "URL");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ProxyPass, Problem> {
+        let word = &directive.args[0];
+        let within = cx.extensions.get_or_default::<Within>().clone();
+        let location: Arc<str> = within.location.as_deref().unwrap_or_default().into();
+        if word.text.contains('$') {
+            let to = PassTo::Computed(Template::parse(word, cx)?);
+            passes_on(true, cx);
+            return Ok(ProxyPass { to, location });
+        }
+        let Some(url) = Url::parse(&word.text) else { return Err(Problem::new("invalid URL prefix").at(word.place)) };
+        if url.secure {
+            return Err(Problem::new("https protocol requires SSL support")
+                .at(word.place)
+                .hint("freerun does not speak TLS with upstream servers yet"));
+        }
+        let group = upstream::refer(url.authority, Some(HTTP_PORT), directive, word, cx).map_err(|mut problem| {
+            // nginx names all that follows the scheme.
+            let short = format!("in upstream \"{}\"", url.authority);
+            if let Some(what) = problem.message.strip_suffix(&short) {
+                problem.message = format!("{what}in upstream \"{}\"", &word.text["http://".len()..]);
+            }
+            problem
+        })?;
+        let plain = cx.context == Contexts::LOCATION && !within.regex && !within.named;
+        if url.uri.is_some() && !plain {
+            let message = "\"proxy_pass\" cannot have URI part in location given by regular expression, or inside named \
+                           location, or inside \"if\" statement, or inside \"limit_except\" block";
+            return Err(Problem::new(message).at(word.place));
+        }
+        let (host, port) = url.host_and_port();
+        let uri = url.uri.map(|uri| Bytes::copy_from_slice(uri.as_bytes()));
+        passes_on(false, cx);
+        let to = PassTo::Fixed(Arc::new(Fixed { url: word.text.clone(), host, port, uri, group }));
+        Ok(ProxyPass { to, location })
+    }
+}
+
+impl ProxyPass {
+    /// Where a request goes.
+    pub fn aim<'r>(&'r self, request: &'r Request) -> Aim<'r> {
+        match &self.to {
+            PassTo::Fixed(fixed) => {
+                let rule = match &fixed.uri {
+                    Some(uri) => Rule::Replace(self.location.len(), uri),
+                    None => Rule::AsAsked,
+                };
+                let Some(group) = fixed.group.get() else { return Aim::Now(Err(Outcome::Status(500))) };
+                Aim::Now(Ok(Target {
+                    scheme: "http://",
+                    host: fixed.host.clone(),
+                    port: fixed.port.clone(),
+                    uri: uri::make(rule, Asked::of(request)).into_owned().into(),
+                    servers: Some(group.clone()),
+                }))
+            }
+            PassTo::Computed(template) => Aim::Later(Box::pin(look_up(template, request))),
+        }
+    }
+
+    /// What `proxy_redirect default` replaces, and by what. None where there are variables.
+    pub fn default_redirect(&self) -> Option<(Cow<'_, str>, &str)> {
+        match &self.to {
+            PassTo::Computed(_) => None,
+            PassTo::Fixed(fixed) if fixed.uri.is_some() => Some((Cow::Borrowed(&fixed.url), &self.location)),
+            PassTo::Fixed(fixed) => Some((Cow::Owned(format!("{}/", fixed.url)), "/")),
+        }
+    }
+}
+
+/// Where variables lead.
+async fn look_up(template: &Template, request: &Request) -> Result<Target, Outcome> {
+    let text = template.render(request);
+    let text = String::from_utf8_lossy(&text);
+    let Some(url) = Url::parse(&text) else {
+        log_error!(request, Error, "invalid URL prefix in \"{text}\"");
+        return Err(Outcome::Status(500));
+    };
+    if url.secure {
+        log_error!(request, Error, "https protocol requires SSL support in \"{text}\"");
+        return Err(Outcome::Status(500));
+    }
+    let group = upstream::find(request, url.authority, Some(HTTP_PORT)).await.map_err(|why| {
+        log_error!(request, Error, "{why}");
+        Outcome::Status(why.status())
+    })?;
+    let servers: Arc<dyn Servers> = group;
+    let (host, port) = url.host_and_port();
+    let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
+    let uri = uri::make(rule, Asked::of(request)).into_owned().into();
+    Ok(Target { scheme: "http://", host, port, uri, servers: Some(servers) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        for (text, secure, authority, uri, host, port) in [
+            ("http://127.0.0.1:80/", false, "127.0.0.1:80", Some("/"), "127.0.0.1", "80"),
+            ("http://127.0.0.1", false, "127.0.0.1", None, "127.0.0.1", "80"),
+            ("HTTP://Back:8080?x", false, "Back:8080", Some("?x"), "Back:8080", "8080"),
+            ("http://[::1]", false, "[::1]", None, "[::1]", "80"),
+            ("http://[::1]:80/a/b", false, "[::1]:80", Some("/a/b"), "[::1]", "80"),
+            ("http://[::1]:81", false, "[::1]:81", None, "[::1]:81", "81"),
+            ("http://unix:/run/x.sock", false, "unix:/run/x.sock", None, "localhost", ""),
+            ("http://unix:/run/x:/uri/", false, "unix:/run/x", Some("/uri/"), "localhost", ""),
+            ("http://unix:/run/x:", false, "unix:/run/x", None, "localhost", ""),
+            ("https://a:443", true, "a:443", None, "a", "443"),
+            ("https://a:80/x", true, "a:80", Some("/x"), "a:80", "80"),
+            ("http://", false, "", None, "", "80"),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.secure, url.authority, url.uri), (secure, authority, uri), "{text}");
+            assert_eq!(url.host_and_port(), (host.into(), port.into()), "{text}");
+        }
+        for text in ["", "127.0.0.1", "ftp://x", "http:/x", "unix:/x", "htt\u{e4}p://"] {
+            assert_eq!(Url::parse(text), None, "{text}");
+        }
+    }
+}
