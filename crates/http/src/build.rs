@@ -348,11 +348,11 @@ impl Builder<'_> {
         for module in self.modules {
             handlers.extend(module.handlers.iter().filter(|handler| (handler.wanted)(&settings)));
             filters.extend(module.filters.iter().filter(|filter| (filter.wanted)(&settings)));
-            if let Some(settle) = module.settle {
-                if let Err(problem) = settle(&settings, cx) {
-                    let problem = found_at_the_end(problem, cx);
-                    cx.report(problem)?;
-                }
+            if let Some(settle) = module.settle
+                && let Err(problem) = settle(&settings, cx)
+            {
+                let problem = found_at_the_end(problem, cx);
+                cx.report(problem)?;
             }
         }
         handlers.sort_by_key(|handler| handler.phase);

@@ -23,6 +23,7 @@ pub static MODULES: &[&Module] = &[
     &preaccess::limit_conn::MODULE,
     &precontent::try_files::MODULE,
     &precontent::mirror::MODULE,
+    &proxy::http::MODULE,
     &content::status::MODULE,
     &content::dav::MODULE,
     &content::mp4::MODULE,

@@ -246,9 +246,7 @@ fn new_path(rules: &Attribute, value: &[u8], request: &Request) -> Option<Vec<u8
             let rest = value.strip_prefix(&*text.render(request))?;
             Some([&to.render(request), rest].concat())
         }
-        Match::Regex(pattern) => {
-            redirect::matches(pattern, value, request).then(|| to.render(request).into_owned())
-        }
+        Match::Regex(pattern) => redirect::matches(pattern, value, request).then(|| to.render(request).into_owned()),
     })
 }
 

@@ -68,16 +68,12 @@ impl Changes for AsItIs {
 
 /// Fields that end with this connection.
 fn is_of_connection(id: HeaderId) -> bool {
-    matches!(
-        id,
-        HeaderId::Connection | HeaderId::KeepAlive | HeaderId::TransferEncoding | HeaderId::ContentLength
-    )
+    matches!(id, HeaderId::Connection | HeaderId::KeepAlive | HeaderId::TransferEncoding | HeaderId::ContentLength)
 }
 
 /// Fields that a response keeps when the request goes elsewhere inside the server.
 fn is_carried(name: &[u8]) -> bool {
-    const CARRIED: [&[u8]; 5] =
-        [b"Set-Cookie", b"Cache-Control", b"Expires", b"Content-Disposition", b"Accept-Ranges"];
+    const CARRIED: [&[u8]; 5] = [b"Set-Cookie", b"Cache-Control", b"Expires", b"Content-Disposition", b"Accept-Ranges"];
     CARRIED.iter().any(|carried| carried.eq_ignore_ascii_case(name))
 }
 
@@ -86,7 +82,8 @@ pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
     let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
     let media = text.slice_ref(text[..end].trim_ascii());
     let charset = text[end..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii).find_map(|parameter| {
-        let value = parameter.get(..8).filter(|name| name.eq_ignore_ascii_case(b"charset=")).map(|_| &parameter[8..])?;
+        let value =
+            parameter.get(..8).filter(|name| name.eq_ignore_ascii_case(b"charset=")).map(|_| &parameter[8..])?;
         let value = value.strip_prefix(b"\"").map_or(value, |value| value.strip_suffix(b"\"").unwrap_or(value));
         Some(text.slice_ref(value))
     });
@@ -174,9 +171,7 @@ pub fn respond(
                 written.server = true;
                 value
             }
-            7 if name.eq_ignore_ascii_case(b"Refresh") => {
-                changes.refresh(&value, request).map_or(value, Bytes::from)
-            }
+            7 if name.eq_ignore_ascii_case(b"Refresh") => changes.refresh(&value, request).map_or(value, Bytes::from),
             8 if name.eq_ignore_ascii_case(b"Location") => match changes.location(&value, request) {
                 Some(new) => Bytes::from(new),
                 None if changes.completes_location() && value.starts_with(b"/") => value,
@@ -185,7 +180,9 @@ pub fn respond(
                     continue;
                 }
             },
-            10 if name.eq_ignore_ascii_case(b"Set-Cookie") => changes.cookie(&value, request).map_or(value, Bytes::from),
+            10 if name.eq_ignore_ascii_case(b"Set-Cookie") => {
+                changes.cookie(&value, request).map_or(value, Bytes::from)
+            }
             13 if name.eq_ignore_ascii_case(b"Last-Modified") && response.last_modified.is_none() => {
                 match date::parse_http_date(&value).filter(|time| date::imf_fixdate(*time)[..] == value[..]) {
                     Some(time) => {
@@ -290,9 +287,15 @@ mod tests {
 
     #[test]
     fn paths_that_lead_outside_are_unsafe() {
-        for (path, want) in
-            [("/a/b", false), ("/a/../b", true), ("/..", true), ("/a..b/", false), ("a", true), ("", true), ("/a\0", true)]
-        {
+        for (path, want) in [
+            ("/a/b", false),
+            ("/a/../b", true),
+            ("/..", true),
+            ("/a..b/", false),
+            ("a", true),
+            ("", true),
+            ("/a\0", true),
+        ] {
             assert_eq!(is_unsafe(path.as_bytes()), want, "{path}");
         }
     }

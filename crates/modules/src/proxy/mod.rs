@@ -3,14 +3,20 @@
 //! `exchange.rs` is what its members (HTTP, FastCGI, …) tell the engine; `engine/` has one request answered, whatever the
 //! member; `reply.rs` reads the responses of those that answer in HTTP or CGI over a plain stream; `variables.rs` is what
 //! the log wants to know of it. `settings.rs` declares the directives that all members share, once, and makes them for each
-//! member's prefix; `members.rs` names the members.
+//! member's prefix; `members.rs` names the members. `target.rs` and `uri.rs` are where a request goes and what
+//! is asked for there; `headers.rs` is what the client gets of the answer's head, changed by `redirect.rs` and `cookies.rs`.
 
+pub mod cookies;
 pub mod engine;
 pub mod exchange;
 pub mod fastcgi;
+pub mod headers;
 pub mod http;
 pub mod members;
 pub mod params;
+pub mod redirect;
 pub mod reply;
 pub mod settings;
+pub mod target;
+pub mod uri;
 pub mod variables;

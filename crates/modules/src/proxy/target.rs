@@ -1,6 +1,8 @@
 //! `proxy_pass`: where requests go, and the variables that tell it.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,6 +12,8 @@ use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
+use freerun_http::variables::{self, Variable};
+use freerun_proto::HeaderId;
 
 use super::exchange::{Aim, Servers, Target};
 use super::uri::{self, Asked, Rule};
@@ -159,6 +163,7 @@ impl ProxyPass {
                     Some(uri) => Rule::Replace(self.location.len(), uri),
                     None => Rule::AsAsked,
                 };
+                note(request, &fixed.host, &fixed.port);
                 let Some(group) = fixed.group.get() else { return Aim::Now(Err(Outcome::Status(500))) };
                 Aim::Now(Ok(Target {
                     scheme: "http://",
@@ -182,6 +187,36 @@ impl ProxyPass {
     }
 }
 
+/// What a request was passed to, for the variables.
+#[derive(Default)]
+pub struct PassedTo(RefCell<Option<(Bytes, Bytes)>>);
+
+/// Notes it.
+fn note(request: &Request, host: &Bytes, port: &Bytes) {
+    *request.own.get::<PassedTo>().0.borrow_mut() = Some((host.clone(), port.clone()));
+}
+
+/// The variables of where requests go.
+pub const VARIABLES: &[Variable] = &[
+    Variable::named("proxy_add_x_forwarded_for", |request, _| {
+        let mut out = Vec::new();
+        for field in request.head.parsed.all(HeaderId::XForwardedFor) {
+            out.extend_from_slice(request.head.text(field.value()));
+            out.extend_from_slice(b", ");
+        }
+        let _ = write!(out, "{}", freerun_http::log::Peer(request.peer()));
+        Some(Cow::Owned(out))
+    }),
+    Variable::named("proxy_host", |request, _| passed_to(request, |(host, _)| host)),
+    Variable::named("proxy_port", |request, _| passed_to(request, |(_, port)| port)),
+];
+
+fn passed_to<'r>(request: &Request, which: fn(&(Bytes, Bytes)) -> &Bytes) -> variables::Value<'r> {
+    let passed = request.own.find::<PassedTo>()?;
+    let passed = passed.0.borrow();
+    Some(Cow::Owned(which(passed.as_ref()?).to_vec()))
+}
+
 /// Where variables lead.
 async fn look_up(template: &Template, request: &Request) -> Result<Target, Outcome> {
     let text = template.render(request);
@@ -200,6 +235,7 @@ async fn look_up(template: &Template, request: &Request) -> Result<Target, Outco
     })?;
     let servers: Arc<dyn Servers> = group;
     let (host, port) = url.host_and_port();
+    note(request, &host, &port);
     let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
     let uri = uri::make(rule, Asked::of(request)).into_owned().into();
     Ok(Target { scheme: "http://", host, port, uri, servers: Some(servers) })

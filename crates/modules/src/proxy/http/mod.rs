@@ -1,3 +1,135 @@
 //! `proxy_pass`: requests passed on over HTTP.
 
 pub mod exchange;
+pub mod request;
+pub mod settings;
+
+use freerun_conf::{Cx, Problem, SettingsSet, group};
+use freerun_http::generation::TempFolders;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::settings::core::TempPath;
+use freerun_proto::response::Asked;
+use freerun_proto::{HeaderId, Method};
+
+use self::exchange::HttpExchange;
+use self::settings::{HttpSettings, HttpVersion};
+use super::engine;
+use super::exchange::{Aim, Exchange, Family, Fault, Options, Passed, RequestBody, Target, To, UpstreamHead};
+use super::headers::{self, Changes};
+use super::members::Proxy;
+use super::settings::{FamilySettings, Member, Prefixed};
+use super::target;
+
+/// Most bytes that the head of a response may have, whatever `proxy_buffer_size` says.
+const MAX_HEAD: usize = 1 << 20;
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "proxy",
+    groups: &[group::<Prefixed<Proxy>>(), group::<HttpSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| settings.get::<HttpSettings>().proxy_pass.is_some(),
+        run: Run::Later(|request| engine::pass(request, &Http)),
+    }],
+    variables: target::VARIABLES,
+    settle: Some(settle),
+    ..Module::EMPTY
+};
+
+/// nginx looks at the sizes of every level, used or not; the folder is made where it is used.
+fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let family = settings.get::<Prefixed<Proxy>>();
+    family.check_sizes(Proxy::PREFIX)?;
+    if settings.get::<HttpSettings>().proxy_pass.is_some() {
+        cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
+    }
+    Ok(())
+}
+
+/// The member of the family.
+struct Http;
+
+fn own(request: &Request) -> &HttpSettings {
+    request.settings().get::<HttpSettings>()
+}
+
+fn family(request: &Request) -> &FamilySettings {
+    request.settings().get::<Prefixed<Proxy>>()
+}
+
+impl Changes for HttpSettings {
+    fn location(&self, value: &[u8], request: &Request) -> Option<Vec<u8>> {
+        self.proxy_redirect.location(value, self.proxy_pass.as_ref(), request)
+    }
+
+    fn refresh(&self, value: &[u8], request: &Request) -> Option<Vec<u8>> {
+        self.proxy_redirect.refresh(value, self.proxy_pass.as_ref(), request)
+    }
+
+    fn cookie(&self, value: &[u8], request: &Request) -> Option<Vec<u8>> {
+        let HttpSettings { proxy_cookie_domain, proxy_cookie_path, proxy_cookie_flags, .. } = self;
+        super::cookies::rewrite(value, proxy_cookie_domain, proxy_cookie_path, proxy_cookie_flags, request)
+    }
+}
+
+impl Family for Http {
+    fn name(&self) -> &'static str {
+        "proxy"
+    }
+
+    fn options(&self, request: &Request) -> Options {
+        Options { pass_trailers: own(request).proxy_pass_trailers, ..family(request).options(request) }
+    }
+
+    fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
+        Some(&settings.get::<Prefixed<Proxy>>().proxy_temp_path)
+    }
+
+    fn target<'r>(&'r self, request: &'r Request) -> Aim<'r> {
+        match &own(request).proxy_pass {
+            Some(pass) => pass.aim(request),
+            // The handler is there only where the directive is.
+            None => Aim::Now(Err(Outcome::Status(500))),
+        }
+    }
+
+    fn body(&self, request: &Request) -> RequestBody {
+        match &own(request).proxy_set_body {
+            Some(body) => RequestBody::Set(body.render(request).into_owned().into()),
+            None if family(request).proxy_pass_request_body => RequestBody::Client,
+            None => RequestBody::None,
+        }
+    }
+
+    fn exchange(&self, request: &Request, _: &Target) -> Box<dyn Exchange> {
+        let settings = request.settings().clone();
+        let method = Method::of(&self::request::method(own(request), request));
+        let write_head = move |request: &Request, to: &To<'_>, body, out: &mut Vec<u8>| {
+            let (own, family) = (settings.get::<HttpSettings>(), settings.get::<Prefixed<Proxy>>());
+            self::request::write_head(own, family, request, to, body, out)
+        };
+        Box::new(HttpExchange::new(Asked::by(method), MAX_HEAD, write_head))
+    }
+
+    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+        let settings = request.location.settings.clone();
+        let (own, family) = (settings.get::<HttpSettings>(), settings.get::<Prefixed<Proxy>>());
+        Ok(headers::respond(request, family, headers::HIDDEN, own, head))
+    }
+
+    fn passes_unknown_length(&self, request: &Request) -> bool {
+        own(request).proxy_http_version == HttpVersion::Http11
+    }
+
+    fn is_idempotent(&self, request: &Request) -> bool {
+        self::request::is_idempotent(&self::request::method(own(request), request))
+    }
+
+    fn upgrades(&self, request: &Request) -> bool {
+        own(request).proxy_http_version == HttpVersion::Http11
+            && request.head.parsed.has(HeaderId::Upgrade)
+            && own(request).proxy_set_header.sets(HeaderId::Upgrade, request)
+    }
+}

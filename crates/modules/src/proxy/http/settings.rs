@@ -75,7 +75,11 @@ impl Value for HttpVersion {
             "1.1" => Ok(HttpVersion::Http11),
             text => {
                 let problem = Problem::new(format!("invalid value \"{text}\"")).at(word.place);
-                Err(if text == "2" { problem.hint("freerun does not speak HTTP/2 with upstream servers yet") } else { problem })
+                Err(if text == "2" {
+                    problem.hint("freerun does not speak HTTP/2 with upstream servers yet")
+                } else {
+                    problem
+                })
             }
         }
     }
