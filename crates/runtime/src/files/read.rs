@@ -123,7 +123,13 @@ impl FileSystem {
             match self.kernel.read_nowait(file.as_fd(), &mut buffer[got..], offset + got as u64) {
                 Ok(0) if offset + got as u64 >= file.size() => return Ready::Whole(got),
                 Ok(0) => return Ready::Part(got),
-                Ok(n) => got += n,
+                Ok(n) => {
+                    got += n;
+                    // The file had no more when it was opened, and the kernel has given less than it was asked for.
+                    if got < buffer.len() && offset + got as u64 == file.size() {
+                        return Ready::Whole(got);
+                    }
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     file.mount.missed(now);

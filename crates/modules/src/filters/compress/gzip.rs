@@ -1,7 +1,7 @@
 //! The coding `gzip`: `gzip` and its like.
 //!
-//! What is there as a whole is packed by libdeflate, which is two to four times as fast as zlib at the same size; what
-//! comes piece by piece by zlib-rs.
+//! What is there as a whole is packed by libdeflate, which is two to four times as fast as zlib at the same size, or, if it
+//! is small, by `deflate`; what comes piece by piece by zlib-rs.
 
 use std::cell::RefCell;
 use std::io;
@@ -22,6 +22,7 @@ use libdeflater::{CompressionLvl, Compressor};
 
 use super::accept;
 use super::coding::{Coding, Encoder, Params, Plan};
+use super::deflate::{self, Effort, Small};
 
 keyword_enum! {
     /// One word of `gzip_proxied`.
@@ -318,6 +319,25 @@ const WHOLE: [i32; 9] = [1, 1, 1, 3, 5, 5, 6, 6, 7];
 /// zlib-rs's level for each level of zlib. Its level 1 is faster, and a fifth larger.
 const STREAM: [u32; 9] = [2, 2, 3, 3, 5, 5, 6, 6, 9];
 
+/// For each level of zlib, up to which length a body is small, and how hard to try then: what takes less time than
+/// libdeflate and is never more than 2 % larger than zlib's. Measured with source code, HTML, JSON, CSS and SVG.
+const SMALL: [(usize, Effort); 9] = {
+    const GREEDY: Effort = Effort::Chains { depth: 2, good: 32, lazy: false };
+    const LAZY: Effort = Effort::Chains { depth: 8, good: 32, lazy: true };
+    const HARD: Effort = Effort::Chains { depth: 64, good: 130, lazy: true };
+    [
+        (deflate::MAX, Effort::Fast),
+        (deflate::MAX, GREEDY),
+        (deflate::MAX, GREEDY),
+        (12 << 10, LAZY),
+        (12 << 10, LAZY),
+        (12 << 10, LAZY),
+        (4 << 10, HARD),
+        (4 << 10, HARD),
+        (4 << 10, HARD),
+    ]
+};
+
 fn index(params: Params) -> usize {
     usize::from(params.level.clamp(1, 9)) - 1
 }
@@ -326,6 +346,7 @@ fn index(params: Params) -> usize {
 #[derive(Default)]
 struct Kept {
     compressors: [Option<Compressor>; 8],
+    small: Small,
     room: Vec<u8>,
 }
 
@@ -335,8 +356,14 @@ thread_local! {
 
 fn whole(params: Params, body: &[u8]) -> io::Result<Bytes> {
     let level = WHOLE[index(params)];
+    let (most, effort) = SMALL[index(params)];
     KEPT.with_borrow_mut(|kept| {
-        let Kept { compressors, room } = kept;
+        let Kept { compressors, small, room } = kept;
+        if body.len() <= most
+            && let Some(packed) = small.gzip(body, effort)
+        {
+            return Ok(packed.into());
+        }
         let kept = compressors.get_mut(level as usize).ok_or_else(|| io::Error::other("no such level"))?;
         let compressor = match kept {
             Some(compressor) => compressor,

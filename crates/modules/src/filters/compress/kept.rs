@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -15,6 +16,7 @@ use freerun_http::content::hot::VALID;
 use freerun_http::content::response::Body;
 use freerun_runtime::files::OpenFile;
 use freerun_runtime::loops;
+use tokio::sync::Notify;
 
 use super::coding::{Coding, Params};
 
@@ -91,6 +93,29 @@ impl Entry {
 pub struct Kept {
     entries: RefCell<HashMap<Key, Entry>>,
     bytes: Cell<usize>,
+    /// Those that are being made. As many as there are requests at most.
+    making: RefCell<HashMap<Key, Rc<Making>>>,
+}
+
+/// A body that somebody is packing, for all who want it meanwhile.
+#[derive(Default)]
+struct Making {
+    packed: RefCell<Option<Bytes>>,
+    over: Notify,
+}
+
+/// Who packs. Tells the others when it is done, or given up.
+struct Maker<'k> {
+    kept: &'k Kept,
+    key: Key,
+}
+
+impl Drop for Maker<'_> {
+    fn drop(&mut self) {
+        if let Some(making) = self.kept.making.borrow_mut().remove(&self.key) {
+            making.over.notify_waiters();
+        }
+    }
 }
 
 impl Kept {
@@ -99,6 +124,36 @@ impl Kept {
         let entries = self.entries.borrow();
         let entry = entries.get(&original.key)?;
         (now.saturating_duration_since(entry.since) < VALID).then(|| entry.packed.clone())
+    }
+
+    /// The packed body: as it is kept, or what another request is making of it just now, or what `make` makes.
+    ///
+    /// # Errors
+    /// Those of `make`. They concern this request alone: the next that waits tries for itself.
+    pub async fn shared(
+        self: &Rc<Self>,
+        original: Original,
+        make: impl AsyncFnOnce() -> io::Result<Bytes>,
+    ) -> io::Result<Bytes> {
+        loop {
+            if let Some(packed) = self.get(&original, loops::now()) {
+                return Ok(packed);
+            }
+            let making = self.making.borrow().get(&original.key).cloned();
+            let Some(making) = making else { break };
+            making.over.notified().await;
+            if let Some(packed) = making.packed.borrow().clone() {
+                return Ok(packed);
+            }
+        }
+        let making = Rc::new(Making::default());
+        self.making.borrow_mut().insert(original.key, making.clone());
+        let maker = Maker { kept: self, key: original.key };
+        let packed = make().await?;
+        *making.packed.borrow_mut() = Some(packed.clone());
+        drop(maker);
+        self.put(original, packed.clone());
+        Ok(packed)
     }
 
     /// Keeps a packed body. When there is no room for it, it is not kept.
@@ -175,6 +230,51 @@ mod tests {
         kept.purge(now + VALID);
         assert!(kept.entries.borrow().is_empty());
         assert_eq!(kept.bytes.get(), 0);
+    }
+
+    #[test]
+    fn who_comes_while_it_is_packed_waits_for_that() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let body = Bytes::from(vec![b'x'; 100]);
+        let original = original(&body).unwrap();
+        let made = Cell::new(0);
+        let many = async |results: &[bool]| {
+            let kept = Rc::new(Kept { bytes: Cell::new(MAX_BYTES), ..Kept::default() });
+            let (begin, begun) = (Notify::new(), Cell::new(0));
+            let one = || {
+                kept.shared(original.clone(), async || {
+                    let succeeds = results[made.replace(made.get() + 1)];
+                    begin.notified().await;
+                    if succeeds { Ok(Bytes::from_static(b"packed")) } else { Err(io::Error::other("no")) }
+                })
+            };
+            let go = async {
+                while begun.replace(begun.get() + 1) < results.len() {
+                    begin.notify_one();
+                    tokio::task::yield_now().await;
+                }
+            };
+            let (a, b, c, ()) = tokio::join!(biased; one(), one(), one(), go);
+            assert!(kept.making.borrow().is_empty());
+            [a, b, c].map(|result| result.is_ok())
+        };
+        assert_eq!(runtime.block_on(many(&[true])), [true; 3]);
+        assert_eq!(made.replace(0), 1, "there was no room to keep it, and all the same it was made once");
+        assert_eq!(runtime.block_on(many(&[false, true])), [false, true, true]);
+        assert_eq!(made.replace(0), 2, "the next one tried");
+        // One that goes away while it packs leaves it to the others.
+        runtime.block_on(async {
+            let kept = Rc::new(Kept::default());
+            let mut first = Box::pin(kept.shared(original.clone(), async || std::future::pending().await));
+            let mut second = Box::pin(kept.shared(original.clone(), async || Err(io::Error::other("tried"))));
+            tokio::select! { biased;
+                _ = &mut first => panic!("it never ends"),
+                _ = &mut second => panic!("it waits"),
+                () = std::future::ready(()) => {}
+            }
+            drop(first);
+            assert_eq!(second.await.unwrap_err().to_string(), "tried");
+        });
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod accept;
 pub mod brotli;
 pub mod coding;
+mod deflate;
 pub mod gzip;
 mod kept;
 mod source;

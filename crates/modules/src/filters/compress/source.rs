@@ -143,7 +143,13 @@ impl Compressed {
             let length = source.remaining();
             let room = length.filter(|length| *length <= WHOLE).and_then(|length| Room::take(&self.held, length));
             if let Some(_room) = room {
-                return self.whole(source).await.map(Some);
+                let packed = match self.again.take() {
+                    Some((kept, original)) => kept.shared(original, async || self.whole(source).await).await?,
+                    None => self.whole(source).await?,
+                };
+                self.ratio.input.set(length.unwrap_or(0));
+                self.ratio.output.set(packed.len() as u64);
+                return Ok(Some(packed));
             }
             let encoder = Some((self.coding.begin)(self.params, length)?);
             self.stage = Stage::Pieces(Pieces { input: Input::new(source), encoder, holds: false, gathered: 0 });
@@ -173,7 +179,7 @@ impl Compressed {
     }
 
     /// Reads all of a source whose length is known and bounded, and packs it.
-    async fn whole(&mut self, mut source: Box<dyn Source>) -> io::Result<Bytes> {
+    async fn whole(&self, mut source: Box<dyn Source>) -> io::Result<Bytes> {
         let length = usize::try_from(source.remaining().unwrap_or(0)).map_err(io::Error::other)?;
         let mut body = source.next().await?.unwrap_or_default();
         if body.len() < length {
@@ -186,7 +192,6 @@ impl Compressed {
             }
             body = all.freeze();
         }
-        self.ratio.input.set(body.len() as u64);
         let (whole, params) = (self.coding.whole, self.params);
         let packed = if self.coding.estimate(params, body.len()) <= INLINE {
             whole(params, &body)?
@@ -194,10 +199,6 @@ impl Compressed {
             let packed = self.cpu.run_or_wait(self.client, move || whole(params, &body)).await;
             packed.map_err(io::Error::other)??
         };
-        self.ratio.output.set(packed.len() as u64);
-        if let Some((kept, original)) = self.again.take() {
-            kept.put(original, packed.clone());
-        }
         Ok(packed)
     }
 
