@@ -308,7 +308,7 @@ fn unpacked(response: &Response) -> Vec<u8> {
     let mut out = Vec::new();
     let unpacked = match response.header("Content-Encoding") {
         Some("gzip") => flate2::read::GzDecoder::new(body).read_to_end(&mut out),
-        Some("br") => brotli::Decompressor::new(body, 4096).read_to_end(&mut out),
+        Some("br") => brotli_decompressor::Decompressor::new(body, 4096).read_to_end(&mut out),
         _ => return body.to_vec(),
     };
     if unpacked.is_ok() { out } else { body.to_vec() }

@@ -39,7 +39,7 @@ fn begins(coding: &str, bytes: &[u8], len: usize) -> Vec<u8> {
     };
     let mut reader: Box<dyn Read> = match coding {
         "gzip" => Box::new(flate2::read::GzDecoder::new(&body[..])),
-        "br" => Box::new(brotli::Decompressor::new(&body[..], 4096)),
+        "br" => Box::new(brotli_decompressor::Decompressor::new(&body[..], 4096)),
         "zstd" => match zstd::Decoder::new(&body[..]) {
             Ok(decoder) => Box::new(decoder),
             Err(_) => return Vec::new(),

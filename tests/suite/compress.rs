@@ -1,5 +1,6 @@
 //! `gzip`, `brotli`, `zstd`, packed files and `gunzip`: what `-t` says to broken ones, and what nginx cannot be compared in.
 
+use brotli_decompressor::Decompressor as Unbrotli;
 use freerun_testkit::{Kind, Response, Server, Setup, Site, check, require};
 use std::io::{Read, Write};
 
@@ -116,7 +117,7 @@ fn unpacked(response: &Response) -> Vec<u8> {
     let body = &response.body[..];
     match response.header("Content-Encoding") {
         Some("gzip") => drop(flate2::read::GzDecoder::new(body).read_to_end(&mut out).expect("it is gzip")),
-        Some("br") => drop(brotli::Decompressor::new(body, 4096).read_to_end(&mut out).expect("it is brotli")),
+        Some("br") => drop(Unbrotli::new(body, 4096).read_to_end(&mut out).expect("it is brotli")),
         Some("zstd") => drop(zstd::Decoder::new(body).expect("it is zstd").read_to_end(&mut out).expect("it is zstd")),
         _ => out.extend_from_slice(body),
     }

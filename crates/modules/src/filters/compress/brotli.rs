@@ -1,9 +1,9 @@
-//! The coding `br` (RFC 7932): `brotli` and its like, as the module ngx_brotli names them.
+//! The coding `br` (RFC 7932): `brotli` and its like, as the module ngx_brotli names them. Google's encoder in C does it: the
+//! one in Rust takes 1.3 times as long for large bodies, and fifty times as long for small ones at levels 5 to 9.
 
 use std::io::{self, Write};
 
-use ::brotli::enc::BrotliEncoderParams;
-use ::brotli::enc::writer::CompressorWriter;
+use brotlic::{BrotliEncoder, BrotliEncoderOptions, CompressorWriter, Quality, SetParameterError, WindowSize};
 use freerun_conf::{Buffers, Cx, Node, Problem, Shape, Size, Value, group, settings};
 use freerun_http::module::Module;
 use freerun_http::settings::media_types::MediaTypes;
@@ -66,33 +66,34 @@ pub static CODING: Coding = Coding {
     },
     allows: |_, _| true,
     whole: |params, body| {
-        let mut writer = CompressorWriter::with_params(Vec::new(), BUFFER, &encoder_params(params, Some(body.len())));
-        writer.write_all(body)?;
-        Ok(writer.into_inner().into())
+        let mut stream = Stream(CompressorWriter::with_encoder(encoder(params, Some(body.len() as u64))?, Vec::new()));
+        let mut out = Vec::new();
+        stream.feed(body, &mut out)?;
+        stream.end(&mut out)?;
+        Ok(out.into())
     },
-    begin: |params, length| {
-        let length = length.and_then(|length| usize::try_from(length).ok());
-        Ok(Box::new(Stream(CompressorWriter::with_params(Vec::new(), BUFFER, &encoder_params(params, length)))))
-    },
+    begin: |params, length| Ok(Box::new(Stream(CompressorWriter::with_encoder(encoder(params, length)?, Vec::new())))),
     // A meta-block (RFC 7932 section 9.2), which is written when it is complete.
     block: 1 << 24,
-    cost: |level| [5, 5, 10, 12, 22, 28, 40, 60, 80, 110, 1000, 2000][usize::from(level.min(11))],
+    cost: |level| [4, 5, 8, 10, 16, 24, 28, 45, 60, 80, 1000, 2000][usize::from(level.min(11))],
 };
 
-/// What the encoder gives on at once.
-const BUFFER: usize = 4096;
 /// The smallest window that the format has.
 const MIN_WINDOW: u8 = 10;
+/// The largest that the encoder takes.
+const MAX_WINDOW: u8 = 24;
 
-fn encoder_params(params: Params, length: Option<usize>) -> BrotliEncoderParams {
+fn encoder(params: Params, length: Option<u64>) -> io::Result<BrotliEncoder> {
     // A window larger than the body costs memory and gains nothing.
-    let needed = length.map_or(u8::MAX, |length| (length.max(1).next_power_of_two().ilog2() + 1) as u8);
-    BrotliEncoderParams {
-        quality: i32::from(params.level),
-        lgwin: i32::from(params.window.min(needed).max(MIN_WINDOW)),
-        size_hint: length.unwrap_or(0),
-        ..BrotliEncoderParams::default()
-    }
+    let needed = length.map_or(MAX_WINDOW, |length| (length.max(1).ilog2() + 2).min(MAX_WINDOW.into()) as u8);
+    let window = params.window.min(needed).max(MIN_WINDOW);
+    let refused = |_: SetParameterError| io::Error::other("the encoder refuses its parameters");
+    BrotliEncoderOptions::new()
+        .quality(Quality::new(params.level).map_err(refused)?)
+        .window_size(WindowSize::new(window).map_err(refused)?)
+        .size_hint(length.and_then(|length| u32::try_from(length).ok()).unwrap_or(0))
+        .build()
+        .map_err(refused)
 }
 
 struct Stream(CompressorWriter<Vec<u8>>);
@@ -117,8 +118,9 @@ impl Encoder for Stream {
     }
 
     fn end(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
-        let writer = CompressorWriter::with_params(Vec::new(), BUFFER, &BrotliEncoderParams::default());
-        out.append(&mut std::mem::replace(&mut self.0, writer).into_inner());
+        let writer = CompressorWriter::new(Vec::new());
+        let rest = std::mem::replace(&mut self.0, writer).into_inner();
+        out.append(&mut rest.map_err(brotlic::IntoInnerError::into_error)?);
         Ok(())
     }
 }

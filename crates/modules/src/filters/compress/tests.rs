@@ -7,7 +7,7 @@ fn unpack(coding: &Coding, packed: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     match coding.name {
         "gzip" => flate2::read::GzDecoder::new(packed).read_to_end(&mut out).unwrap(),
-        "br" => ::brotli::Decompressor::new(packed, 4096).read_to_end(&mut out).unwrap(),
+        "br" => brotli_decompressor::Decompressor::new(packed, 4096).read_to_end(&mut out).unwrap(),
         _ => ::zstd::stream::read::Decoder::new(packed).unwrap().read_to_end(&mut out).unwrap(),
     };
     out
@@ -67,7 +67,7 @@ fn after_a_flush_all_that_was_fed_can_be_read() {
         let mut out = [0; 11];
         let mut readers: [Box<dyn Read>; 1] = [match coding.name {
             "gzip" => Box::new(flate2::read::GzDecoder::new(&packed[..])),
-            "br" => Box::new(::brotli::Decompressor::new(&packed[..], 4096)),
+            "br" => Box::new(brotli_decompressor::Decompressor::new(&packed[..], 4096)),
             _ => Box::new(::zstd::stream::read::Decoder::new(&packed[..]).unwrap()),
         }];
         readers[0].read_exact(&mut out).unwrap();

@@ -19,9 +19,8 @@ const PRECODE_ORDER: [usize; PRECODE] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4
 const REPEAT_BITS: [u32; 3] = [2, 3, 7];
 
 const LENGTHS: usize = 29;
-const LENGTH_BASE: [u16; LENGTHS] = [
-    3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258,
-];
+const LENGTH_BASE: [u16; LENGTHS] =
+    [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258];
 const LENGTH_EXTRA: [u8; LENGTHS] =
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0];
 /// Which of them a length belongs to.
@@ -138,7 +137,8 @@ impl Block {
 
     fn write_tokens(&self, symbols: &Code<SYMBOLS>, distances: &Code<DISTANCES>, bits: &mut Bits<'_>) {
         // The word, its bits, and the bits with what is written behind, in one place.
-        let entry = |word: u16, len: u8, extra: u32| u32::from(word) << 16 | u32::from(len) << 8 | (u32::from(len) + extra);
+        let entry =
+            |word: u16, len: u8, extra: u32| u32::from(word) << 16 | u32::from(len) << 8 | (u32::from(len) + extra);
         let mut first = [0; 512];
         for (symbol, first) in first.iter_mut().take(SYMBOLS).enumerate() {
             let extra = symbol.checked_sub(FIRST_LENGTH).and_then(|length| LENGTH_EXTRA.get(length));
@@ -190,7 +190,8 @@ struct Header {
 
 impl Header {
     fn new(symbols: &[u8; SYMBOLS], distances: &[u8; DISTANCES]) -> Header {
-        let used = |lengths: &[u8], least: usize| lengths.iter().rposition(|len| *len != 0).map_or(least, |last| last + 1);
+        let used =
+            |lengths: &[u8], least: usize| lengths.iter().rposition(|len| *len != 0).map_or(least, |last| last + 1);
         let (symbols_used, distances_used) = (used(symbols, FIRST_LENGTH), used(distances, 1));
         let mut all = [0; SYMBOLS + DISTANCES];
         let total = symbols_used + distances_used;
