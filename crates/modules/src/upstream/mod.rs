@@ -41,3 +41,6 @@ pub static MODULE: Module = Module {
     prepare: Some(names::prepare),
     ..Module::EMPTY
 };
+
+#[cfg(test)]
+mod tests;

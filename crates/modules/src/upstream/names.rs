@@ -66,23 +66,27 @@ impl Known {
 
 /// Looks up what the generation names, and waits a bounded time for names of which nothing is known yet.
 pub(super) fn prepare(generation: &Arc<Generation>, _shared: &Arc<Shared>) {
-    let Some(upstreams) = generation.parts.get::<Upstreams>() else { return };
+    if let Some(upstreams) = generation.parts.get::<Upstreams>() {
+        look_up_all(&upstreams, &generation.error_log);
+    }
+}
+
+pub(super) fn look_up_all(upstreams: &Upstreams, log: &ErrorLog) {
     let (sender, tried) = std::sync::mpsc::channel();
     let mut awaited = 0;
     for upstream in upstreams.all() {
         for (index, (_, known)) in upstream.named() {
             let first = known.targets().is_none().then(|| sender.clone());
             let is_awaited = first.is_some();
-            let (upstream, log) = (Arc::downgrade(upstream), generation.error_log.clone());
+            let (upstream, told) = (Arc::downgrade(upstream), log.clone());
             let watched = thread::run(move || {
-                tokio::task::spawn_local(watch(upstream, index, log, first));
+                tokio::task::spawn_local(watch(upstream, index, told, first));
             });
             match watched {
                 Ok(()) if is_awaited => awaited += 1,
                 Ok(()) => {}
                 Err(error) => {
-                    let message = format_args!("names of servers cannot be looked up: {error}");
-                    generation.error_log.write(Level::Alert, None, message);
+                    log.write(Level::Alert, None, format_args!("names of servers cannot be looked up: {error}"));
                     return;
                 }
             }
