@@ -38,6 +38,30 @@ fn ipv6() {
 }
 
 #[test]
+fn names_stand_for_the_addresses_that_they_had_when_the_configuration_was_read() {
+    let site = Site::new();
+    let http = "set_real_ip_from localhost; real_ip_header X-Client;
+        server { listen localhost:@PORT@; return 200 \"$remote_addr $server_addr\"; }";
+    let server = Setup::new().root(&site).http(http).run();
+    let asked = |server: &freerun_testkit::Server| server.get_with("/", "X-Client: 192.0.2.7\r\n").text();
+    assert_eq!(asked(&server), "192.0.2.7 127.0.0.1");
+    server.reload();
+    assert_eq!(asked(&server), "192.0.2.7 127.0.0.1");
+    for (http, message) in [
+        (
+            "server { listen no.such.invalid:80; }",
+            "host not found in \"no.such.invalid:80\" of the \"listen\" directive",
+        ),
+        ("set_real_ip_from no.such.invalid;", "host not found in set_real_ip_from \"no.such.invalid\""),
+    ] {
+        let checked =
+            freerun_testkit::check(freerun_testkit::Kind::under_test(), &format!("events {{ }} http {{ {http} }}"));
+        let checked = checked.expect("it starts");
+        assert!(checked.code != Some(0) && checked.stderr.contains(message), "{}", checked.stderr);
+    }
+}
+
+#[test]
 fn a_wildcard_and_an_address_share_a_port() {
     let site = Site::new();
     let http = "server { listen *:@PORT@; server_name w; return 200 \"wildcard $server_addr\"; }

@@ -1,5 +1,7 @@
 //! From texts to a configuration: what master and worker both do with the same bytes.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use freerun_conf::{
@@ -9,6 +11,7 @@ use freerun_http::build::Builder;
 use freerun_http::content::aio::ThreadPools;
 use freerun_http::generation::{Blueprint, Paths};
 use freerun_http::module::Module;
+use freerun_http::settings::hosts::Hosts;
 use freerun_http::settings::logs::ErrorLogSettings;
 use freerun_http::settings::syslog::HostCheck;
 use freerun_http::zones::{ZoneTable, Zones};
@@ -47,6 +50,8 @@ pub struct Configuration {
     pub pools: Vec<PoolSpec>,
     /// What relative paths begin at.
     pub prefix: String,
+    /// The addresses of the hosts that it names where they are needed at once.
+    pub hosts: BTreeMap<String, Vec<IpAddr>>,
     /// What is odd.
     pub warnings: Vec<Problem>,
 }
@@ -84,14 +89,16 @@ pub fn modules() -> &'static [&'static Module] {
 
 /// Reads a configuration and builds everything of it that needs no sockets, files or threads.
 pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Configuration, Box<Failure>> {
-    read_after(input, loader, side, Zones::default())
+    read_after(input, loader, side, BTreeMap::new(), Zones::default())
 }
 
-/// The same, after a configuration that has these zones: those that stay go on with their state.
+/// The same, with the addresses of hosts that are `known`, after a configuration that has these zones: those that stay go
+/// on with their state.
 pub fn read_after(
     input: &Input,
     loader: &mut dyn Loader,
     side: Side,
+    known: BTreeMap<String, Vec<IpAddr>>,
     zones: Zones,
 ) -> Result<Configuration, Box<Failure>> {
     let tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, loader);
@@ -107,9 +114,10 @@ pub fn read_after(
     });
     cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));
     cx.extensions.insert(ZoneTable::seeded(zones));
+    cx.extensions.insert(Hosts { lookup: (side == Side::Master).then_some(crate::hosts::lookup), known });
     match side {
         Side::Worker => drop(cx.extensions.insert(NoLookup)),
-        Side::Master => drop(cx.extensions.insert(HostCheck(crate::logs::has_address))),
+        Side::Master => drop(cx.extensions.insert(HostCheck(crate::hosts::has_address))),
     }
     let built = build(&tree.nodes, &mut cx);
     let syntax_ok = tree.error.is_none() && !cx.has_problems();
@@ -124,8 +132,9 @@ pub fn read_after(
             }
             let default_log = input.error_log.clone();
             let prefix = input.prefix.clone();
+            let hosts = cx.extensions.remove::<Hosts>().unwrap_or_default().known;
             let (sources, warnings) = (cx.sources, cx.warnings);
-            Ok(Configuration { sources, settings, logs, default_log, blueprint, pools, prefix, warnings })
+            Ok(Configuration { sources, settings, logs, default_log, blueprint, pools, prefix, hosts, warnings })
         }
         Err(problems) => Err(Box::new(Failure { sources: cx.sources, warnings: cx.warnings, problems, syntax_ok })),
     }

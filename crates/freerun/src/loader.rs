@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
+use std::net::IpAddr;
 
 use freerun_conf::{Loader, MAX_FILE};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,8 @@ pub struct Recorded {
     pub files: BTreeMap<String, Vec<u8>>,
     /// What each pattern of an `include` matched.
     pub globs: BTreeMap<String, Vec<String>>,
+    /// The addresses of the hosts that it names where they are needed at once.
+    pub hosts: BTreeMap<String, Vec<IpAddr>>,
 }
 
 /// Reads from the disk and notes it.

@@ -49,11 +49,6 @@ fn open_syslog(server: &str) -> Result<OwnedFd, Error> {
     Ok(socket.into())
 }
 
-/// Whether a host's name leads to an address. Asks the system, and may wait for it.
-pub fn has_address(host: &str) -> bool {
-    (host, 0).to_socket_addrs().is_ok_and(|mut found| found.next().is_some())
-}
-
 /// Opens those of `names` that `known` lacks, and takes the others from there.
 pub fn open_all(names: &[String], known: &Logs) -> Result<Logs, Error> {
     let mut logs = Logs::new();

@@ -9,6 +9,7 @@ mod console;
 #[cfg(test)]
 mod corpus_tests;
 mod error;
+mod hosts;
 mod loader;
 mod logs;
 mod master;

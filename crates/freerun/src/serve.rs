@@ -81,6 +81,7 @@ fn recorded(address: SocketAddr) -> Recorded {
     Recorded {
         files: files.into_iter().map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).collect(),
         globs: BTreeMap::new(),
+        hosts: BTreeMap::new(),
     }
 }
 

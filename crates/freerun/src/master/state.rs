@@ -51,7 +51,11 @@ pub fn read(
         None => configuration::read(input, &mut recorder, Side::Master),
     };
     match result {
-        Ok(configuration) => Ok(Draft { configuration, recorded: embedded.cloned().unwrap_or(recorder.recorded) }),
+        Ok(configuration) => {
+            let mut recorded = embedded.cloned().unwrap_or(recorder.recorded);
+            recorded.hosts.clone_from(&configuration.hosts);
+            Ok(Draft { configuration, recorded })
+        }
         Err(failure) => {
             tell(&failure);
             Err(())

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, parse_size, parse_time};
 
 use crate::request::Address;
+use crate::settings::hosts::Hosts;
 
 /// `so_keepalive`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -115,9 +116,9 @@ pub struct ListenSetting {
 impl Value for ListenSetting {
     const SHAPE: Shape = Shape::at_least(1, "address[:port] | port | unix:path [parameters]");
 
-    fn parse(directive: &Node, _: &mut Cx) -> Result<ListenSetting, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ListenSetting, Problem> {
         let word = &directive.args[0];
-        let mut specs = addresses(&word.text).map_err(|why| {
+        let mut specs = addresses(&word.text, cx.extensions.get_or_default()).map_err(|why| {
             Problem::new(format!("{why} in \"{}\" of the \"listen\" directive", word.text)).at(word.place)
         })?;
         let mut default_server = false;
@@ -208,7 +209,7 @@ fn keepalive(text: &str) -> Option<Keepalive> {
 }
 
 /// The addresses that a `listen` value stands for.
-fn addresses(text: &str) -> Result<Vec<ListenSpec>, &'static str> {
+fn addresses(text: &str, hosts: &mut Hosts) -> Result<Vec<ListenSpec>, &'static str> {
     if let Some(path) = text.strip_prefix("unix:") {
         if path.is_empty() {
             return Err("no path in the unix domain socket");
@@ -225,11 +226,11 @@ fn addresses(text: &str) -> Result<Vec<ListenSpec>, &'static str> {
     } else if let Some((host, ports)) = text.split_once(':') {
         // The port is looked at first, as nginx does.
         port_range(ports)?;
-        (host_addresses(host)?, ports)
+        (host_addresses(host, hosts)?, ports)
     } else if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() {
         (vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)], text)
     } else {
-        (host_addresses(text)?, "80")
+        (host_addresses(text, hosts)?, "80")
     };
     let (first, last) = port_range(ports)?;
     let every = ip.iter().flat_map(|ip| (first..=last).map(move |port| SocketAddr::new(*ip, port)));
@@ -245,13 +246,19 @@ fn port_range(ports: &str) -> Result<(u16, u16), &'static str> {
     if first > last { Err("invalid port range") } else { Ok((first, last)) }
 }
 
-fn host_addresses(host: &str) -> Result<Vec<IpAddr>, &'static str> {
+fn host_addresses(host: &str, hosts: &mut Hosts) -> Result<Vec<IpAddr>, &'static str> {
     match host {
         "" => Err("no host"),
         "*" => Ok(vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)]),
-        // Other names would need a lookup, which could wait and could answer differently in master and worker.
-        "localhost" => Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
-        host => host.parse::<Ipv4Addr>().map(|ip| vec![IpAddr::V4(ip)]).map_err(|_| "host not found"),
+        host => match host.parse::<Ipv4Addr>() {
+            Ok(ip) => Ok(vec![IpAddr::V4(ip)]),
+            Err(_) => match hosts.addresses(host) {
+                found if !found.is_empty() => Ok(found),
+                // Some systems do not list it anywhere.
+                _ if host == "localhost" => Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
+                _ => Err("host not found"),
+            },
+        },
     }
 }
 
@@ -260,7 +267,9 @@ mod tests {
     use super::*;
 
     fn names(text: &str) -> Result<Vec<String>, &'static str> {
-        addresses(text).map(|specs| specs.into_iter().map(|spec| spec.name).collect())
+        let known = [("two.test".to_owned(), vec!["127.0.0.2".parse().unwrap(), "::2".parse().unwrap()])].into();
+        addresses(text, &mut Hosts { lookup: None, known })
+            .map(|specs| specs.into_iter().map(|spec| spec.name).collect())
     }
 
     #[test]
@@ -272,6 +281,8 @@ mod tests {
         assert_eq!(names("[::]").unwrap(), ["[::]:80"]);
         assert_eq!(names("localhost:1-3").unwrap(), ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
         assert_eq!(names("unix:/run/x.sock").unwrap(), ["unix:/run/x.sock"]);
+        assert_eq!(names("two.test:81").unwrap(), ["127.0.0.2:81", "[::2]:81"]);
+        assert_eq!(names("two.test").unwrap(), ["127.0.0.2:80", "[::2]:80"]);
     }
 
     #[test]

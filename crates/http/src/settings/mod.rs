@@ -3,6 +3,7 @@
 pub mod core;
 pub mod error_page;
 pub mod files;
+pub mod hosts;
 pub mod keepalive;
 pub mod knobs;
 pub mod logs;

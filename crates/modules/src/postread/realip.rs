@@ -1,10 +1,11 @@
 //! `real_ip_header`: the client's address as a trusted proxy tells it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use freerun_conf::{Cidr, Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, parse_address, settings};
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::{Address, Request};
+use freerun_http::settings::hosts::Hosts;
 use freerun_http::variables::{Value as VariableValue, Variable};
 use freerun_proto::HeaderId;
 
@@ -16,8 +17,9 @@ settings! {
     #[module = "realip"]
     pub struct RealIpSettings {
         /// A proxy that is believed: its address, its network, or all connections of Unix sockets (`unix:`).
-        set_real_ip_from: Many<Trusted>, in HTTP | SERVER | LOCATION,
-            fidelity = Differs("no host names: master and worker could get different answers for them");
+        ///
+        /// A name stands for all addresses that it has when the configuration is read.
+        set_real_ip_from: Many<Trusted>, in HTTP | SERVER | LOCATION;
         /// Where the address stands: in the field of that name, or in the PROXY protocol header.
         real_ip_header: Where = "X-Real-IP", in HTTP | SERVER | LOCATION;
         /// Whether proxies are looked for in the field itself, too: with `on` the last address that is none of theirs
@@ -27,28 +29,32 @@ settings! {
 }
 
 /// Who is believed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trusted {
     /// Connections of Unix sockets.
     Unix,
     /// Connections from these addresses.
     Network(Cidr),
+    /// Connections from the addresses of a name.
+    Host(Vec<IpAddr>),
 }
 
 impl Value for Trusted {
-    const SHAPE: Shape = Shape::exactly(1, "address | CIDR | unix:");
+    const SHAPE: Shape = Shape::exactly(1, "address | CIDR | name | unix:");
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Trusted, Problem> {
         let word = &directive.args[0];
         if word.text == "unix:" {
             return Ok(Trusted::Unix);
         }
-        Cidr::of_word(directive, word, cx).map(Trusted::Network).ok_or_else(|| {
-            Problem::new(format!("host not found in set_real_ip_from \"{}\"", word.text))
-                .at_node(directive)
-                .at(word.place)
-                .hint("freerun looks up no names here: write addresses or networks")
-        })
+        if let Some(network) = Cidr::of_word(directive, word, cx) {
+            return Ok(Trusted::Network(network));
+        }
+        let found = cx.extensions.get_or_default::<Hosts>().addresses(&word.text);
+        match found.is_empty() {
+            false => Ok(Trusted::Host(found)),
+            true => Err(Problem::new(format!("host not found in set_real_ip_from \"{}\"", word.text)).at(word.place)),
+        }
     }
 }
 
@@ -57,6 +63,7 @@ impl Trusted {
         match (self, address) {
             (Trusted::Unix, Address::Unix(_)) => true,
             (Trusted::Network(network), Address::Ip(address)) => network.contains(address.ip()),
+            (Trusted::Host(addresses), Address::Ip(address)) => addresses.contains(&address.ip().to_canonical()),
             _ => false,
         }
     }
