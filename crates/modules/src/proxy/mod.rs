@@ -5,7 +5,10 @@
 //! the log wants to know of it. `settings.rs` declares the directives that all members share, once, and makes them for each
 //! member's prefix; `members.rs` names the members. `target.rs` and `uri.rs` are where a request goes and what
 //! is asked for there; `headers.rs` is what the client gets of the answer's head, changed by `redirect.rs` and `cookies.rs`.
+//! `cgi.rs`, `pass.rs` and `params.rs` are what FastCGI, uwsgi and SCGI have in common: the member, where it passes requests
+//! to, and what it tells an application.
 
+pub mod cgi;
 pub mod cookies;
 pub mod engine;
 pub mod exchange;
@@ -13,10 +16,14 @@ pub mod fastcgi;
 pub mod headers;
 pub mod http;
 pub mod members;
+pub mod memcached;
 pub mod params;
+pub mod pass;
 pub mod redirect;
 pub mod reply;
+pub mod scgi;
 pub mod settings;
 pub mod target;
 pub mod uri;
+pub mod uwsgi;
 pub mod variables;

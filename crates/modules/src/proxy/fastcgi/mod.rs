@@ -1,3 +1,89 @@
 //! `fastcgi_pass`: requests answered by applications that speak FastCGI.
 
+pub mod exchange;
 pub mod reply;
+pub mod script;
+
+use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
+use freerun_http::module::{Handler, Module, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::variables::Variable;
+
+use self::exchange::FastCgiExchange;
+use self::script::Split;
+use super::cgi::{self, Cgi, Script};
+use super::engine;
+use super::exchange::Exchange;
+use super::members::FastCgi;
+use super::params::Param;
+use super::pass::Pass;
+use super::settings::{FamilySettings, Prefixed};
+
+settings! {
+    /// FastCGI: what only it has.
+    #[module = "fastcgi_own"]
+    pub struct FastCgiSettings {
+        /// Passes requests to a FastCGI server: `host:port`, `unix:/path`, the name of an `upstream` block, or variables
+        /// that give one of these.
+        fastcgi_pass: Option<FastCgiPass>, in LOCATION | LOCATION_IF, content;
+        /// A parameter that the application gets, with variables in its value; with `if_not_empty` only if that is not
+        /// empty. They are inherited from an outer level only where none is written.
+        ///
+        /// The fields of the request are parameters, too, as `HTTP_NAME`, unless one of that name is written.
+        fastcgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
+        /// What `$fastcgi_script_name` has behind a path that ends with a slash.
+        fastcgi_index: Option<String>, in HTTP | SERVER | LOCATION;
+        /// An expression with two groups, which are `$fastcgi_script_name` and `$fastcgi_path_info`.
+        fastcgi_split_path_info: Option<Split>, in HTTP | SERVER | LOCATION;
+        /// A text in the application's error output that makes its response invalid, if it comes before the head.
+        fastcgi_catch_stderr: Many<String>, in HTTP | SERVER | LOCATION;
+        /// Asks the application to leave the connection open, so that it can be used for another request. How many idle
+        /// connections are kept is said by `keepalive` of the group.
+        fastcgi_keep_conn: bool = "off", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "fastcgi",
+    groups: &[group::<Prefixed<FastCgi>>(), group::<FastCgiSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| FastCgiScript::pass(settings).is_some(),
+        run: Run::Later(|request| engine::pass(request, Cgi::<FastCgiScript>::FAMILY)),
+    }],
+    variables: &[
+        Variable::named("fastcgi_script_name", script::script_name),
+        Variable::named("fastcgi_path_info", script::path_info),
+    ],
+    settle: Some(cgi::settle::<FastCgiScript>),
+    ..Module::EMPTY
+};
+
+/// The argument of `fastcgi_pass`.
+#[derive(Debug, Clone)]
+pub struct FastCgiPass(Pass);
+
+impl Value for FastCgiPass {
+    const SHAPE: Shape = Shape::exactly(1, "address");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<FastCgiPass, Problem> {
+        Pass::parse(directive, &directive.args[0], true, cx).map(FastCgiPass)
+    }
+}
+
+struct FastCgiScript;
+
+impl Script for FastCgiScript {
+    type Member = FastCgi;
+    const SCHEME: &'static str = "fastcgi://";
+    const UPGRADES: bool = false;
+
+    fn pass(settings: &SettingsSet) -> Option<&Pass> {
+        settings.get::<FastCgiSettings>().fastcgi_pass.as_ref().map(|pass| &pass.0)
+    }
+
+    fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange> {
+        Box::new(FastCgiExchange::new(request, cgi::max_head(family), family.proxy_pass_request_headers))
+    }
+}

@@ -33,6 +33,12 @@ where
     pub fn new(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
         HttpExchange { write_head, sent: SentBody::Plain, reply: Reply::new(HeadKind::Http, asked, max_head) }
     }
+
+    /// The same for protocols that differ in the request's head alone (uwsgi, SCGI): the response is HTTP's or CGI's, and
+    /// the connection ends with it.
+    pub fn cgi(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
+        HttpExchange { write_head, sent: SentBody::Plain, reply: Reply::new(HeadKind::HttpOrCgi, asked, max_head) }
+    }
 }
 
 impl<W> Exchange for HttpExchange<W>

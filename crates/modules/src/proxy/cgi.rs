@@ -1,0 +1,125 @@
+//! What the members have in common that pass requests to scripts: FastCGI, uwsgi, SCGI.
+
+use std::marker::PhantomData;
+
+use freerun_conf::{Cx, Problem, SettingsSet};
+use freerun_http::generation::TempFolders;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::settings::core::TempPath;
+use freerun_proto::HeaderId;
+use freerun_proto::response::Asked;
+
+use super::exchange::{Aim, BodyPlan, Exchange, Family, Fault, Options, Passed, RequestBody, Target, To, UpstreamHead};
+use super::headers::{self, AsItIs, HIDDEN_CGI};
+use super::http::exchange::{HttpExchange, SentBody};
+use super::http::request::is_idempotent;
+use super::pass::Pass;
+use super::settings::{FamilySettings, Member, Prefixed};
+
+/// One of them.
+pub trait Script: Send + Sync + 'static {
+    /// Its directives of the family's table.
+    type Member: Member;
+    /// What the log writes before an address: `fastcgi://`.
+    const SCHEME: &'static str;
+    /// Whether an application may leave the protocol (101) when the client asks for it.
+    const UPGRADES: bool;
+
+    /// Where requests go.
+    fn pass(settings: &SettingsSet) -> Option<&Pass>;
+
+    /// A try.
+    fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange>;
+}
+
+/// A [`Script`] as a member of the family.
+pub struct Cgi<S>(PhantomData<fn() -> S>);
+
+impl<S: Script> Cgi<S> {
+    /// The member.
+    pub const FAMILY: &'static dyn Family = &Cgi::<S>(PhantomData);
+}
+
+/// What [`Module::settle`](freerun_http::module::Module) does for one of them: sizes have to fit each other, and the folder
+/// for temporary files is made where requests are passed on.
+///
+/// # Errors
+/// nginx's words.
+pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let family = settings.get::<Prefixed<S::Member>>();
+    family.check_sizes(S::Member::PREFIX)?;
+    if S::pass(settings).is_some() {
+        cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
+    }
+    Ok(())
+}
+
+fn family<S: Script>(request: &Request) -> &FamilySettings {
+    request.settings().get::<Prefixed<S::Member>>()
+}
+
+/// Bytes that the head of a response may have: it has to fit its buffer.
+pub fn max_head(family: &FamilySettings) -> usize {
+    usize::try_from(family.proxy_buffer_size.0).unwrap_or(usize::MAX)
+}
+
+/// What was asked, for the response's framing.
+pub fn asked(request: &Request) -> Asked {
+    if request.is_head() { Asked::Head } else { Asked::Other }
+}
+
+/// An exchange that differs from HTTP's in the request's head alone.
+pub fn exchange<W>(request: &Request, family: &FamilySettings, mut write: W) -> Box<dyn Exchange>
+where
+    W: FnMut(&Request, BodyPlan, &mut Vec<u8>) -> Result<(), Fault> + 'static,
+{
+    let write_head = move |request: &Request, _: &To<'_>, body, out: &mut Vec<u8>| {
+        write(request, body, out).map(|()| SentBody::Plain)
+    };
+    Box::new(HttpExchange::cgi(asked(request), max_head(family), write_head))
+}
+
+impl<S: Script> Family for Cgi<S> {
+    fn name(&self) -> &'static str {
+        S::Member::PREFIX.trim_end_matches('_')
+    }
+
+    fn options(&self, request: &Request) -> Options {
+        family::<S>(request).options(request)
+    }
+
+    fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
+        Some(&settings.get::<Prefixed<S::Member>>().proxy_temp_path)
+    }
+
+    fn target<'r>(&'r self, request: &'r Request) -> Aim<'r> {
+        match S::pass(request.settings()) {
+            Some(pass) => pass.aim(request, S::SCHEME),
+            // The handler is there only where the directive is.
+            None => Aim::Now(Err(Outcome::Status(500))),
+        }
+    }
+
+    fn body(&self, request: &Request) -> RequestBody {
+        if family::<S>(request).proxy_pass_request_body { RequestBody::Client } else { RequestBody::None }
+    }
+
+    fn exchange(&self, request: &Request, _: &Target) -> Box<dyn Exchange> {
+        S::exchange(request, family::<S>(request))
+    }
+
+    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+        let settings = request.location.settings.clone();
+        let family = settings.get::<Prefixed<S::Member>>();
+        Ok(headers::respond(request, family, HIDDEN_CGI, &AsItIs, head))
+    }
+
+    fn is_idempotent(&self, request: &Request) -> bool {
+        request.method.as_str().is_none_or(|method| is_idempotent(method.as_bytes()))
+    }
+
+    fn upgrades(&self, request: &Request) -> bool {
+        S::UPGRADES && request.head.parsed.has(HeaderId::Upgrade)
+    }
+}

@@ -1,0 +1,130 @@
+//! `memcached_pass`: responses taken from memcached.
+
+pub mod exchange;
+
+use freerun_conf::{Cx, Node, Problem, Shape, Value, group, settings};
+use freerun_http::content::media_type;
+use freerun_http::content::response::{Body, LocalBoxFuture, Response};
+use freerun_http::log_error;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::variables::{Reference, VariableTable};
+use freerun_proto::Method;
+
+use self::exchange::MemcachedExchange;
+use super::engine;
+use super::exchange::{Advice, Aim, Exchange, Family, Fault, Options, Passed, RequestBody, Target, UpstreamHead};
+use super::members::Memcached;
+use super::pass::Pass;
+use super::settings::Prefixed;
+
+settings! {
+    /// memcached: what only it has.
+    #[module = "memcached_own"]
+    pub struct MemcachedSettings {
+        /// Answers with the value that a memcached server keeps under the key `$memcached_key`: `host:port`, `unix:/path`,
+        /// or the name of an `upstream` block. The variable has to be set somewhere.
+        memcached_pass: Option<MemcachedPass>, in LOCATION | LOCATION_IF, content;
+        /// A value whose flags have one of these bits is packed: it is sent with `Content-Encoding: gzip`.
+        memcached_gzip_flag: u32 = "0", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "memcached",
+    groups: &[group::<Prefixed<Memcached>>(), group::<MemcachedSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| settings.get::<MemcachedSettings>().memcached_pass.is_some(),
+        run: Run::Later(answer),
+    }],
+    ..Module::EMPTY
+};
+
+/// The argument of `memcached_pass`, and what is asked for.
+#[derive(Clone)]
+pub struct MemcachedPass {
+    pass: Pass,
+    key: Reference,
+}
+
+impl Value for MemcachedPass {
+    const SHAPE: Shape = Shape::exactly(1, "address");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<MemcachedPass, Problem> {
+        let word = &directive.args[0];
+        let pass = Pass::parse(directive, word, false, cx)?;
+        let key = cx.extensions.get_or_default::<VariableTable>().resolve("memcached_key", word.place);
+        Ok(MemcachedPass { pass, key })
+    }
+}
+
+fn own(request: &Request) -> &MemcachedSettings {
+    request.settings().get::<MemcachedSettings>()
+}
+
+fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Box::pin(async { Outcome::Status(405) });
+    }
+    engine::pass(request, &Values)
+}
+
+/// The key, unless it is empty.
+fn key(request: &Request) -> Option<Vec<u8>> {
+    let key = own(request).memcached_pass.as_ref()?.key.get(request)?;
+    (!key.is_empty()).then(|| key.into_owned())
+}
+
+/// The member of the family.
+struct Values;
+
+impl Family for Values {
+    fn name(&self) -> &'static str {
+        "memcached"
+    }
+
+    fn options(&self, request: &Request) -> Options {
+        request.settings().get::<Prefixed<Memcached>>().options(request)
+    }
+
+    fn target<'r>(&'r self, request: &'r Request) -> Aim<'r> {
+        let Some(pass) = &own(request).memcached_pass else { return Aim::Now(Err(Outcome::Status(500))) };
+        if key(request).is_none() {
+            log_error!(request, Error, "the \"$memcached_key\" variable is not set");
+            return Aim::Now(Err(Outcome::Status(500)));
+        }
+        pass.pass.aim(request, "memcached://")
+    }
+
+    fn body(&self, _: &Request) -> RequestBody {
+        RequestBody::None
+    }
+
+    fn exchange(&self, request: &Request, _: &Target) -> Box<dyn Exchange> {
+        let key = key(request).unwrap_or_default();
+        Box::new(MemcachedExchange::new(&key, own(request).memcached_gzip_flag))
+    }
+
+    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+        if head.status == 404 {
+            let key = key(request).unwrap_or_default();
+            log_error!(
+                request,
+                Info,
+                "key: \"{}\" was not found by memcached while reading response header from upstream",
+                String::from_utf8_lossy(&key)
+            );
+            return Ok(Passed::Elsewhere(Outcome::Status(404)));
+        }
+        let mut response = Response::new(head.status, media_type(request, &request.path), Body::Empty);
+        response.fields.extend(head.fields);
+        response.ranges = true;
+        Ok(Passed::Response(Box::new(response), Advice::default()))
+    }
+
+    fn is_idempotent(&self, _: &Request) -> bool {
+        true
+    }
+}

@@ -1,0 +1,105 @@
+//! `uwsgi_pass`: requests answered by applications behind the uWSGI server.
+
+use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
+use freerun_http::module::{Handler, Module, Phase, Run};
+use freerun_http::request::Request;
+use freerun_proto::uwsgi::Packet;
+
+use super::cgi::{self, Cgi, Script};
+use super::engine;
+use super::exchange::{Exchange, Fault};
+use super::members::Uwsgi;
+use super::params::{self, Param};
+use super::pass::Pass;
+use super::settings::{FamilySettings, Prefixed};
+
+settings! {
+    /// uwsgi: what only it has.
+    #[module = "uwsgi_own"]
+    pub struct UwsgiSettings {
+        /// Passes requests to a uWSGI server: `host:port`, `unix:/path`, the name of an `upstream` block, with `uwsgi://`
+        /// before it if wanted, or variables that give one of these.
+        uwsgi_pass: Option<UwsgiPass>, in LOCATION | LOCATION_IF, content;
+        /// A variable that the application gets, with variables in its value; with `if_not_empty` only if that is not empty.
+        /// They are inherited from an outer level only where none is written.
+        ///
+        /// The fields of the request are variables, too, as `HTTP_NAME`, unless one of that name is written.
+        uwsgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
+        /// The first modifier of the packet: what kind of request it is.
+        uwsgi_modifier1: Modifier = "0", in HTTP | SERVER | LOCATION;
+        /// The second modifier of the packet.
+        uwsgi_modifier2: Modifier = "0", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "uwsgi",
+    groups: &[group::<Prefixed<Uwsgi>>(), group::<UwsgiSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| UwsgiScript::pass(settings).is_some(),
+        run: Run::Later(|request| engine::pass(request, Cgi::<UwsgiScript>::FAMILY)),
+    }],
+    settle: Some(cgi::settle::<UwsgiScript>),
+    ..Module::EMPTY
+};
+
+/// The argument of `uwsgi_pass`.
+#[derive(Debug, Clone)]
+pub struct UwsgiPass(Pass);
+
+impl Value for UwsgiPass {
+    const SHAPE: Shape = Shape::exactly(1, "address");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<UwsgiPass, Problem> {
+        let mut address = directive.args[0].clone();
+        if address.text.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("suwsgi://")) {
+            let problem = Problem::new("suwsgi protocol requires SSL support").at(address.place);
+            return Err(problem.hint("freerun does not speak TLS with upstream servers yet"));
+        }
+        if address.text.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("uwsgi://")) {
+            address.text.drain(..8);
+        }
+        Pass::parse(directive, &address, true, cx).map(UwsgiPass)
+    }
+}
+
+/// One byte.
+#[derive(Debug, Clone, Copy)]
+pub struct Modifier(u8);
+
+impl Value for Modifier {
+    const SHAPE: Shape = Shape::exactly(1, "number");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Modifier, Problem> {
+        let number = u64::parse(directive, cx)?;
+        let byte = u8::try_from(number).map(Modifier);
+        byte.map_err(|_| Problem::new("value must be between 0 and 255").at(directive.args[0].place))
+    }
+}
+
+struct UwsgiScript;
+
+impl Script for UwsgiScript {
+    type Member = Uwsgi;
+    const SCHEME: &'static str = "uwsgi://";
+    const UPGRADES: bool = true;
+
+    fn pass(settings: &SettingsSet) -> Option<&Pass> {
+        settings.get::<UwsgiSettings>().uwsgi_pass.as_ref().map(|pass| &pass.0)
+    }
+
+    fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange> {
+        let fields = family.proxy_pass_request_headers;
+        cgi::exchange(request, family, move |request, _, out| {
+            let settings = request.settings().get::<UwsgiSettings>();
+            let mut packet = Packet::begin(settings.uwsgi_modifier1.0, settings.uwsgi_modifier2.0, out);
+            let written =
+                params::each(request, &settings.uwsgi_param, fields, |name, value| packet.pair(name, value, out));
+            written.map_err(|error| Fault::Request(error.to_string().into()))?;
+            packet.end(out);
+            Ok(())
+        })
+    }
+}
