@@ -21,7 +21,7 @@ use super::settings::{FamilySettings, Prefixed};
 
 settings! {
     /// FastCGI: what only it has.
-    #[module = "fastcgi_own"]
+    #[module = "fastcgi_application"]
     pub struct FastCgiSettings {
         /// Passes requests to a FastCGI server: `host:port`, `unix:/path`, the name of an `upstream` block, or variables
         /// that give one of these.

@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn flags_say_that_a_value_is_packed() {
-        for (flags, packed) in [(0, false), (1, false), (2, true), (3, true), (1 << 40, false)] {
+        for (flags, packed) in [(0u64, false), (1, false), (2, true), (3, true), (1u64 << 40, false)] {
             let (.., found) = head(&format!("VALUE k {flags} 1\r\n"));
             assert_eq!(found.unwrap().unwrap().field(b"content-encoding").is_some(), packed, "{flags}");
         }

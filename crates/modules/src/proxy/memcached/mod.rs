@@ -20,7 +20,7 @@ use super::settings::Prefixed;
 
 settings! {
     /// memcached: what only it has.
-    #[module = "memcached_own"]
+    #[module = "memcached_values"]
     pub struct MemcachedSettings {
         /// Answers with the value that a memcached server keeps under the key `$memcached_key`: `host:port`, `unix:/path`,
         /// or the name of an `upstream` block. The variable has to be set somewhere.

@@ -17,7 +17,7 @@ use super::settings::{FamilySettings, Prefixed};
 
 settings! {
     /// SCGI: what only it has.
-    #[module = "scgi_own"]
+    #[module = "scgi_application"]
     pub struct ScgiSettings {
         /// Passes requests to an SCGI server: `host:port`, `unix:/path`, the name of an `upstream` block, or variables that
         /// give one of these.

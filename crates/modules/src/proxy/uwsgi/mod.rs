@@ -15,7 +15,7 @@ use super::settings::{FamilySettings, Prefixed};
 
 settings! {
     /// uwsgi: what only it has.
-    #[module = "uwsgi_own"]
+    #[module = "uwsgi_application"]
     pub struct UwsgiSettings {
         /// Passes requests to a uWSGI server: `host:port`, `unix:/path`, the name of an `upstream` block, with `uwsgi://`
         /// before it if wanted, or variables that give one of these.
