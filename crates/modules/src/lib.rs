@@ -62,4 +62,5 @@ pub static MODULES: &[&Module] = &[
     &variables::geoip2::MODULE,
     &variables::split_clients::MODULE,
     &upstream::MODULE,
+    &upstream::health::MODULE,
 ];

@@ -8,6 +8,7 @@
 mod choose;
 mod computed;
 mod group;
+pub mod health;
 pub mod methods;
 mod names;
 mod registry;

@@ -19,7 +19,8 @@ use super::exchange::{Aim, Exchange, Family, Fault, Options, Passed, RequestBody
 use super::headers::{self, Changes};
 use super::members::Proxy;
 use super::settings::{FamilySettings, Member, Prefixed};
-use super::target;
+use super::target::{self, PassTo};
+use crate::upstream::UpstreamRef;
 
 /// Most bytes that the head of a response may have, whatever `proxy_buffer_size` says.
 const MAX_HEAD: usize = 1 << 20;
@@ -50,6 +51,17 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 
 /// The member of the family.
 struct Http;
+
+/// It, for those who send requests of their own.
+pub const FAMILY: &dyn Family = &Http;
+
+/// The group that a location's `proxy_pass` names without variables.
+pub fn fixed_group(settings: &SettingsSet) -> Option<UpstreamRef> {
+    match &settings.get::<HttpSettings>().proxy_pass.as_ref()?.to {
+        PassTo::Fixed(fixed) => Some(fixed.group.clone()),
+        PassTo::Computed(_) => None,
+    }
+}
 
 fn own(request: &Request) -> &HttpSettings {
     request.settings().get::<HttpSettings>()

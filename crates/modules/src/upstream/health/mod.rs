@@ -1,0 +1,143 @@
+//! Health checks: requests that ask servers whether they are well.
+//!
+//! `settings.rs` reads `health_check` and `match`, `matching.rs` says whether a response is as it should be, `probe.rs` sends one
+//! check, `watcher.rs` keeps them going on the loops. What a series of answers means is decided in `freerun_upstream::health`.
+
+mod matching;
+mod probe;
+mod settings;
+mod watcher;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use freerun_conf::{Cx, Problem, SettingsSet, group};
+use freerun_http::generation::{Generation, Parts};
+use freerun_http::module::Module;
+use freerun_http::worker::Shared;
+use freerun_http::zones::ZoneTable;
+use freerun_upstream::health::Watch;
+
+use self::settings::{Declared, HealthCheck, HealthSettings};
+use self::watcher::{Key, Watcher};
+use crate::proxy::exchange::Family;
+use crate::upstream::{Upstream, UpstreamRef};
+
+/// The module. It has to stand after that of the groups.
+pub static MODULE: Module = Module {
+    name: "health_check",
+    groups: &[group::<HealthSettings>()],
+    settle: Some(settle),
+    finish: Some(finish),
+    prepare: Some(prepare),
+    begin: Some(begin),
+    ..Module::EMPTY
+};
+
+/// A check of a group, as a location has it.
+pub struct Check {
+    /// Stands for it over reloads.
+    key: Arc<str>,
+    /// The group's name.
+    name: Arc<str>,
+    rules: HealthCheck,
+    settings: SettingsSet,
+    family: &'static dyn Family,
+    group: UpstreamRef,
+}
+
+impl Check {
+    fn group(&self) -> Option<&Arc<Upstream>> {
+        self.group.get()
+    }
+}
+
+/// The checks of a generation.
+#[derive(Default)]
+struct Checks(Vec<Arc<Check>>);
+
+/// Mandatory checks that run: those that come anew hold their servers back from the first request on.
+#[derive(Default)]
+struct Known(ArcSwap<HashSet<Key>>);
+
+/// What was gathered while the configuration was read.
+#[derive(Default)]
+struct Gathered(Vec<Check>);
+
+/// Whom the location's requests are passed to.
+fn passed_to(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
+    crate::proxy::http::fixed_group(settings).map(|group| (crate::proxy::http::FAMILY, group))
+}
+
+fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let Some(rules) = settings.get::<HealthSettings>().health_check.clone() else { return Ok(()) };
+    let Some((family, group)) = passed_to(settings) else {
+        let problem = Problem::new("no upstream to check: \"health_check\" has no \"proxy_pass\"").at(rules.place);
+        return Err(
+            problem.hint("the location has to pass requests on, to a server or group that is named without variables")
+        );
+    };
+    let check = Check { key: "".into(), name: "".into(), rules, settings: settings.clone(), family, group };
+    cx.extensions.get_or_default::<Gathered>().0.push(check);
+    Ok(())
+}
+
+fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    cx.extensions.get_or_default::<Declared>().check()?;
+    let gathered = cx.extensions.remove::<Gathered>().unwrap_or_default().0;
+    let mut same: HashMap<String, usize> = HashMap::new();
+    let checks = gathered.into_iter().map(|mut check| {
+        if let Some(group) = check.group() {
+            check.name = group.name().clone();
+        }
+        let matching = check.rules.matching.as_ref().and_then(|matching| matching.get());
+        let text = format!(
+            "{} {} {{{}}} {}",
+            check.name,
+            check.rules.text,
+            matching.map_or("", |matching| &matching.text),
+            check.family.name()
+        );
+        let nth = same.entry(text.clone()).or_default();
+        *nth += 1;
+        check.key = format!("{text} {nth}").into();
+        Arc::new(check)
+    });
+    let checks = Checks(checks.collect());
+    let known = cx.extensions.get_or_default::<ZoneTable>().keep("health checks", Known::default);
+    let parts = cx.extensions.get_or_default::<Parts>();
+    parts.insert(Arc::new(checks));
+    parts.insert(known);
+    Ok(())
+}
+
+/// Servers whose mandatory checks begin are asked by nobody from the first request on.
+fn prepare(generation: &Arc<Generation>, shared: &Arc<Shared>) {
+    let parts = &generation.parts;
+    let (Some(checks), Some(known)) = (parts.get::<Checks>(), parts.get::<Known>()) else { return };
+    let before = known.0.load_full();
+    let mut now = HashSet::new();
+    let mut new: HashMap<usize, Vec<(Key, Watch)>> = HashMap::new();
+    for check in checks.0.iter().filter(|check| check.rules.rules.mandatory) {
+        let Some(group) = check.group() else { continue };
+        for peer in group.group.peers().peers().filter(|peer| !peer.settings.down) {
+            let key = Key::new(check, peer);
+            if !before.contains(&key) {
+                let watch = Watch::new(peer.live().clone(), check.rules.rules);
+                new.entry(key.home(shared.loops.len())).or_default().push((key.clone(), watch));
+            }
+            now.insert(key);
+        }
+    }
+    known.0.store(Arc::new(now));
+    for (index, watches) in new {
+        shared.tell(index, move |home| home.module::<Watcher>().prepare(watches));
+    }
+}
+
+fn begin(_: &Arc<Generation>, shared: &Arc<Shared>) {
+    for index in 0..shared.loops.len() {
+        shared.tell(index, |home| home.module::<Watcher>().begin(home));
+    }
+}

@@ -1,0 +1,254 @@
+//! One check of one server: a request of the location's protocol, and what its response is like.
+
+use std::cell::OnceCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use freerun_http::generation::{Generation, Location};
+use freerun_http::request::{Address, Connection, Head, Request};
+use freerun_http::worker::LoopState;
+use freerun_proto::{HeadRules, parse_request};
+use freerun_runtime::loops;
+use freerun_runtime::net::Socket;
+use freerun_upstream::connect::connect;
+use freerun_upstream::{Peer, UpstreamAddress};
+
+use super::Check;
+use super::matching::Answer;
+use crate::proxy::exchange::{Aim, BodyPlan, BodyStep, Exchange, Options, Target, To, UpstreamHead};
+
+/// Most bytes of a body that tests look at, as in nginx.
+const MAX_BODY: usize = 256 * 1024;
+
+/// Room for what is read at a time.
+const READ: usize = 16 * 1024;
+
+/// No check lasts longer than its timeouts together and this.
+const REST: Duration = Duration::from_secs(60);
+
+/// Where a check has failed: the words of the log.
+pub type Failed = &'static str;
+
+/// A connection that further checks may use.
+#[derive(Debug)]
+pub struct Kept {
+    socket: Socket,
+    since: Instant,
+}
+
+/// The connection that requests of checks pretend to have come on: one for each loop.
+#[derive(Default)]
+pub struct Pretended(OnceCell<Rc<Connection>>);
+
+impl Pretended {
+    fn get(&self, home: &Rc<LoopState>, generation: &Generation) -> Option<Rc<Connection>> {
+        if let Some(known) = self.0.get() {
+            return Some(known.clone());
+        }
+        let listen = generation.listens.first()?.spec.clone();
+        let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
+        let (ours, _) =
+            rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)
+                .ok()?;
+        let peer = Address::Unix("".into());
+        let connection = Rc::new(Connection::new(0, Socket::new(ours), peer, listen, home.clone()));
+        Some(self.0.get_or_init(|| connection).clone())
+    }
+}
+
+/// A request for a check, as if a client had sent it to the location.
+fn request(check: &Check, home: &Rc<LoopState>, pretended: &Pretended) -> Option<Request> {
+    let generation = home.generation();
+    let connection = pretended.get(home, &generation)?;
+    let server = generation.listens.first()?.servers.default.clone();
+    let uri = &check.rules.uri;
+    let buffer = format!("GET {uri} HTTP/1.1\r\nHost: {}\r\n\r\n", check.name).into_bytes();
+    let rules = HeadRules { large_buffer_size: buffer.len().max(8192), ..HeadRules::default() };
+    let parsed = parse_request(&buffer, &rules).ok().flatten()?;
+    let head = Head { buffer, parsed };
+    let mut request = Request::new(connection, generation, server, head, 1, loops::now());
+    let (path, args) = uri.split_once('?').map_or((&**uri, None), |(path, args)| (path, Some(args)));
+    request.path = path.as_bytes().to_vec();
+    request.args = args.map(|args| args.as_bytes().to_vec());
+    request.host = Some(check.name.to_string());
+    request.location = location(check);
+    Some(request)
+}
+
+/// The location's settings, without all that clients' requests go through.
+fn location(check: &Check) -> Arc<Location> {
+    Arc::new(Location {
+        name: String::new(),
+        settings: check.settings.clone(),
+        handlers: Box::default(),
+        filters: Box::default(),
+        script: Box::default(),
+        limit_except: None,
+        nested: Default::default(),
+        alias: None,
+        no_regex: false,
+        internal: false,
+        passes_on: true,
+        error_log: Default::default(),
+    })
+}
+
+/// Checks a server. The connection may be kept for the next check.
+///
+/// # Errors
+/// Where it failed.
+pub async fn check(
+    check: &Check,
+    peer: &Peer,
+    kept: &mut Option<Kept>,
+    home: &Rc<LoopState>,
+    pretended: &Pretended,
+) -> Result<(), Failed> {
+    let request = request(check, home, pretended).ok_or("making the request")?;
+    let Aim::Now(Ok(mut target)) = check.family.target(&request) else { return Err("making the request") };
+    target.uri = check.rules.uri.clone().into_bytes().into();
+    let options = check.family.options(&request);
+    let most = options.connect_timeout + options.send_timeout + options.read_timeout + REST;
+    let one = One { check, peer, request: &request, target: &target, options: &options };
+    match tokio::time::timeout(most, one.run(kept)).await {
+        Ok(done) => done,
+        Err(_) => Err("waiting for the end of the response"),
+    }
+}
+
+struct One<'c> {
+    check: &'c Check,
+    peer: &'c Peer,
+    request: &'c Request,
+    target: &'c Target,
+    options: &'c Options,
+}
+
+/// What `timeout` makes of time and error.
+async fn within<T, E>(time: Duration, what: Failed, work: impl Future<Output = Result<T, E>>) -> Result<T, Failed> {
+    match tokio::time::timeout(time, work).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(_)) | Err(_) => Err(what),
+    }
+}
+
+impl One<'_> {
+    async fn run(&self, kept: &mut Option<Kept>) -> Result<(), Failed> {
+        let keeps = self.check.rules.keepalive_time;
+        let old = kept.take().filter(|kept| {
+            keeps.is_some_and(|time| loops::now().saturating_duration_since(kept.since) < time)
+                && kept.socket.is_quiet(true)
+        });
+        let connection = match old {
+            Some(kept) => kept,
+            None => self.connect().await?,
+        };
+        let mut exchange = self.check.family.exchange(self.request, self.target);
+        self.send(&connection.socket, exchange.as_mut()).await?;
+        let mut input = BytesMut::with_capacity(READ);
+        let head = self.head(&connection.socket, exchange.as_mut(), &mut input).await?;
+        let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
+        let mut body = Vec::new();
+        let needs_body = matching.is_some_and(|matching| matching.needs_body());
+        let mut ended = false;
+        if needs_body || keeps.is_some() {
+            ended = self.body(&connection.socket, exchange.as_mut(), &mut input, &mut body).await?;
+        }
+        let answer = Answer { status: head.status, fields: &head.fields, body: &body };
+        let refused = match matching {
+            Some(matching) => matching.refuses(&answer, self.request),
+            None => (!(200..400).contains(&head.status)).then_some("checking status code"),
+        };
+        if keeps.is_some() && ended && exchange.reusable() && input.is_empty() {
+            *kept = Some(connection);
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    async fn connect(&self) -> Result<Kept, Failed> {
+        let address = match (&self.peer.address, self.check.rules.port) {
+            (UpstreamAddress::Ip(address), Some(port)) => {
+                let mut address = *address;
+                address.set_port(port);
+                UpstreamAddress::Ip(address)
+            }
+            (address, _) => address.clone(),
+        };
+        let connecting = connect(&address, &self.options.connect);
+        let socket = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
+        Ok(Kept { socket, since: loops::now() })
+    }
+
+    async fn send(&self, socket: &Socket, exchange: &mut dyn Exchange) -> Result<(), Failed> {
+        let mut out = Vec::new();
+        let to = To { target: self.target, peer: &self.peer.name, server: &self.peer.server };
+        exchange.begin(self.request, &to, BodyPlan::None, &mut out).map_err(|_| "making the request")?;
+        exchange.body_end(&mut out);
+        let mut rest = &out[..];
+        while !rest.is_empty() {
+            match socket.try_write(&[io::IoSlice::new(rest)], false) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let room = socket.writable_after_full();
+                    within(self.options.send_timeout, "sending request to upstream", room).await?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err("sending request to upstream"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads more; whether there was any.
+    async fn more(&self, socket: &Socket, input: &mut BytesMut, what: Failed) -> Result<bool, Failed> {
+        input.reserve(READ);
+        Ok(within(self.options.read_timeout, what, socket.read_bytes(input)).await? > 0)
+    }
+
+    async fn head(
+        &self,
+        socket: &Socket,
+        exchange: &mut dyn Exchange,
+        input: &mut BytesMut,
+    ) -> Result<UpstreamHead, Failed> {
+        const WHAT: Failed = "reading response header from upstream";
+        loop {
+            match exchange.head(input).map_err(|_| WHAT)? {
+                Some(head) if head.status >= 200 || head.status == 101 => return Ok(head),
+                Some(_) => {}
+                None if self.more(socket, input, WHAT).await? => {}
+                None => return Err(WHAT),
+            }
+        }
+    }
+
+    /// Reads the body, or as much of it as tests look at; whether it has ended.
+    async fn body(
+        &self,
+        socket: &Socket,
+        exchange: &mut dyn Exchange,
+        input: &mut BytesMut,
+        body: &mut Vec<u8>,
+    ) -> Result<bool, Failed> {
+        const WHAT: Failed = "reading response from upstream";
+        loop {
+            match exchange.body(input).map_err(|_| WHAT)? {
+                BodyStep::Data(data) => {
+                    body.extend_from_slice(&data[..data.len().min(MAX_BODY - body.len())]);
+                    if body.len() == MAX_BODY {
+                        return Ok(false);
+                    }
+                }
+                BodyStep::End => return Ok(true),
+                BodyStep::More if self.more(socket, input, WHAT).await? => {}
+                BodyStep::More => {
+                    exchange.closed().map_err(|_| WHAT)?;
+                    return Ok(false);
+                }
+            }
+        }
+    }
+}
