@@ -13,6 +13,7 @@ mod geoip2;
 mod headers;
 mod limit_errors;
 mod limits;
+mod links;
 mod listens;
 mod log_errors;
 mod logs;

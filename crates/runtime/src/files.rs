@@ -33,7 +33,7 @@ use crate::pool::{PoolError, Tag, ThreadPool};
 use kernel::{Kernel, Linux};
 use trust::Trust;
 
-pub use links::{LinkCheck, LinkRule};
+pub use links::{Anchored, LinkCheck, LinkRule};
 pub use list::{Entry, ListError, MAX_ENTRIES};
 pub use probe::Cursor;
 pub use send::{INLINE_MAX, POOL_CHUNK, Sent};

@@ -78,8 +78,8 @@ fn key<'p>(request: &Request, path: &'p [u8]) -> Cow<'p, [u8]> {
     }
 }
 
-/// `disable_symlinks`
-fn link_check(request: &Request, path: &[u8]) -> Option<LinkCheck> {
+/// What `disable_symlinks` says of a path.
+pub fn link_check(request: &Request, path: &[u8]) -> Option<LinkCheck> {
     let DisableSymlinks { links, from } = &request.settings().get::<FileSettings>().disable_symlinks;
     let rule = match links {
         Links::All => return None,
@@ -280,7 +280,7 @@ pub async fn list(request: &Request, folder: &[u8]) -> Result<Vec<Entry>, u16> {
     let path = c_path(folder).map_err(|error| error.status())?;
     let gone = ClientGone(&request.connection);
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
-    let error = match request.generation.files.list(path, via).await {
+    let error = match request.generation.files.list(path, link_check(request, folder), via).await {
         Ok(entries) => return Ok(entries),
         Err(error) => error,
     };

@@ -35,7 +35,11 @@ settings! {
         /// With `on` none is, with `if_not_owner` those are not that belong to somebody else than what they lead to; the
         /// answer is 403. The part of a path that `from=` says, if the path begins with it, is not looked at. The check
         /// and the opening are one: a link that is put in place meanwhile is not followed.
-        disable_symlinks: DisableSymlinks = "off", in HTTP | SERVER | LOCATION;
+        ///
+        /// Listings (`autoindex`, `random_index`) leave out links that would not be followed, and `dav` changes nothing beyond
+        /// one; a link that a URI names itself is neither replaced nor removed then.
+        disable_symlinks: DisableSymlinks = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("holds for listings and `dav` as well");
     }
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, keyword_enum, settings};
 use freerun_http::content::aio;
 use freerun_http::content::response::{Body, LocalBoxFuture, Response};
-use freerun_http::content::{hot, path};
+use freerun_http::content::{hot, open, path};
 use freerun_http::generation::TempFolders;
 use freerun_http::head::body::{self, BodyError};
 use freerun_http::head::collect::Collected;
@@ -205,7 +205,12 @@ async fn work(request: &Request, work: Work) -> Result<bool, u16> {
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
     let files = &request.generation.files;
     let tag = files.tag_of(work.path(), request.client_key());
-    let done = files.offload(via, tag, move || work.run()).await;
+    let checks = work.checks(|path| open::link_check(request, path));
+    let run = move || match checks {
+        None => work.run(),
+        Some((target, source)) => work.run_checked(target, source),
+    };
+    let done = files.offload(via, tag, run).await;
     hot::files_changed();
     match done {
         Ok(Ok(existed)) => Ok(existed),

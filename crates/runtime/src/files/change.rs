@@ -41,6 +41,24 @@ pub struct NewFile {
     pub folders: Option<u32>,
 }
 
+/// What is done where the last name of a path turns out to be a symbolic link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtEnd {
+    /// It is followed.
+    Follow,
+    /// The system's error for it.
+    Refuse,
+}
+
+impl AtEnd {
+    fn flags(self) -> OFlags {
+        match self {
+            AtEnd::Follow => OFlags::empty(),
+            AtEnd::Refuse => OFlags::NOFOLLOW,
+        }
+    }
+}
+
 fn failed(call: &'static str) -> impl FnOnce(Errno) -> FileError {
     move |error| FileError::new(call, error)
 }
@@ -197,12 +215,13 @@ pub fn remove(path: &CStr) -> Result<(), FileError> {
     rustix::fs::unlink(path).map_err(failed("unlink()"))
 }
 
-/// Removes a folder with everything in it. Links are removed, never followed.
+/// Removes a folder with everything in it. Links in it are removed, never followed.
 ///
 /// # Errors
 /// The first one of the system; what was removed by then is gone.
-pub fn remove_tree(path: &CStr) -> Result<(), FileError> {
-    let folder = retried(|| rustix::fs::open(path, FOLDER, Mode::empty())).map_err(failed("opendir()"))?;
+pub fn remove_tree(path: &CStr, link: AtEnd) -> Result<(), FileError> {
+    let folder =
+        retried(|| rustix::fs::open(path, FOLDER | link.flags(), Mode::empty())).map_err(failed("opendir()"))?;
     empty(folder, 0)?;
     rustix::fs::rmdir(path).map_err(failed("rmdir()"))
 }
@@ -246,15 +265,15 @@ fn empty(folder: OwnedFd, depth: usize) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Copies a file, with its rights and date, in the place of whatever file has the other name. Links are followed.
+/// Copies a file, with its rights and date, in the place of whatever file has the other name.
 ///
 /// # Errors
 /// The system's; nothing has changed then. `EINVAL`: it is no regular file.
-pub fn copy_file(from: &CStr, to: &CStr) -> Result<(), FileError> {
+pub fn copy_file(from: &CStr, to: &CStr, link: AtEnd) -> Result<(), FileError> {
     let (folder, name) = split(to);
     let folder = retried(|| rustix::fs::open(&folder, ANCHOR, Mode::empty())).map_err(failed("open()"))?;
     let temporary = own_name();
-    let copied = copy_into(CWD, from, folder.as_fd(), &temporary, OFlags::empty())
+    let copied = copy_into(CWD, from, folder.as_fd(), &temporary, link.flags())
         .and_then(|()| rustix::fs::renameat(&folder, &temporary, &folder, &name).map_err(failed("rename()")));
     if copied.is_err() {
         // It may not be there yet.
@@ -293,8 +312,9 @@ fn time_of(meta: &Meta) -> Timespec {
 ///
 /// # Errors
 /// The system's; what was copied is removed again. `ELOOP`: the copy would be inside of itself, or it is too deep.
-pub fn copy_tree(from: &CStr, to: &CStr) -> Result<(), FileError> {
-    let source = retried(|| rustix::fs::open(from, FOLDER, Mode::empty())).map_err(failed("opendir()"))?;
+pub fn copy_tree(from: &CStr, to: &CStr, link: AtEnd) -> Result<(), FileError> {
+    let source =
+        retried(|| rustix::fs::open(from, FOLDER | link.flags(), Mode::empty())).map_err(failed("opendir()"))?;
     let stat = rustix::fs::fstat(&source).map_err(failed("fstat()"))?;
     rustix::fs::mkdir(to, Mode::from_raw_mode(stat.st_mode & 0o777)).map_err(failed("mkdir()"))?;
     let copied = retried(|| rustix::fs::open(to, FOLDER | OFlags::NOFOLLOW, Mode::empty()))
@@ -303,7 +323,7 @@ pub fn copy_tree(from: &CStr, to: &CStr) -> Result<(), FileError> {
         .and_then(|(new, folder)| copy_entries(&source, &folder, &new, 0));
     if copied.is_err() {
         // The first error is the one to tell.
-        let _ = remove_tree(to);
+        let _ = remove_tree(to, AtEnd::Refuse);
     }
     copied
 }
@@ -343,16 +363,16 @@ fn copy_entries(from: &OwnedFd, to: &OwnedFd, root: &Stat, depth: usize) -> Resu
 ///
 /// # Errors
 /// The system's.
-pub fn rename(from: &CStr, to: &CStr) -> Result<(), FileError> {
+pub fn rename(from: &CStr, to: &CStr, link: AtEnd) -> Result<(), FileError> {
     match rustix::fs::rename(from, to) {
         Err(Errno::XDEV) => {}
         outcome => return outcome.map_err(failed("rename()")),
     }
     if look(from)?.is_dir() {
-        copy_tree(from, to)?;
-        remove_tree(from)
+        copy_tree(from, to, link)?;
+        remove_tree(from, link)
     } else {
-        copy_file(from, to)?;
+        copy_file(from, to, link)?;
         remove(from)
     }
 }
@@ -389,7 +409,7 @@ impl Aside {
     /// # Errors
     /// What the system answers; a part may be left.
     pub fn remove(self) -> Result<(), FileError> {
-        if look(&self.aside)?.is_dir() { remove_tree(&self.aside) } else { remove(&self.aside) }
+        if look(&self.aside)?.is_dir() { remove_tree(&self.aside, AtEnd::Refuse) } else { remove(&self.aside) }
     }
 }
 
@@ -457,14 +477,14 @@ mod tests {
     #[test]
     fn trees_are_copied_and_removed_and_links_are_not_followed() {
         let folder = Folder::new("tree");
-        copy_tree(&folder.path("tree"), &folder.path("copy")).unwrap();
+        copy_tree(&folder.path("tree"), &folder.path("copy"), AtEnd::Follow).unwrap();
         assert_eq!(text(&folder.0.join("copy/inner/file")), "text");
         assert!(folder.0.join("copy/link").is_symlink());
-        assert_eq!(copy_tree(&folder.path("tree"), &folder.path("copy")).unwrap_err().errno(), Some(17));
-        let inside = copy_tree(&folder.path("tree"), &folder.path("tree/inner/again"));
+        assert_eq!(copy_tree(&folder.path("tree"), &folder.path("copy"), AtEnd::Follow).unwrap_err().errno(), Some(17));
+        let inside = copy_tree(&folder.path("tree"), &folder.path("tree/inner/again"), AtEnd::Follow);
         assert_eq!(inside.unwrap_err().errno(), Some(Errno::LOOP.raw_os_error()));
         assert_eq!(folder.names("tree/inner"), ["file"]);
-        remove_tree(&folder.path("copy")).unwrap();
+        remove_tree(&folder.path("copy"), AtEnd::Refuse).unwrap();
         assert_eq!(folder.names(""), ["tree"]);
         let aside = Aside::set(&folder.path("tree")).unwrap();
         assert!(!folder.0.join("tree").exists());

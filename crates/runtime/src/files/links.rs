@@ -4,7 +4,7 @@
 //! descriptor is what was looked at. Whoever puts a link in place meanwhile gets an error, or is too late.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
@@ -43,6 +43,8 @@ pub struct LinkCheck {
 enum Want {
     Open,
     Name,
+    /// To be opened with these flags.
+    With(OFlags),
 }
 
 impl Want {
@@ -50,6 +52,7 @@ impl Want {
         match self {
             Want::Open => OPEN,
             Want::Name => NAME_ONLY,
+            Want::With(flags) => flags,
         }
     }
 }
@@ -156,6 +159,65 @@ impl FileSystem {
         let mount = self.mounts.learn(meta.dev, &fd);
         mount.pooled.add();
         Ok(Arc::new(OpenFile::new(fd, meta, mount, self.closer.clone())))
+    }
+}
+
+/// Opens a folder for what its flags say. This waits.
+pub(super) fn open_folder(path: &CStr, check: LinkCheck, flags: OFlags) -> Result<OwnedFd, Errno> {
+    open_checked(path, check, Want::With(flags | OFlags::DIRECTORY), false)
+}
+
+/// A name in a folder that was reached without a link that may not be followed, and that stays this folder whatever becomes
+/// of the path that led to it.
+#[derive(Debug)]
+pub struct Anchored {
+    folder: OwnedFd,
+    name: Vec<u8>,
+}
+
+impl Anchored {
+    /// The folder of a path, and the name in it; slashes at its end do not count. Folders that are missing are made with the
+    /// rights `make`, if there are some. This waits: it is for pool threads.
+    ///
+    /// # Errors
+    /// `ELOOP` if the name is a link, `ELOOP` or `ENOTDIR` for a link on the way that may not be followed; otherwise the
+    /// system's.
+    pub fn new(path: &CStr, check: LinkCheck, make: Option<u32>) -> Result<Anchored, FileError> {
+        let anchored = Anchored::reach(path.to_bytes(), check, make).map_err(|error| FileError::new(CALL, error))?;
+        match rustix::fs::lstat(anchored.path()) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+                Err(FileError::new(CALL, Errno::LOOP))
+            }
+            _ => Ok(anchored),
+        }
+    }
+
+    fn reach(path: &[u8], check: LinkCheck, make: Option<u32>) -> Result<Anchored, Errno> {
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let (parent, name) = (&path[..start], path[start..end].to_vec());
+        if matches!(&name[..], b"" | b"." | b"..") {
+            return Err(Errno::INVAL);
+        }
+        let anchor = OFlags::PATH | OFlags::CLOEXEC;
+        let text = CString::new(if parent.is_empty() { &b"."[..] } else { parent }).map_err(|_| Errno::INVAL)?;
+        let folder = match (open_folder(&text, check, anchor), make) {
+            (Err(Errno::NOENT), Some(mode)) => {
+                let missing = Anchored::reach(parent, check, make)?;
+                match rustix::fs::mkdir(missing.path(), Mode::from_raw_mode(mode)) {
+                    Ok(()) | Err(Errno::EXIST) => open_folder(&text, check, anchor)?,
+                    Err(error) => return Err(error),
+                }
+            }
+            (folder, _) => folder?,
+        };
+        Ok(Anchored { folder, name })
+    }
+
+    /// A path to it that is valid as long as this is there. It needs `/proc`.
+    pub fn path(&self) -> CString {
+        let folder = format!("/proc/self/fd/{}/", self.folder.as_raw_fd());
+        CString::new([folder.as_bytes(), &self.name].concat()).unwrap_or_default()
     }
 }
 
@@ -303,6 +365,33 @@ mod tests {
         assert_eq!(open(&folder.0, "folder/deep/file", LinkRule::None, "folder"), Ok(4), "the trusted part may be one");
         assert_eq!(open(&folder.0, "folder/link", LinkRule::None, "folder"), Err(Errno::LOOP));
         assert!(open(&folder.0, "folder/", LinkRule::None, "folder").is_ok());
+    }
+
+    #[test]
+    fn an_anchored_name_stays_where_it_was() {
+        let folder = Folder::new("anchored");
+        let path = |name: &str| CString::new(folder.0.join(name).as_os_str().as_bytes()).unwrap();
+        let check = |rule| LinkCheck { rule, trusted: folder.0.as_os_str().len() };
+        let errno = |name: &str, rule| Anchored::new(&path(name), check(rule), None).unwrap_err().errno();
+        for rule in [LinkRule::None, LinkRule::SameOwner] {
+            assert_eq!(errno("real/link", rule), Some(Errno::LOOP.raw_os_error()), "a link at the end");
+            assert_eq!(errno("folder/", rule), Some(Errno::LOOP.raw_os_error()));
+            assert_eq!(errno("none/x", rule), Some(Errno::NOENT.raw_os_error()));
+        }
+        assert_eq!(errno("folder/deep/new", LinkRule::None), Some(Errno::NOTDIR.raw_os_error()), "one on the way");
+        assert!(Anchored::new(&path("folder/deep/new"), check(LinkRule::SameOwner), None).is_ok());
+        let anchored = Anchored::new(&path("real/deep/new"), check(LinkRule::None), None).unwrap();
+        // Somebody puts a link in place of a folder on the way.
+        std::fs::rename(folder.0.join("real"), folder.0.join("moved")).unwrap();
+        std::fs::create_dir_all(folder.0.join("other/deep")).unwrap();
+        symlink("other", folder.0.join("real")).unwrap();
+        std::fs::write(anchored.path().to_str().unwrap(), "new").unwrap();
+        assert!(folder.0.join("moved/deep/new").exists() && !folder.0.join("other/deep/new").exists());
+        // Folders are made below what was looked at.
+        assert!(Anchored::new(&path("real/a/b/c"), check(LinkRule::None), Some(0o700)).is_err());
+        assert!(!folder.0.join("other/a").exists());
+        Anchored::new(&path("moved/a/b/c"), check(LinkRule::None), Some(0o700)).unwrap();
+        assert!(folder.0.join("moved/a/b").is_dir());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::FileSystem;
+use super::links::{LinkCheck, LinkRule, open_folder};
 use super::open::retried;
 use super::types::{FileError, Meta, Via};
 
@@ -46,20 +47,29 @@ impl ListError {
 
 impl FileSystem {
     /// The entries of a directory whose names do not begin with a dot, in no order. Entries that vanish meanwhile, or that
-    /// may not be asked about, are left out.
+    /// may not be asked about, are left out; with a check, so are links that may not be followed.
     ///
     /// # Errors
-    /// See [`ListError`].
-    pub async fn list(self: &Arc<Self>, path: CString, via: Via<'_>) -> Result<Vec<Entry>, ListError> {
+    /// See [`ListError`]. `ELOOP` and `ENOTDIR` for links on the way to it that may not be followed.
+    pub async fn list(
+        self: &Arc<Self>,
+        path: CString,
+        check: Option<LinkCheck>,
+        via: Via<'_>,
+    ) -> Result<Vec<Entry>, ListError> {
         let tag = self.tag_of(&path, via.client);
-        self.offload(via, tag, move || read(&path)).await?
+        self.offload(via, tag, move || read(&path, check)).await?
     }
 }
 
-fn read(path: &CString) -> Result<Vec<Entry>, ListError> {
+fn read(path: &CString, check: Option<LinkCheck>) -> Result<Vec<Entry>, ListError> {
     let failed = |call| move |error| ListError::File(FileError::new(call, error));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = retried(|| rustix::fs::openat(CWD, path, flags, Mode::empty())).map_err(failed("opendir()"))?;
+    let folder = match check {
+        None => retried(|| rustix::fs::openat(CWD, path, flags, Mode::empty())),
+        Some(check) => open_folder(path, check, flags),
+    };
+    let folder = folder.map_err(failed("opendir()"))?;
     let dir = Dir::read_from(folder.as_fd()).map_err(failed("opendir()"))?;
     let mut entries = Vec::new();
     for entry in dir {
@@ -77,6 +87,18 @@ fn read(path: &CString) -> Result<Vec<Entry>, ListError> {
             Err(Errno::ACCESS) => continue,
             stat => stat,
         };
+        if let Some(check) = check {
+            match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(own) if FileType::from_raw_mode(own.st_mode) == FileType::Symlink => {
+                    let same = stat.as_ref().is_ok_and(|stat| stat.st_uid == own.st_uid);
+                    if check.rule == LinkRule::None || !same {
+                        continue;
+                    }
+                }
+                Err(Errno::NOENT) => continue,
+                _ => {}
+            }
+        }
         if entries.len() == MAX_ENTRIES {
             return Err(ListError::TooMany);
         }
@@ -111,7 +133,7 @@ mod tests {
         std::os::unix::fs::symlink("sub", folder.join("link")).unwrap();
         let path = CString::new(folder.as_os_str().as_encoded_bytes()).unwrap();
         std::fs::create_dir_all(folder.join("a")).unwrap();
-        let entries = read(&path).unwrap();
+        let entries = read(&path, None).unwrap();
         let seen: Vec<_> = entries
             .iter()
             .map(|entry| (&*entry.name, entry.meta.is_dir(), entry.is_broken_link(), entry.meta.size))
@@ -123,8 +145,17 @@ mod tests {
         assert_eq!((seen[2].0, seen[2].1), (&b"sub"[..], true));
         assert_eq!((seen[3].0, seen[3].2), (&b"broken"[..], true));
         assert_eq!((seen[4].0, seen[4].1, seen[4].3), (&b"file"[..], false, 4));
+        let check = |rule| Some(LinkCheck { rule, trusted: path.as_bytes().len() });
+        let names = |rule| -> Vec<Box<[u8]>> {
+            read(&path, check(rule)).unwrap().into_iter().map(|entry| entry.name).collect()
+        };
+        assert_eq!(names(LinkRule::None), [&b"a"[..], b"sub", b"file"].map(Box::from));
+        assert_eq!(names(LinkRule::SameOwner), [&b"a"[..], b"link", b"sub", b"broken", b"file"].map(Box::from));
+        let link = CString::new(folder.join("link").as_os_str().as_encoded_bytes()).unwrap();
+        assert!(read(&link, None).is_ok());
+        assert!(read(&link, check(LinkRule::None)).unwrap_err().describe(b"/x").contains("(40:"), "a link is no way");
         let file = CString::new(folder.join("file").as_os_str().as_encoded_bytes()).unwrap();
-        let error = read(&file).unwrap_err();
+        let error = read(&file, None).unwrap_err();
         assert!(error.describe(b"/x").starts_with("opendir() \"/x\" failed (20:"), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, CString};
 
-use freerun_runtime::files::FileError;
-use freerun_runtime::files::change::{self, Aside, Contents, NewFile};
+use freerun_runtime::files::change::{self, Aside, AtEnd, Contents, NewFile};
+use freerun_runtime::files::{Anchored, FileError, LinkCheck};
 use rustix::io::Errno;
 
 /// A path, and whether the URI says that it is a folder.
@@ -85,15 +85,63 @@ impl Work {
         }
     }
 
+    /// What `disable_symlinks` has to say of the paths: first of what is changed, then of what is copied or moved.
+    pub fn checks(&self, check: impl Fn(&[u8]) -> Option<LinkCheck>) -> Option<(LinkCheck, LinkCheck)> {
+        let target = check(self.path().to_bytes())?;
+        let source = match self {
+            Work::Transfer { from, .. } => check(from.path.to_bytes())?,
+            _ => target,
+        };
+        Some((target, source))
+    }
+
+    /// Does it, through folders that are reached by no link that may not be followed and stay what they were; a link at
+    /// the end of a path is refused.
+    pub fn run_checked(mut self, target: LinkCheck, source: LinkCheck) -> Result<bool, Failure> {
+        let mut held = Vec::new();
+        let mut anchor = |path: &mut CString, check, make, missing| {
+            let anchored = Anchored::new(path, check, make).map_err(failed(path, missing))?;
+            let mut new = anchored.path().into_bytes();
+            // It still tells whether a folder is meant.
+            if path.to_bytes().ends_with(b"/") {
+                new.push(b'/');
+            }
+            held.push((CString::new(new).unwrap_or_default(), path.clone(), anchored));
+            path.clone_from(&held[held.len() - 1].0);
+            Ok(())
+        };
+        match &mut self {
+            Work::Put { target: path, new, .. } => anchor(path, target, new.folders, 500)?,
+            Work::Delete { target: to, .. } => anchor(&mut to.path, target, None, 404)?,
+            Work::MakeFolder { path, .. } => anchor(path, target, None, 409)?,
+            Work::Transfer { from, to, .. } => {
+                anchor(&mut to.path, target, None, 500)?;
+                anchor(&mut from.path, source, None, 404)?;
+            }
+        }
+        self.run_with(AtEnd::Refuse).map_err(|failure| {
+            // The log has the path as it was asked for.
+            let asked = held.iter().find(|(new, ..)| without_slash(new) == without_slash(&failure.path));
+            match asked {
+                Some((_, path, _)) => Failure { path: path.clone(), ..failure },
+                None => failure,
+            }
+        })
+    }
+
     /// Does it. `true`: of a PUT, that there was a file before; of a transfer, that it was a folder.
     pub fn run(self) -> Result<bool, Failure> {
+        self.run_with(AtEnd::Follow)
+    }
+
+    fn run_with(self, link: AtEnd) -> Result<bool, Failure> {
         match self {
             Work::Put { contents, target, new } => put(&contents, &target, new),
-            Work::Delete { target, allowed, whole } => delete(&target, allowed, whole).map(|()| false),
+            Work::Delete { target, allowed, whole } => delete(&target, allowed, whole, link).map(|()| false),
             Work::MakeFolder { path, mode } => {
                 change::make_folder(&without_slash(&path), mode).map_err(failed(&path, 409)).map(|()| false)
             }
-            Work::Transfer { from, to, moves, overwrite } => transfer(&from, &to, moves, overwrite),
+            Work::Transfer { from, to, moves, overwrite } => transfer(&from, &to, moves, overwrite, link),
         }
     }
 }
@@ -107,7 +155,7 @@ fn put(contents: &Contents, target: &CStr, new: NewFile) -> Result<bool, Failure
     Ok(existed)
 }
 
-fn delete(target: &Target, allowed: bool, whole: bool) -> Result<(), Failure> {
+fn delete(target: &Target, allowed: bool, whole: bool, link: AtEnd) -> Result<(), Failure> {
     let path = &target.path;
     let meta = match change::look(path) {
         Ok(meta) => meta,
@@ -123,7 +171,7 @@ fn delete(target: &Target, allowed: bool, whole: bool) -> Result<(), Failure> {
         if !whole {
             return Err(refused(400, path, None));
         }
-        change::remove_tree(&without_slash(path)).map_err(failed(path, 404))
+        change::remove_tree(&without_slash(path), link).map_err(failed(path, 404))
     } else {
         if !allowed {
             return Err(refused(400, path, None));
@@ -132,7 +180,7 @@ fn delete(target: &Target, allowed: bool, whole: bool) -> Result<(), Failure> {
     }
 }
 
-fn transfer(from: &Target, to: &Target, moves: bool, overwrite: bool) -> Result<bool, Failure> {
+fn transfer(from: &Target, to: &Target, moves: bool, overwrite: bool, link: AtEnd) -> Result<bool, Failure> {
     let new = without_slash(&to.path);
     let there = match change::look(&new) {
         Ok(meta) => Some(meta),
@@ -156,11 +204,16 @@ fn transfer(from: &Target, to: &Target, moves: bool, overwrite: bool) -> Result<
         return Err(refused(403, &new, None));
     }
     if !source.is_dir() {
-        let outcome = if moves { change::rename(&old, &new) } else { change::copy_file(&old, &new) };
+        let outcome = if moves { change::rename(&old, &new, link) } else { change::copy_file(&old, &new, link) };
         return outcome.map_err(broken(&new)).map(|()| false);
     }
     let aside = there.map(|_| Aside::set(&new)).transpose().map_err(failed(&new, 404))?;
-    let outcome = if moves { change::rename(&from.path, &to.path) } else { change::copy_tree(&from.path, &new) };
+    let outcome = match (moves, link) {
+        (true, AtEnd::Follow) => change::rename(&from.path, &to.path, link),
+        (true, AtEnd::Refuse) => change::rename(&old, &new, link),
+        (false, AtEnd::Follow) => change::copy_tree(&from.path, &new, link),
+        (false, AtEnd::Refuse) => change::copy_tree(&old, &new, link),
+    };
     match (outcome, aside) {
         (Ok(()), None) => Ok(true),
         (Ok(()), Some(aside)) => aside.remove().map_err(failed(&new, 404)).map(|()| true),
