@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use freerun_conf::Problem;
+use freerun_modules::upstream::{self, Upstreams};
 use freerun_runtime::log::{ErrorLog, Level};
 
 use crate::bundle::Input;
@@ -37,6 +39,7 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
         }
     };
     console::tell_warnings(log, &configuration.warnings, &configuration.sources);
+    console::tell_warnings(log, &unknown_names(&configuration), &configuration.sources);
     tell(&syntax_ok);
     if let Err(error) = surroundings(input, &configuration) {
         log.write(Level::Emerg, None, format_args!("{error}"));
@@ -48,6 +51,13 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
         let _ = std::io::stdout().lock().write_all(&freerun_conf::dump(&configuration.sources));
     }
     ExitCode::SUCCESS
+}
+
+/// Servers whose names lead nowhere. nginx would not start; here they are missing until they are found.
+fn unknown_names(configuration: &Configuration) -> Vec<Problem> {
+    let upstreams = configuration.blueprint.parts.get::<Upstreams>().unwrap_or_default();
+    let warning = |(text, written)| Problem::warning(format!("host not found in upstream \"{text}\"")).at(written);
+    upstream::unknown(&upstreams).into_iter().map(warning).collect()
 }
 
 /// What the configuration needs around it: logs that can be opened, a pid file that can be written, a user.

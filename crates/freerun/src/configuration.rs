@@ -23,6 +23,7 @@ use crate::bundle::Input;
 use crate::settings::events::EventSettings;
 use crate::settings::main::MainSettings;
 use crate::settings::user::{Identity, NoLookup, default_identity};
+use crate::state_files;
 
 /// Which side reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +102,7 @@ pub fn read_after(
     known: BTreeMap<String, Vec<IpAddr>>,
     zones: Zones,
 ) -> Result<Configuration, Box<Failure>> {
-    let tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, loader);
+    let mut tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, loader);
     let mut cx = Cx::new(tree.sources.clone());
     for warning in tree.warnings {
         cx.warn(warning);
@@ -119,7 +120,8 @@ pub fn read_after(
         Side::Worker => drop(cx.extensions.insert(NoLookup)),
         Side::Master => drop(cx.extensions.insert(HostCheck(crate::hosts::has_address))),
     }
-    let built = build(&tree.nodes, &mut cx);
+    let inserted = state_files::insert(&mut tree.nodes, &input.prefix, loader, &mut cx);
+    let built = inserted.and_then(|()| build(&tree.nodes, &mut cx));
     let syntax_ok = tree.error.is_none() && !cx.has_problems();
     let concluded = cx.conclude(built, tree.error);
     match concluded {

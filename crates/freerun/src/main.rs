@@ -20,6 +20,7 @@ mod reference;
 mod serve;
 mod settings;
 mod start;
+mod state_files;
 mod temp_folders;
 mod version;
 mod worker;

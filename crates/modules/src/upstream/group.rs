@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use freerun_conf::Place as At;
 use freerun_http::zones::ZoneTable;
 use freerun_upstream::group::GroupState;
 use freerun_upstream::idle::{Count, KeepAlive};
@@ -145,7 +146,7 @@ fn spec(server: &Server, address: UpstreamAddress, settings: PeerSettings) -> Pe
 }
 
 /// A server for an address without parameters.
-pub(super) fn plain(place: Place) -> Server {
+pub(super) fn plain(place: Place, written: At) -> Server {
     let text = place.to_string().into();
-    Server { place, text, settings: PeerSettings::default(), resolve: false, service: None }
+    Server { place, text, written, settings: PeerSettings::default(), resolve: false, service: None }
 }

@@ -17,6 +17,7 @@ pub mod settings;
 pub mod sticky;
 
 pub use group::Upstream;
+pub use names::unknown;
 pub use registry::{NotFound, UpstreamRef, Upstreams, find, refer};
 
 use freerun_conf::{Contexts, Directive, Shape, group as settings_group};

@@ -7,10 +7,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use freerun_conf::Place;
 use freerun_http::generation::Generation;
 use freerun_http::worker::Shared;
 use freerun_runtime::log::{ErrorLog, Level};
-use freerun_upstream::place::{Name, Place};
+use freerun_upstream::place::{Name, Place as Where};
 use freerun_upstream::resolve::{ResolveError, system, thread};
 
 use super::group::Upstream;
@@ -100,6 +101,36 @@ pub(super) fn look_up_all(upstreams: &Upstreams, log: &ErrorLog) {
     }
 }
 
+/// The servers whose names the system does not know, as written and where: for `-t`. Waits a bounded time.
+pub fn unknown(upstreams: &Upstreams) -> Vec<(Arc<str>, Place)> {
+    let (sender, found) = std::sync::mpsc::channel();
+    let mut asked = 0;
+    for (_, (server, _)) in
+        upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, (server, _))| !server.resolve)
+    {
+        let Where::Name(name) = &server.place else { continue };
+        let (host, text, written, sender) = (name.host.clone(), server.text.clone(), server.written, sender.clone());
+        let looked = thread::run(move || {
+            tokio::task::spawn_local(async move {
+                let known = system::lookup(&host).await.is_ok_and(|found| !found.is_empty());
+                // Whoever asked may have stopped waiting.
+                let _ = sender.send((text, written, known));
+            });
+        });
+        asked += usize::from(looked.is_ok());
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let mut unknown = Vec::new();
+    for _ in 0..asked {
+        match found.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok((_, _, true)) => {}
+            Ok((text, written, false)) => unknown.push((text, written)),
+            Err(_) => break,
+        }
+    }
+    unknown
+}
+
 /// Why a server has no addresses.
 enum Failed {
     /// The system does not know the name.
@@ -114,7 +145,7 @@ async fn watch(upstream: Weak<Upstream>, index: usize, log: ErrorLog, mut first:
     loop {
         let Some(group) = upstream.upgrade() else { return };
         let Some((server, known)) = group.server(index) else { return };
-        let Place::Name(name) = &server.place else { return };
+        let Where::Name(name) = &server.place else { return };
         let next = match look_up(&group, server, name).await {
             Ok((targets, expires)) => {
                 if std::mem::take(&mut failing) {

@@ -130,10 +130,10 @@ pub(super) fn read_block(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Re
         problem.order = node.children().last().map(|last| last.order).or(problem.order);
         problem
     };
-    if own.servers.0.is_empty() {
+    if own.servers.0.is_empty() && own.state.is_none() {
         return Err(whole("no servers are inside upstream".to_owned()).reported_at(node.close));
     }
-    if own.servers.0.iter().all(|server| server.settings.backup) {
+    if !own.servers.0.is_empty() && own.servers.0.iter().all(|server| server.settings.backup) {
         let problem = whole(format!("no servers in upstream \"{}\"", name.text));
         return Err(problem.hint("at least one of them must not be \"backup\""));
     }
@@ -180,7 +180,7 @@ pub(super) fn finish(_http: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
                 Entry::Occupied(known) => known.get().clone(),
                 Entry::Vacant(place) => {
                     let zones = cx.extensions.get_or_default::<ZoneTable>();
-                    place.insert(Arc::new(implied(written.place, zones))).clone()
+                    place.insert(Arc::new(implied(written.place, word, zones))).clone()
                 }
             },
         };
@@ -202,14 +202,14 @@ fn has_no_port(place: &Place) -> bool {
 }
 
 /// The group of an address or name that no block declares.
-fn implied(place: Place, zones: &mut ZoneTable) -> Upstream {
+fn implied(place: Place, written: At, zones: &mut ZoneTable) -> Upstream {
     let name = place.to_string();
     let plan = Plan {
         name: &name,
         declared: false,
         settings: Default::default(),
         keepalive: KeepAlive::default(),
-        servers: vec![plain(place)],
+        servers: vec![plain(place, written)],
         resolver: None,
     };
     Upstream::new(plan, zones)

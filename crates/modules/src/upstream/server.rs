@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, parse_seconds};
+use freerun_conf::{Cx, Node, Place as At, Problem, Setting, Shape, Word, parse_seconds};
 use freerun_upstream::PeerSettings;
 use freerun_upstream::place::{self, Place, Written};
 
@@ -17,6 +17,8 @@ pub struct Server {
     pub place: Place,
     /// The same as it is written.
     pub text: Arc<str>,
+    /// Where that stands in the configuration.
+    pub written: At,
     /// Its parameters.
     pub settings: PeerSettings,
     /// `resolve`: its name is looked up again and again while the server runs.
@@ -71,7 +73,7 @@ fn server(directive: &Node) -> Result<Server, Problem> {
     let written = place::parse(text, Some(DEFAULT_PORT))
         .map_err(|why| Problem::new(format!("{why} in upstream \"{text}\"")).at(word.place))?;
     let service = service.map(|(name, word)| service_name(name, word, &written, resolve)).transpose()?;
-    Ok(Server { place: written.place, text: text.into(), settings, resolve, service })
+    Ok(Server { place: written.place, text: text.into(), written: word.place, settings, resolve, service })
 }
 
 /// The name of the SRV records: `http` of `example.com` is `_http._tcp.example.com`; one with a dot goes before as it is.

@@ -41,6 +41,11 @@ settings! {
         /// State is shared by all loops in any case, and kept over reloads by the group's name, so this changes nothing. A size
         /// need be given by one group only, of those that share a zone.
         zone: Option<SharedZone>, in UPSTREAM, fidelity = NoEffect("state is always shared");
+        /// A file with the group's servers, instead of `server` directives: lines `server address parameters;`.
+        ///
+        /// It is read with the configuration; one that is not there has no servers.
+        state: Option<String>, in UPSTREAM,
+            fidelity = Differs("the file is only read: servers are changed by changing it and reloading");
         /// How many idle connections to the group's servers each event loop keeps; 0 keeps none.
         ///
         /// Beyond, the one unused for longest is closed. nginx keeps so many in each worker process. Here loops use each

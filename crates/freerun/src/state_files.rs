@@ -1,0 +1,60 @@
+//! `state` inside `upstream`: a file with the group's servers, read with the configuration and sent along with it.
+
+use std::io;
+
+use freerun_conf::{Cx, Loader, Node, Problem, parse, reason};
+
+/// Puts the servers of state files where the directive stands, as if they were written there. A file that is not there is
+/// an empty one.
+///
+/// # Errors
+/// More problems than are collected.
+pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mut Cx) -> Result<(), Problem> {
+    let http = nodes.iter_mut().filter(|node| node.name.text == "http");
+    let inside = http.filter_map(|node| node.block.as_mut()).flatten();
+    for upstream in inside.filter(|node| node.name.text == "upstream").filter_map(|node| node.block.as_mut()) {
+        let state = upstream.iter().find(|node| node.name.text == "state" && node.args.len() == 1).cloned();
+        let Some(state) = state else { continue };
+        if let Some(server) = upstream.iter().find(|node| node.name.text == "server") {
+            cx.report(Problem::new("\"server\" is incompatible with \"state\"").at_node(server))?;
+            continue;
+        }
+        let path = match state.args[0].text.as_str() {
+            path if path.starts_with('/') => path.to_owned(),
+            path => format!("{prefix}{path}"),
+        };
+        match servers(&path, &state, loader) {
+            Ok(servers) => upstream.extend(servers),
+            Err(problem) => cx.report(problem)?,
+        }
+    }
+    Ok(())
+}
+
+fn servers(path: &str, state: &Node, loader: &mut dyn Loader) -> Result<Vec<Node>, Problem> {
+    match loader.load(path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            let message = format!("open() \"{path}\" failed ({})", reason(&error));
+            return Err(Problem::new(message).at_node(state).at(state.args[0].place));
+        }
+    }
+    let tree = parse(path, None, "", loader);
+    if let Some(error) = tree.error {
+        let message = format!("{} in {path}", error.message);
+        return Err(Problem::new(message).at_node(state).at(state.args[0].place));
+    }
+    let mut nodes = tree.nodes;
+    for node in &mut nodes {
+        if node.name.text != "server" {
+            let message = format!("unexpected directive \"{}\" in {path}", node.name.text);
+            return Err(Problem::new(message).at_node(state).at(state.args[0].place));
+        }
+        // Problems name the directive that the file belongs to.
+        (node.order, node.end, node.close) = (state.order, state.end, state.close);
+        node.name.place = state.name.place;
+        node.args.iter_mut().for_each(|word| word.place = state.args[0].place);
+    }
+    Ok(nodes)
+}
