@@ -2,9 +2,11 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::sync::Arc;
 
 use freerun_runtime::log::Level;
 
+use crate::generation::{Generation, Location};
 use crate::request::{Address, Connection, Request};
 
 /// Logs a message about a request: `log_error!(request, Error, "format", …)`. Nothing is formatted when the level is
@@ -34,6 +36,34 @@ pub fn write_connection(connection: &Connection, level: Level, message: fmt::Arg
     }
 }
 
+/// Logs about a request where that is out of reach: while its response is sent.
+pub struct Detached {
+    generation: Arc<Generation>,
+    location: Arc<Location>,
+    connection: u64,
+    context: String,
+}
+
+impl Detached {
+    /// What is known of the request now goes with its messages.
+    pub fn of(request: &Request) -> Detached {
+        Detached {
+            generation: request.generation.clone(),
+            location: request.location.clone(),
+            connection: request.connection.number,
+            context: Context(request).to_string(),
+        }
+    }
+
+    /// Logs a message.
+    pub fn write(&self, level: Level, message: fmt::Arguments<'_>) {
+        let log = self.location.error_log(&self.generation);
+        if log.enabled(level) {
+            log.write(level, Some(self.connection), format_args!("{message}{}", self.context));
+        }
+    }
+}
+
 struct Context<'r>(&'r Request);
 
 impl fmt::Display for Context<'_> {
@@ -46,6 +76,9 @@ impl fmt::Display for Context<'_> {
         }
         if request.is_subrequest() {
             write!(formatter, ", subrequest: \"{}\"", String::from_utf8_lossy(&request.path))?;
+        }
+        if let Some(upstream) = &request.passed_to {
+            write!(formatter, ", upstream: \"{upstream}\"")?;
         }
         if let Some(host) = request.head.value(freerun_proto::HeaderId::Host) {
             write!(formatter, ", host: \"{}\"", String::from_utf8_lossy(host))?;

@@ -2,6 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -322,6 +323,10 @@ pub struct Request {
     /// The value of `WWW-Authenticate`, once a request was refused for want of credentials. It goes with the answer,
     /// error page or not.
     pub challenge: Option<Bytes>,
+    /// The upstream server that it is passed to, as the log names it.
+    pub passed_to: Option<Rc<dyn fmt::Display>>,
+    /// Whether it goes on when the client has gone.
+    pub is_background: bool,
     /// What modules keep with this request alone.
     pub own: States,
     /// The client's address, where it is not that of the connection.
@@ -372,6 +377,8 @@ impl Request {
             main_method: None,
             plain_errors: false,
             challenge: None,
+            passed_to: None,
+            is_background: false,
             own: States::default(),
             real_peer: None,
             shared: OnceCell::new(),
@@ -448,6 +455,7 @@ impl Request {
         fork.id.set(self.id.get());
         fork.depth = self.depth;
         fork.main_method = self.main_method;
+        fork.is_background = self.is_background;
         fork.real_peer.clone_from(&self.real_peer);
         fork.shared = OnceCell::from(self.shared().clone());
         Box::new(fork)

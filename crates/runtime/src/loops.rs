@@ -114,6 +114,11 @@ pub fn now() -> Instant {
     LOCAL.with_borrow(|local| local.as_ref().map_or_else(Instant::now, |local| local.now.get()))
 }
 
+/// [`now`] in milliseconds since the process began: the clock of what counts in milliseconds.
+pub fn millis() -> u64 {
+    u64::try_from(now().saturating_duration_since(epoch()).as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Notes what the current poll is doing, for stall reports.
 pub fn note(connection: u64, step: &'static str) {
     LOCAL.with_borrow(|local| {

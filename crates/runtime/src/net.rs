@@ -66,21 +66,21 @@ impl Socket {
         self.read_by(room, || self.try_read(buffer)).await
     }
 
-    /// As [`Socket::read`], into a buffer of which pieces can be handed out without copying.
+    /// As [`Socket::read`], at most `most` bytes, into a buffer of which pieces can be handed out without copying.
     ///
     /// # Errors
     /// As there.
-    pub async fn read_bytes(&self, buffer: &mut BytesMut) -> io::Result<usize> {
-        let room = buffer.capacity() - buffer.len();
-        self.read_by(room, || self.try_read_bytes(buffer)).await
+    pub async fn read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
+        let room = (buffer.capacity() - buffer.len()).min(most);
+        self.read_by(room, || self.try_read_bytes(buffer, most)).await
     }
 
-    /// As [`Socket::try_read`], into such a buffer.
+    /// As [`Socket::try_read`], at most `most` bytes, into such a buffer.
     ///
     /// # Errors
     /// As there.
-    pub fn try_read_bytes(&self, buffer: &mut BytesMut) -> io::Result<usize> {
-        freerun_sys::receive::receive(&*self.fd, buffer)
+    pub fn try_read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
+        freerun_sys::receive::receive(&*self.fd, buffer, most)
     }
 
     /// Reads up to `room` bytes by `read`.

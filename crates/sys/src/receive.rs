@@ -6,13 +6,15 @@ use std::os::fd::AsFd;
 use bytes::BytesMut;
 use rustix::net::RecvFlags;
 
-/// Reads from a socket into the spare capacity of `buffer`; `Ok(0)` is the end of the stream (or there is no spare
-/// capacity).
+/// Reads at most `most` bytes from a socket into the spare capacity of `buffer`; `Ok(0)` is the end of the stream (or
+/// there is no room for any byte).
 ///
 /// # Errors
 /// What `recv(2)` answers.
-pub fn receive(socket: impl AsFd, buffer: &mut BytesMut) -> io::Result<usize> {
-    let ((filled, _), _) = rustix::net::recv(socket, buffer.spare_capacity_mut(), RecvFlags::empty())?;
+pub fn receive(socket: impl AsFd, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
+    let spare = buffer.spare_capacity_mut();
+    let room = spare.len().min(most);
+    let ((filled, _), _) = rustix::net::recv(socket, &mut spare[..room], RecvFlags::empty())?;
     let n = filled.len();
     let len = buffer.len() + n;
     // SAFETY: `filled` is the beginning of the spare capacity, which `recv` has initialised: the first `len` bytes are.
@@ -33,13 +35,16 @@ mod tests {
         let room = buffer.capacity();
         buffer.extend_from_slice(b"head ");
         theirs.write_all(&[b'x'; 100]).unwrap();
-        assert_eq!(receive(&ours, &mut buffer).unwrap(), room - 5);
+        assert_eq!(receive(&ours, &mut buffer, usize::MAX).unwrap(), room - 5);
         assert_eq!(buffer.len(), room);
         assert!(buffer.starts_with(b"head xxx"));
         buffer.clear();
-        assert_eq!(receive(&ours, &mut buffer).unwrap(), 100 - (room - 5));
+        assert_eq!(receive(&ours, &mut buffer, usize::MAX).unwrap(), 100 - (room - 5));
+        theirs.write_all(b"yyy").unwrap();
+        assert_eq!(receive(&ours, &mut buffer, 2).unwrap(), 2);
+        buffer.clear();
+        assert_eq!(receive(&ours, &mut buffer, 2).unwrap(), 1);
         drop(theirs);
-        assert_eq!(receive(&ours, &mut buffer).unwrap(), 0);
-        ours.set_nonblocking(true).unwrap();
+        assert_eq!(receive(&ours, &mut buffer, usize::MAX).unwrap(), 0);
     }
 }

@@ -234,18 +234,16 @@ pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -
         }
         if let Framing::Length(left) = request.body.framing {
             // Nothing else can come: it does not have to pass through the connection's buffer.
-            let mut piece = BytesMut::with_capacity(usize::try_from(left).map_or(most, |left| left.min(most)));
-            match timer.within(wait, request.connection.socket.read_bytes(&mut piece)).await {
+            let most = usize::try_from(left).map_or(most, |left| left.min(most));
+            let mut piece = BytesMut::with_capacity(most);
+            match timer.within(wait, request.connection.socket.read_bytes(&mut piece, most)).await {
                 None => return Err(BodyError::TimedOut),
                 Some(Ok(0)) => return Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into())),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(BodyError::Broken(error)),
             }
-            // The allocator may have given more room than was asked for.
-            let count = left.min(piece.len() as u64);
-            let beyond = piece.split_off(usize::try_from(count).unwrap_or(piece.len()));
+            let count = piece.len() as u64;
             request.body.framing = if count == left { Framing::Done } else { Framing::Length(left - count) };
-            request.head.buffer.extend_from_slice(&beyond);
             request.body.received += count;
             return Ok(Some(piece.freeze()));
         }

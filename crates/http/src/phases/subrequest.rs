@@ -127,6 +127,7 @@ pub fn background(
 ) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
     let mut request = fork(parent, path, args)?;
     request.method = method;
+    request.is_background = true;
     Ok(Box::pin(async move {
         let answer = phases::respond(&mut request).await;
         answered(request, answer)

@@ -36,8 +36,7 @@ settings! {
         msie_refresh: bool = "off", in HTTP | SERVER | LOCATION;
         /// Conditions under which `103 Early Hints` of an upstream server is passed on: any value that is not empty and
         /// not `0`.
-        early_hints: Many<EarlyHints>, in HTTP | SERVER | LOCATION, since = "1.29.0",
-            fidelity = NoEffect("no upstream servers yet");
+        early_hints: Many<EarlyHints>, in HTTP | SERVER | LOCATION, since = "1.29.0";
     }
 }
 

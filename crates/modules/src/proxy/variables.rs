@@ -1,6 +1,287 @@
-//! The variables of upstreams: `$upstream_addr` and its kin.
+//! What is known of a request's way through upstream servers, and the variables that show it: `$upstream_addr` and its kin.
+//!
+//! Where a request was tried several times the values are separated by `, `; where an internal redirect (`error_page`,
+//! `X-Accel-Redirect`) led to another group of servers, by ` : `.
 
-use freerun_http::variables::Variable;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt::{self, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// The table.
-pub const VARIABLES: &[Variable] = &[];
+use bytes::Bytes;
+use freerun_http::content::response::Field;
+use freerun_http::request::Request;
+use freerun_http::variables::{Value, Variable};
+use freerun_runtime::loops;
+use smallvec::SmallVec;
+
+use crate::proxy::exchange::{Target, UpstreamHead};
+
+/// One try.
+#[derive(Debug)]
+pub struct Try {
+    /// The server's address; the group's name where none was to be had.
+    pub peer: Arc<str>,
+    /// The response's status, or what stands for its absence (502, 504); 0: not known.
+    pub status: u16,
+    /// When it began.
+    pub began: Instant,
+    /// How long connecting took; none where there was no connection.
+    pub connect: Option<Duration>,
+    /// How long it took until the response's head was there.
+    pub header: Option<Duration>,
+    /// How long it took until the response was there, or was given up.
+    pub response: Option<Duration>,
+    /// Bytes of the response's body.
+    pub length: u64,
+    /// All bytes that came.
+    pub received: u64,
+    /// All bytes that were sent.
+    pub sent: u64,
+    /// Whether it is the first one after an internal redirect.
+    redirected: bool,
+}
+
+/// The way of a request. It is kept with the request, and with the source of its response.
+#[derive(Debug, Default)]
+pub struct Record(RefCell<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    tries: SmallVec<[Try; 1]>,
+    redirected: bool,
+    target: Target,
+    fields: Vec<Field>,
+    trailers: Vec<Field>,
+}
+
+impl Record {
+    /// The request is passed to this target from now on.
+    pub fn aim(&self, target: &Target) {
+        let mut inner = self.0.borrow_mut();
+        inner.redirected = !inner.tries.is_empty();
+        inner.target = target.clone();
+        inner.fields.clear();
+        inner.trailers.clear();
+    }
+
+    /// A try begins.
+    pub fn begin(&self, peer: Arc<str>, now: Instant) {
+        let mut inner = self.0.borrow_mut();
+        let redirected = std::mem::take(&mut inner.redirected);
+        inner.tries.push(Try {
+            peer,
+            status: 0,
+            began: now,
+            connect: None,
+            header: None,
+            response: None,
+            length: 0,
+            received: 0,
+            sent: 0,
+            redirected,
+        });
+    }
+
+    /// Changes the last try.
+    pub fn with<T>(&self, change: impl FnOnce(&mut Try) -> T) -> Option<T> {
+        self.0.borrow_mut().tries.last_mut().map(change)
+    }
+
+    /// The last try is over.
+    pub fn end(&self, now: Instant) {
+        self.with(|last| {
+            last.response.get_or_insert_with(|| now.saturating_duration_since(last.began));
+        });
+    }
+
+    /// The last try has been answered; when it began.
+    pub fn answered(&self, head: &UpstreamHead) -> Instant {
+        let now = loops::now();
+        self.0.borrow_mut().fields.clone_from(&head.fields);
+        let began = self.with(|last| {
+            last.status = head.status;
+            last.header = Some(now.saturating_duration_since(last.began));
+            last.began
+        });
+        began.unwrap_or(now)
+    }
+
+    /// How long the last try has taken until its head was there, or takes by now.
+    pub fn took(&self) -> Duration {
+        let took = self.with(|last| last.header.unwrap_or_else(|| loops::now().saturating_duration_since(last.began)));
+        took.unwrap_or_default()
+    }
+
+    /// The fields of the response's head.
+    pub fn with_fields(&self, look: impl FnOnce(&[Field])) {
+        look(&self.0.borrow().fields);
+    }
+
+    /// The fields behind the response's body.
+    pub fn set_trailers(&self, trailers: Vec<Field>) {
+        self.0.borrow_mut().trailers = trailers;
+    }
+
+    /// Adds the fields behind the response's body to those that are sent.
+    pub fn late_trailers(request: &Request, out: &mut Vec<Field>) {
+        if let Some(record) = request.own.find::<Record>() {
+            out.extend(record.0.borrow().trailers.iter().cloned());
+        }
+    }
+}
+
+/// As the error log has it behind `upstream:`.
+impl fmt::Display for Record {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ok(inner) = self.0.try_borrow() else { return Ok(()) };
+        let target = &inner.target;
+        formatter.write_str(target.scheme)?;
+        match inner.tries.last().filter(|_| !inner.redirected) {
+            Some(last) => formatter.write_str(&last.peer)?,
+            None => write!(formatter, "{}", String::from_utf8_lossy(&target.host))?,
+        }
+        let is_unix = inner.tries.last().is_some_and(|last| last.peer.starts_with("unix:"));
+        if is_unix && !target.uri.is_empty() {
+            formatter.write_str(":")?;
+        }
+        write!(formatter, "{}", String::from_utf8_lossy(&target.uri))
+    }
+}
+
+/// The variables.
+pub const VARIABLES: &[Variable] = &[
+    Variable::named("upstream_addr", |r, _| list(r, |try_, out| out.push_str(&try_.peer))),
+    Variable::named("upstream_bytes_received", |r, _| list(r, |try_, out| number(try_.received, out))),
+    Variable::named("upstream_bytes_sent", |r, _| list(r, |try_, out| number(try_.sent, out))),
+    Variable::named("upstream_connect_time", |r, _| list(r, |try_, out| seconds(try_.connect, out))),
+    Variable::family("upstream_cookie_", cookie),
+    Variable::named("upstream_header_time", |r, _| list(r, |try_, out| seconds(try_.header, out))),
+    Variable::family("upstream_http_", |r, name| field(r, name, |inner| &inner.fields)),
+    Variable::named("upstream_response_length", |r, _| list(r, |try_, out| number(try_.length, out))),
+    Variable::named("upstream_response_time", |r, _| list(r, |try_, out| seconds(try_.response, out))),
+    Variable::named("upstream_status", |r, _| {
+        list(r, |try_, out| match try_.status {
+            0 => out.push('-'),
+            status => number(status.into(), out),
+        })
+    }),
+    Variable::family("upstream_trailer_", |r, name| field(r, name, |inner| &inner.trailers)),
+    // Nothing is cached yet, and no name is told in a TLS handshake.
+    Variable::named("upstream_cache_status", |_, _| None),
+    Variable::named("upstream_cache_last_modified", |_, _| None),
+    Variable::named("upstream_cache_etag", |_, _| None),
+    Variable::named("upstream_last_server_name", |_, _| None),
+];
+
+/// What `show` says of each try.
+fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> Value<'r> {
+    let record = request.own.find::<Record>()?;
+    let inner = record.0.borrow();
+    let mut out = String::new();
+    for (index, one) in inner.tries.iter().enumerate() {
+        if index > 0 {
+            out.push_str(if one.redirected { " : " } else { ", " });
+        }
+        show(one, &mut out);
+    }
+    (!inner.tries.is_empty()).then(|| Cow::Owned(out.into_bytes()))
+}
+
+fn number(number: u64, out: &mut String) {
+    let _ = write!(out, "{number}");
+}
+
+/// Seconds and milliseconds, as nginx prints times.
+fn seconds(time: Option<Duration>, out: &mut String) {
+    match time {
+        Some(time) => drop(write!(out, "{}.{:03}", time.as_secs(), time.subsec_millis())),
+        None => out.push('-'),
+    }
+}
+
+/// The values of all fields of that name, where `-` in the field's name is `_`.
+fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &Vec<Field>) -> Value<'r> {
+    let record = request.own.find::<Record>()?;
+    let inner = record.0.borrow();
+    let same = |field: &[u8]| {
+        field.len() == name.len()
+            && field.iter().zip(name.bytes()).all(|(a, b)| match a {
+                b'-' => b == b'_',
+                a => a.eq_ignore_ascii_case(&b),
+            })
+    };
+    let mut values = fields(&inner).iter().filter(|(field, _)| same(field)).map(|(_, value)| value);
+    let mut joined = values.next()?.to_vec();
+    for value in values {
+        joined.extend_from_slice(b", ");
+        joined.extend_from_slice(value);
+    }
+    Some(Cow::Owned(joined))
+}
+
+/// The value of a cookie that the upstream server set; of several the last one counts.
+fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
+    let record = request.own.find::<Record>()?;
+    let inner = record.0.borrow();
+    let set = inner.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(b"set-cookie"));
+    let found = set.filter_map(|(_, value)| cookie_value(value, name.as_bytes())).next_back()?;
+    Some(Cow::Owned(found.to_vec()))
+}
+
+fn cookie_value(set_cookie: &Bytes, name: &[u8]) -> Option<Bytes> {
+    let equals = set_cookie.iter().position(|byte| *byte == b'=')?;
+    if !set_cookie[..equals].trim_ascii().eq_ignore_ascii_case(name) {
+        return None;
+    }
+    let end = set_cookie.iter().position(|byte| *byte == b';').unwrap_or(set_cookie.len());
+    (equals < end).then(|| set_cookie.slice(equals + 1..end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_names_the_server_or_the_group() {
+        let record = Record::default();
+        let target = Target { scheme: "http://", host: "backend".into(), uri: "/a?b".into(), ..Target::default() };
+        record.aim(&target);
+        assert_eq!(record.to_string(), "http://backend/a?b");
+        record.begin("127.0.0.1:80".into(), Instant::now());
+        assert_eq!(record.to_string(), "http://127.0.0.1:80/a?b");
+        record.aim(&Target { scheme: "fastcgi://", host: "php".into(), ..Target::default() });
+        assert_eq!(record.to_string(), "fastcgi://php");
+        record.begin("unix:/run/php.sock".into(), Instant::now());
+        assert_eq!(record.to_string(), "fastcgi://unix:/run/php.sock");
+        record.aim(&target);
+        record.begin("unix:/s".into(), Instant::now());
+        assert_eq!(record.to_string(), "http://unix:/s:/a?b");
+    }
+
+    #[test]
+    fn cookies_that_are_set() {
+        for (set, value) in [
+            ("a=1; Path=/", Some("1")),
+            ("A=1", Some("1")),
+            ("a=", Some("")),
+            ("a=b=c", Some("b=c")),
+            ("b=1", None),
+            ("a", None),
+            ("; a=1", None),
+            ("", None),
+        ] {
+            let found = cookie_value(&Bytes::from_static(set.as_bytes()), b"a");
+            assert_eq!(found.as_deref(), value.map(str::as_bytes), "{set}");
+        }
+    }
+
+    #[test]
+    fn times_have_milliseconds() {
+        let mut out = String::new();
+        seconds(Some(Duration::from_micros(1_002_900)), &mut out);
+        seconds(None, &mut out);
+        assert_eq!(out, "1.002-");
+    }
+}

@@ -1,0 +1,162 @@
+//! From the head of an upstream server's response to the response for the client.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+
+use bytes::Bytes;
+use freerun_http::content::aio;
+use freerun_http::content::response::{Body, Response};
+use freerun_http::log::Detached;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::settings::core::CoreSettings;
+use freerun_http::variables::LimitRate;
+use freerun_runtime::loops;
+use freerun_upstream::{Failure, Lease};
+
+use super::attempt::{Answered, Plan};
+use super::flow::{Announced, Buffering, Flow, Manner};
+use super::reader::{Broken, Parts, Reader, Ready};
+use super::spool::Place;
+use super::trouble::{Doing, Trouble};
+use crate::proxy::exchange::{Advice, Passed};
+use crate::proxy::variables::Record;
+
+/// How many pieces of a body are taken at once that have come with the head.
+const TAKEN_AT_ONCE: usize = 16;
+
+/// Makes the answer. `verdict` is what counts against the server all the same.
+pub async fn answer(
+    request: &mut Request,
+    plan: &Plan<'_>,
+    answered: Answered,
+    lease: Lease,
+    verdict: Option<Failure>,
+) -> Outcome {
+    let Answered { head, wire, exchange, sent_all } = answered;
+    let (record, options) = (request.own.get::<Record>(), plan.options);
+    let status = head.status;
+    let began = record.answered(&head);
+    lease.header(status, record.took(), loops::millis());
+    let peer = lease.peer().clone();
+    let parts = Parts {
+        wire,
+        exchange,
+        lease,
+        servers: plan.servers.clone(),
+        record: record.clone(),
+        client: plan.client.clone(),
+        length: head.length,
+        sent_all,
+        verdict,
+        read_timeout: options.read_timeout,
+        limit_rate: if options.buffering { options.limit_rate } else { 0 },
+        began,
+    };
+    let reader = Reader::new(parts);
+    if options.intercept_errors && status >= 300 && has_page(request, status) {
+        if status == 401 {
+            request.challenge = head.field(b"WWW-Authenticate").cloned();
+        }
+        finish_quickly(reader);
+        return Outcome::Status(status);
+    }
+    let length = head.length;
+    let announced = if is_bodiless(request, status) { content_length(&head.fields) } else { length };
+    let (mut response, advice) = match plan.family.respond(request, plan.target, head) {
+        Ok(Passed::Response(response, advice)) => (response, advice),
+        Ok(Passed::Elsewhere(outcome)) => {
+            finish_quickly(reader);
+            return outcome;
+        }
+        Err(fault) => {
+            let trouble = Trouble::Fault(fault);
+            trouble.log(request, Doing::ReadingHead);
+            record.with(|last| last.status = trouble.status());
+            return trouble.outcome(request);
+        }
+    };
+    record.with_fields(|fields| plan.servers.answered(request, &peer, fields, &mut response));
+    if let Some(rate) = advice.limit_rate {
+        request.own.get::<LimitRate>().set(rate);
+    }
+    if options.pass_trailers && length.is_none() {
+        response.late_trailers = Some(Record::late_trailers);
+    }
+    if is_bodiless(request, status) {
+        finish_quickly(reader);
+        response.body = Body::Source(Box::new(Announced(announced)));
+        return Outcome::Response(response);
+    }
+    put_body(request, plan, reader, &mut response, advice);
+    Outcome::Response(response)
+}
+
+/// Gives the response its body: what has come of it already, or what will.
+fn put_body(request: &Request, plan: &Plan<'_>, mut reader: Reader, response: &mut Response, advice: Advice) {
+    let announced = reader.left().is_some();
+    let mut front = VecDeque::new();
+    let mut broken = false;
+    for _ in 0..TAKEN_AT_ONCE {
+        match reader.ready() {
+            Ok(Ready::Piece(piece)) => front.push_back(piece),
+            Ok(Ready::End | Ready::Nothing) => break,
+            Err(Broken) => {
+                broken = true;
+                break;
+            }
+        }
+    }
+    if announced && reader.is_over() && !broken && front.len() <= 1 {
+        response.body = front.pop_front().map_or(Body::Empty, Body::Bytes);
+        return;
+    }
+    reader.log = Some(Detached::of(request));
+    let buffering = advice.buffering.unwrap_or(plan.options.buffering).then(|| buffering(request, plan));
+    let manner = Manner { buffering, finish: plan.options.ignore_client_abort, connection: request.connection.number };
+    response.body = Body::Source(Box::new(Flow::new(reader, front, announced, manner)));
+}
+
+fn buffering(request: &Request, plan: &Plan<'_>) -> Buffering {
+    let options = plan.options;
+    let write = options.temp_file_write_size.min(options.buffers / 2).max(1);
+    Buffering { memory: options.buffers, write, place: place(request, plan) }
+}
+
+/// Where files for a response go, if it may have one.
+fn place(request: &Request, plan: &Plan<'_>) -> Option<Place> {
+    let max = Some(plan.options.max_temp_file_size).filter(|max| *max > 0)?;
+    let folder = plan.family.temp_path(request.settings())?;
+    Some(Place {
+        files: request.generation.files.clone(),
+        aio: aio::resolve(request)?,
+        client: request.client_key(),
+        folder: CString::new(folder.path.as_str()).ok()?,
+        max,
+    })
+}
+
+/// The body is not wanted. What of it is here already is read past, so that the connection may be used again.
+fn finish_quickly(mut reader: Reader) {
+    for _ in 0..TAKEN_AT_ONCE {
+        if !matches!(reader.ready(), Ok(Ready::Piece(_))) {
+            return;
+        }
+    }
+}
+
+fn is_bodiless(request: &Request, status: u16) -> bool {
+    request.is_head() || matches!(status, 204 | 304)
+}
+
+/// What `Content-Length` says of a body that does not follow.
+fn content_length(fields: &[(Bytes, Bytes)]) -> Option<u64> {
+    let (_, value) = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"Content-Length"))?;
+    std::str::from_utf8(value).ok()?.trim().parse().ok()
+}
+
+/// Whether `error_page` has something for the status here.
+fn has_page(request: &Request, status: u16) -> bool {
+    let pages = request.settings().get::<CoreSettings>().error_page.as_slice();
+    !request.plain_errors && !request.last_error_page && pages.iter().any(|page| page.statuses.contains(&status))
+}

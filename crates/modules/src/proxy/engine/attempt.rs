@@ -1,0 +1,407 @@
+//! One try: a connection, the request on it, and the response's head.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use freerun_http::log_error;
+use freerun_http::request::Request;
+use freerun_http::settings::core::CoreSettings;
+use freerun_runtime::{buffers, loops};
+use freerun_upstream::connect::{ConnectOptions, connect};
+use freerun_upstream::idle::{Kept, Scope};
+use freerun_upstream::{Failure, Lease};
+
+use super::early;
+use super::outgoing::{Outgoing, Position};
+use super::trouble::{Doing, Trouble};
+use super::wire::{Client, Wire};
+use crate::proxy::exchange::{Exchange, Family, Fault, Options, Servers, Target, To, UpstreamHead};
+use crate::proxy::variables::Record;
+
+/// What the first read has room for: a head and a small body come with it. The buffer is as large as `proxy_buffer_size`
+/// where that is more.
+const FIRST_READ: usize = 16 * 1024;
+
+/// A body up to this size is copied behind the head: one `send` costs less than a `sendmsg` of two pieces.
+const COPIED: usize = 4096;
+
+/// How many interim heads (1xx) may come before the final one.
+const MAX_INTERIM: usize = 64;
+
+/// What all tries of a request have in common.
+pub struct Plan<'p> {
+    /// The member of the family.
+    pub family: &'static dyn Family,
+    /// What the request is passed to.
+    pub target: &'p Target,
+    /// Its servers.
+    pub servers: &'p Arc<dyn Servers>,
+    /// The member's directives.
+    pub options: &'p Options,
+    /// The client, while it is waited for.
+    pub client: &'p Client,
+    /// What is noted.
+    pub record: &'p Record,
+    /// The request may be sent twice without harm.
+    pub idempotent: bool,
+}
+
+/// An answered try: the body is still to come.
+pub struct Answered {
+    /// The final head.
+    pub head: UpstreamHead,
+    /// The connection.
+    pub wire: Wire,
+    /// The protocol.
+    pub exchange: Box<dyn Exchange>,
+    /// Whether all of the request was sent.
+    pub sent_all: bool,
+}
+
+/// A try that failed.
+pub struct Failed {
+    /// Why.
+    pub trouble: Trouble,
+    /// In what.
+    pub doing: Doing,
+    /// Whether something of the request was sent.
+    pub sent: bool,
+}
+
+impl Plan<'_> {
+    /// Has the request answered by the server that was chosen.
+    pub async fn attempt(&self, request: &mut Request, body: &mut Outgoing, lease: &Lease) -> Result<Answered, Failed> {
+        let scope = self.scope(request);
+        // One that must not be sent twice should not meet a connection that was just closed.
+        let surely = !self.idempotent || body.is_stream();
+        let mut fresh_only = false;
+        loop {
+            let (wire, doing) = (self.wire(request, lease, scope, surely, fresh_only).await, Doing::Connecting);
+            let wire = wire.map_err(|trouble| Failed { trouble, doing, sent: false })?;
+            let reused = wire.reused;
+            let mut run = Run { plan: self, wire, exchange: self.family.exchange(request, self.target), sent: 0 };
+            match run.run(request, body, lease).await {
+                Ok((head, sent_all)) => {
+                    return Ok(Answered { head, wire: run.wire, exchange: run.exchange, sent_all });
+                }
+                Err((trouble, doing)) => {
+                    // The server has closed an idle connection just as it was used: that says nothing about it.
+                    let stale = reused
+                        && run.wire.input.is_empty()
+                        && matches!(trouble, Trouble::Send(_) | Trouble::Receive(_) | Trouble::Fault(Fault::Cut))
+                        && (self.idempotent || run.sent == 0)
+                        && body.can_be_sent_again();
+                    if !stale {
+                        return Err(Failed { trouble, doing, sent: run.sent > 0 });
+                    }
+                    let failures = &lease.peer().figures.failures;
+                    failures[Failure::Stale as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    log_error!(request, Info, "an idle upstream connection was closed, the request is sent again");
+                    fresh_only = true;
+                }
+            }
+        }
+    }
+
+    /// Whose idle connections may be used.
+    fn scope(&self, request: &Request) -> Scope {
+        let (keepalive, _) = self.servers.keepalive();
+        let ConnectOptions { bind, transparent, .. } = self.options.connect;
+        if !keepalive.local && bind.is_none() {
+            return Scope::SHARED;
+        }
+        let local = keepalive.local.then(|| (self.family.name(), &*request.server.name, &*request.location.name));
+        Scope::of((local, bind, transparent))
+    }
+
+    /// A connection: an idle one, or a new one.
+    async fn wire(
+        &self,
+        request: &Request,
+        lease: &Lease,
+        scope: Scope,
+        surely: bool,
+        fresh_only: bool,
+    ) -> Result<Wire, Trouble> {
+        let peer = lease.peer();
+        if !fresh_only && let Some(kept) = peer.idle.take(scope, surely) {
+            lease.connected(true, Duration::ZERO);
+            self.record.with(|last| last.connect = Some(Duration::ZERO));
+            return Ok(Wire::new(kept, true));
+        }
+        let nodelay = request.settings().get::<CoreSettings>().tcp_nodelay;
+        let options = ConnectOptions { nodelay, ..self.options.connect };
+        let began = loops::now();
+        let mut timer = freerun_runtime::timer::Timer::default();
+        let connecting = self.client.unless_gone(connect(&peer.address, &options));
+        let socket = match timer.within(self.options.connect_timeout, connecting).await {
+            None => return Err(Trouble::TimedOut),
+            Some(Err(gone)) => return Err(gone),
+            Some(Ok(Err(error))) => return Err(Trouble::Connect(error)),
+            Some(Ok(Ok(socket))) => socket,
+        };
+        let took = loops::now().saturating_duration_since(began);
+        lease.connected(false, took);
+        self.record.with(|last| last.connect = Some(took));
+        let mut wire = Wire::new(Kept::new(socket, scope), false);
+        wire.timer = timer;
+        Ok(wire)
+    }
+}
+
+/// One request on one connection.
+struct Run<'p, 'a> {
+    plan: &'p Plan<'a>,
+    wire: Wire,
+    exchange: Box<dyn Exchange>,
+    /// Bytes sent.
+    sent: u64,
+}
+
+type Stopped = (Trouble, Doing);
+
+impl Run<'_, '_> {
+    /// Sends the request and waits for the final head; whether all of the request was sent before.
+    async fn run(
+        &mut self,
+        request: &mut Request,
+        body: &mut Outgoing,
+        lease: &Lease,
+    ) -> Result<(UpstreamHead, bool), Stopped> {
+        let mut out = buffers::take();
+        let result = self.send(request, body, lease, &mut out).await;
+        buffers::give_back(out);
+        self.plan.record.with(|last| last.sent = self.sent);
+        let early = result?;
+        if let Some(head) = early {
+            return Ok((head, false));
+        }
+        loop {
+            if let Some(head) = self.head(request).await.map_err(|trouble| (trouble, Doing::ReadingHead))? {
+                return Ok((head, true));
+            }
+            let options = self.plan.options;
+            let received = self.wire.receive(self.room(), options.read_timeout, self.plan.client).await;
+            self.received(received).map_err(|trouble| (trouble, Doing::ReadingHead))?;
+        }
+    }
+
+    /// How much the next read may bring.
+    fn room(&self) -> usize {
+        FIRST_READ.max(self.plan.options.buffer_size).saturating_sub(self.wire.input.len()).max(1)
+    }
+
+    /// Takes note of what a read has brought.
+    fn received(&mut self, result: Result<usize, Trouble>) -> Result<(), Trouble> {
+        match result? {
+            0 => {
+                self.exchange.closed().map_err(Trouble::Fault)?;
+                Err(Trouble::Fault(Fault::Cut))
+            }
+            n => {
+                self.plan.record.with(|last| last.received += n as u64);
+                Ok(())
+            }
+        }
+    }
+
+    /// The final head, if what has come has it. Interim ones are dealt with.
+    async fn head(&mut self, request: &mut Request) -> Result<Option<UpstreamHead>, Trouble> {
+        let limit = self.plan.options.buffer_size;
+        for _ in 0..MAX_INTERIM {
+            if self.wire.input.is_empty() {
+                return Ok(None);
+            }
+            let found = self.exchange.head(&mut self.wire.input).map_err(Trouble::Fault);
+            while let Some(text) = self.exchange.take_error_output() {
+                log_error!(
+                    request,
+                    Error,
+                    "FastCGI sent in stderr: \"{}\" while {}",
+                    text.escape_ascii(),
+                    Doing::ReadingHead
+                );
+            }
+            match found? {
+                None if self.wire.input.len() >= limit => return Err(Trouble::Fault(Fault::TooBig)),
+                None => return Ok(None),
+                Some(head) if head.bytes > limit => return Err(Trouble::Fault(Fault::TooBig)),
+                Some(head) if head.status == 101 && self.plan.family.upgrades(request) => return Ok(Some(head)),
+                Some(head) if head.status == 101 => {
+                    return Err(Trouble::Fault(Fault::invalid(
+                        "upstream switched protocols though nobody asked for it",
+                    )));
+                }
+                Some(head) if head.status < 200 => early::pass_on(request, &head).await?,
+                Some(head) => return Ok(Some(head)),
+            }
+        }
+        Err(Trouble::Fault(Fault::invalid("upstream sent too many interim responses")))
+    }
+
+    /// Sends all of the request. A head that comes before ends it.
+    async fn send(
+        &mut self,
+        request: &mut Request,
+        body: &mut Outgoing,
+        lease: &Lease,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<UpstreamHead>, Stopped> {
+        let sending = |trouble| (trouble, Doing::Sending);
+        let peer = lease.peer();
+        let to = To { target: self.plan.target, peer: &peer.name, server: &peer.server };
+        let began = self.exchange.begin(request, &to, body.plan(request), out);
+        began.map_err(|fault| sending(Trouble::Fault(fault)))?;
+        let mut position = body.start();
+        let mut piece = Bytes::new();
+        let mut over = matches!(body, Outgoing::None);
+        if over {
+            self.exchange.body_end(out);
+        }
+        loop {
+            // The next piece, behind what stands before it. Of a body that comes from the client, the head does not wait for it.
+            if !over && piece.is_empty() && (out.is_empty() || !body.is_stream()) {
+                let (next, early) = self.next_piece(request, body, &mut position).await.map_err(sending)?;
+                if early {
+                    if let Some(head) = self.early_head(request).await? {
+                        return Ok(Some(head));
+                    }
+                    continue;
+                }
+                match next {
+                    Some(next) => {
+                        self.exchange.before_piece(next.len(), out);
+                        if next.len() <= COPIED {
+                            out.extend_from_slice(&next);
+                            self.exchange.after_piece(out);
+                        } else {
+                            piece = next;
+                        }
+                    }
+                    None => {
+                        over = true;
+                        self.exchange.body_end(out);
+                    }
+                }
+                if out.len() < COPIED && piece.is_empty() && !over && !body.is_stream() {
+                    continue;
+                }
+            }
+            if out.is_empty() && piece.is_empty() {
+                if over {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let whole = piece.is_empty();
+            if self.write(out, &mut piece).await.map_err(sending)? {
+                if let Some(head) = self.early_head(request).await? {
+                    return Ok(Some(head));
+                }
+            } else if !whole {
+                self.exchange.after_piece(out);
+            }
+        }
+    }
+
+    /// The next piece of the body; or whether bytes have come from the server while it was waited for.
+    async fn next_piece(
+        &mut self,
+        request: &mut Request,
+        body: &mut Outgoing,
+        position: &mut Position,
+    ) -> Result<(Option<Bytes>, bool), Trouble> {
+        let most = self.exchange.max_piece();
+        if !body.is_stream() {
+            return Ok((body.next(request, position, most).await?, false));
+        }
+        let room = self.room();
+        self.wire.input.reserve(room);
+        let Wire { kept, input, .. } = &mut self.wire;
+        let received = tokio::select! {
+            biased;
+            piece = body.next(request, position, most) => return Ok((piece?, false)),
+            received = kept.socket.read_bytes(input, room) => received,
+        };
+        self.received(received.map_err(super::wire::received))?;
+        Ok((None, true))
+    }
+
+    /// Writes all of `out` and `piece`; whether it stopped because bytes have come from the server.
+    async fn write(&mut self, out: &mut Vec<u8>, piece: &mut Bytes) -> Result<bool, Trouble> {
+        let mut done = 0;
+        loop {
+            let rest = &out[done..];
+            let answer = match (rest.is_empty(), piece.is_empty()) {
+                (true, true) => break,
+                (false, false) => self.wire.kept.socket.try_write(&[IoSlice::new(rest), IoSlice::new(piece)], false),
+                (false, true) => self.wire.kept.socket.try_write(&[IoSlice::new(rest)], false),
+                (true, false) => self.wire.kept.socket.try_write(&[IoSlice::new(piece)], false),
+            };
+            match answer {
+                Ok(n) => {
+                    self.sent += n as u64;
+                    let of_out = n.min(rest.len());
+                    done += of_out;
+                    if n > of_out {
+                        bytes::Buf::advance(piece, n - of_out);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.wait_for_room().await? {
+                        out.drain(..done);
+                        return Ok(true);
+                    }
+                }
+                // The server may have said why before it closed.
+                Err(error) => {
+                    self.wire.input.reserve(FIRST_READ);
+                    match self.wire.kept.socket.try_read_bytes(&mut self.wire.input, FIRST_READ) {
+                        Ok(n @ 1..) => {
+                            self.received(Ok(n))?;
+                            out.drain(..done);
+                            return Ok(true);
+                        }
+                        _ => return Err(Trouble::Send(error)),
+                    }
+                }
+            }
+        }
+        out.clear();
+        Ok(false)
+    }
+
+    /// Waits until the server takes more, or bytes come from it (`true`).
+    async fn wait_for_room(&mut self) -> Result<bool, Trouble> {
+        let room = self.room();
+        self.wire.input.reserve(room);
+        let wait = self.plan.options.send_timeout;
+        let Wire { kept, input, timer, .. } = &mut self.wire;
+        let either = async {
+            tokio::select! {
+                biased;
+                received = kept.socket.read_bytes(input, room) => Ok(Some(received)),
+                writable = kept.socket.writable_after_full() => writable.map(|()| None),
+            }
+        };
+        let received = match timer.within(wait, self.plan.client.unless_gone(either)).await {
+            None => return Err(Trouble::TimedOut),
+            Some(either) => either?.map_err(Trouble::Send)?,
+        };
+        match received {
+            None => Ok(false),
+            Some(received) => {
+                self.received(received.map_err(super::wire::received))?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Looks at what has come while the request was sent.
+    async fn early_head(&mut self, request: &mut Request) -> Result<Option<UpstreamHead>, Stopped> {
+        self.head(request).await.map_err(|trouble| (trouble, Doing::ReadingHead))
+    }
+}

@@ -1,0 +1,278 @@
+//! The body of a response on its way from the upstream server to the client: read as fast as the client takes it, and with
+//! buffering ahead of it, into memory and then into a temporary file.
+
+use std::collections::VecDeque;
+use std::io;
+
+use bytes::Bytes;
+use freerun_http::content::response::{LocalBoxFuture, Source};
+use freerun_runtime::log::Level;
+use freerun_runtime::loops;
+
+use super::reader::{Broken, Reader, Ready};
+use super::spool::{Place, Spool};
+use super::trouble::Doing;
+
+/// What one read may bring when the client keeps up.
+const READ: usize = 128 * 1024;
+
+/// How much is read ahead, and where it goes.
+pub struct Buffering {
+    /// The most bytes in memory.
+    pub memory: usize,
+    /// How many bytes are written to the file at a time.
+    pub write: usize,
+    /// The file, if there may be one.
+    pub place: Option<Place>,
+}
+
+/// A body.
+pub struct Flow {
+    /// Gone only when the flow is.
+    reader: Option<Reader>,
+    /// What has come and was not asked for yet, before what is in the file.
+    front: VecDeque<Bytes>,
+    front_bytes: usize,
+    buffering: Option<Buffering>,
+    spool: Option<Spool>,
+    /// Bytes of the last piece that was given out: the client may not have taken it yet.
+    outstanding: usize,
+    /// Whether the client did not keep up with the last piece.
+    slow: bool,
+    /// Nothing more can come, though the body is not complete.
+    broken: bool,
+    /// Whether the head said how long the body is.
+    announced: bool,
+    /// Whether a piece was given out.
+    begun: bool,
+    /// The upstream server is left to finish without the client.
+    finish: bool,
+    connection: u64,
+}
+
+/// How a flow behaves.
+pub struct Manner {
+    /// Reads ahead; `None`: only as fast as the client takes it, and passed on at once.
+    pub buffering: Option<Buffering>,
+    /// `proxy_ignore_client_abort`
+    pub finish: bool,
+    /// The client's connection, for the loop's notes.
+    pub connection: u64,
+}
+
+impl Flow {
+    /// The pieces in `front` have come already.
+    pub fn new(reader: Reader, front: VecDeque<Bytes>, announced: bool, manner: Manner) -> Flow {
+        let Manner { buffering, finish, connection } = manner;
+        let front_bytes = front.iter().map(Bytes::len).sum();
+        Flow {
+            reader: Some(reader),
+            front,
+            front_bytes,
+            buffering,
+            spool: None,
+            outstanding: 0,
+            slow: false,
+            broken: false,
+            announced,
+            begun: false,
+            finish,
+            connection,
+        }
+    }
+
+    fn log(&self, level: Level, message: std::fmt::Arguments<'_>) {
+        if let Some(log) = self.reader.as_ref().and_then(|reader| reader.log.as_ref()) {
+            log.write(level, message);
+        }
+    }
+
+    fn queued(&self) -> u64 {
+        self.front_bytes as u64 + self.spool.as_ref().map_or(0, Spool::bytes)
+    }
+
+    fn in_memory(&self) -> usize {
+        self.front_bytes + self.spool.as_ref().map_or(0, Spool::in_memory)
+    }
+
+    fn is_over(&self) -> bool {
+        self.broken || self.reader.as_ref().is_none_or(Reader::is_over)
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        match &mut self.spool {
+            Some(spool) if !spool.is_empty() => spool.push(piece),
+            _ => {
+                self.front_bytes += piece.len();
+                self.front.push_back(piece);
+            }
+        }
+    }
+
+    /// Takes what has come already, or reads about `room` bytes and takes nothing yet.
+    async fn advance(&mut self, room: usize) -> Option<Bytes> {
+        let reader = self.reader.as_mut()?;
+        let result = match reader.ready() {
+            Ok(Ready::Piece(piece)) => return Some(piece),
+            Ok(Ready::End) => Ok(()),
+            Ok(Ready::Nothing) => reader.receive(room).await,
+            Err(broken) => Err(broken),
+        };
+        if let Err(Broken) = result {
+            self.broken = true;
+        }
+        None
+    }
+
+    async fn next_piece(&mut self) -> io::Result<Option<Bytes>> {
+        self.outstanding = 0;
+        self.begun = true;
+        loop {
+            if let Some(piece) = self.front.pop_front() {
+                self.front_bytes -= piece.len();
+                return Ok(Some(self.given(piece)));
+            }
+            if let Some(spool) = &mut self.spool {
+                match spool.take().await {
+                    Ok(Some(piece)) => return Ok(Some(self.given(piece))),
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.log(Level::Crit, format_args!("{error} while {}", Doing::ReadingBody));
+                        return Err(io::Error::other(error));
+                    }
+                }
+            }
+            if self.broken {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if self.is_over() {
+                return Ok(None);
+            }
+            let room = self.room();
+            if let Some(piece) = self.advance(room).await {
+                return Ok(Some(self.given(piece)));
+            }
+        }
+    }
+
+    fn given(&mut self, piece: Bytes) -> Bytes {
+        self.outstanding = piece.len();
+        piece
+    }
+
+    /// How much to read for a client that waits for it: no more than it may keep waiting afterwards, if it is a slow one.
+    fn room(&mut self) -> usize {
+        let most = match &self.buffering {
+            Some(buffering) if std::mem::take(&mut self.slow) => buffering.memory.min(READ),
+            _ => READ,
+        };
+        let left = self.reader.as_ref().and_then(Reader::left);
+        left.and_then(|left| usize::try_from(left).ok()).map_or(most, |left| left.clamp(1, most))
+    }
+
+    /// Reads while the client does not take what it was given.
+    async fn go_ahead(&mut self) {
+        self.slow = true;
+        let Some(Buffering { memory, write, .. }) = self.buffering else { return };
+        // What is being written stands in memory until it is.
+        let in_front = memory.saturating_sub(write);
+        while !self.is_over() {
+            tokio::task::consume_budget().await;
+            loops::note(self.connection, "buffering a response");
+            let held = self.in_memory() + self.outstanding;
+            let behind_file = self.spool.as_ref().is_some_and(|spool| !spool.is_empty());
+            if !behind_file && held < in_front {
+                if let Some(piece) = self.advance(in_front - held).await {
+                    self.push(piece);
+                }
+                continue;
+            }
+            if !self.may_use_file(write) {
+                // As fast as the client takes it, from here on.
+                return;
+            }
+            if self.spool.as_ref().is_some_and(|spool| spool.in_memory() >= write) {
+                self.write_out().await;
+            } else if let Some(piece) = self.advance(write).await
+                && let Some(spool) = &mut self.spool
+            {
+                spool.push(piece);
+            }
+        }
+    }
+
+    /// Whether a file can take more; it is thought of when it is first needed.
+    fn may_use_file(&mut self, write: usize) -> bool {
+        if self.spool.is_none()
+            && let Some(place) = self.buffering.as_mut().and_then(|buffering| buffering.place.take())
+        {
+            self.spool = Some(Spool::new(place));
+        }
+        self.spool.as_ref().is_some_and(|spool| spool.takes_more(write))
+    }
+
+    /// Writes what of the queue's end is in memory.
+    async fn write_out(&mut self) {
+        let Some(spool) = &mut self.spool else { return };
+        let first = spool.is_unused();
+        spool.write();
+        let written = spool.written().await;
+        match written {
+            Ok(()) if first => self.log(
+                Level::Warn,
+                format_args!("an upstream response is buffered to a temporary file while {}", Doing::ReadingBody),
+            ),
+            Ok(()) => {}
+            Err(error) => self.log(Level::Crit, format_args!("{error} while {}", Doing::ReadingBody)),
+        }
+    }
+}
+
+impl Source for Flow {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(self.next_piece())
+    }
+
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        Box::pin(self.go_ahead())
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.buffering.is_none()
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        let queued = self.queued();
+        if self.announced {
+            let left = self.reader.as_ref().and_then(Reader::left).unwrap_or(0);
+            return Some(queued + left);
+        }
+        // Not before the first piece: who asks then wants to know whether the length was announced.
+        (self.begun && queued == 0 && !self.broken && self.is_over()).then_some(0)
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.take()
+            && self.finish
+            && !self.broken
+            && !reader.is_over()
+        {
+            loops::spawn(self.connection, "reading a response that nobody waits for", reader.drain(READ));
+        }
+    }
+}
+
+/// A body that is not there, with the length that it would have: of an answer to HEAD, and 304.
+pub struct Announced(pub Option<u64>);
+
+impl Source for Announced {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.0
+    }
+}

@@ -1,0 +1,148 @@
+//! The body of the request on its way to an upstream server.
+
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+use freerun_http::content::aio;
+use freerun_http::head::body;
+use freerun_http::head::collect::{Collected, KeptBody};
+use freerun_http::log_error;
+use freerun_http::request::Request;
+use freerun_http::write::body::ClientGone;
+use freerun_runtime::files::Via;
+use freerun_runtime::timer::Timer;
+
+use super::trouble::Trouble;
+use crate::proxy::exchange::{BodyPlan, Family, Options, RequestBody};
+
+/// How much of a body that is passed on as it comes, or is read from a file, is in memory at a time.
+const PIECE: usize = 64 * 1024;
+
+/// A body, and how it is to be had.
+pub enum Outgoing {
+    /// There is none.
+    None,
+    /// It is in memory.
+    Memory(Bytes),
+    /// It is in a temporary file, or was read for somebody else.
+    Kept(Rc<Collected>),
+    /// It is read from the client as it is sent. Whether something of it was.
+    Stream(bool),
+}
+
+impl Outgoing {
+    /// Has the body ready, as far as it has to be before the request is passed on.
+    pub async fn prepare(request: &mut Request, family: &dyn Family, options: &Options) -> Result<Outgoing, Trouble> {
+        match family.body(request) {
+            RequestBody::None => return Ok(Outgoing::None),
+            RequestBody::Set(bytes) => return Ok(Outgoing::Memory(bytes)),
+            RequestBody::Client => {}
+        }
+        if request.is_subrequest() || request.body.is_done() {
+            // That of the client's request, if somebody has read it.
+            if let Some(kept) = request.shared().find::<KeptBody>().and_then(|kept| kept.0.borrow().clone()) {
+                return Ok(Outgoing::Kept(kept));
+            }
+            return Ok(match request.body.declared_length() {
+                Some(0) => Outgoing::Memory(Bytes::new()),
+                _ => Outgoing::None,
+            });
+        }
+        let known = request.body.declared_length().is_some();
+        if !options.request_buffering && (known || family.passes_unknown_length(request)) {
+            return Ok(Outgoing::Stream(false));
+        }
+        Ok(Outgoing::Kept(body::collect(request).await.map_err(Trouble::Body)?))
+    }
+
+    /// What the upstream server can be told of it.
+    pub fn plan(&self, request: &Request) -> BodyPlan {
+        match self {
+            Outgoing::None => BodyPlan::None,
+            Outgoing::Memory(bytes) => BodyPlan::Length(bytes.len() as u64),
+            Outgoing::Kept(kept) => BodyPlan::Length(match &**kept {
+                Collected::Memory(bytes) => bytes.len() as u64,
+                Collected::File(file) => file.len(),
+            }),
+            Outgoing::Stream(_) => match request.body.declared_length() {
+                Some(length) => BodyPlan::Length(length),
+                None => BodyPlan::Unknown,
+            },
+        }
+    }
+
+    /// Whether it can be sent once more.
+    pub fn can_be_sent_again(&self) -> bool {
+        !matches!(self, Outgoing::Stream(true))
+    }
+
+    /// Whether pieces of it come from the client while it is sent.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, Outgoing::Stream(_))
+    }
+
+    /// From its beginning.
+    pub fn start(&self) -> Position {
+        Position { at: 0, timer: Timer::default() }
+    }
+
+    /// The next piece, at most `most` bytes; `None` at the end. It may be dropped while it waits, and asked again.
+    pub async fn next(
+        &mut self,
+        request: &mut Request,
+        position: &mut Position,
+        most: usize,
+    ) -> Result<Option<Bytes>, Trouble> {
+        let most = most.min(PIECE);
+        let kept = match self {
+            Outgoing::None => return Ok(None),
+            Outgoing::Memory(bytes) => return Ok(position.of(bytes, most)),
+            Outgoing::Kept(kept) => kept,
+            Outgoing::Stream(began) => {
+                let piece = body::next_piece(request, &mut position.timer, most).await.map_err(Trouble::Body)?;
+                *began |= piece.is_some();
+                return Ok(piece);
+            }
+        };
+        match &**kept {
+            Collected::Memory(bytes) => Ok(position.of(bytes, most)),
+            Collected::File(file) => {
+                let left = usize::try_from(file.len().saturating_sub(position.at)).unwrap_or(usize::MAX).min(most);
+                if left == 0 {
+                    return Ok(None);
+                }
+                let aio = aio::resolve(request).ok_or(Trouble::Ours)?;
+                let gone = ClientGone(&request.connection);
+                let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
+                let files = &request.generation.files;
+                let read = files.read_at(file.file(), position.at, left, BytesMut::new(), via).await;
+                let piece = read.map_err(|error| {
+                    log_error!(request, Crit, "{error} while sending request to upstream");
+                    Trouble::Ours
+                })?;
+                if piece.is_empty() {
+                    log_error!(request, Crit, "a temporary file ended too early while sending request to upstream");
+                    return Err(Trouble::Ours);
+                }
+                position.at += piece.len() as u64;
+                Ok(Some(piece.freeze()))
+            }
+        }
+    }
+}
+
+/// How far a body was sent in one try.
+#[derive(Default)]
+pub struct Position {
+    at: u64,
+    timer: Timer,
+}
+
+impl Position {
+    fn of(&mut self, bytes: &Bytes, most: usize) -> Option<Bytes> {
+        let start = usize::try_from(self.at).unwrap_or(usize::MAX).min(bytes.len());
+        let end = bytes.len().min(start.saturating_add(most));
+        self.at = end as u64;
+        (start < end).then(|| bytes.slice(start..end))
+    }
+}

@@ -1,0 +1,293 @@
+//! The body of a response, read from the upstream server.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use freerun_http::log::Detached;
+use freerun_runtime::log::Level;
+use freerun_runtime::loops;
+use freerun_upstream::{Failure, Lease};
+
+use super::trouble::{Doing, Trouble};
+use super::wire::{Client, Wire};
+use crate::proxy::exchange::{BodyStep, Exchange, Fault, Servers};
+use crate::proxy::variables::Record;
+
+/// What a reader needs.
+pub struct Parts {
+    /// The connection.
+    pub wire: Wire,
+    /// The protocol.
+    pub exchange: Box<dyn Exchange>,
+    /// The server.
+    pub lease: Lease,
+    /// Its group.
+    pub servers: Arc<dyn Servers>,
+    /// What is noted.
+    pub record: Rc<Record>,
+    /// Whom it is for.
+    pub client: Client,
+    /// The length that the head has announced.
+    pub length: Option<u64>,
+    /// Whether all of the request was sent: if not, the connection is of no further use.
+    pub sent_all: bool,
+    /// What counts against the server all the same, though its response is passed on.
+    pub verdict: Option<Failure>,
+    /// `proxy_read_timeout`
+    pub read_timeout: Duration,
+    /// `proxy_limit_rate`, bytes a second; 0: no limit.
+    pub limit_rate: u64,
+    /// When the try began.
+    pub began: Instant,
+}
+
+/// What [`Reader::ready`] says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// The next piece.
+    Piece(Bytes),
+    /// More has to be read.
+    Nothing,
+    /// The body is over.
+    End,
+}
+
+/// The body was not complete, and never will be. It is logged.
+#[derive(Debug)]
+pub struct Broken;
+
+/// Reads a body to its end, and has the connection used again if that was a clean one.
+pub struct Reader {
+    wire: Option<Wire>,
+    exchange: Box<dyn Exchange>,
+    lease: Option<Lease>,
+    servers: Arc<dyn Servers>,
+    record: Rc<Record>,
+    client: Client,
+    left: Option<u64>,
+    sent_all: bool,
+    verdict: Option<Failure>,
+    read_timeout: Duration,
+    pace: Pace,
+    began: Instant,
+    /// For messages; made when the body does not come with the head.
+    pub log: Option<Detached>,
+}
+
+impl Reader {
+    /// A reader behind the head.
+    pub fn new(parts: Parts) -> Reader {
+        let Parts { wire, exchange, lease, servers, record, client, length, .. } = parts;
+        let pace = Pace { rate: parts.limit_rate, began: parts.began, received: 0 };
+        Reader {
+            wire: Some(wire),
+            exchange,
+            lease: Some(lease),
+            servers,
+            record,
+            client,
+            left: length,
+            sent_all: parts.sent_all,
+            verdict: parts.verdict,
+            read_timeout: parts.read_timeout,
+            pace,
+            began: parts.began,
+            log: None,
+        }
+    }
+
+    /// Whether the body is over, completely or not.
+    pub fn is_over(&self) -> bool {
+        self.wire.is_none()
+    }
+
+    /// Bytes of the body that are still to come from the server, where the head has said so.
+    pub fn left(&self) -> Option<u64> {
+        self.left
+    }
+
+    fn say(&self, level: Level, message: std::fmt::Arguments<'_>) {
+        if let Some(log) = &self.log {
+            log.write(level, message);
+        }
+    }
+
+    /// What has come already.
+    ///
+    /// # Errors
+    /// The body is broken.
+    pub fn ready(&mut self) -> Result<Ready, Broken> {
+        let Some(wire) = &mut self.wire else { return Ok(Ready::End) };
+        let step = self.exchange.body(&mut wire.input);
+        while let Some(text) = self.exchange.take_error_output() {
+            self.say(
+                Level::Error,
+                format_args!("FastCGI sent in stderr: \"{}\" while {}", text.escape_ascii(), Doing::ReadingBody),
+            );
+        }
+        match step {
+            Ok(BodyStep::Data(mut piece)) => {
+                let mut beyond = false;
+                if let Some(left) = &mut self.left {
+                    if piece.len() as u64 > *left {
+                        piece.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                        beyond = true;
+                    }
+                    *left -= piece.len() as u64;
+                }
+                self.record.with(|last| last.length += piece.len() as u64);
+                if beyond {
+                    self.too_much();
+                } else if self.exchange.is_done() {
+                    self.complete()?;
+                }
+                if piece.is_empty() { Ok(Ready::End) } else { Ok(Ready::Piece(piece)) }
+            }
+            Ok(BodyStep::More) => Ok(Ready::Nothing),
+            Ok(BodyStep::End) => {
+                self.complete()?;
+                Ok(Ready::End)
+            }
+            Err(fault) => Err(self.broken(Trouble::Fault(fault))),
+        }
+    }
+
+    /// Reads from the server, about `room` bytes at most.
+    ///
+    /// # Errors
+    /// The body is broken.
+    pub async fn receive(&mut self, room: usize) -> Result<(), Broken> {
+        let room = self.pace.room(room).await;
+        let Some(wire) = &mut self.wire else { return Ok(()) };
+        match wire.receive(room, self.read_timeout, &self.client).await {
+            Ok(0) => match self.exchange.closed() {
+                Ok(()) => self.complete(),
+                Err(fault) => Err(self.broken(Trouble::Fault(fault))),
+            },
+            Ok(n) => {
+                self.pace.received += n as u64;
+                self.record.with(|last| last.received += n as u64);
+                Ok(())
+            }
+            Err(trouble) => Err(self.broken(trouble)),
+        }
+    }
+
+    /// The body is over, and whole.
+    fn complete(&mut self) -> Result<(), Broken> {
+        if self.left.is_some_and(|left| left > 0) {
+            return Err(self.broken(Trouble::Fault(Fault::Cut)));
+        }
+        self.record.set_trailers(self.exchange.take_trailers());
+        let Some(wire) = self.wire.take() else { return Ok(()) };
+        if !wire.input.is_empty() {
+            self.too_much();
+        }
+        let reusable = self.sent_all && self.exchange.reusable();
+        if let Some(lease) = self.lease.take() {
+            if reusable {
+                wire.give_back(lease.peer(), &*self.servers);
+            }
+            let took = self.end();
+            match self.verdict {
+                None => lease.succeeded(took, loops::millis()),
+                Some(failure) => drop(lease.failed(failure, loops::millis())),
+            }
+        }
+        Ok(())
+    }
+
+    /// There is more than there should be: all that is known of the connection is that it cannot be used again.
+    fn too_much(&mut self) {
+        self.say(
+            Level::Warn,
+            format_args!(
+                "upstream sent more data than specified in \"Content-Length\" header while {}",
+                Doing::ReadingBody
+            ),
+        );
+        if self.wire.take().is_some() {
+            let took = self.end();
+            if let Some(lease) = self.lease.take() {
+                lease.succeeded(took, loops::millis());
+            }
+        }
+    }
+
+    fn broken(&mut self, trouble: Trouble) -> Broken {
+        if let Some(log) = &self.log {
+            trouble.log_detached(log, Doing::ReadingBody);
+        }
+        self.wire = None;
+        self.end();
+        if let (Some(lease), Some(failure)) = (self.lease.take(), trouble.failure()) {
+            lease.failed(failure, loops::millis());
+        }
+        Broken
+    }
+
+    fn end(&mut self) -> Duration {
+        let now = loops::now();
+        self.record.end(now);
+        let took = now.saturating_duration_since(self.began);
+        if let Some(lease) = &self.lease {
+            let bytes = self.record.with(|last| (last.sent, last.received));
+            let (sent, received) = bytes.unwrap_or_default();
+            lease.bytes(sent, received);
+        }
+        took
+    }
+
+    /// Reads to the end without anybody who wants it, so that the server can finish.
+    pub async fn drain(mut self, room: usize) {
+        self.client = self.client.unwatched();
+        loop {
+            match self.ready() {
+                Ok(Ready::Piece(_)) => tokio::task::consume_budget().await,
+                Ok(Ready::Nothing) => {
+                    if self.receive(room).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(Ready::End) | Err(Broken) => return,
+            }
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if self.wire.is_some() {
+            self.end();
+        }
+    }
+}
+
+/// How fast a server is read.
+struct Pace {
+    rate: u64,
+    began: Instant,
+    received: u64,
+}
+
+impl Pace {
+    /// How much may be read now, of `wanted`; waits until it is something.
+    async fn room(&self, wanted: usize) -> usize {
+        if self.rate == 0 {
+            return wanted;
+        }
+        loop {
+            let elapsed = loops::now().saturating_duration_since(self.began).as_millis() + 1000;
+            let allowed = u128::from(self.rate) * elapsed / 1000;
+            let room = allowed.saturating_sub(u128::from(self.received));
+            if room > 0 {
+                return wanted.min(usize::try_from(room).unwrap_or(usize::MAX));
+            }
+            let missing = u128::from(self.received) - allowed + 1;
+            let wait = (missing * 1000).div_ceil(u128::from(self.rate));
+            tokio::time::sleep(Duration::from_millis(u64::try_from(wait).unwrap_or(u64::MAX))).await;
+        }
+    }
+}

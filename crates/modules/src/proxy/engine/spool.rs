@@ -1,0 +1,294 @@
+//! What a client has not taken yet of a response, beyond memory: a temporary file that the pool writes.
+//!
+//! Pieces go in at one end and come out at the other. Those at the end of the queue are in memory until they are written; when
+//! the file is read up, they are taken from there, written or not.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use freerun_http::content::response::LocalBoxFuture;
+use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, TempFile, Via};
+
+/// How much of the file is read at a time.
+const READ: usize = 64 * 1024;
+
+/// Where and how files are made.
+#[derive(Clone)]
+pub struct Place {
+    /// The file operations.
+    pub files: Arc<FileSystem>,
+    /// How they go.
+    pub aio: Aio,
+    /// Whom they are for.
+    pub client: u64,
+    /// The folder.
+    pub folder: CString,
+    /// The most bytes that a file may have.
+    pub max: u64,
+}
+
+type Written = (Option<TempFile>, Result<(), FileError>);
+
+/// The queue.
+pub struct Spool {
+    place: Place,
+    /// The file, while nothing is written to it.
+    temp: Option<TempFile>,
+    /// The file to read.
+    file: Option<Arc<OpenFile>>,
+    writing: Option<LocalBoxFuture<'static, Written>>,
+    /// Bytes of the file.
+    len: u64,
+    /// Bytes of the file that were taken.
+    read: u64,
+    tail: VecDeque<Bytes>,
+    tail_bytes: usize,
+    /// Bytes at the beginning of `tail` (and taken from there since) that are being written.
+    in_flight: usize,
+    /// How many of these were taken already.
+    overtaken: usize,
+    /// Writing has failed: no more of it.
+    failed: bool,
+}
+
+impl Spool {
+    /// An empty queue without a file.
+    pub fn new(place: Place) -> Spool {
+        Spool {
+            place,
+            temp: None,
+            file: None,
+            writing: None,
+            len: 0,
+            read: 0,
+            tail: VecDeque::new(),
+            tail_bytes: 0,
+            in_flight: 0,
+            overtaken: 0,
+            failed: false,
+        }
+    }
+
+    /// Bytes that are in memory.
+    pub fn in_memory(&self) -> usize {
+        self.tail_bytes
+    }
+
+    /// Bytes in it.
+    pub fn bytes(&self) -> u64 {
+        self.len - self.read + self.tail_bytes as u64
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// Whether no file has been made yet.
+    pub fn is_unused(&self) -> bool {
+        self.file.is_none() && self.writing.is_none()
+    }
+
+    /// Whether so many bytes more can be written, once what is at hand is.
+    pub fn takes_more(&self, bytes: usize) -> bool {
+        let used = if self.read == self.len { 0 } else { self.len };
+        !self.failed && used + (self.tail_bytes + self.overtaken + bytes) as u64 <= self.place.max
+    }
+
+    /// Puts a piece in.
+    pub fn push(&mut self, piece: Bytes) {
+        self.tail_bytes += piece.len();
+        self.tail.push_back(piece);
+    }
+
+    /// Begins to write what is in memory, if that is not going on.
+    pub fn write(&mut self) {
+        if self.writing.is_some() || self.tail.is_empty() || self.failed {
+            return;
+        }
+        if self.len > 0 && self.read == self.len && self.len + self.tail_bytes as u64 > self.place.max {
+            // What was in the file has been taken: a new one begins.
+            (self.temp, self.file, self.len, self.read) = (None, None, 0, 0);
+        }
+        let data = match self.tail.make_contiguous() {
+            [only] => only.clone(),
+            pieces => {
+                let mut all = BytesMut::with_capacity(self.tail_bytes);
+                pieces.iter().for_each(|piece| all.extend_from_slice(piece));
+                all.freeze()
+            }
+        };
+        self.in_flight = data.len();
+        self.overtaken = 0;
+        let (place, temp) = (self.place.clone(), self.temp.take());
+        self.writing = Some(Box::pin(async move {
+            let via = Via { aio: &place.aio, client: place.client, gone: None };
+            let mut temp = match temp {
+                Some(temp) => temp,
+                None => match place.files.create_temp(&place.folder, via).await {
+                    Ok(temp) => temp,
+                    Err(error) => return (None, Err(error)),
+                },
+            };
+            let result = temp.append(data, via).await;
+            (Some(temp), result)
+        }));
+    }
+
+    /// Waits until what is being written has been.
+    ///
+    /// # Errors
+    /// It could not be: nothing is lost, but no more will be written.
+    pub async fn written(&mut self) -> Result<(), FileError> {
+        poll_fn(|context| self.poll_written(context)).await
+    }
+
+    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FileError>> {
+        let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(())) };
+        let Poll::Ready((temp, result)) = writing.as_mut().poll(context) else { return Poll::Pending };
+        self.writing = None;
+        let (in_flight, overtaken) = (std::mem::take(&mut self.in_flight), std::mem::take(&mut self.overtaken));
+        match result {
+            Ok(()) => {
+                if let Some(temp) = &temp {
+                    self.file.get_or_insert_with(|| temp.file().clone());
+                }
+                self.temp = temp;
+                let mut left = in_flight - overtaken;
+                while left > 0
+                    && let Some(piece) = self.tail.pop_front()
+                {
+                    left = left.saturating_sub(piece.len());
+                    self.tail_bytes -= piece.len();
+                }
+                self.len += in_flight as u64;
+                self.read += overtaken as u64;
+            }
+            // The file stays for what is in it.
+            Err(_) => self.failed = true,
+        }
+        Poll::Ready(result)
+    }
+
+    /// Takes the next piece; `None` when there is nothing.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub async fn take(&mut self) -> Result<Option<Bytes>, FileError> {
+        if self.read < self.len
+            && let Some(file) = &self.file
+        {
+            let Place { files, aio, client, .. } = &self.place;
+            let via = Via { aio, client: *client, gone: None };
+            let wanted = usize::try_from(self.len - self.read).map_or(READ, |left| left.min(READ));
+            let piece = files.read_at(file, self.read, wanted, BytesMut::new(), via).await?.freeze();
+            if piece.len() < wanted {
+                return Err(FileError::System { call: "pread()", errno: rustix::io::Errno::IO.raw_os_error() });
+            }
+            self.read += piece.len() as u64;
+            return Ok(Some(piece));
+        }
+        let Some(piece) = self.tail.pop_front() else { return Ok(None) };
+        self.tail_bytes -= piece.len();
+        if self.in_flight > self.overtaken {
+            self.overtaken += piece.len();
+        }
+        Ok(Some(piece))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freerun_runtime::pool::{PoolSpec, ThreadPool};
+
+    fn spool(folder: &str, max: u64) -> Spool {
+        let spec = PoolSpec { name: "spool".to_owned(), threads: 1, max_queue: 8 };
+        let pool = ThreadPool::start(&spec).unwrap();
+        let files = FileSystem::new(pool.clone()).unwrap();
+        Spool::new(Place { files, aio: Aio::Auto(pool), client: 1, folder: CString::new(folder).unwrap(), max })
+    }
+
+    fn temp() -> String {
+        std::env::temp_dir().to_str().unwrap().to_owned()
+    }
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    fn piece(number: u8) -> Bytes {
+        vec![number; 1000 + usize::from(number)].into()
+    }
+
+    async fn drain(spool: &mut Spool) -> Vec<u8> {
+        let mut all = Vec::new();
+        while let Some(piece) = spool.take().await.unwrap() {
+            all.extend_from_slice(&piece);
+        }
+        all
+    }
+
+    #[test]
+    fn pieces_come_out_in_order_whatever_was_written_before_they_were_taken() {
+        // Each number says what happens after a piece was put in: write, wait for it, take one.
+        for plan in 0..4096u32 {
+            run(async {
+                let mut spool = spool(&temp(), 1 << 30);
+                let (mut put, mut got) = (Vec::new(), Vec::new());
+                for number in 0..4u8 {
+                    spool.push(piece(number));
+                    put.extend_from_slice(&piece(number));
+                    let steps = plan >> (3 * number);
+                    if steps & 1 != 0 {
+                        spool.write();
+                    }
+                    if steps & 2 != 0 {
+                        got.extend_from_slice(&spool.take().await.unwrap().unwrap_or_default());
+                    }
+                    if steps & 4 != 0 {
+                        spool.written().await.unwrap();
+                    }
+                    assert_eq!(spool.bytes(), (put.len() - got.len()) as u64, "{plan:o}");
+                }
+                got.extend(drain(&mut spool).await);
+                assert_eq!(got, put, "{plan:o}");
+                spool.written().await.unwrap();
+                assert!(spool.is_empty() && spool.in_memory() == 0, "{plan:o}");
+            });
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_not_lost() {
+        run(async {
+            let mut spool = spool("/nonexistent", 1 << 30);
+            spool.push(piece(1));
+            spool.write();
+            spool.push(piece(2));
+            assert!(spool.written().await.is_err());
+            assert!(!spool.takes_more(1));
+            assert_eq!(drain(&mut spool).await, [piece(1), piece(2)].concat());
+        });
+    }
+
+    #[test]
+    fn a_file_that_was_read_up_gives_way_to_a_new_one() {
+        run(async {
+            let max = 3000;
+            let mut spool = spool(&temp(), max);
+            for number in 1..100 {
+                assert!(spool.takes_more(2000));
+                spool.push(piece(number));
+                spool.write();
+                spool.written().await.unwrap();
+                assert!(spool.len <= max);
+                assert_eq!(drain(&mut spool).await, piece(number));
+            }
+        });
+    }
+}

@@ -1,0 +1,281 @@
+//! What can go wrong with a try, and all that follows from it: who is to blame, the status, the log's words and level,
+//! whether another server may be asked. Nowhere else is any of this decided.
+
+use std::fmt;
+use std::io;
+
+use freerun_http::head::body::BodyError;
+use freerun_http::log::Detached;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_runtime::log::{Errno, Level};
+use freerun_upstream::connect::ConnectError;
+use freerun_upstream::{Failure, NoPeer};
+
+use crate::proxy::exchange::{Fault, NextUpstream};
+
+/// What was being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// A server was chosen, or connected to.
+    Connecting,
+    /// The request was sent.
+    Sending,
+    /// The response's head was waited for.
+    ReadingHead,
+    /// The response's body was read.
+    ReadingBody,
+    /// Bytes went both ways.
+    Tunnelling,
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Doing::Connecting => "connecting to upstream",
+            Doing::Sending => "sending request to upstream",
+            Doing::ReadingHead => "reading response header from upstream",
+            Doing::ReadingBody => "reading upstream",
+            Doing::Tunnelling => "proxying upgraded connection",
+        })
+    }
+}
+
+/// What went wrong.
+#[derive(Debug)]
+pub enum Trouble {
+    /// There was no server to ask.
+    NoPeer(NoPeer),
+    /// There was no connection.
+    Connect(ConnectError),
+    /// Sending failed.
+    Send(io::Error),
+    /// Receiving failed.
+    Receive(io::Error),
+    /// The server did nothing for too long.
+    TimedOut,
+    /// What came from it is wrong.
+    Fault(Fault),
+    /// The client has gone.
+    ClientGone,
+    /// The request's body could not be had from the client.
+    Body(BodyError),
+    /// Something of our own failed, and is logged already.
+    Ours,
+}
+
+/// Who is to blame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The client.
+    Client,
+    /// The upstream server.
+    Upstream,
+    /// This server.
+    Us,
+}
+
+impl Trouble {
+    /// Who is to blame.
+    pub fn side(&self) -> Side {
+        match self {
+            Trouble::ClientGone | Trouble::Body(_) => Side::Client,
+            Trouble::Ours | Trouble::Fault(Fault::Request(_)) => Side::Us,
+            Trouble::Connect(error) if !error.is_of_peer() => Side::Us,
+            _ => Side::Upstream,
+        }
+    }
+
+    /// The status that stands for it.
+    pub fn status(&self) -> u16 {
+        match self {
+            Trouble::TimedOut => 504,
+            Trouble::ClientGone => 499,
+            Trouble::Body(BodyError::Status(status)) => *status,
+            Trouble::Body(BodyError::TimedOut) => 408,
+            Trouble::Body(BodyError::Broken(_)) => 400,
+            trouble => match trouble.side() {
+                Side::Us => 500,
+                _ => 502,
+            },
+        }
+    }
+
+    /// The answer.
+    pub fn outcome(&self, request: &mut Request) -> Outcome {
+        if let Trouble::Body(_) = self {
+            // What is left of the body is anybody's guess.
+            request.keep_alive = false;
+        }
+        Outcome::Status(self.status())
+    }
+
+    /// Under which word of `proxy_next_upstream` another server may be asked. `None`: never.
+    pub fn next(&self) -> Option<NextUpstream> {
+        match self {
+            Trouble::TimedOut => Some(NextUpstream::Timeout),
+            Trouble::Fault(Fault::Invalid(_) | Fault::TooBig) => Some(NextUpstream::InvalidHeader),
+            Trouble::Connect(_) | Trouble::Send(_) | Trouble::Receive(_) | Trouble::Fault(Fault::Cut) => {
+                (self.side() == Side::Upstream).then_some(NextUpstream::Error)
+            }
+            _ => None,
+        }
+    }
+
+    /// What counts against the server.
+    pub fn failure(&self) -> Option<Failure> {
+        if self.side() != Side::Upstream {
+            return None;
+        }
+        Some(match self {
+            Trouble::TimedOut => Failure::Timeout,
+            Trouble::Connect(_) => Failure::Connect,
+            Trouble::Fault(Fault::Cut) | Trouble::Receive(_) | Trouble::Send(_) => Failure::Closed,
+            Trouble::Fault(_) => Failure::Invalid,
+            _ => Failure::Other,
+        })
+    }
+
+    fn level(&self) -> Level {
+        use rustix::io::Errno;
+        let usual = [
+            Errno::CONNREFUSED,
+            Errno::CONNRESET,
+            Errno::NETDOWN,
+            Errno::NETUNREACH,
+            Errno::HOSTDOWN,
+            Errno::HOSTUNREACH,
+        ];
+        match self {
+            Trouble::ClientGone => Level::Info,
+            Trouble::Connect(ConnectError::Socket(_) | ConnectError::Option(..)) => Level::Alert,
+            Trouble::Connect(error) => {
+                let code = error.io().raw_os_error();
+                let usual = usual.iter().any(|usual| code == Some(usual.raw_os_error()));
+                if usual || error.io().kind() == io::ErrorKind::TimedOut { Level::Error } else { Level::Crit }
+            }
+            Trouble::Fault(Fault::Request(_)) => Level::Alert,
+            _ => Level::Error,
+        }
+    }
+
+    /// Whether the log is to have it from here.
+    fn is_silent(&self) -> bool {
+        matches!(self, Trouble::Ours | Trouble::Body(_))
+    }
+
+    /// The log's words.
+    fn words(&self, doing: Doing) -> Words<'_> {
+        Words(self, doing)
+    }
+
+    /// Logs it.
+    pub fn log(&self, request: &Request, doing: Doing) {
+        if !self.is_silent() {
+            freerun_http::log::write(&request, self.level(), format_args!("{}", self.words(doing)));
+        }
+    }
+
+    /// Logs it, while the response is sent.
+    pub fn log_detached(&self, log: &Detached, doing: Doing) {
+        if !self.is_silent() {
+            log.write(self.level(), format_args!("{}", self.words(doing)));
+        }
+    }
+}
+
+struct Words<'t>(&'t Trouble, Doing);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Words(trouble, doing) = self;
+        match trouble {
+            Trouble::NoPeer(_) => write!(formatter, "no live upstreams while {doing}"),
+            Trouble::Connect(error) => write!(formatter, "{error} ({}) while {doing}", Errno(error.io())),
+            Trouble::Send(error) => write!(formatter, "writev() failed ({}) while {doing}", Errno(error)),
+            Trouble::Receive(error) => write!(formatter, "recv() failed ({}) while {doing}", Errno(error)),
+            Trouble::TimedOut => write!(formatter, "upstream timed out (110: Connection timed out) while {doing}"),
+            Trouble::Fault(fault) => write!(formatter, "{fault} while {doing}"),
+            Trouble::ClientGone => write!(
+                formatter,
+                "epoll_wait() reported that client prematurely closed connection, so upstream connection is closed too \
+                 while {doing}"
+            ),
+            Trouble::Body(_) | Trouble::Ours => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn os(errno: rustix::io::Errno) -> io::Error {
+        io::Error::from_raw_os_error(errno.raw_os_error())
+    }
+
+    #[test]
+    fn status_words_and_permission_follow_from_what_it_was() {
+        use rustix::io::Errno as E;
+        let refused = || Trouble::Connect(ConnectError::Failed(os(E::CONNREFUSED)));
+        let bind = || Trouble::Connect(ConnectError::Bind("1.2.3.4:0".parse().unwrap(), os(E::ADDRNOTAVAIL)));
+        let invalid = || Trouble::Fault(Fault::invalid("upstream sent invalid header"));
+        for (trouble, doing, status, next, words) in [
+            (
+                refused(),
+                Doing::Connecting,
+                502,
+                Some(NextUpstream::Error),
+                "connect() failed (111: Connection refused) while connecting to upstream",
+            ),
+            (
+                bind(),
+                Doing::Connecting,
+                500,
+                None,
+                "bind(1.2.3.4:0) failed (99: Cannot assign requested address) while connecting to upstream",
+            ),
+            (
+                Trouble::TimedOut,
+                Doing::ReadingHead,
+                504,
+                Some(NextUpstream::Timeout),
+                "upstream timed out (110: Connection timed out) while reading response header from upstream",
+            ),
+            (
+                invalid(),
+                Doing::ReadingHead,
+                502,
+                Some(NextUpstream::InvalidHeader),
+                "upstream sent invalid header while reading response header from upstream",
+            ),
+            (
+                Trouble::Fault(Fault::Cut),
+                Doing::ReadingBody,
+                502,
+                Some(NextUpstream::Error),
+                "upstream prematurely closed connection while reading upstream",
+            ),
+            (
+                Trouble::NoPeer(NoPeer::NoneLive),
+                Doing::Connecting,
+                502,
+                None,
+                "no live upstreams while connecting to upstream",
+            ),
+            (
+                Trouble::Receive(os(E::CONNRESET)),
+                Doing::ReadingHead,
+                502,
+                Some(NextUpstream::Error),
+                "recv() failed (104: Connection reset by peer) while reading response header from upstream",
+            ),
+        ] {
+            assert_eq!(trouble.words(doing).to_string(), words);
+            assert_eq!((trouble.status(), trouble.next()), (status, next), "{words}");
+        }
+        assert_eq!((refused().level(), bind().level()), (Level::Error, Level::Crit));
+        assert_eq!(Trouble::ClientGone.status(), 499);
+        assert!(Trouble::ClientGone.failure().is_none() && bind().failure().is_none());
+    }
+}

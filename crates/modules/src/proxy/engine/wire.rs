@@ -1,0 +1,107 @@
+//! A connection to an upstream server while it serves one request.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use freerun_http::request::Connection;
+use freerun_runtime::timer::Timer;
+use freerun_upstream::Peer;
+use freerun_upstream::idle::Kept;
+
+use super::trouble::Trouble;
+use crate::proxy::exchange::Servers;
+
+/// The client, as far as it has to be there while the upstream server is waited for.
+#[derive(Clone)]
+pub struct Client {
+    connection: Rc<Connection>,
+    /// Whether anything depends on it.
+    watched: bool,
+}
+
+impl Client {
+    /// Of this connection. `watched`: what is done for it is given up when it goes.
+    pub fn new(connection: Rc<Connection>, watched: bool) -> Client {
+        Client { connection, watched }
+    }
+
+    /// The same client, of whom nothing depends any more.
+    pub fn unwatched(&self) -> Client {
+        Client { connection: self.connection.clone(), watched: false }
+    }
+
+    /// Waits for `future`, unless the client goes before.
+    ///
+    /// # Errors
+    /// [`Trouble::ClientGone`]
+    pub async fn unless_gone<T>(&self, future: impl Future<Output = T>) -> Result<T, Trouble> {
+        let mut future = pin!(future);
+        if !self.watched {
+            return Ok(future.await);
+        }
+        // What is there already needs no watch.
+        if let Poll::Ready(output) = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await {
+            return Ok(output);
+        }
+        let mut gone = pin!(self.connection.socket.gone());
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => gone.as_mut().poll(context).map(|()| Err(Trouble::ClientGone)),
+        })
+        .await
+    }
+}
+
+/// A connection in use, with what has come on it and was not looked at.
+pub struct Wire {
+    /// The connection.
+    pub kept: Kept,
+    /// What has come.
+    pub input: BytesMut,
+    /// For all that is waited for on it.
+    pub timer: Timer,
+    /// Whether it has served a request before.
+    pub reused: bool,
+}
+
+impl Wire {
+    /// A connection before its request.
+    pub fn new(kept: Kept, reused: bool) -> Wire {
+        Wire { kept, input: BytesMut::new(), timer: Timer::default(), reused }
+    }
+
+    /// Waits for bytes, at most `room` of them or what the buffer has room for anyway; how many have come, 0 at the end of
+    /// the stream.
+    ///
+    /// # Errors
+    /// The connection broke, nothing came for `wait`, or the client went away.
+    pub async fn receive(&mut self, room: usize, wait: Duration, client: &Client) -> Result<usize, Trouble> {
+        self.input.reserve(room);
+        let Wire { kept, input, timer, .. } = self;
+        match timer.within(wait, client.unless_gone(kept.socket.read_bytes(input, room))).await {
+            None => Err(Trouble::TimedOut),
+            Some(Ok(Ok(n))) => Ok(n),
+            Some(Ok(Err(error))) => Err(received(error)),
+            Some(Err(trouble)) => Err(trouble),
+        }
+    }
+
+    /// The response has ended cleanly: another request may use the connection.
+    pub fn give_back(self, peer: &Peer, servers: &dyn Servers) {
+        if self.input.is_empty() {
+            let (settings, count): (_, &Arc<_>) = servers.keepalive();
+            peer.idle.put(self.kept, settings, count);
+        }
+    }
+}
+
+/// What an error of receiving is. The kernel's own giving up is one of time.
+pub fn received(error: io::Error) -> Trouble {
+    if error.kind() == io::ErrorKind::TimedOut { Trouble::TimedOut } else { Trouble::Receive(error) }
+}
