@@ -19,6 +19,7 @@ mod log_errors;
 mod logs;
 mod processes;
 mod proxied;
+mod proxy_engine;
 mod reloads;
 mod requests;
 mod script_errors;

@@ -1,0 +1,535 @@
+//! Requests that are passed on: tries, what goes wrong on the way, bodies in both directions.
+
+use std::time::Duration;
+
+use freerun_testkit::{Answering, Client, Ending, Response, Server, Setup, Site, Upstream, eventually};
+
+/// A server that passes everything to these servers, and logs what it knows of them.
+fn passing(servers: &[&str], lines: &str) -> Setup {
+    let servers: String = servers.iter().map(|server| format!("server {server} max_fails=0; ")).collect();
+    let http = format!(
+        "log_format way '$status|$upstream_addr|$upstream_status|$upstream_response_length|$upstream_bytes_received';
+         access_log @DIR@/access.log way;
+         upstream backend {{ {servers} }}
+         server {{ listen 127.0.0.1:@PORT@; server_name localhost; root @ROOT@;
+                   proxy_temp_path @DIR@/proxy; {lines} location / {{ proxy_pass http://backend; }} }}"
+    );
+    Setup::new().root(&Site::new()).http(&http)
+}
+
+fn ok(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+/// Sends a request while the upstream is played.
+fn asked(server: &Server, request: &str) -> Client {
+    let mut client = server.connect();
+    client.send(request);
+    client
+}
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[test]
+fn a_connection_is_used_again_for_the_next_request() {
+    let upstream = Upstream::answering(|request| ok(request.target()).into());
+    let server = passing(&[upstream.address()], "").freerun();
+    let mut client = server.connect();
+    for target in ["/one", "/two", "/three"] {
+        assert_eq!(client.get(target).text(), target);
+    }
+    assert_eq!(upstream.connections(), 1);
+    assert_eq!(server.access_lines(1)[0], format!("200|{}|200|4|{}", upstream.address(), ok("/one").len()));
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte_and_a_body_without_length() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "").freerun();
+    let mut client = asked(&server, GET);
+    let mut peer = upstream.accept();
+    assert_eq!(peer.request().line(), "GET /a HTTP/1.1");
+    for byte in "HTTP/1.1 200 OK\r\nX-A: b\r\n\r\n".bytes() {
+        peer.send([byte]);
+    }
+    peer.send("the body");
+    drop(peer);
+    let response = client.response();
+    assert_eq!((response.status, response.header("x-a"), response.text().as_str()), (200, Some("b"), "the body"));
+    assert!(response.chunked);
+}
+
+#[test]
+fn chunks_are_unpacked_and_the_connection_kept() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "").freerun();
+    let mut client = asked(&server, GET);
+    let mut peer = upstream.accept();
+    for round in 0..2 {
+        peer.request();
+        peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+        peer.send("2\r\nde\r\n0\r\n\r\n");
+        assert_eq!(client.response().text(), "abcde");
+        if round == 0 {
+            client.send(GET);
+        }
+    }
+}
+
+#[test]
+fn interim_responses_are_not_the_answer() {
+    let upstream = Upstream::new();
+    let lines = "early_hints $http_x_hints; ";
+    let server = passing(&[&upstream.address()], lines).freerun();
+    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+    let mut client = asked(&server, GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    peer.send(interim);
+    peer.send(ok("x"));
+    assert_eq!(client.response().text(), "x");
+    client.send("GET /a HTTP/1.1\r\nHost: localhost\r\nX-Hints: 1\r\n\r\n");
+    peer.request();
+    peer.send(interim);
+    let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+    assert_eq!(client.at_least(hints.len()), hints.as_bytes());
+    client.take();
+    peer.send(ok("y"));
+    assert_eq!(client.response().text(), "y");
+}
+
+#[test]
+fn too_many_interim_responses_are_refused() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "").freerun();
+    let mut client = asked(&server, GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    let _ = peer.try_send("HTTP/1.1 100 Continue\r\n\r\n".repeat(100));
+    assert_eq!(client.response().status, 502);
+    server.logs("upstream sent too many interim responses while reading response header from upstream");
+}
+
+#[test]
+fn the_next_server_is_asked_when_one_refuses() {
+    let (dead, alive) = (Upstream::new().address(), Upstream::answering(|_| ok("alive").into()));
+    let server = passing(&[&dead, alive.address()], "").freerun();
+    for _ in 0..4 {
+        assert_eq!(server.get("/").text(), "alive");
+    }
+    assert_eq!(server.access_lines(1)[0].split('|').nth(2), Some("502, 200"));
+    server.logs(&format!(
+        "connect() failed (111: Connection refused) while connecting to upstream, client: 127.0.0.1, server: localhost, \
+         request: \"GET / HTTP/1.1\", upstream: \"http://{dead}/\", host: "
+    ));
+}
+
+#[test]
+fn what_breaks_before_there_is_a_head_goes_to_the_next_server() {
+    for (sent, words) in [
+        ("", "upstream prematurely closed connection while reading response header from upstream"),
+        ("HTTP/1.1 200 OK\r\nContent-", "upstream prematurely closed connection while reading response header"),
+    ] {
+        let (first, second) = (Upstream::new(), Upstream::answering(|_| ok("second").into()));
+        let server = passing(&[&first.address(), second.address()], "").freerun();
+        let mut client = asked(&server, GET);
+        let mut peer = first.accept();
+        peer.request();
+        peer.send(sent);
+        drop(peer);
+        assert_eq!(client.response().text(), "second");
+        server.logs(words);
+    }
+}
+
+#[test]
+fn what_may_not_be_sent_twice_is_not() {
+    let post = "POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
+    for (lines, status) in
+        [("", 502), ("proxy_next_upstream error non_idempotent; ", 200), ("proxy_next_upstream off; ", 502)]
+    {
+        let (first, second) = (Upstream::new(), Upstream::answering(|_| ok("second").into()));
+        let server = passing(&[&first.address(), second.address()], lines).freerun();
+        let mut client = asked(&server, post);
+        let mut peer = first.accept();
+        assert_eq!(peer.request().body, b"abc");
+        drop(peer);
+        assert_eq!(client.response().status, status, "{lines}");
+    }
+    // Nothing was sent where there is no connection.
+    let (dead, second) = (Upstream::new().address(), Upstream::answering(|request| request.body.clone()));
+    let second_address = second.address().to_owned();
+    let server = passing(&[&dead, &second_address], "").freerun();
+    assert_eq!(server.send(post).status, 502);
+    assert_eq!(second.take_requests().len(), 1);
+}
+
+#[test]
+fn statuses_lead_to_the_next_server_and_the_last_one_counts() {
+    let bad = || Upstream::answering(|_| "HTTP/1.1 503 No\r\nContent-Length: 3\r\n\r\nbad".into());
+    let (one, two) = (bad(), bad());
+    let server = passing(&[one.address(), two.address()], "proxy_next_upstream http_503; ").freerun();
+    let response = server.get("/");
+    assert_eq!((response.status, response.text().as_str()), (503, "bad"));
+    assert_eq!(server.access_lines(1)[0].split('|').nth(2), Some("503, 503"));
+    let server =
+        passing(&[one.address(), two.address()], "proxy_next_upstream http_503; proxy_next_upstream_tries 1; ");
+    let server = server.freerun();
+    assert_eq!(server.get("/").status, 503);
+    assert_eq!(server.access_lines(1)[0].split('|').nth(2), Some("503"));
+}
+
+#[test]
+fn a_stale_idle_connection_costs_no_request() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "").freerun();
+    let mut client = asked(&server, GET);
+    let mut first = upstream.accept();
+    first.request();
+    first.send(ok("one"));
+    assert_eq!(client.response().text(), "one");
+    client.send(GET);
+    // Closed with the second request on its way.
+    first.request();
+    drop(first);
+    let mut second = upstream.accept();
+    second.request();
+    second.send(ok("two"));
+    assert_eq!(client.response().text(), "two");
+    assert_eq!(server.access_lines(2)[1].split('|').nth(2), Some("200"));
+}
+
+#[test]
+fn an_upstream_that_says_nothing_is_given_up() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "proxy_read_timeout 300ms; ").freerun();
+    let mut client = asked(&server, GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    assert_eq!(client.response().status, 504);
+    server.logs("upstream timed out (110: Connection timed out) while reading response header from upstream");
+    assert_eq!(peer.rest(), b"");
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused() {
+    let upstream = Upstream::answering(|request| {
+        let size = request.target()[1..].parse().unwrap();
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: {}\r\n\r\n", "x".repeat(size)).into()
+    });
+    let server = passing(&[upstream.address()], "proxy_buffer_size 8k; ").freerun();
+    assert_eq!(server.get("/8000").status, 200);
+    assert_eq!(server.get("/8192").status, 502);
+    assert_eq!(server.get("/100000").status, 502);
+    server.logs("upstream sent too big header while reading response header from upstream");
+}
+
+#[test]
+fn ambiguous_framing_is_refused() {
+    for fields in [
+        "Content-Length: 3\r\nTransfer-Encoding: chunked",
+        "Content-Length: 3\r\nContent-Length: 4",
+        "Transfer-Encoding: gzip",
+        "Content-Length: 3x",
+    ] {
+        let upstream = Upstream::answering(move |_| format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\nabc").into());
+        let server = passing(&[upstream.address()], "").freerun();
+        assert_eq!(server.get("/").status, 502, "{fields}");
+    }
+}
+
+/// The response to a request whose upstream ends the connection after these bytes.
+fn cut(sent: &str) -> Result<Response, String> {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "").freerun();
+    let mut client = asked(&server, GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    peer.send(sent);
+    // The client has the beginning before the end is known.
+    client.at_least(sent.find("half").map_or(0, |_| 20));
+    drop(peer);
+    let response = client.try_response("GET");
+    server.logs("upstream prematurely closed connection while reading upstream");
+    response
+}
+
+#[test]
+fn a_response_that_was_cut_is_not_delivered_as_complete() {
+    for head in ["Content-Length: 8", "Transfer-Encoding: chunked"] {
+        let body = if head.starts_with('C') { "half" } else { "4\r\nhalf\r\n" };
+        let response = cut(&format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}"));
+        assert!(response.is_err(), "{head}: {response:?}");
+    }
+}
+
+#[test]
+fn more_than_was_announced_is_left_out() {
+    let upstream = Upstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef".into());
+    let server = passing(&[upstream.address()], "").freerun();
+    assert_eq!(server.get("/").text(), "abc");
+    assert_eq!(server.get("/").text(), "abc");
+    assert_eq!(upstream.connections(), 2);
+}
+
+#[test]
+fn bodiless_responses_keep_what_they_announce() {
+    let upstream = Upstream::answering(|request| match request.target() {
+        "/204" => "HTTP/1.1 204 No Content\r\n\r\n".into(),
+        "/304" => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n".into(),
+        _ => "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n".into(),
+    });
+    let server = passing(&[upstream.address()], "").freerun();
+    let mut client = server.connect();
+    client.send("HEAD /x HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.response_to("HEAD").header("content-length"), Some("1000"));
+    for (target, status) in [("/204", 204), ("/304", 304)] {
+        let response = client.get(target);
+        assert_eq!((response.status, response.header("content-length")), (status, None));
+    }
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[test]
+fn a_client_that_goes_ends_the_request() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "").freerun();
+    let client = asked(&server, GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    client.reset();
+    assert_eq!(peer.rest(), b"");
+    assert_eq!(server.access_lines(1)[0].split('|').next(), Some("499"));
+    server.logs(
+        "client prematurely closed connection, so upstream connection is closed too while reading response header",
+    );
+}
+
+#[test]
+fn an_upstream_may_be_left_to_finish_without_the_client() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "proxy_ignore_client_abort on; ").freerun();
+    let client = asked(&server, GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    client.reset();
+    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n");
+    let piece = vec![b'x'; 1_000_000];
+    for _ in 0..10 {
+        peer.send(&piece);
+    }
+    // Nothing was lost on the way: the connection is used again.
+    let mut client = asked(&server, GET);
+    peer.request();
+    peer.send(ok("again"));
+    assert_eq!(client.response().text(), "again");
+}
+
+fn upload(server: &Server, body: &[u8], chunked: bool) -> Response {
+    let mut client = server.connect();
+    match chunked {
+        false => {
+            client.send(format!("POST /up HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len()));
+            client.send(body);
+        }
+        true => {
+            client.send("POST /up HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+            for piece in body.chunks(70_000) {
+                client.send(format!("{:x}\r\n", piece.len())).send(piece).send("\r\n");
+            }
+            client.send("0\r\n\r\n");
+        }
+    }
+    client.response()
+}
+
+fn sums() -> Answering {
+    Upstream::answering(|request| {
+        let sum: u64 = request.body.iter().enumerate().map(|(at, byte)| (at as u64 + 1) * u64::from(*byte)).sum();
+        let framing = if request.header("content-length").is_some() { "length" } else { "chunks" };
+        ok(&format!("{} {sum} {framing}", request.body.len())).into()
+    })
+}
+
+#[test]
+fn request_bodies_of_all_sizes_arrive() {
+    let upstream = sums();
+    for (lines, streams) in [("", false), ("proxy_request_buffering off; ", true)] {
+        let lines = format!("{lines}client_max_body_size 0; client_body_buffer_size 64k; ");
+        let server = passing(&[upstream.address()], &lines).freerun();
+        for size in [0, 1, 100, 5000, 70_000, 3_000_000] {
+            let body: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            let sum: u64 = body.iter().enumerate().map(|(at, byte)| (at as u64 + 1) * u64::from(*byte)).sum();
+            assert_eq!(upload(&server, &body, false).text(), format!("{size} {sum} length"));
+            let framing = if streams { "chunks" } else { "length" };
+            assert_eq!(upload(&server, &body, true).text(), format!("{size} {sum} {framing}"));
+        }
+    }
+}
+
+#[test]
+fn an_unbuffered_body_is_passed_on_as_it_comes() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "proxy_request_buffering off; ").freerun();
+    let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\n");
+    let mut peer = upstream.accept();
+    peer.head();
+    for piece in ["ab", "cd", "ef"] {
+        client.send(piece);
+        assert_eq!(peer.bytes(2), piece.as_bytes());
+    }
+    peer.send(ok("done"));
+    assert_eq!(client.response().text(), "done");
+}
+
+#[test]
+fn an_answer_may_come_before_the_body_is_read() {
+    for lines in ["", "proxy_request_buffering off; "] {
+        let upstream = Upstream::new();
+        let server = passing(&[&upstream.address()], &format!("{lines}client_max_body_size 0; ")).freerun();
+        let mut client = server.connect();
+        let mut sender = Client::connect(server.address());
+        std::mem::swap(&mut client, &mut sender);
+        let body = vec![b'x'; 20_000_000];
+        sender.send(format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len()));
+        let sending = std::thread::spawn(move || {
+            let _ = sender.try_send(&body);
+            sender.response()
+        });
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.send("HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig");
+        let response = sending.join().unwrap();
+        assert_eq!((response.status, response.text().as_str()), (413, "big"), "{lines}");
+    }
+}
+
+#[test]
+fn a_slow_client_does_not_hold_the_upstream_up() {
+    const SIZE: usize = 20_000_000;
+    let body: Vec<u8> = (0..SIZE).map(|at| (at % 253) as u8).collect();
+    for lines in ["", "proxy_buffers 4 8k; proxy_busy_buffers_size 16k; proxy_temp_file_write_size 16k; "] {
+        let upstream = Upstream::new();
+        let server = passing(&[&upstream.address()], lines).freerun();
+        let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).unwrap();
+        client.send(GET);
+        let mut peer = upstream.accept();
+        peer.request();
+        peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\nConnection: close\r\n\r\n"));
+        // The client reads nothing yet, but all of it is taken and the connection over.
+        peer.send(&body);
+        assert_eq!(peer.rest(), b"");
+        server.logs("an upstream response is buffered to a temporary file while reading upstream");
+        let response = client.response();
+        assert!(response.body == body, "{} bytes", response.body.len());
+    }
+}
+
+#[test]
+fn without_room_for_a_file_the_upstream_waits_for_the_client() {
+    const SIZE: usize = 20_000_000;
+    let body: Vec<u8> = (0..SIZE).map(|at| (at % 253) as u8).collect();
+    for lines in ["proxy_max_temp_file_size 0; ", "proxy_max_temp_file_size 1m; ", "proxy_buffering off; "] {
+        let upstream = Upstream::new();
+        let server = passing(&[&upstream.address()], lines).freerun();
+        let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).unwrap();
+        client.send(GET);
+        let mut peer = upstream.accept();
+        peer.request();
+        let sent = body.clone();
+        let sending = std::thread::spawn(move || {
+            peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n"));
+            peer.send(&sent);
+        });
+        let response = client.response();
+        assert!(response.body == body, "{lines} {} bytes", response.body.len());
+        sending.join().unwrap();
+    }
+}
+
+#[test]
+fn a_folder_that_takes_no_file_loses_nothing() {
+    const SIZE: usize = 20_000_000;
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "").freerun();
+    std::fs::remove_dir_all(server.path("proxy")).unwrap();
+    let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).unwrap();
+    client.send(GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    let sending = std::thread::spawn(move || {
+        peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n"));
+        peer.send(vec![b'x'; SIZE]);
+    });
+    server.logs("open() failed (2: No such file or directory) while reading upstream");
+    let response = client.response();
+    assert_eq!(response.body.len(), SIZE);
+    sending.join().unwrap();
+}
+
+#[test]
+fn pieces_are_passed_on_as_they_come() {
+    for lines in ["", "proxy_buffering off; "] {
+        let upstream = Upstream::new();
+        let server = passing(&[&upstream.address()], lines).freerun();
+        let mut client = asked(&server, GET);
+        let mut peer = upstream.accept();
+        peer.request();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n");
+        for number in 0..5 {
+            let event = format!("data: {number}\n\n");
+            peer.send(&event);
+            eventually("the event", || {
+                let bytes = client.at_least(1).to_vec();
+                String::from_utf8_lossy(&bytes).contains(&event) || {
+                    let have = client.at_least(1).len();
+                    client.at_least(have + 1);
+                    false
+                }
+            });
+        }
+        drop(peer);
+    }
+}
+
+#[test]
+fn a_file_of_the_site_may_be_sent_instead() {
+    let site = Site::new();
+    site.file("protected/file", "the file");
+    let upstream = Upstream::answering(|request| match request.target() {
+        "/loop" => "HTTP/1.1 200 OK\r\nX-Accel-Redirect: /again\r\nContent-Length: 0\r\n\r\n".into(),
+        "/again" => ok("never").into(),
+        _ => "HTTP/1.1 200 OK\r\nX-Accel-Redirect: /protected/file\r\nContent-Length: 5\r\n\r\nnever".into(),
+    });
+    let server = passing(&[upstream.address()], "location /protected/ { internal; } ").root(&site).freerun();
+    assert_eq!(server.get("/x").text(), "the file");
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[test]
+fn errors_of_an_upstream_get_pages_of_this_server_where_that_is_asked_for() {
+    let site = Site::new();
+    site.file("error.html", "our page");
+    let upstream = Upstream::answering(|_| "HTTP/1.1 500 Oh\r\nContent-Length: 5\r\n\r\ntheir".into());
+    let page = "error_page 500 /error.html; location = /error.html { } ";
+    let server = passing(&[upstream.address()], page).root(&site).freerun();
+    assert_eq!(server.get("/x").text(), "their");
+    let server = passing(&[upstream.address()], &format!("proxy_intercept_errors on; {page}")).root(&site).freerun();
+    let response = server.get("/x");
+    assert_eq!((response.status, response.text().as_str()), (500, "our page"));
+}
+
+#[test]
+fn a_request_fails_alone_when_its_upstream_is_dead() {
+    let dead = Upstream::new().address();
+    let server = passing(&[&dead], "").freerun();
+    let mut client = server.connect();
+    assert_eq!(client.get("/").status, 502);
+    assert_eq!(client.get("/").status, 502);
+    assert_eq!(server.access_lines(1)[0], format!("502|{dead}|502|0|0"));
+    let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.0\r\n\r\n");
+    assert_eq!(client.response().status, 502);
+    assert_eq!(client.response().status, 502);
+    assert!(matches!(client.ending(), Ending::Closed));
+    client.set_timeout(Duration::from_secs(1));
+}
