@@ -39,6 +39,7 @@ pub static MODULE: Module = Module {
         ),
         read: registry::read_block,
     }],
+    variables: crate::proxy::variables::VARIABLES,
     finish: Some(registry::finish),
     prepare: Some(names::prepare),
     ..Module::EMPTY

@@ -25,8 +25,6 @@ pub enum Doing {
     ReadingHead,
     /// The response's body was read.
     ReadingBody,
-    /// Bytes went both ways.
-    Tunnelling,
 }
 
 impl fmt::Display for Doing {
@@ -36,7 +34,6 @@ impl fmt::Display for Doing {
             Doing::Sending => "sending request to upstream",
             Doing::ReadingHead => "reading response header from upstream",
             Doing::ReadingBody => "reading upstream",
-            Doing::Tunnelling => "proxying upgraded connection",
         })
     }
 }
