@@ -205,7 +205,7 @@ impl One<'_> {
     /// Reads more; whether there was any.
     async fn more(&self, socket: &Socket, input: &mut BytesMut, what: Failed) -> Result<bool, Failed> {
         input.reserve(READ);
-        Ok(within(self.options.read_timeout, what, socket.read_bytes(input)).await? > 0)
+        Ok(within(self.options.read_timeout, what, socket.read_bytes(input, usize::MAX)).await? > 0)
     }
 
     async fn head(
