@@ -10,6 +10,7 @@ pub mod filters;
 pub mod finish;
 pub mod generation;
 pub mod head;
+pub mod here;
 pub mod listen;
 pub mod log;
 pub mod module;

@@ -17,8 +17,9 @@ use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
 
 use crate::content::response::Field;
-use crate::generation::{Generation, Location, Server};
+use crate::generation::{Location, Server};
 use crate::head::body::ClientBody;
+use crate::here::{Current, Here};
 use crate::listen::{ListenSpec, Servers};
 use crate::regex::Captures;
 use crate::settings::core::CoreSettings;
@@ -73,7 +74,7 @@ pub struct Origin {
     /// asks [`Request::peer`].
     pub peer: Address,
     /// How the listening socket that accepted it was made.
-    pub listen: Arc<ListenSpec>,
+    pub listen: Here<ListenSpec>,
     /// When it was accepted.
     pub accepted: Instant,
     /// Number of the request that is served, or was served last, from 1.
@@ -81,7 +82,7 @@ pub struct Origin {
     /// What the PROXY protocol header before the first request said (`listen … proxy_protocol`).
     proxied: OnceCell<Box<ProxyHeader>>,
     /// The servers that answer here, and the generation that they are of.
-    servers: RefCell<Option<(Arc<Generation>, Arc<Servers>)>>,
+    servers: RefCell<Option<(Rc<Current>, Here<Servers>)>>,
 }
 
 impl Deref for Connection {
@@ -94,7 +95,13 @@ impl Deref for Connection {
 
 impl Connection {
     /// A connection that was just accepted.
-    pub fn new(number: u64, socket: Socket, peer: Address, listen: Arc<ListenSpec>, home: Rc<LoopState>) -> Connection {
+    pub fn new(
+        number: u64,
+        socket: Socket,
+        peer: Address,
+        listen: Here<ListenSpec>,
+        home: Rc<LoopState>,
+    ) -> Connection {
         let accepted = loops::now();
         let servers = RefCell::new(None);
         Connection {
@@ -130,7 +137,7 @@ impl Connection {
 
     /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
     /// newest generation still listens there: if not, it is the last one that did.
-    pub fn servers(&self) -> Option<(Arc<Generation>, Arc<Servers>, bool)> {
+    pub fn servers(&self) -> Option<(Rc<Current>, Here<Servers>, bool)> {
         let generation = self.home.generation();
         let mut known = self.servers.borrow_mut();
         if let Some((of, servers)) = &*known
@@ -141,7 +148,7 @@ impl Connection {
         match generation.listen(&self.listen.name) {
             Some(listen) => {
                 let local = if listen.specific.is_empty() { self.listen.address() } else { self.local() };
-                let servers = listen.servers_for(&local).clone();
+                let servers = generation.servers(listen.servers_for(&local));
                 *known = Some((generation.clone(), servers.clone()));
                 Some((generation, servers, true))
             }
@@ -257,11 +264,11 @@ pub struct Request {
     /// The connection it came on.
     pub connection: Rc<Connection>,
     /// The configuration it began with, and ends with.
-    pub generation: Arc<Generation>,
+    pub generation: Rc<Current>,
     /// The virtual server.
-    pub server: Arc<Server>,
+    pub server: Here<Server>,
     /// The location that answers, or the server's own settings before one is chosen.
-    pub location: Arc<Location>,
+    pub location: Here<Location>,
     /// The head as it came.
     pub head: Head,
     /// The method, as handlers see it: an error page is fetched with GET.
@@ -338,16 +345,16 @@ impl Request {
     /// A request as it comes in, before it is routed.
     pub fn new(
         connection: Rc<Connection>,
-        generation: Arc<Generation>,
-        server: Arc<Server>,
+        generation: Rc<Current>,
+        server: Here<Server>,
         head: Head,
         serial: u64,
         started: Instant,
     ) -> Request {
         Request {
             connection,
+            location: generation.location(&server.entry),
             generation,
-            location: server.entry.clone(),
             server,
             method: head.parsed.method,
             path: Vec::new(),

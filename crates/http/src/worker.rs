@@ -24,6 +24,7 @@ use crate::connection;
 use crate::connection::idle::Idle;
 use crate::content::hot::{HotFile, HotFiles, VALID};
 use crate::generation::Generation;
+use crate::here::{Current, Here};
 use crate::listen::ListenSpec;
 use crate::listen::accept::{self, Listener};
 use crate::listen::rescue::{self, Shard, Shards};
@@ -238,13 +239,14 @@ pub struct LoopState {
     /// What serves requests, unused.
     pub servers: connection::Servers,
     tasks: Tasks<connection::Serve>,
-    generation: RefCell<Arc<Generation>>,
+    generation: RefCell<Rc<Current>>,
     draining: Cell<bool>,
     connections: Cell<usize>,
     room: Notify,
     full_logged: Cell<Option<Instant>>,
     accepting: RefCell<Vec<(Arc<ListenSpec>, Rc<Notify>)>>,
-    date: Cell<(i64, [u8; 29])>,
+    /// The value of `Date`, and until when it holds.
+    date: Cell<(Option<Instant>, [u8; 29])>,
     modules: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     hand_over: RefCell<Vec<HandOver>>,
 }
@@ -263,14 +265,14 @@ impl LoopState {
             hot: RefCell::new(hot),
             servers: connection::Servers::default(),
             tasks: Tasks::new("connection"),
-            generation: RefCell::new(generation),
+            generation: RefCell::new(Current::new(generation)),
             draining: Cell::new(false),
             connections: Cell::new(0),
             idle: Idle::default(),
             room: Notify::new(),
             full_logged: Cell::new(None),
             accepting: RefCell::default(),
-            date: Cell::new((i64::MIN, [0; 29])),
+            date: Cell::new((None, [0; 29])),
             modules: RefCell::default(),
             hand_over: RefCell::default(),
         });
@@ -289,7 +291,7 @@ impl LoopState {
     }
 
     /// The generation that a new request begins with.
-    pub fn generation(&self) -> Arc<Generation> {
+    pub fn generation(&self) -> Rc<Current> {
         self.generation.borrow().clone()
     }
 
@@ -337,17 +339,19 @@ impl LoopState {
 
     /// Hands the value of `Date` to `use_it`; it is made once a second.
     pub fn date(&self, use_it: impl FnOnce(&[u8; 29])) {
-        let now = clock::now().secs;
-        let (second, mut text) = self.date.get();
-        if second != now {
-            text = date::imf_fixdate(now);
-            self.date.set((now, text));
+        let now = loops::now();
+        let (until, mut text) = self.date.get();
+        if until.is_none_or(|until| now >= until) {
+            let time = clock::now();
+            text = date::imf_fixdate(time.secs);
+            let left = Duration::from_millis(u64::from(1000 - time.millis.min(999)));
+            self.date.set((Some(now + left), text));
         }
         use_it(&text);
     }
 
     fn install(self: &Rc<Self>, generation: Arc<Generation>, wanted: Vec<Bound>) {
-        *self.generation.borrow_mut() = generation;
+        *self.generation.borrow_mut() = Current::new(generation);
         self.hand_over();
         // Settings may have changed what a path means or whether it may be kept.
         self.hot.borrow_mut().purge(Instant::now() + VALID);
@@ -367,7 +371,7 @@ impl LoopState {
             let fd = fds[if shard { self.index % fds.len() } else { 0 }].clone();
             let only_loop = shard.then_some(self.index);
             let stop = Rc::new(Notify::new());
-            accept::start(self, Rc::new(Listener { spec: spec.clone(), fd, turn, only_loop }), stop.clone());
+            accept::start(self, Rc::new(Listener { spec: Here::new(spec.clone()), fd, turn, only_loop }), stop.clone());
             accepting.push((spec, stop));
         }
     }
@@ -412,7 +416,7 @@ impl LoopState {
 
     /// Takes a connection over, and serves it as far as what it has sent goes if `now` says so: as the last step of a
     /// task's poll. It has its turn soon otherwise.
-    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &Arc<ListenSpec>, now: bool) {
+    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &Here<ListenSpec>, now: bool) {
         self.connections.set(self.connections.get() + 1);
         self.stats.accepted.add();
         self.stats.active.add();

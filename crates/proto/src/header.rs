@@ -93,7 +93,9 @@ impl HeaderId {
             if id == HeaderId::Other {
                 break;
             }
-            if id.name().as_bytes().eq_ignore_ascii_case(name) {
+            let known = id.name().as_bytes();
+            // Most clients write it as it is written here.
+            if known == name || known.eq_ignore_ascii_case(name) {
                 return id;
             }
         }

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -67,10 +68,15 @@ impl Idle {
         let mut key = (connection.idle_since.get().saturating_add(keep) & !1) | waiting as Key;
         let mut connections = self.connections.borrow_mut();
         let connections_alike = &mut connections[class(key)];
-        while connections_alike.contains_key(&key) {
-            key += 2;
+        loop {
+            match connections_alike.entry(key) {
+                Entry::Vacant(place) => {
+                    place.insert(connection.clone());
+                    break;
+                }
+                Entry::Occupied(_) => key += 2,
+            }
         }
-        connections_alike.insert(key, connection.clone());
         drop(connections);
         gauge(home, waiting).add();
         match self.next_look.get() {

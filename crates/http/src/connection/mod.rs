@@ -255,9 +255,10 @@ async fn requests(connection: &Rc<Connection>) -> Option<Duration> {
 
 async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec<u8>, serial: u64) -> After {
     let Some((generation, servers, still_listens)) = connection.servers() else { return After::Close };
-    let default = servers.default.clone();
-    let settings = default.entry.settings.share::<ServerSettings>();
-    let rules = read::rules(&settings);
+    let default = generation.server(&servers.default);
+    let entry = generation.location(&default.entry);
+    let settings = entry.settings.get::<ServerSettings>();
+    let rules = read::rules(settings);
     loops::note(connection.number, "reading a request head");
     let pipelined = serial > 1 && !buffer.is_empty();
     let mut first_byte = loops::now();
@@ -355,8 +356,8 @@ fn route_server(request: &mut Request, servers: &crate::listen::Servers, merge_s
         let host = request.host.as_deref().unwrap_or_default();
         match servers.names.find(host, &request.captures) {
             Ok(Some(server)) => {
-                request.server = server.clone();
-                request.location = server.entry.clone();
+                request.location = request.generation.location(&server.entry);
+                request.server = request.generation.server(server);
             }
             Ok(None) => {}
             Err(error) => {
@@ -383,11 +384,12 @@ fn refuse_methods(request: &mut Request) -> Result<(), u16> {
 /// Sends the answer, logs, and decides about the connection.
 async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> After {
     let connection = request.connection.clone();
-    let core = request.location.settings.share::<CoreSettings>();
+    let location = request.location.clone();
+    let core = location.settings.get::<CoreSettings>();
     let written = match answer {
         Answer::Response(response) => {
             body::look_at_rest(request);
-            decide_keep_alive(request, &core);
+            decide_keep_alive(request, core);
             if request.keep_alive && core.tcp_nodelay {
                 connection.set_nodelay();
             }
@@ -420,13 +422,13 @@ async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> A
     if request.keep_alive {
         return match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
             Ok(()) => After::Next(rest_of(request), core.keepalive_timeout.timeout),
-            Err(BodyError::Status(_)) => linger_or_close(&core, true),
+            Err(BodyError::Status(_)) => linger_or_close(core, true),
             Err(BodyError::TimedOut | BodyError::Broken(_)) => After::Close,
         };
     }
     let pipelined = request.head.buffer.len() > request.body.used();
     let may_be_sending = unread || pipelined || has_more(request);
-    linger_or_close(&core, may_be_sending)
+    linger_or_close(core, may_be_sending)
 }
 
 /// `reset_timedout_connection`
@@ -455,7 +457,7 @@ fn linger_or_close(core: &CoreSettings, may_be_sending: bool) -> After {
 
 fn decide_keep_alive(request: &mut Request, core: &CoreSettings) {
     // Otherwise each location that it came through has had its say.
-    if std::sync::Arc::ptr_eq(&request.location, &request.server.entry) {
+    if request.location.is(&request.server.entry) {
         request.judge_keep_alive();
     }
     let connection = &request.connection;

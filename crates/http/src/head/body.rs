@@ -296,8 +296,8 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
 
 async fn read_all(request: &mut Request) -> Result<Collected, BodyError> {
     send_continue(request);
-    let settings = request.location.settings.clone();
-    let core = settings.get::<CoreSettings>();
+    let location = request.location.clone();
+    let core = location.settings.get::<CoreSettings>();
     let aio = aio::resolve(request).ok_or(BodyError::Status(500))?;
     let folder = &core.client_body_temp_path;
     let spool = Spool {

@@ -13,6 +13,7 @@ use rustix::net::SocketFlags;
 use tokio::io::Interest;
 use tokio::sync::{Mutex, Notify};
 
+use crate::here::Here;
 use crate::listen::ListenSpec;
 use crate::request::Address;
 use crate::worker::LoopState;
@@ -26,7 +27,7 @@ const BATCH: usize = 64;
 /// A listening socket as the loops share it.
 pub struct Listener {
     /// How it was made.
-    pub spec: Arc<ListenSpec>,
+    pub spec: Here<ListenSpec>,
     /// The socket.
     pub fd: Arc<OwnedFd>,
     /// `accept_mutex`: held by the loop that is waiting for the next connection.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use crate::here::Here;
 use crate::listen::ListenSpec;
 use crate::listen::accept::accept;
 use crate::worker::Shared;
@@ -70,7 +71,7 @@ pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
         // Nothing there, or no descriptor left: the loop itself will see to it.
         let Ok((fd, peer)) = accept(&shard.fd) else { break };
         let spec = shard.spec.clone();
-        if !shared.tell(helper, move |home| home.accepted(fd, peer, &spec, false)) {
+        if !shared.tell(helper, move |home| home.accepted(fd, peer, &Here::new(spec), false)) {
             break;
         }
         late.rescued.add();

@@ -2,8 +2,6 @@
 
 pub mod subrequest;
 
-use std::sync::Arc;
-
 use freerun_proto::head::Method;
 use freerun_proto::uri::{self, EscapeSet};
 
@@ -85,7 +83,7 @@ async fn walk(request: &mut Request, mut step: Step) -> Answer {
 }
 
 async fn route(request: &mut Request) -> Step {
-    request.location = request.server.entry.clone();
+    request.location = request.generation.location(&request.server.entry);
     for index in 0..request.location.handlers.len() {
         let handler = request.location.handlers[index];
         if handler.phase <= Phase::ServerRewrite {
@@ -108,12 +106,12 @@ async fn route(request: &mut Request) -> Step {
 /// Chooses the location for the path.
 fn choose(request: &mut Request) -> Step {
     let server = request.server.clone();
-    request.location = server.entry.clone();
+    request.location = request.generation.location(&server.entry);
     request.path_behind_alias = false;
     match server.locations.find(&request.path, &request.captures) {
         Ok(Found::Location(location)) => {
             let refused = location.internal && !request.internal;
-            request.location = location.for_method(request.method).clone();
+            request.location = request.generation.location(location.for_method(request.method));
             // With the location's own pages.
             if refused {
                 return follow(request, Outcome::Status(404));
@@ -151,7 +149,7 @@ fn choose(request: &mut Request) -> Step {
 
 async fn content(request: &mut Request) -> Step {
     // Without locations the server's own script has run already.
-    if !request.location.script.is_empty() && !Arc::ptr_eq(&request.location, &request.server.entry) {
+    if !request.location.script.is_empty() && !request.location.is(&request.server.entry) {
         match rewrite::script(request).await {
             Ended::Stays => {}
             Ended::Moved if take_redirect(request) => {
@@ -273,9 +271,10 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             if !take_redirect(request) {
                 return cycle(request, "redirect to named location", name.as_bytes());
             }
-            match request.server.locations.named(&name) {
+            let server = request.server.clone();
+            match server.locations.named(&name) {
                 Some(location) => {
-                    request.location = location.for_method(request.method).clone();
+                    request.location = request.generation.location(location.for_method(request.method));
                     request.internal = true;
                     request.path_behind_alias = false;
                     request.judge_keep_alive();
@@ -339,8 +338,8 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
     if request.plain_errors || request.last_error_page {
         return None;
     }
-    let settings = request.location.settings.clone();
-    let core = settings.get::<CoreSettings>();
+    let location = request.location.clone();
+    let core = location.settings.get::<CoreSettings>();
     let page = core.error_page.iter().find(|page| page.statuses.contains(&response.status))?;
     request.in_error_page = true;
     request.last_error_page = !core.recursive_error_pages;

@@ -1,12 +1,11 @@
 //! Running a script.
 
-use std::sync::Arc;
-
 use freerun_proto::uri::{EscapeSet, escape_into};
 use freerun_runtime::files::FileError;
 
 use crate::content::open::{self, OpenError};
 use crate::generation::Location;
+use crate::here::Here;
 use crate::log_error;
 use crate::module::Outcome;
 use crate::regex::{GaveUp, Pattern};
@@ -36,10 +35,10 @@ enum Pause {
 
 /// A script that runs.
 struct Run {
-    outer: Arc<Location>,
+    outer: Here<Location>,
     next: usize,
     /// The `if` it is in, and the next step there.
-    inner: Option<(Arc<Location>, usize)>,
+    inner: Option<(Here<Location>, usize)>,
     moved: bool,
     /// Whether what was captured is escaped for `set`: until a `rewrite` has matched.
     quotes: bool,
@@ -119,8 +118,8 @@ impl Run {
                     };
                     self.next += 1;
                     if holds != condition.negative {
-                        request.location = branch.clone();
-                        self.inner = Some((branch.clone(), 0));
+                        request.location = request.generation.location(branch);
+                        self.inner = Some((request.location.clone(), 0));
                     }
                 }
                 Step::Act(ActionStep(action)) => {

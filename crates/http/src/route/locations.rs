@@ -1,19 +1,21 @@
 //! `location` and the choice of one: exact, longest prefix (final with `^~`), regular expressions in order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::generation::Location;
 use crate::regex::{Captures, GaveUp, Pattern};
 
 /// The outcome of the choice.
-pub enum Found {
+pub enum Found<'l> {
     /// This location.
-    Location(Arc<Location>),
+    Location(&'l Arc<Location>),
     /// None, but this one is a folder that the path names without its slash, and passes requests to another server: the
     /// client is sent there.
-    Folder(Arc<Location>),
+    Folder(&'l Arc<Location>),
     /// None: the server's own settings hold.
     Nothing,
 }
@@ -34,14 +36,15 @@ enum Certainty {
 /// The locations of a server, or those nested in a location.
 #[derive(Debug, Default)]
 pub struct Locations {
-    exact: HashMap<Box<[u8]>, Arc<Location>>,
+    // What is looked up comes from clients, what is entered does not: a fast hash will do.
+    exact: FxHashMap<Box<[u8]>, Arc<Location>>,
     prefix: BTreeMap<Box<[u8]>, Arc<Location>>,
     /// Longest prefix in the table, so that a long path costs no more lookups than that.
     longest: usize,
     regex: Vec<(Pattern, Arc<Location>)>,
     /// Prefix locations that pass requests on and end with a slash, by their names without it.
-    folders: HashMap<Box<[u8]>, Arc<Location>>,
-    named: HashMap<Box<str>, Arc<Location>>,
+    folders: FxHashMap<Box<[u8]>, Arc<Location>>,
+    named: FxHashMap<Box<str>, Arc<Location>>,
 }
 
 impl Locations {
@@ -70,8 +73,8 @@ impl Locations {
     }
 
     /// A named location.
-    pub fn named(&self, name: &str) -> Option<Arc<Location>> {
-        self.named.get(name).cloned()
+    pub fn named(&self, name: &str) -> Option<&Arc<Location>> {
+        self.named.get(name)
     }
 
     fn longest_prefix(&self, path: &[u8]) -> Option<&Arc<Location>> {
@@ -99,10 +102,10 @@ impl Locations {
     ///
     /// # Errors
     /// The match of an expression was given up.
-    pub fn find(&self, path: &[u8], captures: &Captures) -> Result<Found, GaveUp> {
+    pub fn find(&self, path: &[u8], captures: &Captures) -> Result<Found<'_>, GaveUp> {
         Ok(match self.choose(path, captures)? {
-            Some((location, Certainty::Folder)) => Found::Folder(location.clone()),
-            Some((location, _)) => Found::Location(location.clone()),
+            Some((location, Certainty::Folder)) => Found::Folder(location),
+            Some((location, _)) => Found::Location(location),
             None => Found::Nothing,
         })
     }

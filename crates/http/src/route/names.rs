@@ -1,8 +1,9 @@
 //! `server_name` and the choice of a server: exact names, then wildcards at the front (longest first), then wildcards
 //! at the end (longest first), then regular expressions in the order of the configuration.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 
@@ -86,16 +87,17 @@ impl Setting for ServerNames {
 /// The servers of one address by name.
 #[derive(Debug, Default)]
 pub struct NameTable {
-    exact: HashMap<Box<str>, Arc<Server>>,
-    front: HashMap<Box<str>, Arc<Server>>,
-    back: HashMap<Box<str>, Arc<Server>>,
+    // As in `Locations`: only configured names are entered.
+    exact: FxHashMap<Box<str>, Arc<Server>>,
+    front: FxHashMap<Box<str>, Arc<Server>>,
+    back: FxHashMap<Box<str>, Arc<Server>>,
     regex: Vec<(Arc<Pattern>, Arc<Server>)>,
 }
 
 impl NameTable {
     /// Adds a name. The first server to claim it keeps it; `false` says that it was taken.
     pub fn add(&mut self, name: &Name, server: &Arc<Server>) -> bool {
-        fn claim(map: &mut HashMap<Box<str>, Arc<Server>>, name: &str, server: &Arc<Server>) -> bool {
+        fn claim(map: &mut FxHashMap<Box<str>, Arc<Server>>, name: &str, server: &Arc<Server>) -> bool {
             if map.contains_key(name) {
                 return false;
             }

@@ -1,14 +1,14 @@
 //! `types`: media types by file name extension.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+use rustc_hash::FxHashMap;
 
 /// Media types by extension, lower case.
 #[derive(Debug, Clone, Default)]
-pub struct Types(Arc<HashMap<Box<[u8]>, Bytes>>);
+pub struct Types(Arc<FxHashMap<Box<[u8]>, Bytes>>);
 
 impl Types {
     /// The media type for an extension (without dot), ignoring case.
@@ -28,7 +28,7 @@ impl Setting for Types {
             // The default: what nginx has built in.
             return Ok(Types::from_pairs(&[("text/html", "html"), ("image/gif", "gif"), ("image/jpeg", "jpg")]));
         }
-        let mut types = HashMap::clone(&previous.unwrap_or_default().0);
+        let mut types = FxHashMap::clone(&previous.unwrap_or_default().0);
         for line in directive.children() {
             // A type without an extension says nothing, which is no error.
             let media_type = Bytes::copy_from_slice(line.name.text.as_bytes());

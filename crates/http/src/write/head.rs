@@ -30,8 +30,8 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
         request.keep_alive = false;
     }
     let bodiless = request.is_head() || matches!(response.status, 204 | 304) || response.status < 200;
-    let settings = request.location.settings.clone();
-    let core = settings.get::<CoreSettings>();
+    let location = request.location.clone();
+    let core = location.settings.get::<CoreSettings>();
     let may_chunk = request.is_http11() && core.chunked_transfer_encoding;
     let trailers = may_chunk && response.has_trailers();
     let framing = if bodiless {

@@ -77,7 +77,8 @@ pub static MODULE: Module = Module {
 
 fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
-        let settings = request.location.settings.share::<BasicSettings>();
+        let location = request.location.clone();
+        let settings = location.settings.get::<BasicSettings>();
         let (Some(realm), Some(file)) = (&settings.auth_basic, &settings.auth_basic_user_file) else {
             return Outcome::Declined;
         };

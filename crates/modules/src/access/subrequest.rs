@@ -58,7 +58,8 @@ fn wanted(settings: &SettingsSet) -> bool {
 
 fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
-        let settings = request.location.settings.share::<AuthRequestSettings>();
+        let location = request.location.clone();
+        let settings = location.settings.get::<AuthRequestSettings>();
         let path = settings.auth_request.clone().into_bytes();
         let Ok(asking) = subrequest(request, path, None) else { return Outcome::Status(500) };
         let mut answer = asking.await;

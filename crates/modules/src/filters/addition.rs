@@ -49,7 +49,8 @@ struct Announced(Cell<bool>);
 
 /// Decides, and leaves a body whose length is open.
 fn announce(request: &mut Request, response: &mut Response) {
-    let settings = request.location.settings.clone();
+    let location = request.location.clone();
+    let settings = &location.settings;
     let settings = settings.get::<AdditionSettings>();
     let added =
         response.status == 200 && !request.is_subrequest() && settings.addition_types.contains(&response.content_type);
@@ -66,7 +67,8 @@ fn insert(request: &mut Request, response: &mut Response) {
     if !request.own.get::<Announced>().0.take() {
         return;
     }
-    let settings = request.location.settings.clone();
+    let location = request.location.clone();
+    let settings = &location.settings;
     let settings = settings.get::<AdditionSettings>();
     let mut parts = VecDeque::with_capacity(3);
     let uri = |uri: &String| (!uri.is_empty()).then(|| uri.clone().into_bytes());

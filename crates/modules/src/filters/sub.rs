@@ -73,7 +73,8 @@ fn wanted(settings: &SettingsSet) -> bool {
 }
 
 fn run(request: &mut Request, response: &mut Response) {
-    let settings = request.location.settings.clone();
+    let location = request.location.clone();
+    let settings = &location.settings;
     let settings = settings.get::<SubSettings>();
     if response.body.is_empty() || response.no_length || !settings.sub_filter_types.contains(&response.content_type) {
         return;

@@ -193,11 +193,12 @@ impl HeadParser {
             let fits = self.charge(next - start, rules);
             if self.stage == HeadStage::RequestLine {
                 self.head.request_line = Span::new(start as u32, (start + line.len()) as u32);
-                self.head.method = method_of(line);
-                if !fits {
-                    return Err(self.too_long(&buf[start..newline], rules));
-                }
-                let parsed = line::parse(line, start as u32)?;
+                let parsed = if fits {
+                    line::parse(line, start as u32)
+                } else {
+                    Err(self.too_long(&buf[start..newline], rules))
+                };
+                let parsed = parsed.inspect_err(|_| self.head.method = method_of(line))?;
                 self.take_line(parsed);
                 self.stage = HeadStage::Fields;
                 self.head.len = next as u32;

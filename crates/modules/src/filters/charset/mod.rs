@@ -120,7 +120,8 @@ pub fn of(request: &Request, response: &Response) -> Option<Bytes> {
 }
 
 fn run(request: &mut Request, response: &mut Response) {
-    let settings = request.location.settings.clone();
+    let location = request.location.clone();
+    let settings = &location.settings;
     let settings = settings.get::<CharsetSettings>();
     // What is packed cannot be recoded.
     if response.field(b"Content-Encoding").is_some() {

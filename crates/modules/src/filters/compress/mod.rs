@@ -51,7 +51,8 @@ fn run(request: &mut Request, response: &mut Response) {
     {
         return;
     }
-    let settings = request.location.settings.clone();
+    let location = request.location.clone();
+    let settings = &location.settings;
     let Some((coding, params)) = choose(request, response, &settings) else { return };
     match packed(request, response, coding, params) {
         Ok(body) => {

@@ -136,7 +136,8 @@ fn run(request: &mut Request, response: &mut Response) {
         return;
     }
     head::preview(request, response);
-    let settings = request.location.settings.share::<HeadersSettings>();
+    let location = request.location.clone();
+    let settings = location.settings.get::<HeadersSettings>();
     let status = request.sent.status;
     if matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308) {
         expires::set(&settings.expires, request, response);

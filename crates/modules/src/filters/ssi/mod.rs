@@ -75,7 +75,8 @@ pub static MODULE: Module = Module {
 };
 
 fn run(request: &mut Request, response: &mut Response) {
-    let settings = request.location.settings.clone();
+    let location = request.location.clone();
+    let settings = &location.settings;
     let settings = settings.get::<SsiSettings>();
     if response.length() == Some(0) || !settings.ssi_types.contains(&response.content_type) {
         return;

@@ -139,7 +139,8 @@ fn run(request: &mut Request) -> Outcome {
     if judged.status.get().is_some() {
         return Outcome::Declined;
     }
-    let settings = request.location.settings.share::<LimitConnSettings>();
+    let location = request.location.clone();
+    let settings = location.settings.get::<LimitConnSettings>();
     let mut held = SmallVec::new();
     let mut counted = false;
     for limit in settings.limit_conn.0.iter() {

@@ -54,7 +54,8 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     if judged.0.get().is_some() {
         return Box::pin(std::future::ready(Outcome::Declined));
     }
-    let settings = request.location.settings.share::<LimitReqSettings>();
+    let location = request.location.clone();
+    let settings = location.settings.get::<LimitReqSettings>();
     let dry = settings.limit_req_dry_run;
     let dryly = if dry { ", dry run" } else { "" };
     let level = settings.limit_req_log_level;

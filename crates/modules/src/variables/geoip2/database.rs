@@ -129,7 +129,7 @@ impl Database {
         if clock::now().secs.saturating_sub(self.last_check()) < interval.max(1) || self.looking.swap(true, AcqRel) {
             return;
         }
-        let (this, generation) = (self.clone(), request.generation.clone());
+        let (this, generation) = (self.clone(), request.generation.shared().clone());
         let look = move || {
             let path = this.path.display();
             match this.refresh() {
