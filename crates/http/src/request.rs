@@ -194,7 +194,7 @@ pub struct Head {
     /// The connection's buffer: the head is at its beginning, body or pipelined bytes may follow.
     pub buffer: Vec<u8>,
     /// The parsed head.
-    pub parsed: RequestHead,
+    pub parsed: Box<RequestHead>,
 }
 
 impl Head {

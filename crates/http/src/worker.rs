@@ -224,6 +224,9 @@ impl Worker {
     }
 }
 
+/// How many times of files are kept as they are sent; more take each other's place.
+const DATES: usize = 64;
+
 /// What one loop keeps. Everything in it belongs to its thread.
 pub struct LoopState {
     /// Number of the loop.
@@ -247,6 +250,7 @@ pub struct LoopState {
     accepting: RefCell<Vec<(Arc<ListenSpec>, Rc<Notify>)>>,
     /// The value of `Date`, and until when it holds.
     date: Cell<(Option<Instant>, [u8; 29])>,
+    dates: RefCell<[(i64, [u8; 29]); DATES]>,
     modules: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     hand_over: RefCell<Vec<HandOver>>,
 }
@@ -273,6 +277,7 @@ impl LoopState {
             full_logged: Cell::new(None),
             accepting: RefCell::default(),
             date: Cell::new((None, [0; 29])),
+            dates: RefCell::new([(i64::MIN, [0; 29]); DATES]),
             modules: RefCell::default(),
             hand_over: RefCell::default(),
         });
@@ -335,6 +340,17 @@ impl LoopState {
                 }
             });
         }
+    }
+
+    /// Hands a time, in unix seconds, to `use_it` as fields have it; what was asked for before is often kept.
+    pub fn http_date(&self, secs: i64, use_it: impl FnOnce(&[u8; 29])) {
+        let mut dates = self.dates.borrow_mut();
+        let (known, text) = &mut dates[secs.rem_euclid(DATES as i64) as usize];
+        if *known != secs {
+            *text = date::imf_fixdate(secs);
+            *known = secs;
+        }
+        use_it(text);
     }
 
     /// Hands the value of `Date` to `use_it`; it is made once a second.

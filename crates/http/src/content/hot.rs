@@ -3,7 +3,6 @@
 //! A server that opens, stats, reads and closes for every request spends more on that than on the response. What a file
 //! was at most [`VALID`] ago is good enough for HTTP, whose dates count seconds; `open_file_cache off` turns it off.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use freerun_proto::conditional;
 use freerun_runtime::files::{Meta, OpenFile};
+use rustc_hash::FxHashMap;
 
 /// For how long a file is taken to be what it was.
 pub const VALID: Duration = Duration::from_secs(1);
@@ -81,7 +81,8 @@ impl HotFile {
 
 /// The hot files of one loop.
 pub struct HotFiles {
-    files: HashMap<Box<[u8]>, (Instant, Rc<HotFile>)>,
+    // Names of files that are there, a bounded number of them: nobody can fill it with names of his choice.
+    files: FxHashMap<Box<[u8]>, (Instant, Rc<HotFile>)>,
     /// Bytes of contents that are kept.
     bytes: usize,
     /// Open files that are kept.
@@ -99,7 +100,7 @@ impl HotFiles {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let share = limit.map_or(u64::MAX, |limit| limit / SHARE / loops.max(1) as u64);
         let max_open = usize::try_from(share).unwrap_or(MAX_FILES).min(MAX_FILES);
-        HotFiles { files: HashMap::new(), bytes: 0, open: 0, max_open, changes: CHANGES.load(Acquire) }
+        HotFiles { files: FxHashMap::default(), bytes: 0, open: 0, max_open, changes: CHANGES.load(Acquire) }
     }
 
     /// The file, if it was opened no longer than [`VALID`] ago.

@@ -123,7 +123,7 @@ fn choose(request: &mut Request) -> Step {
                 target.push(b'?');
                 target.extend_from_slice(args);
             }
-            request.location = location;
+            request.location = request.generation.location(location);
             let mut redirect = error_page::built_in(request, 301);
             redirect.location = Some(target.into());
             return Step::Answer(Box::new(redirect));

@@ -54,7 +54,9 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
         None => status_line(request.sent.status, out),
     }
     if !written.is_some_and(|written| written.server) {
-        field(out, b"Server", server_name(core.server_tokens).as_bytes());
+        out.extend_from_slice(b"Server: ");
+        out.extend_from_slice(server_name(core.server_tokens).as_bytes());
+        out.extend_from_slice(b"\r\n");
     }
     if !written.is_some_and(|written| written.date) {
         out.extend_from_slice(b"Date: ");
@@ -77,7 +79,9 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
     }
     let placed = Placed::of(response);
     if let Some(modified) = response.last_modified.filter(|_| !placed.last_modified) {
-        field(out, b"Last-Modified", &date::imf_fixdate(modified));
+        out.extend_from_slice(b"Last-Modified: ");
+        request.connection.home.http_date(modified, |date| out.extend_from_slice(date));
+        out.extend_from_slice(b"\r\n");
     }
     let mut late_location = None;
     if let Some(location) = response.location.as_ref().filter(|_| !placed.location) {
@@ -202,7 +206,8 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Appends the value of a field. One with a line end (from a variable, say) must not become a second field.
 fn push_value(value: &[u8], out: &mut Vec<u8>) {
-    if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+    // No early return: the loop vectorises, and bad bytes are rare.
+    if value.iter().fold(false, |bad, byte| bad | matches!(byte, b'\r' | b'\n' | 0)) {
         out.extend(value.iter().map(|byte| if matches!(byte, b'\r' | b'\n' | 0) { b' ' } else { *byte }));
     } else {
         out.extend_from_slice(value);

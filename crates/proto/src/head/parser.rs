@@ -93,7 +93,8 @@ const _: () = assert!(HeaderId::ALL.len() < 64, "presence of names is kept in 64
 /// once: when its end has come.
 #[derive(Debug)]
 pub struct HeadParser {
-    head: RequestHead,
+    /// Boxed, because it goes through several hands.
+    head: Box<RequestHead>,
     stage: HeadStage,
     /// Start of the line that is not parsed yet.
     line_start: usize,
@@ -118,7 +119,7 @@ impl HeadParser {
     pub fn new() -> HeadParser {
         let none = Span::new(0, 0);
         HeadParser {
-            head: RequestHead {
+            head: Box::new(RequestHead {
                 method: Method::Other,
                 method_text: none,
                 version: Version::Http09,
@@ -132,7 +133,7 @@ impl HeadParser {
                 len: 0,
                 fields: SmallVec::new(),
                 present: 0,
-            },
+            }),
             stage: HeadStage::Empty,
             line_start: 0,
             scanned: 0,
@@ -158,7 +159,7 @@ impl HeadParser {
     }
 
     /// The head. Complete only after [`Progress::Complete`].
-    pub fn into_head(self) -> RequestHead {
+    pub fn into_head(self) -> Box<RequestHead> {
         self.head
     }
 
@@ -418,7 +419,7 @@ pub(crate) fn parse_length(text: &[u8]) -> Option<u64> {
 ///
 /// # Errors
 /// As [`HeadParser::advance`].
-pub fn parse_request(buf: &[u8], rules: &HeadRules) -> Result<Option<RequestHead>, Error> {
+pub fn parse_request(buf: &[u8], rules: &HeadRules) -> Result<Option<Box<RequestHead>>, Error> {
     let mut parser = HeadParser::new();
     Ok(match parser.advance(buf, rules)? {
         Progress::Complete => Some(parser.into_head()),

@@ -10,7 +10,7 @@ mod split;
 #[track_caller]
 fn good(text: &str) -> RequestHead {
     match parse_request(text.as_bytes(), &HeadRules::default()) {
-        Ok(Some(head)) => head,
+        Ok(Some(head)) => *head,
         other => panic!("{text:?}: {other:?}"),
     }
 }

@@ -53,7 +53,7 @@ fn run(request: &mut Request, response: &mut Response) {
     }
     let location = request.location.clone();
     let settings = &location.settings;
-    let Some((coding, params)) = choose(request, response, &settings) else { return };
+    let Some((coding, params)) = choose(request, response, settings) else { return };
     match packed(request, response, coding, params) {
         Ok(body) => {
             response.weaken();

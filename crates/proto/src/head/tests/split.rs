@@ -14,7 +14,7 @@ enum Outcome {
 
 fn outcome(result: Result<Progress, Error>, parser: HeadParser) -> Outcome {
     match result {
-        Ok(Progress::Complete) => Outcome::Head(Box::new(parser.into_head())),
+        Ok(Progress::Complete) => Outcome::Head(parser.into_head()),
         Ok(Progress::Partial) => Outcome::Partial,
         Err(error) => Outcome::Error(std::mem::discriminant(&error)),
     }
