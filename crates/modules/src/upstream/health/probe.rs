@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use freerun_http::generation::{Generation, Location};
+use freerun_http::here::Here;
 use freerun_http::request::{Address, Connection, Head, Request};
 use freerun_http::worker::LoopState;
 use freerun_proto::{HeadRules, parse_request};
@@ -48,7 +49,7 @@ impl Pretended {
         if let Some(known) = self.0.get() {
             return Some(known.clone());
         }
-        let listen = generation.listens.first()?.spec.clone();
+        let listen = Here::new(generation.listens.first()?.spec.clone());
         let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
         let (ours, _) =
             rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)
@@ -63,7 +64,7 @@ impl Pretended {
 fn request(check: &Check, home: &Rc<LoopState>, pretended: &Pretended) -> Option<Request> {
     let generation = home.generation();
     let connection = pretended.get(home, &generation)?;
-    let server = generation.listens.first()?.servers.default.clone();
+    let server = generation.server(&generation.listens.first()?.servers.default);
     let uri = &check.rules.uri;
     let buffer = format!("GET {uri} HTTP/1.1\r\nHost: {}\r\n\r\n", check.name).into_bytes();
     let rules = HeadRules { large_buffer_size: buffer.len().max(8192), ..HeadRules::default() };
@@ -74,13 +75,13 @@ fn request(check: &Check, home: &Rc<LoopState>, pretended: &Pretended) -> Option
     request.path = path.as_bytes().to_vec();
     request.args = args.map(|args| args.as_bytes().to_vec());
     request.host = Some(check.name.to_string());
-    request.location = location(check);
+    request.location = Here::new(Arc::new(location(check)));
     Some(request)
 }
 
 /// The location's settings, without all that clients' requests go through.
-fn location(check: &Check) -> Arc<Location> {
-    Arc::new(Location {
+fn location(check: &Check) -> Location {
+    Location {
         name: String::new(),
         settings: check.settings.clone(),
         handlers: Box::default(),
@@ -93,7 +94,7 @@ fn location(check: &Check) -> Arc<Location> {
         internal: false,
         passes_on: true,
         error_log: Default::default(),
-    })
+    }
 }
 
 /// Checks a server. The connection may be kept for the next check.
