@@ -2,11 +2,12 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use freerun_runtime::log::Level;
 
-use crate::generation::{Generation, Location};
+use crate::generation::Location;
+use crate::here::{Current, Here};
 use crate::request::{Address, Connection, Request};
 
 /// Logs a message about a request: `log_error!(request, Error, "format", …)`. Nothing is formatted when the level is
@@ -38,8 +39,8 @@ pub fn write_connection(connection: &Connection, level: Level, message: fmt::Arg
 
 /// Logs about a request where that is out of reach: while its response is sent.
 pub struct Detached {
-    generation: Arc<Generation>,
-    location: Arc<Location>,
+    generation: Rc<Current>,
+    location: Here<Location>,
     connection: u64,
     context: String,
 }
