@@ -33,6 +33,10 @@ settings! {
 #[derive(Debug, Clone)]
 pub struct ResolverSetting(pub Arc<Resolver>);
 
+/// The resolvers with a `status_zone`, in the order written; lives in the configuration's context.
+#[derive(Debug, Default)]
+pub struct ZonedResolvers(pub Vec<Arc<Resolver>>);
+
 impl Value for ResolverSetting {
     const SHAPE: Shape = Shape::at_least(1, "address … [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=zone]");
 
@@ -58,8 +62,15 @@ impl Value for ResolverSetting {
             return Err(Problem::new("no name servers defined"));
         }
         let key = spec.to_string();
-        let table = cx.extensions.get_or_default::<ZoneTable>();
-        Ok(ResolverSetting(table.keep(&key, || Resolver::new(spec))))
+        let zoned = spec.status_zone.is_some();
+        let resolver = cx.extensions.get_or_default::<ZoneTable>().keep(&key, || Resolver::new(spec));
+        if zoned {
+            let known = &mut cx.extensions.get_or_default::<ZonedResolvers>().0;
+            if !known.iter().any(|other| Arc::ptr_eq(other, &resolver)) {
+                known.push(resolver.clone());
+            }
+        }
+        Ok(ResolverSetting(resolver))
     }
 }
 

@@ -52,6 +52,7 @@
 //!     "name": "backend",
 //!     "declared": true,          by an upstream block; otherwise a directive names the address
 //!     "waiting": 0,              requests in its queue
+//!     "unresolved": ["app:81"],  servers whose names have no address just now
 //!     "servers": [ {             figures go on over reloads, as long as the address stays
 //!       "server": "app:80",      as the configuration names it
 //!       "address": "10.0.0.7:80",
@@ -74,6 +75,13 @@
 //!       "header": HISTOGRAM,                  to the response's head
 //!       "response": HISTOGRAM                 to its end
 //!     } ]
+//!   } ],
+//!   "resolvers": [ {             those with a status_zone
+//!     "name": "dns",
+//!     "questions": 9, "service_questions": 1,  sent to name servers
+//!     "found": 7, "not_found": 1,
+//!     "timed_out": 1,            who waited for an answer and got none
+//!     "failed": 1
 //!   } ]
 //! }
 //!
@@ -86,6 +94,7 @@
 
 mod figures;
 mod prometheus;
+mod resolvers;
 #[cfg(test)]
 mod tests;
 mod upstreams;

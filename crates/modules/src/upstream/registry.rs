@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock};
 use freerun_conf::{Cx, Node, Place as At, Problem, SettingsSet, Word};
 use freerun_http::generation::Parts;
 use freerun_http::request::Request;
-use freerun_http::settings::resolver::ResolverSettings;
+use freerun_http::settings::resolver::{ResolverSettings, ZonedResolvers};
 use freerun_http::zones::ZoneTable;
 use freerun_upstream::idle::KeepAlive;
 use freerun_upstream::place::{self, Place, Written};
-use freerun_upstream::resolve::ResolveError;
+use freerun_upstream::resolve::{ResolveError, Resolver};
 use freerun_upstream::{PeerSettings, PeerSpec};
 
 use super::computed::Computed;
@@ -54,12 +54,18 @@ pub struct Upstreams {
     by_name: HashMap<String, Arc<Upstream>>,
     /// Those that requests have computed; they go on over reloads.
     computed: Arc<Computed>,
+    resolvers: Vec<Arc<Resolver>>,
 }
 
 impl Upstreams {
     /// All groups of the configuration, in no fixed order.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.by_name.values()
+    }
+
+    /// The resolvers that have a `status_zone`.
+    pub fn resolvers(&self) -> &[Arc<Resolver>] {
+        &self.resolvers
     }
 
     /// The group that an `upstream` block of this name declares.
@@ -188,7 +194,8 @@ pub(super) fn finish(_http: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
         let _ = group.0.set(found);
     }
     let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", Computed::default);
-    let upstreams = Arc::new(Upstreams { by_name, computed });
+    let resolvers = cx.extensions.remove::<ZonedResolvers>().unwrap_or_default().0;
+    let upstreams = Arc::new(Upstreams { by_name, computed, resolvers });
     cx.extensions.get_or_default::<Parts>().insert(upstreams);
     Ok(())
 }

@@ -8,6 +8,7 @@ use freerun_runtime::pool::PoolStatus;
 use freerun_runtime::stats::{BUCKETS, HistogramSnapshot};
 use serde::Serialize;
 
+use super::resolvers::Resolver;
 use super::upstreams::Upstream;
 
 /// All figures.
@@ -23,6 +24,7 @@ pub struct Figures {
     pub mounts: Vec<Mount>,
     pub logs: Vec<Log>,
     pub upstreams: Vec<Upstream>,
+    pub resolvers: Vec<Resolver>,
 }
 
 /// A loop.
@@ -127,6 +129,7 @@ impl Figures {
             mounts,
             logs: generation.logs.iter().map(Log::from).collect(),
             upstreams: super::upstreams::collect(&generation, freerun_upstream::now()),
+            resolvers: super::resolvers::collect(&generation),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Write};
 
 use super::figures::{Figures, Histogram};
-use super::upstreams;
+use super::{resolvers, upstreams};
 
 /// The media type.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -20,6 +20,7 @@ pub fn text(figures: &Figures) -> String {
     out.mounts(figures);
     out.logs(figures);
     upstreams::text(&figures.upstreams, &mut out);
+    resolvers::text(&figures.resolvers, &mut out);
     out.0
 }
 

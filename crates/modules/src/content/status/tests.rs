@@ -4,9 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use freerun_runtime::stats;
+use freerun_upstream::resolve::ResolverSpec;
 use freerun_upstream::{Failure, Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
 
 use super::figures::{Connections, Figures, Histogram, Log, Loop, Mount, Pool};
+use super::resolvers::Resolver;
 use super::upstreams::Upstream;
 use super::{Format, prometheus};
 
@@ -66,7 +68,13 @@ fn figures() -> Figures {
         }],
         logs: vec![Log { name: nasty.to_owned(), lost_lines: 9 }],
         upstreams: vec![upstream(nasty)],
+        resolvers: vec![resolver(nasty)],
     }
+}
+
+fn resolver(name: &str) -> Resolver {
+    let spec = ResolverSpec { servers: Vec::new(), valid: None, ipv4: true, ipv6: true, status_zone: None };
+    Resolver::new(name, &freerun_upstream::resolve::Resolver::new(spec))
 }
 
 /// A group of two servers, of which the first has answered once and failed once.
@@ -106,6 +114,7 @@ fn json_says_what_the_documentation_says() {
         &value["mounts"][0],
         &value["logs"][0],
         &value["upstreams"][0],
+        &value["resolvers"][0],
         server,
         &server["responses"],
         &server["failures"],

@@ -23,6 +23,7 @@ pub struct Upstream {
     pub name: String,
     pub declared: bool,
     pub waiting: u32,
+    pub unresolved: Vec<String>,
     pub servers: Vec<Server>,
 }
 
@@ -63,19 +64,24 @@ pub struct Checks {
 /// The groups of a generation.
 pub fn collect(generation: &Generation, now: Millis) -> Vec<Upstream> {
     let Some(groups) = generation.parts.get::<Upstreams>() else { return Vec::new() };
-    let mut all: Vec<Upstream> =
-        groups.all().map(|upstream| Upstream::new(&upstream.group, upstream.declared, now)).collect();
+    let mut all: Vec<Upstream> = groups.all().map(|upstream| Upstream::of(upstream, now)).collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
     all
 }
 
 impl Upstream {
+    fn of(upstream: &crate::upstream::Upstream, now: Millis) -> Upstream {
+        let unresolved = upstream.servers().filter(|(_, known)| !known).map(|(server, _)| server.text.to_string());
+        Upstream { unresolved: unresolved.collect(), ..Upstream::new(&upstream.group, upstream.declared, now) }
+    }
+
     /// The figures of a group.
     pub fn new(group: &Group, declared: bool, now: Millis) -> Upstream {
         Upstream {
             name: group.name.to_string(),
             declared,
             waiting: group.waiting(),
+            unresolved: Vec::new(),
             servers: group.peers().peers().map(|peer| Server::new(peer, now)).collect(),
         }
     }
@@ -126,6 +132,11 @@ pub(super) fn text(groups: &[Upstream], out: &mut Text) {
     out.head(name, "gauge", "Requests in the group's queue.");
     for group in groups {
         out.sample(name, &[("upstream", &group.name)], group.waiting);
+    }
+    let name = "freerun_upstream_unresolved";
+    out.head(name, "gauge", "Servers whose names have no address.");
+    for group in groups {
+        out.sample(name, &[("upstream", &group.name)], group.unresolved.len());
     }
     let all: Vec<(&Upstream, &Server)> =
         groups.iter().flat_map(|group| group.servers.iter().map(move |server| (group, server))).collect();
