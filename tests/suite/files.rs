@@ -176,3 +176,45 @@ fn what_is_no_file_is_not_sent() {
     }
     assert_eq!(server.get("/pipe-free").status, 404);
 }
+
+#[test]
+fn files_are_read_past_the_page_cache() {
+    let site = Site::new();
+    let content: Vec<u8> = (0..3_000_001_u32).map(|at| ((at * 31) >> 7) as u8).collect();
+    site.file("large.html", &content).file("small.html", "small");
+    let path = site.at("large.html");
+    let file = std::fs::File::open(&path).expect("the file");
+    file.sync_all().expect("syncing");
+    let lines = "directio 1m; location /4k/ { directio_alignment 4k; alias @ROOT@/; }
+        location /on/ { aio on; output_buffers 1 1m; alias @ROOT@/; }
+        location /changed/ { sub_filter_types *; sub_filter @@never@@ x; alias @ROOT@/; }
+        location /off/ { directio off; alias @ROOT@/; }";
+    let server = Setup::server(&site, lines).run();
+    let mut client = server.connect();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("emptying the cache");
+    for place in ["/", "/4k/", "/on/", "/changed/"] {
+        let response = client.get(&format!("{place}large.html"));
+        assert!(response.body == content, "{place}: {} bytes came", response.body.len());
+        let ranged = server.get_with(&format!("{place}large.html"), "Range: bytes=511-70000,2999999-\r\n");
+        match place {
+            "/changed/" => assert_eq!(ranged.status, 200),
+            _ => {
+                assert_eq!(ranged.status, 206);
+                let has = |part: &[u8]| ranged.body.windows(part.len()).any(|window| window == part);
+                assert!(has(&content[511..=70_000]) && has(&content[2_999_999..]), "{place}");
+            }
+        }
+        assert_eq!(client.get(&format!("{place}small.html")).text(), "small");
+    }
+    if let Some(pages) = cached_pages(&path) {
+        assert_eq!(pages, 0);
+        assert!(client.get("/off/large.html").body == content);
+        assert!(cached_pages(&path).is_some_and(|pages| pages > 0), "without it, the file is in the cache");
+    }
+}
+
+/// How many pages of a file are in memory, where somebody can tell.
+fn cached_pages(path: &std::path::Path) -> Option<u64> {
+    let told = std::process::Command::new("fincore").args(["-n", "-o", "PAGES"]).arg(path).output().ok()?;
+    String::from_utf8(told.stdout).ok()?.trim().parse().ok()
+}

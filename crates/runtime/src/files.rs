@@ -9,6 +9,7 @@
 //! | anything else | none: always the pool |
 
 pub mod change;
+mod direct;
 mod kernel;
 mod links;
 mod list;
@@ -33,6 +34,7 @@ use crate::pool::{PoolError, Tag, ThreadPool};
 use kernel::{Kernel, Linux};
 use trust::Trust;
 
+pub use direct::DirectFile;
 pub use links::{Anchored, LinkCheck, LinkRule};
 pub use list::{Entry, ListError, MAX_ENTRIES};
 pub use probe::Cursor;

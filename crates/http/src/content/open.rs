@@ -12,11 +12,11 @@ use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use rustix::io::Errno;
 
-use crate::content::aio;
 use crate::content::hot::{HotFile, MAX_CONTENT};
 use crate::content::open_files::{Known, Terms};
 use crate::content::path;
 use crate::content::path::NO_NAME;
+use crate::content::{aio, direct};
 use crate::log_error;
 use crate::request::Request;
 use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};
@@ -188,7 +188,10 @@ pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenErr
             return Err(OpenError::File(error));
         }
     };
-    let content = small_content(request, &file, &aio);
+    let content = match direct::alignment(request, file.meta()) {
+        None => small_content(request, &file, &aio),
+        Some(_) => None,
+    };
     let file = HotFile::new(file, content);
     keep(request, path, Ok(Known::File(file.clone())));
     Ok(Rc::new(file))

@@ -1,17 +1,22 @@
 //! A body as bytes to pull, for filters that have to look into it or change it.
 
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use freerun_runtime::files::{Aio, FileSystem, Via};
+use freerun_runtime::files::{Aio, DirectFile, FileSystem, OpenFile, Via};
 
 use crate::content::aio;
 use crate::content::response::{Body, FileRange, LocalBoxFuture, Part, Source};
 use crate::request::{Connection, Request};
 use crate::settings::core::CoreSettings;
+use crate::settings::knobs::{DirectIo, TransferSettings};
 use crate::write::body::ClientGone;
+
+/// The largest piece that is read past the page cache at once, whatever `output_buffers` says.
+const MAX_DIRECT: usize = 1 << 20;
 
 /// What reading a file for a filter needs of its request.
 #[derive(Clone)]
@@ -21,12 +26,21 @@ pub struct Reader {
     connection: Rc<Connection>,
     client: u64,
     chunk: usize,
+    /// Files from this size on are read past the cache, so aligned, in pieces of so many bytes.
+    direct: Option<(u64, u64, usize)>,
+    /// The file that was read last, if it is such a one.
+    opened: RefCell<Option<(Arc<OpenFile>, Option<DirectFile>)>>,
 }
 
 impl Reader {
     /// Reads as the request's `aio` says, in pieces of `output_buffers`.
     pub fn new(request: &Request) -> Reader {
+        let TransferSettings { directio: DirectIo(from), directio_alignment, .. } = request.settings().get();
+        let buffers = &request.settings().get::<CoreSettings>().output_buffers;
+        let whole = (buffers.size.saturating_mul(u64::from(buffers.count)) as usize).clamp(PIECE, MAX_DIRECT);
         Reader {
+            direct: from.map(|from| (from, directio_alignment.0, whole)),
+            opened: RefCell::default(),
             files: request.generation.files.clone(),
             aio: aio::resolve(request),
             connection: request.connection.clone(),
@@ -38,19 +52,48 @@ impl Reader {
 
     /// The next piece of a file, and the range without it. A range that is longer than the file is an error: what was
     /// announced cannot be sent.
-    async fn read(&self, range: &mut FileRange) -> io::Result<Bytes> {
+    pub async fn read(&self, range: &mut FileRange) -> io::Result<Bytes> {
         let Some(aio) = &self.aio else { return Err(io::Error::other("no such thread pool")) };
-        let len = self.chunk.min(usize::try_from(range.len).unwrap_or(usize::MAX));
         let gone = ClientGone(&self.connection);
         let via = Via { aio, client: self.client, gone: Some(&gone) };
-        let read = self.files.read_at(&range.file, range.offset, len, BytesMut::new(), via).await;
-        let bytes = read.map_err(io::Error::other)?.freeze();
+        let most = usize::try_from(range.len).unwrap_or(usize::MAX);
+        let (len, bytes) = match self.direct(&range.file, via).await? {
+            Some((file, chunk)) => {
+                let len = chunk.min(most);
+                (len, self.files.read_direct(&file, range.offset, len, via).await.map_err(io::Error::other)?)
+            }
+            None => {
+                let len = self.chunk.min(most);
+                let read = self.files.read_at(&range.file, range.offset, len, BytesMut::new(), via).await;
+                (len, read.map_err(io::Error::other)?.freeze())
+            }
+        };
         if bytes.len() < len {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "file was truncated while it was sent"));
         }
         range.offset += len as u64;
         range.len -= len as u64;
         Ok(bytes)
+    }
+}
+
+impl Reader {
+    /// How a file is read past the cache, and in which pieces, if it is.
+    async fn direct(&self, file: &Arc<OpenFile>, via: Via<'_>) -> io::Result<Option<(DirectFile, usize)>> {
+        let Some((from, alignment, chunk)) = self.direct else { return Ok(None) };
+        if !file.is_file() || file.size() < from {
+            return Ok(None);
+        }
+        let known = self.opened.borrow().as_ref().filter(|(known, _)| Arc::ptr_eq(known, file)).cloned();
+        let direct = match known {
+            Some((_, direct)) => direct,
+            None => {
+                let direct = self.files.open_direct(file, alignment, via).await.map_err(io::Error::other)?;
+                *self.opened.borrow_mut() = Some((file.clone(), direct.clone()));
+                direct
+            }
+        };
+        Ok(direct.map(|direct| (direct, chunk)))
     }
 }
 

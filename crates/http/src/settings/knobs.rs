@@ -8,11 +8,14 @@ settings! {
     /// The HTTP core: how bytes are moved, and old browsers.
     #[module = "transfer"]
     pub struct TransferSettings {
-        /// Files from this size on are read past the page cache.
-        directio: DirectIo = "off", in HTTP | SERVER | LOCATION,
-            fidelity = NoEffect("reading past the page cache would take the kernel's knowledge of what is in memory from the loop; large files are read by the thread pools in any case");
-        /// The alignment that such reads need.
-        directio_alignment: Size = "512", in HTTP | SERVER | LOCATION, fidelity = NoEffect("see `directio`");
+        /// Files from this size on are read past the page cache, by the thread pools.
+        ///
+        /// `sendfile` is not used for them. They are read in pieces of all `output_buffers` together, but at least 64 KB and
+        /// at most 1 MB, each when the one before was sent. A file system that cannot do it (`O_DIRECT`) is read as ever.
+        directio: DirectIo = "off", in HTTP | SERVER | LOCATION;
+        /// What offsets, lengths and memory of such reads are multiples of: a power of two from 512 on, others become the next
+        /// one. A disk that refuses it is asked again with 4096.
+        directio_alignment: Size = "512", in HTTP | SERVER | LOCATION;
         /// How much the kernel is asked to read ahead of a file.
         read_ahead: Size = "0", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("Linux takes no size, and what the thread pools are about to send is asked for in advance anyway");

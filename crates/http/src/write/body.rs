@@ -12,8 +12,9 @@ use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use freerun_runtime::timer::Timer;
 
+use crate::content::pull::Reader;
 use crate::content::response::{Body, Field, FileRange, LateTrailers, Part, Source};
-use crate::content::{aio, open};
+use crate::content::{aio, direct, open};
 use crate::log_error;
 use crate::request::{Connection, Request};
 use crate::settings::core::CoreSettings;
@@ -353,6 +354,9 @@ async fn file(
     let Some(aio) = aio::resolve(request) else { return Err(WriteError::Body) };
     let files = request.generation.files.clone();
     let core = request.settings().get::<CoreSettings>();
+    if direct::alignment(request, range.file.meta()).is_some() {
+        return direct_file(request, writer, head, range, more).await;
+    }
     let FileRange { file, mut offset, mut len } = range;
     if len <= SMALL_FILE {
         let want = usize::try_from(len).unwrap_or(usize::MAX);
@@ -425,6 +429,30 @@ async fn file(
         }
     }
     Ok(())
+}
+
+/// The same, past the page cache: piece by piece through memory, read by the pool.
+async fn direct_file(
+    request: &Request,
+    writer: &mut Writer<'_>,
+    head: &mut Vec<u8>,
+    mut range: FileRange,
+    more: bool,
+) -> Result<(), WriteError> {
+    let reader = Reader::new(request);
+    while range.len > 0 {
+        let piece = match reader.read(&mut range).await {
+            Ok(piece) => piece,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(cut_short(request, &range.file)),
+            Err(error) => {
+                log_error!(request, Crit, "{error} while sending response to client");
+                return Err(WriteError::Body);
+            }
+        };
+        writer.all(head, &piece, more || range.len > 0).await?;
+        head.clear();
+    }
+    writer.all(head, b"", more).await
 }
 
 /// The file has become shorter than what was announced.
