@@ -11,6 +11,7 @@ mod corpus;
 mod files;
 mod geoip2;
 mod headers;
+mod health;
 mod limit_errors;
 mod limits;
 mod links;
