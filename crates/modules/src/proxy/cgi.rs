@@ -16,6 +16,7 @@ use super::http::exchange::{HttpExchange, SentBody};
 use super::http::request::is_idempotent;
 use super::pass::Pass;
 use super::settings::{FamilySettings, Member, Prefixed};
+use crate::upstream::UpstreamRef;
 
 /// One of them.
 pub trait Script: Send + Sync + 'static {
@@ -39,6 +40,15 @@ pub struct Cgi<S>(PhantomData<fn() -> S>);
 impl<S: Script> Cgi<S> {
     /// The member.
     pub const FAMILY: &'static dyn Family = &Cgi::<S>(PhantomData);
+}
+
+/// The group that a location passes requests to, where it is named without variables: for those who send requests of their
+/// own.
+pub fn fixed_group<S: Script>(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
+    match S::pass(settings)? {
+        Pass::Group(group) => Some((Cgi::<S>::FAMILY, group.clone())),
+        Pass::Computed(_) => None,
+    }
 }
 
 /// What [`Module::settle`](freerun_http::module::Module) does for one of them: sizes have to fit each other, and the folder

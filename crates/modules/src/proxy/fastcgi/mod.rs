@@ -13,11 +13,12 @@ use self::exchange::FastCgiExchange;
 use self::script::Split;
 use super::cgi::{self, Cgi, Script};
 use super::engine;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Family};
 use super::members::FastCgi;
 use super::params::Param;
 use super::pass::Pass;
 use super::settings::{FamilySettings, Prefixed};
+use crate::upstream::UpstreamRef;
 
 settings! {
     /// FastCGI: what only it has.
@@ -70,6 +71,11 @@ impl Value for FastCgiPass {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<FastCgiPass, Problem> {
         Pass::parse(directive, &directive.args[0], true, cx).map(FastCgiPass)
     }
+}
+
+/// See [`cgi::fixed_group`].
+pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
+    cgi::fixed_group::<FastCgiScript>(settings)
 }
 
 struct FastCgiScript;

@@ -52,13 +52,11 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 /// The member of the family.
 struct Http;
 
-/// It, for those who send requests of their own.
-pub const FAMILY: &dyn Family = &Http;
-
-/// The group that a location's `proxy_pass` names without variables.
-pub fn fixed_group(settings: &SettingsSet) -> Option<UpstreamRef> {
+/// The group that a location passes requests to, where it is named without variables: for those who send requests of their
+/// own.
+pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
     match &settings.get::<HttpSettings>().proxy_pass.as_ref()?.to {
-        PassTo::Fixed(fixed) => Some(fixed.group.clone()),
+        PassTo::Fixed(fixed) => Some((&Http, fixed.group.clone())),
         PassTo::Computed(_) => None,
     }
 }

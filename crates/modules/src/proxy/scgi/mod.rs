@@ -9,11 +9,12 @@ use freerun_proto::scgi::Variables;
 
 use super::cgi::{self, Cgi, Script};
 use super::engine;
-use super::exchange::{BodyPlan, Exchange, Fault};
+use super::exchange::{BodyPlan, Exchange, Family, Fault};
 use super::members::Scgi;
 use super::params::{self, Param};
 use super::pass::Pass;
 use super::settings::{FamilySettings, Prefixed};
+use crate::upstream::UpstreamRef;
 
 settings! {
     /// SCGI: what only it has.
@@ -54,6 +55,11 @@ impl Value for ScgiPass {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<ScgiPass, Problem> {
         Pass::parse(directive, &directive.args[0], true, cx).map(ScgiPass)
     }
+}
+
+/// See [`cgi::fixed_group`].
+pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
+    cgi::fixed_group::<ScgiScript>(settings)
 }
 
 struct ScgiScript;

@@ -7,11 +7,12 @@ use freerun_proto::uwsgi::Packet;
 
 use super::cgi::{self, Cgi, Script};
 use super::engine;
-use super::exchange::{Exchange, Fault};
+use super::exchange::{Exchange, Family, Fault};
 use super::members::Uwsgi;
 use super::params::{self, Param};
 use super::pass::Pass;
 use super::settings::{FamilySettings, Prefixed};
+use crate::upstream::UpstreamRef;
 
 settings! {
     /// uwsgi: what only it has.
@@ -77,6 +78,11 @@ impl Value for Modifier {
         let byte = u8::try_from(number).map(Modifier);
         byte.map_err(|_| Problem::new("value must be between 0 and 255").at(directive.args[0].place))
     }
+}
+
+/// See [`cgi::fixed_group`].
+pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
+    cgi::fixed_group::<UwsgiScript>(settings)
 }
 
 struct UwsgiScript;

@@ -22,6 +22,7 @@ use freerun_upstream::health::Watch;
 use self::settings::{Declared, HealthCheck, HealthSettings};
 use self::watcher::{Key, Watcher};
 use crate::proxy::exchange::Family;
+use crate::proxy::{fastcgi, http, scgi, uwsgi};
 use crate::upstream::{Upstream, UpstreamRef};
 
 /// The module. It has to stand after that of the groups.
@@ -67,13 +68,14 @@ struct Gathered(Vec<Check>);
 
 /// Whom the location's requests are passed to.
 fn passed_to(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
-    crate::proxy::http::fixed_group(settings).map(|group| (crate::proxy::http::FAMILY, group))
+    [http::fixed_group, fastcgi::fixed_group, uwsgi::fixed_group, scgi::fixed_group].iter().find_map(|of| of(settings))
 }
 
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let Some(rules) = settings.get::<HealthSettings>().health_check.clone() else { return Ok(()) };
     let Some((family, group)) = passed_to(settings) else {
-        let problem = Problem::new("no upstream to check: \"health_check\" has no \"proxy_pass\"").at(rules.place);
+        let problem =
+            Problem::new("no upstream to check: \"health_check\" stands without a \"proxy_pass\"").at(rules.place);
         return Err(
             problem.hint("the location has to pass requests on, to a server or group that is named without variables")
         );

@@ -20,6 +20,7 @@ use freerun_upstream::{Peer, UpstreamAddress};
 use super::Check;
 use super::matching::Answer;
 use crate::proxy::exchange::{Aim, BodyPlan, BodyStep, Exchange, Options, Target, To, UpstreamHead};
+use crate::proxy::variables::Record;
 
 /// Most bytes of a body that tests look at, as in nginx.
 const MAX_BODY: usize = 256 * 1024;
@@ -150,7 +151,11 @@ impl One<'_> {
         let mut exchange = self.check.family.exchange(self.request, self.target);
         self.send(&connection.socket, exchange.as_mut()).await?;
         let mut input = BytesMut::with_capacity(READ);
+        let record = self.request.own.get::<Record>();
+        record.aim(self.target);
+        record.begin(self.peer.name.clone(), loops::now());
         let head = self.head(&connection.socket, exchange.as_mut(), &mut input).await?;
+        record.answered(&head);
         let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
         let mut body = Vec::new();
         let needs_body = matching.is_some_and(|matching| matching.needs_body());

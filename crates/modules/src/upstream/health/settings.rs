@@ -13,8 +13,8 @@ settings! {
     /// Servers are asked, all the time, whether they are well.
     #[module = "health_check"]
     pub struct HealthSettings {
-        /// Sends requests to each server of the group that the location's `proxy_pass` names, and leaves out those that do
-        /// not answer as they should.
+        /// Sends requests to each server of the group that the location's `proxy_pass`, `fastcgi_pass`, `uwsgi_pass` or
+        /// `scgi_pass` names, and leaves out those that do not answer as they should.
         ///
         /// | parameter | |
         /// |---|---|
@@ -28,7 +28,8 @@ settings! {
         /// | `persistent` | accepted behind `mandatory`: what checks have found goes on over a reload in any case, as long as they stay the same |
         /// | `keepalive_time=T` | checks use one connection for that long |
         ///
-        /// The request has the fields of `proxy_set_header`; variables that speak of the client are empty. Timeouts are the
+        /// The request has the fields of `proxy_set_header` (the parameters of `fastcgi_param`); variables that speak of the
+        /// client are empty. Timeouts are the
         /// location's. One process sends each check once, whatever the number of loops. Several checks of one group are
         /// kept apart; one that fails is enough.
         health_check: Option<HealthCheck>, in LOCATION, own, fidelity = Own;
