@@ -97,6 +97,30 @@ impl Case {
         self
     }
 
+    /// What is wrong with what freerun has answered.
+    pub fn judge(&self, theirs: impl FnOnce() -> Exchange, ours: &Exchange) -> Option<String> {
+        match self.differs {
+            Some(_) if Kind::under_test() == Kind::Nginx => None,
+            Some((reason, line)) => {
+                let got = ours.responses.first().map_or("", |response| response.line.as_str());
+                (got != line).then(|| format!("  wanted {line:?} ({reason})\n  + {}\n", lines(ours).join("\n  + ")))
+            }
+            None => {
+                let mut theirs = theirs();
+                if self.stays_open && Kind::under_test() == Kind::Freerun {
+                    theirs.end = "open".to_owned();
+                }
+                (*ours != theirs).then(|| difference(&theirs, ours))
+            }
+        }
+    }
+
+    /// How it begins, to be shown.
+    pub fn shown(&self) -> String {
+        let bytes = self.all_bytes();
+        bytes[..bytes.len().min(300)].escape_ascii().to_string()
+    }
+
     fn all_bytes(&self) -> Vec<u8> {
         let end: &[u8] = if self.raw { b"" } else { b"\r\n" };
         [&self.bytes, self.fields.as_bytes(), end, &self.body].concat()
@@ -139,6 +163,19 @@ impl Exchange {
         }
     }
 
+    /// Replaces another port that shows.
+    pub fn forget_port(&mut self, port: u16, by: &str) {
+        let forget = |text: &[u8]| replace(&without_port(text, port), b"PORT", by.as_bytes());
+        for response in &mut self.responses {
+            if response.body.len() < 4000 {
+                response.body = forget(&response.body);
+            }
+            for (_, value) in &mut response.headers {
+                *value = String::from_utf8_lossy(&forget(value.as_bytes())).into_owned();
+            }
+        }
+    }
+
     /// Leaves out what came after so many responses.
     pub fn cut(&mut self, count: usize) {
         self.responses.truncate(count);
@@ -159,7 +196,8 @@ struct Comparable {
 /// How long a server may take for the next byte of a case.
 const WAIT: Duration = Duration::from_secs(8);
 
-fn exchange(server: &Server, case: &Case) -> Exchange {
+/// One exchange with a server.
+pub fn exchange(server: &Server, case: &Case) -> Exchange {
     let mut client = server.connect();
     let bytes = case.all_bytes();
     let methods = methods(&bytes);
@@ -389,28 +427,13 @@ pub fn compare(setup: &Setup, cases: Vec<Case>) {
     let show = std::env::var_os("FREERUN_TEST_SHOW").is_some();
     let mut failed = 0;
     for case in &cases {
-        let bytes = case.all_bytes();
-        let name = bytes[..bytes.len().min(300)].escape_ascii().to_string();
+        let name = case.shown();
         let ours = exchange(&freerun, case);
         if show {
             let lines: Vec<&str> = ours.responses.iter().map(|response| response.line.as_str()).collect();
             println!("{name}\n  => {lines:?}, {}{}", ours.end, if case.differs.is_some() { " (differs)" } else { "" });
         }
-        let problem = match case.differs {
-            Some(_) if Kind::under_test() == Kind::Nginx => None,
-            Some((reason, line)) => {
-                let got = ours.responses.first().map_or("", |response| response.line.as_str());
-                (got != line).then(|| format!("  wanted {line:?} ({reason})\n  + {}\n", lines(&ours).join("\n  + ")))
-            }
-            None => {
-                let mut theirs = exchange(&nginx, case);
-                if case.stays_open && Kind::under_test() == Kind::Freerun {
-                    theirs.end = "open".to_owned();
-                }
-                (ours != theirs).then(|| difference(&theirs, &ours))
-            }
-        };
-        if let Some(problem) = problem {
+        if let Some(problem) = case.judge(|| exchange(&nginx, case), &ours) {
             failed += 1;
             wrong += &format!("\"{name}\"\n{problem}");
         }

@@ -1,0 +1,129 @@
+//! Cases with a server behind the servers that are compared: it answers what the case says, and what it was asked is
+//! compared too, byte by byte.
+
+use std::sync::{Arc, Mutex};
+
+use freerun_testkit::{Answering, Kind, Received, Server, Setup, Site, Upstream};
+
+use crate::harness::{Case, Exchange, exchange, text_without_port};
+use crate::site::site;
+
+/// What makes nginx 1.22 speak as today's does.
+pub const TODAY: &str = "proxy_http_version 1.1; proxy_set_header Connection \"\";";
+
+/// A case, and what the server behind answers.
+pub struct Proxied {
+    case: Case,
+    answer: Vec<u8>,
+    sent_differs: Option<&'static str>,
+}
+
+/// A case that is answered with `ok`.
+pub fn passed(case: Case) -> Proxied {
+    answered(case, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+}
+
+/// A case that is answered with exactly these bytes.
+pub fn answered(case: Case, answer: impl AsRef<[u8]>) -> Proxied {
+    Proxied { case, answer: answer.as_ref().to_vec(), sent_differs: None }
+}
+
+/// A case that is answered with these fields and a body of two bytes.
+pub fn with_fields(case: Case, status: &str, fields: &[&str]) -> Proxied {
+    let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+    answered(case, format!("HTTP/1.1 {status}\r\n{fields}Content-Length: 2\r\n\r\nok"))
+}
+
+impl Proxied {
+    /// The two ask the server behind in different ways, for this reason; what the client gets has to agree all the same.
+    pub fn asks_otherwise(mut self, reason: &'static str) -> Proxied {
+        assert!(!reason.is_empty());
+        self.sent_differs = Some(reason);
+        self
+    }
+}
+
+/// One of the two, with the server behind it.
+struct Side {
+    server: Server,
+    behind: Answering,
+    answer: Arc<Mutex<Vec<u8>>>,
+    _site: Site,
+}
+
+impl Side {
+    fn start(kind: Kind, http: &str, lines: &str) -> Side {
+        let answer = Arc::new(Mutex::new(Vec::new()));
+        let says = answer.clone();
+        let behind = Upstream::answering(move |_| says.lock().unwrap().clone());
+        let with_address = |text: &str| text.replace("@UP@", behind.address()).replace("@UPPORT@", port(&behind));
+        let site = site();
+        let setup = Setup::server(&site, &with_address(lines)).http(&with_address(http));
+        Side { server: setup.start(kind), behind, answer, _site: site }
+    }
+
+    fn run(&self, one: &Proxied) -> (Exchange, Vec<String>) {
+        *self.answer.lock().unwrap() = with_port(&one.answer, port(&self.behind));
+        let mut got = exchange(&self.server, &one.case);
+        got.forget_port(port(&self.behind).parse().unwrap(), "BEHIND");
+        let asked = self.behind.take_requests().iter().map(|request| self.shown(request)).collect();
+        (got, asked)
+    }
+
+    fn shown(&self, request: &Received) -> String {
+        let head = request.head.replace(port(&self.behind), "UPPORT");
+        format!("{} {}", text_without_port(&head, self.server.port()).escape_debug(), request.body.escape_ascii())
+    }
+}
+
+fn port(behind: &Answering) -> &str {
+    behind.address().rsplit(':').next().unwrap()
+}
+
+/// `answer` with the port in place of `UPPORT`.
+fn with_port(answer: &[u8], port: &str) -> Vec<u8> {
+    match answer.windows(6).position(|six| six == b"UPPORT") {
+        Some(at) => [&answer[..at], port.as_bytes(), &answer[at + 6..]].concat(),
+        None => answer.to_vec(),
+    }
+}
+
+/// Runs the cases against both. `@UP@` in the lines is the address of the server behind, `@UPPORT@` its port, `UPPORT` in an
+/// answer too.
+#[track_caller]
+pub fn compare_proxied(http: &str, lines: &str, cases: Vec<Proxied>) {
+    if !freerun_testkit::require::nginx() {
+        return;
+    }
+    let http = format!("{TODAY}\n{http}");
+    let nginx = Side::start(Kind::Nginx, &http, lines);
+    let freerun = Side::start(Kind::under_test(), &http, lines);
+    let show = std::env::var_os("FREERUN_TEST_SHOW").is_some();
+    let total = cases.len();
+    let (mut wrong, mut failed) = (String::new(), 0);
+    for one in &cases {
+        let name = one.case.shown();
+        let (ours, our_requests) = freerun.run(one);
+        let (theirs, their_requests) = nginx.run(one);
+        if show {
+            println!("{name}\n  asked {our_requests:?}\n  {ours:?}");
+        }
+        let mut problem = one.case.judge(|| theirs, &ours).unwrap_or_default();
+        let agrees = our_requests == their_requests;
+        if one.sent_differs.is_none() && !agrees {
+            problem += &format!("  asked - {their_requests:#?}\n  asked + {our_requests:#?}\n");
+        }
+        if let Some(reason) = one.sent_differs.filter(|_| agrees && Kind::under_test() == Kind::Freerun) {
+            problem += &format!("  asked the same, though: {reason}\n");
+        }
+        if !problem.is_empty() {
+            failed += 1;
+            let answer = &one.answer[..one.answer.len().min(300)];
+            wrong += &format!("\"{name}\", answered \"{}\"\n{problem}", answer.escape_ascii());
+        }
+    }
+    println!("{total} cases, {failed} differ");
+    // Before the assertion: on a panic they would print their logs.
+    drop((nginx, freerun));
+    assert!(wrong.is_empty(), "{failed} of {total} cases differ (- nginx, + freerun)\n{wrong}");
+}
