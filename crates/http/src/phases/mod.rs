@@ -2,6 +2,7 @@
 
 pub mod subrequest;
 
+use freerun_proto::HeaderId;
 use freerun_proto::head::Method;
 use freerun_proto::uri::{self, EscapeSet};
 
@@ -308,6 +309,10 @@ fn cycle(request: &mut Request, doing: &str, target: &[u8]) -> Step {
 fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Step> {
     if let Some(status) = request.forced_status.filter(|_| !response.special || response.status < 300) {
         response.status = status;
+        if let Some(written) = &mut response.as_written {
+            // The words are those of another status now, even where it is the same one.
+            written.status = 0;
+        }
         if status != 200 {
             // What an error page shows is not the resource that was asked for.
             response.last_modified = None;
@@ -385,7 +390,8 @@ fn leave(request: &mut Request, response: &mut Response) {
     if let Some((content_type, charset)) = carried.filter(|_| !response.special && response.as_written.is_none()) {
         (response.content_type, response.charset) = (content_type, charset);
     }
-    if response.ranges {
+    // Where no range is asked for, the filter of ranges says it.
+    if response.ranges && !request.head.parsed.has(HeaderId::Range) {
         request.carried.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Accept-Ranges"));
     }
     response.fields.extend(request.carried.fields.drain(..));

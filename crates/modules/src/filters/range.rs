@@ -29,11 +29,13 @@ fn run(request: &mut Request, response: &mut Response) {
     }
     let Some(size) = response.length() else { return };
     let Some(asked) = request.head.value(HeaderId::Range).filter(|_| usable(request, response)) else {
-        offer(response);
+        response.add(&b"Accept-Ranges"[..], &b"bytes"[..]);
         return;
     };
     match range::parse(asked, size, max_ranges) {
-        Ranges::Whole => offer(response),
+        Ranges::Whole => {
+            response.add(&b"Accept-Ranges"[..], &b"bytes"[..]);
+        }
         Ranges::Unsatisfiable => {
             let mut refusal = error_page::built_in(request, 416);
             // As in nginx the page goes through the filters once more, with what they added to the response before.
@@ -49,13 +51,6 @@ fn run(request: &mut Request, response: &mut Response) {
             _ if !matches!(response.body, Body::Bytes(_) | Body::File(_)) => {}
             parts => several(response, parts, size),
         },
-    }
-}
-
-/// Says that there are ranges, unless an upstream server has said so.
-fn offer(response: &mut Response) {
-    if response.as_written.is_none() || response.field(b"Accept-Ranges").is_none() {
-        response.add(&b"Accept-Ranges"[..], &b"bytes"[..]);
     }
 }
 

@@ -151,16 +151,13 @@ impl<'c> Cookie<'c> {
     }
 
     fn remove(&mut self, name: &[u8]) {
-        let before = self.attributes.len();
         self.attributes.retain(|(key, _)| !key.eq_ignore_ascii_case(name));
-        self.changed |= self.attributes.len() != before;
     }
 
     fn switch(&mut self, name: &'static str, wanted: Option<bool>) {
         match wanted {
             Some(true) if !self.has(name.as_bytes()) => {
                 self.attributes.push((Part::Borrowed(name.as_bytes()), None));
-                self.changed = true;
             }
             Some(false) => self.remove(name.as_bytes()),
             _ => {}
@@ -168,6 +165,8 @@ impl<'c> Cookie<'c> {
     }
 
     fn set_flags(&mut self, wanted: Wanted) {
+        // As in nginx it is written anew even if it has them.
+        self.changed = true;
         self.switch("Secure", wanted.secure);
         self.switch("HttpOnly", wanted.http_only);
         match wanted.same_site {
@@ -175,7 +174,6 @@ impl<'c> Cookie<'c> {
             Some(None) => self.remove(b"SameSite"),
             Some(Some(value)) => {
                 let new = (Part::Borrowed(&b"SameSite"[..]), Some(Part::Borrowed(value.as_bytes())));
-                self.changed = true;
                 match self.attributes.iter_mut().find(|(key, _)| key.eq_ignore_ascii_case(b"SameSite")) {
                     Some(attribute) => *attribute = new,
                     None => self.attributes.push(new),
@@ -214,15 +212,14 @@ pub fn rewrite(
         return None;
     }
     let mut cookie = Cookie::parse(text);
+    let name = cookie.name()?;
     if !domain.0.is_empty() {
         cookie.change(b"domain", |value| new_domain(domain, value, request));
     }
     if !path.0.is_empty() {
         cookie.change(b"path", |value| new_path(path, value, request));
     }
-    if let Some(name) = cookie.name()
-        && let Some(wanted) = wanted(flags, name, request)
-    {
+    if let Some(wanted) = wanted(flags, name, request) {
         cookie.set_flags(wanted);
     }
     cookie.changed.then(|| cookie.text())
@@ -269,14 +266,14 @@ mod tests {
         flags.iter().for_each(|flag| wanted.add(flag.as_bytes()));
         let mut cookie = Cookie::parse(text.as_bytes());
         cookie.set_flags(wanted);
-        if cookie.changed { String::from_utf8(cookie.text()).unwrap() } else { "as it was".to_owned() }
+        String::from_utf8(cookie.text()).unwrap()
     }
 
     #[test]
     fn flags_are_set_and_taken_away() {
         for (text, flags, want) in [
             ("one=b", &["httponly"][..], "one=b; HttpOnly"),
-            ("one=b; HttpOnly", &["httponly"], "as it was"),
+            ("one=b;HttpOnly", &["httponly"], "one=b; HttpOnly"),
             ("x=1; SameSite=None", &["secure", "samesite=strict"], "x=1; SameSite=Strict; Secure"),
             ("x=1; secure; path=/", &["secure", "samesite=strict"], "x=1; secure; path=/; SameSite=Strict"),
             (
@@ -286,7 +283,7 @@ mod tests {
             ),
             ("f=1; samesite=strict", &["samesite=lax"], "f=1; SameSite=Lax"),
             ("t=1;Secure;x=y; HttpOnly", &["nosecure", "nohttponly"], "t=1; x=y"),
-            ("t=1", &["nonsense"], "as it was"),
+            ("t=1", &["nonsense"], "t=1"),
         ] {
             assert_eq!(flagged(text, flags), want, "{text}");
         }

@@ -5,6 +5,7 @@ use freerun_http::content::response::{AsWritten, Body, Field, PLACE, Response};
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::settings::core::CoreSettings;
 use freerun_proto::uri::unescape;
 use freerun_proto::{HeaderId, Method, date};
 
@@ -141,6 +142,8 @@ pub fn respond(
     let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
     response.fields.reserve(head.fields.len());
     let mut carried: Vec<Field> = Vec::new();
+    let completes = request.settings().get::<CoreSettings>().absolute_redirect;
+    let forces_ranges = family.proxy_force_ranges && head.status == 200;
     for (name, value) in head.fields {
         told.hear(family, &name, &value);
         let id = HeaderId::of(&name);
@@ -155,7 +158,9 @@ pub fn respond(
             written.content_type = value;
             continue;
         }
-        if family.hides(&name, always) {
+        // The filter of ranges says it then.
+        let told_later = forces_ranges && name.eq_ignore_ascii_case(b"Accept-Ranges");
+        if told_later || family.hides(&name, always) {
             continue;
         }
         let value = match name.len() {
@@ -194,7 +199,7 @@ pub fn respond(
             }
             _ => value,
         };
-        if name.len() == 8 && value.starts_with(b"/") && name.eq_ignore_ascii_case(b"Location") {
+        if name.len() == 8 && completes && value.starts_with(b"/") && name.eq_ignore_ascii_case(b"Location") {
             // The last one of them is made a whole URL, in the place where this server's own would be.
             if let Some(earlier) = response.location.replace(value) {
                 response.fields.push((name, earlier));
@@ -209,7 +214,7 @@ pub fn respond(
     (response.content_type, response.charset) = content_type(&written.content_type);
     written.read_as = (response.content_type.clone(), response.charset.clone());
     response.charset = charset(response.charset.take(), told.charset);
-    response.ranges = family.proxy_force_ranges;
+    response.ranges = forces_ranges;
     response.as_written = Some(Box::new(written));
     Passed::Response(Box::new(response), told.advice)
 }
@@ -241,11 +246,12 @@ fn elsewhere(
                 "unsafe URI \"{}\" was detected while reading response header from upstream",
                 String::from_utf8_lossy(uri)
             );
-            return Outcome::Status(404);
+            Outcome::Status(404)
+        } else {
+            Outcome::Redirect(path.into_owned(), uri.get(mark + 1..).map(<[u8]>::to_vec))
         }
-        Outcome::Redirect(path.into_owned(), uri.get(mark + 1..).map(<[u8]>::to_vec))
     };
-    if !media.is_empty() {
+    if !media.is_empty() && !matches!(target, Outcome::Status(_)) {
         let (media, own) = content_type(&media);
         request.carried.content_type = Some((media, self::charset(own, charset)));
     }
