@@ -176,6 +176,16 @@ impl Exchange {
         }
     }
 
+    /// Leaves out of what was cut short how much it was, and what names the server.
+    pub fn forget_server_of_cut(&mut self) {
+        if let Some((why, bytes)) = self.end.clone().split_once(" within ") {
+            let named = |line: &&str| !line.starts_with("Server: ") && !line.starts_with("Date: ");
+            let bytes = bytes.split_once(" bytes ").map_or(bytes, |(_, bytes)| bytes);
+            let kept: Vec<&str> = bytes.split("\\r\\n").filter(named).collect();
+            self.end = format!("{why} within {}", kept.join("\\r\\n"));
+        }
+    }
+
     /// Leaves out what came after so many responses.
     pub fn cut(&mut self, count: usize) {
         self.responses.truncate(count);

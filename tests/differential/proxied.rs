@@ -55,7 +55,7 @@ impl Side {
     fn start(kind: Kind, http: &str, lines: &str) -> Side {
         let answer = Arc::new(Mutex::new(Vec::new()));
         let says = answer.clone();
-        let behind = Upstream::answering(move |_| says.lock().unwrap().clone());
+        let behind = Upstream::answering(move |_| says.lock().expect("the answer").clone());
         let with_address = |text: &str| text.replace("@UP@", behind.address()).replace("@UPPORT@", port(&behind));
         let site = site();
         let setup = Setup::server(&site, &with_address(lines)).http(&with_address(http));
@@ -63,9 +63,10 @@ impl Side {
     }
 
     fn run(&self, one: &Proxied) -> (Exchange, Vec<String>) {
-        *self.answer.lock().unwrap() = with_port(&one.answer, port(&self.behind));
+        *self.answer.lock().expect("the answer") = with_port(&one.answer, port(&self.behind));
         let mut got = exchange(&self.server, &one.case);
-        got.forget_port(port(&self.behind).parse().unwrap(), "BEHIND");
+        got.forget_port(port(&self.behind).parse().expect("a port"), "BEHIND");
+        got.forget_server_of_cut();
         let asked = self.behind.take_requests().iter().map(|request| self.shown(request)).collect();
         (got, asked)
     }
@@ -77,7 +78,7 @@ impl Side {
 }
 
 fn port(behind: &Answering) -> &str {
-    behind.address().rsplit(':').next().unwrap()
+    behind.address().rsplit(':').next().expect("a port")
 }
 
 /// `answer` with the port in place of `UPPORT`.

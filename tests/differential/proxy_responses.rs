@@ -239,7 +239,6 @@ fn sent_elsewhere() {
         "Content-Disposition: d",
         "ETag: \"e\"",
         DATE,
-        "X-Accel-Charset: utf-8",
         "Content-Language: q",
         "Location: /loc",
         "Refresh: 1",

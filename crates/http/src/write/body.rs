@@ -273,6 +273,7 @@ async fn pull(
     // What is ready to be sent and waits for more stands behind the head.
     let held = head;
     let mut owed = source.remaining().filter(|_| framing == Framing::Length);
+    let mut begun = false;
     loop {
         // A client as fast as the source must not keep the loop from others.
         tokio::task::consume_budget().await;
@@ -299,8 +300,14 @@ async fn pull(
             }
         };
         drop(next);
-        // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at all.
-        let piece = piece.map_err(|_| WriteError::Body)?;
+        let Ok(piece) = piece else {
+            // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at all.
+            if begun && !held.is_empty() {
+                writer.all(held, b"", false).await?;
+            }
+            return Err(WriteError::Body);
+        };
+        begun = true;
         if let Some(piece) = &piece {
             if let Some(owed) = &mut owed {
                 // What is beyond the announced length would be taken for the next response.

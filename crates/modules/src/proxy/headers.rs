@@ -153,14 +153,14 @@ pub fn respond(
         if is_carried(&name) {
             carried.push((name.clone(), value.clone()));
         }
-        if id == HeaderId::ContentType {
-            // As in nginx the last one counts.
-            written.content_type = value;
-            continue;
-        }
         // The filter of ranges says it then.
         let told_later = forces_ranges && name.eq_ignore_ascii_case(b"Accept-Ranges");
         if told_later || family.hides(&name, always) {
+            continue;
+        }
+        if id == HeaderId::ContentType {
+            // As in nginx the last one counts.
+            written.content_type = value;
             continue;
         }
         let value = match name.len() {

@@ -113,7 +113,11 @@ fn put_body(request: &Request, plan: &Plan<'_>, mut reader: Reader, response: &m
     }
     reader.log = Some(Detached::of(request));
     let buffering = advice.buffering.unwrap_or(plan.options.buffering).then(|| buffering(request, plan));
-    let manner = Manner { buffering, finish: plan.options.ignore_client_abort, connection: request.connection.number };
+    if let Some(trouble) = reader.unsaid.take() {
+        trouble.log(request, Doing::ReadingBody);
+    }
+    let manner =
+        Manner { buffering, broken, finish: plan.options.ignore_client_abort, connection: request.connection.number };
     response.body = Body::Source(Box::new(Flow::new(reader, front, announced, manner)));
 }
 

@@ -54,6 +54,8 @@ pub struct Flow {
 pub struct Manner {
     /// Reads ahead; `None`: only as fast as the client takes it, and passed on at once.
     pub buffering: Option<Buffering>,
+    /// What has come is all that comes, and not all of the body.
+    pub broken: bool,
     /// `proxy_ignore_client_abort`
     pub finish: bool,
     /// The client's connection, for the loop's notes.
@@ -63,7 +65,7 @@ pub struct Manner {
 impl Flow {
     /// The pieces in `front` have come already.
     pub fn new(reader: Reader, front: VecDeque<Bytes>, announced: bool, manner: Manner) -> Flow {
-        let Manner { buffering, finish, connection } = manner;
+        let Manner { buffering, broken, finish, connection } = manner;
         let front_bytes = front.iter().map(Bytes::len).sum();
         Flow {
             reader: Some(reader),
@@ -73,7 +75,7 @@ impl Flow {
             spool: None,
             outstanding: 0,
             slow: false,
-            broken: false,
+            broken,
             announced,
             begun: false,
             finish,

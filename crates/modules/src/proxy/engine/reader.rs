@@ -74,6 +74,8 @@ pub struct Reader {
     began: Instant,
     /// For messages; made when the body does not come with the head.
     pub log: Option<Detached>,
+    /// What went wrong before there was a log.
+    pub unsaid: Option<Trouble>,
 }
 
 impl Reader {
@@ -95,6 +97,7 @@ impl Reader {
             pace,
             began: parts.began,
             log: None,
+            unsaid: None,
         }
     }
 
@@ -224,6 +227,9 @@ impl Reader {
         self.end();
         if let (Some(lease), Some(failure)) = (self.lease.take(), trouble.failure()) {
             lease.failed(failure, loops::millis());
+        }
+        if self.log.is_none() {
+            self.unsaid = Some(trouble);
         }
         Broken
     }
