@@ -21,6 +21,7 @@ mod logs;
 mod processes;
 mod proxied;
 mod proxy_engine;
+mod proxy_tunnels;
 mod reloads;
 mod requests;
 mod script_errors;

@@ -468,6 +468,16 @@ impl Request {
         Box::new(fork)
     }
 
+    /// What the log wants to know of it, apart from the connection's buffers, when its response has been sent but it is not
+    /// over.
+    pub fn leave(&mut self) -> Box<Request> {
+        let mut left = self.fork();
+        left.own = std::mem::take(&mut self.own);
+        left.sent_head = std::mem::take(&mut self.sent_head);
+        left.passed_to = self.passed_to.take();
+        left
+    }
+
     /// What the location has to say to keeping the connection: one that does not want it cannot be overruled by those that the
     /// request comes to later.
     pub fn judge_keep_alive(&mut self) {

@@ -115,6 +115,62 @@ impl Socket {
         }
     }
 
+    /// Reads by `read`, which is called only when there may be something: so that who waits holds no buffer. `read` says
+    /// how many bytes it got, of how many it had room for.
+    ///
+    /// # Errors
+    /// What `read` answers, except `WouldBlock`.
+    pub fn poll_read_by(
+        &self,
+        context: &mut Context<'_>,
+        mut read: impl FnMut() -> io::Result<(usize, usize)>,
+    ) -> Poll<io::Result<usize>> {
+        if self.read_first.take() {
+            match read() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                answer => {
+                    self.read_first.set(true);
+                    return Poll::Ready(answer.map(|(n, _)| n));
+                }
+            }
+        }
+        let registered = self.registration()?;
+        loop {
+            let mut guard = std::task::ready!(registered.poll_read_ready(context))?;
+            match read() {
+                Ok((n, room)) => {
+                    if n > 0 && n < room {
+                        guard.clear_ready_matching(Ready::READABLE);
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    guard.clear_ready_matching(Ready::READABLE);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Writes what fits of `bytes`.
+    ///
+    /// # Errors
+    /// What `send(2)` answers, except `WouldBlock`.
+    pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let registered = self.registration()?;
+        loop {
+            let mut guard = std::task::ready!(registered.poll_write_ready(context))?;
+            match self.try_write(&[IoSlice::new(bytes)], false) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    guard.clear_ready_matching(Ready::WRITABLE);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                answer => return Poll::Ready(answer),
+            }
+        }
+    }
+
     /// Waits until a read would not wait, without reading: what an idle connection does, so that it holds no buffer.
     ///
     /// # Errors

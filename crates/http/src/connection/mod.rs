@@ -6,6 +6,7 @@
 pub mod idle;
 mod linger;
 mod proxied;
+pub mod takeover;
 
 use std::cell::{Cell, RefCell};
 use std::panic::AssertUnwindSafe;
@@ -20,6 +21,8 @@ use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use crate::connection::idle::Waiting;
+use crate::connection::takeover::{Left, Takeover};
+use crate::content::response::{Body, Response};
 use crate::head::body::{self, BodyError, finish_discarding};
 use crate::head::read::{self, Reading};
 use crate::head::words;
@@ -35,6 +38,8 @@ use crate::{finish, log_error};
 enum After {
     /// Another one; bytes of it may be here already. An idle connection is kept for so long.
     Next(Vec<u8>, Duration),
+    /// HTTP is over, the connection is not.
+    Left(Box<Left>),
     /// The client may still be sending: read on for a while so that it sees the response.
     Linger(Duration, Duration),
     /// Nothing.
@@ -55,6 +60,8 @@ enum State {
     Active(Server),
     /// Between two requests.
     Idle(idle::Key),
+    /// Something else than HTTP goes on.
+    Left(Box<Left>),
     /// It ended, or it could not be entered among the idle ones.
     Over,
 }
@@ -77,10 +84,26 @@ impl Serve {
             return Poll::Ready(None);
         }
         let Some(keep) = server.post.answer.take() else { return Poll::Pending };
+        let left = server.post.left.take();
         if let State::Active(server) = std::mem::replace(&mut self.state, State::Over) {
             self.connection.home.servers.give_back(server);
         }
+        if let Some(left) = left {
+            self.state = State::Left(left);
+        }
         Poll::Ready(keep)
+    }
+
+    /// Polls what goes on after HTTP. A panic ends it and the connection.
+    fn poll_left(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let State::Left(left) = &mut self.state else { return Poll::Ready(()) };
+        match std::panic::catch_unwind(AssertUnwindSafe(|| left.poll(context))) {
+            Ok(polled) => polled,
+            Err(panic) => {
+                report_panic(&self.connection, &*panic);
+                Poll::Ready(())
+            }
+        }
     }
 
     /// Ready with whether the socket can be read, if only to find its end.
@@ -108,7 +131,13 @@ impl Future for Serve {
                 }
                 self.state = State::Active(self.connection.home.servers.take(&self.connection));
             }
+            if let State::Left(_) = self.state {
+                return self.poll_left(context);
+            }
             let keep = ready!(self.poll_active(context));
+            if let State::Left(_) = self.state {
+                continue;
+            }
             let connection = &self.connection;
             match keep {
                 Some(keep) if !connection.home.is_draining() && !connection.is_closing() => {
@@ -156,6 +185,8 @@ struct Post {
     connection: Cell<Option<Rc<Connection>>>,
     /// How long to wait for the next request, or `None` when the connection is to be closed.
     answer: Cell<Option<Option<Duration>>>,
+    /// What goes on instead of a next request.
+    left: Cell<Option<Box<Left>>>,
 }
 
 /// How many unused servers a loop keeps.
@@ -193,7 +224,7 @@ async fn serve(post: Rc<Post>) {
             None => Poll::Pending,
         });
         let connection = connection.await;
-        let keep = requests(&connection).await;
+        let keep = requests(&connection, &post).await;
         drop(connection);
         post.answer.set(Some(keep));
     }
@@ -201,7 +232,7 @@ async fn serve(post: Rc<Post>) {
 
 /// Serves requests until none is there: ends with how long to wait for the next one, or with `None` when the connection
 /// is to be closed.
-async fn requests(connection: &Rc<Connection>) -> Option<Duration> {
+async fn requests(connection: &Rc<Connection>, post: &Post) -> Option<Duration> {
     let mut buffer = Vec::new();
     if !connection.was_polled.replace(true) {
         // A client that has sent nothing yet waits among the idle ones: without a buffer, and the first to make room when
@@ -246,6 +277,10 @@ async fn requests(connection: &Rc<Connection>) -> Option<Duration> {
             After::Next(rest, _) => buffer = rest,
             After::Linger(pause, total) => {
                 linger::linger(connection, &mut timer, pause, total).await;
+                return None;
+            }
+            After::Left(left) => {
+                post.left.set(Some(left));
                 return None;
             }
             After::Close => return None,
@@ -387,13 +422,16 @@ async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> A
     let location = request.location.clone();
     let core = location.settings.get::<CoreSettings>();
     let written = match answer {
-        Answer::Response(response) => {
+        Answer::Response(mut response) => {
+            if let Some(takeover) = response.takeover.take() {
+                return take_over(request, response, takeover).await;
+            }
             body::look_at_rest(request);
             decide_keep_alive(request, core);
             if request.keep_alive && core.tcp_nodelay {
                 connection.set_nodelay();
             }
-            write::write(request, response).await
+            write::write(request, response, false).await
         }
         Answer::Close => {
             if request.sent.status == 0 {
@@ -429,6 +467,23 @@ async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> A
     let pipelined = request.head.buffer.len() > request.body.used();
     let may_be_sending = unread || pipelined || has_more(request);
     linger_or_close(core, may_be_sending)
+}
+
+/// Sends the head that ends HTTP; then something else goes on.
+async fn take_over(request: &mut Request, mut response: Box<Response>, takeover: Box<dyn Takeover>) -> After {
+    request.keep_alive = false;
+    request.connection.set_nodelay();
+    response.body = Body::Empty;
+    let written = write::write(request, response, true).await;
+    request.connection.responding.set(false);
+    match written {
+        Ok(()) => After::Left(Box::new(Left::new(takeover, request))),
+        Err(error) => {
+            log_write_error(request, &error);
+            finish::finish(request);
+            After::Close
+        }
+    }
 }
 
 /// `reset_timedout_connection`

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use freerun_runtime::files::OpenFile;
 use smallvec::SmallVec;
 
+use crate::connection::takeover::Takeover;
 use crate::request::Request;
 
 /// A future of this loop.
@@ -170,6 +171,8 @@ pub struct Response {
     pub close: bool,
     /// This is one of the built-in error pages (or a redirect's): `error_page` may replace it.
     pub special: bool,
+    /// What goes on with the connection after the head: the response is 101.
+    pub takeover: Option<Box<dyn Takeover>>,
     /// Set for the response of an upstream server. Conditions of the request were for that server to look at.
     pub as_written: Option<Box<AsWritten>>,
 }
@@ -193,6 +196,7 @@ impl Response {
             no_length: false,
             close: false,
             special: false,
+            takeover: None,
             as_written: None,
         }
     }

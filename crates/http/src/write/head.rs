@@ -24,7 +24,7 @@ pub enum Framing {
 }
 
 /// Writes the head into `out` and decides framing and keep-alive. Notes in the request what `$sent_http_…` shows.
-pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) -> Framing {
+pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out: &mut Vec<u8>) -> Framing {
     request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
     if response.close {
         request.keep_alive = false;
@@ -96,7 +96,9 @@ pub fn serialise(request: &mut Request, response: &Response, out: &mut Vec<u8>) 
     if framing == Framing::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
-    if request.keep_alive {
+    if upgrades {
+        out.extend_from_slice(b"Connection: upgrade\r\n");
+    } else if request.keep_alive {
         out.extend_from_slice(b"Connection: keep-alive\r\n");
         if let Some(seconds) = core.keepalive_timeout.header.filter(|seconds| *seconds > 0) {
             out.extend_from_slice(b"Keep-Alive: timeout=");
@@ -176,7 +178,7 @@ pub fn preview(request: &mut Request, response: &Response) {
     let keep_alive = request.keep_alive;
     let mut head = std::mem::take(&mut request.sent_head);
     head.clear();
-    serialise(request, response, &mut head);
+    serialise(request, response, response.takeover.is_some(), &mut head);
     request.sent_head = head;
     request.keep_alive = keep_alive;
 }

@@ -24,13 +24,13 @@ pub enum WriteError {
     Body,
 }
 
-/// Writes a response. What was sent is noted in the request, whatever happens.
+/// Writes a response; one that ends HTTP on the connection (101), if `upgrades`. What was sent is noted in the request, whatever happens.
 ///
 /// # Errors
 /// The response is not complete, and the connection is of no further use.
-pub async fn write(request: &mut Request, response: Box<Response>) -> Result<(), WriteError> {
+pub async fn write(request: &mut Request, response: Box<Response>, upgrades: bool) -> Result<(), WriteError> {
     let mut out = freerun_runtime::buffers::take();
-    let framing = head::serialise(request, &response, &mut out);
+    let framing = head::serialise(request, &response, upgrades, &mut out);
     if request.generation.keeps_sent_head {
         request.sent_head.clone_from(&out);
     }

@@ -108,6 +108,18 @@ impl Record {
         began.unwrap_or(now)
     }
 
+    /// The request goes on for long: its fields are kept without the buffer that they came in.
+    pub fn shrink(&self) {
+        let mut inner = self.0.borrow_mut();
+        let whole: Vec<u8> = inner.fields.iter().flat_map(|(name, value)| [&name[..], &value[..]].concat()).collect();
+        let mut rest = Bytes::from(whole.into_boxed_slice());
+        for (name, value) in &mut inner.fields {
+            *name = rest.split_to(name.len());
+            *value = rest.split_to(value.len());
+        }
+        inner.fields.shrink_to_fit();
+    }
+
     /// How long the last try has taken until its head was there, or takes by now.
     pub fn took(&self) -> Duration {
         let took = self.with(|last| last.header.unwrap_or_else(|| loops::now().saturating_duration_since(last.began)));

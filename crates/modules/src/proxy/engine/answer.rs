@@ -19,7 +19,8 @@ use super::flow::{Announced, Buffering, Flow, Manner};
 use super::reader::{Broken, Parts, Reader, Ready};
 use super::spool::Place;
 use super::trouble::{Doing, Trouble};
-use crate::proxy::exchange::{Advice, Passed};
+use super::tunnel::Tunnel;
+use crate::proxy::exchange::{Advice, Passed, UpstreamHead};
 use crate::proxy::variables::Record;
 
 /// How many pieces of a body are taken at once that have come with the head.
@@ -53,6 +54,9 @@ pub async fn answer(
         limit_rate: if options.buffering { options.limit_rate } else { 0 },
         began,
     };
+    if status == 101 {
+        return upgrade(request, plan, parts, head);
+    }
     let reader = Reader::new(parts);
     if options.intercept_errors && status >= 300 && has_page(request, status) {
         if status == 401 {
@@ -90,6 +94,27 @@ pub async fn answer(
     }
     put_body(request, plan, reader, &mut response, advice);
     Outcome::Response(response)
+}
+
+/// Passes `101 Switching Protocols` on, after which bytes go both ways.
+fn upgrade(request: &mut Request, plan: &Plan<'_>, parts: Parts, head: UpstreamHead) -> Outcome {
+    if request.is_subrequest() {
+        return Outcome::Status(502);
+    }
+    match plan.family.respond(request, plan.target, head) {
+        Ok(Passed::Response(mut response, _)) => {
+            parts.record.shrink();
+            let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
+            response.takeover = Some(Box::new(Tunnel::new(parts, plan.options, send_timeout)));
+            Outcome::Response(response)
+        }
+        Ok(Passed::Elsewhere(outcome)) => outcome,
+        Err(fault) => {
+            let trouble = Trouble::Fault(fault);
+            trouble.log(request, Doing::ReadingHead);
+            trouble.outcome(request)
+        }
+    }
 }
 
 /// Gives the response its body: what has come of it already, or what will.

@@ -2,7 +2,7 @@
 //!
 //! `mod.rs` chooses servers and decides about further tries; `attempt.rs` is one try, up to the response's head; `answer.rs`
 //! makes the client's response of it, whose body is a `flow.rs` that `reader.rs` fills. `trouble.rs` knows what follows from
-//! what went wrong.
+//! what went wrong. After `101 Switching Protocols` a `tunnel.rs` is all that is left.
 
 mod answer;
 mod attempt;
@@ -12,6 +12,7 @@ mod outgoing;
 mod reader;
 mod spool;
 mod trouble;
+mod tunnel;
 mod wire;
 
 use std::sync::Arc;

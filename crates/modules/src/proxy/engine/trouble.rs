@@ -25,6 +25,8 @@ pub enum Doing {
     ReadingHead,
     /// The response's body was read.
     ReadingBody,
+    /// Bytes went both ways.
+    Tunnelling,
 }
 
 impl fmt::Display for Doing {
@@ -34,6 +36,7 @@ impl fmt::Display for Doing {
             Doing::Sending => "sending request to upstream",
             Doing::ReadingHead => "reading response header from upstream",
             Doing::ReadingBody => "reading upstream",
+            Doing::Tunnelling => "proxying upgraded connection",
         })
     }
 }

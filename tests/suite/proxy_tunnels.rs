@@ -1,0 +1,176 @@
+//! Connections that leave HTTP: `101 Switching Protocols`, and what goes both ways after it.
+
+use freerun_testkit::{Client, Ending, Peer, Server, Setup, Site, Upstream, eventually};
+use rustix::process::Signal;
+
+fn tunnelling(upstream: &Upstream, lines: &str) -> Setup {
+    let http = format!(
+        "log_format way '$status|$upstream_status|$bytes_sent|$upstream_bytes_sent|$upstream_http_x_a';
+         access_log @DIR@/access.log way;
+         server {{ listen 127.0.0.1:@PORT@; root @ROOT@;
+             location = /which {{ return 200 old; }}
+             location / {{ proxy_pass http://{}; proxy_http_version 1.1; {lines}
+                 proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }} }}",
+        upstream.address()
+    );
+    Setup::new().root(&Site::new()).http(&http)
+}
+
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+const SWITCHED: &str =
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nX-A: b\r\n\r\n";
+
+/// Both ends of a tunnel, once it is there, and the length of the head that the client got.
+fn open(server: &Server, upstream: &Upstream, early: &str) -> (Client, Peer, usize) {
+    let mut client = server.connect();
+    client.send(UPGRADE);
+    let mut peer = upstream.accept();
+    let head = peer.head();
+    assert!(head.contains("\r\nUpgrade: websocket\r\n") && head.contains("\r\nConnection: upgrade\r\n"), "{head}");
+    peer.send(format!("{SWITCHED}{early}"));
+    let mut len = 0;
+    while !client.at_least(len + 1).windows(4).any(|four| four == b"\r\n\r\n") {
+        len = client.at_least(len + 1).len();
+    }
+    let got = client.take();
+    let end = got.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8_lossy(&got[..end]).into_owned();
+    assert!(head.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{head}");
+    for field in ["Connection: upgrade", "Upgrade: websocket", "X-A: b"] {
+        assert_eq!(head.matches(&format!("\r\n{field}\r\n")).count(), 1, "{head}");
+    }
+    if !early.is_empty() {
+        let rest = got[end..].to_vec();
+        let more = early.len() - rest.len();
+        let all = if more > 0 { [&rest[..], client.at_least(more)].concat() } else { rest };
+        assert_eq!(all, early.as_bytes());
+        client.take();
+    }
+    (client, peer, end)
+}
+
+/// The next bytes that the client gets.
+fn got(client: &mut Client, count: usize) -> Vec<u8> {
+    client.at_least(count);
+    client.take()
+}
+
+#[test]
+fn bytes_go_both_ways() {
+    let upstream = Upstream::new();
+    let server = tunnelling(&upstream, "").run();
+    let (mut client, mut peer, head) = open(&server, &upstream, "early");
+    for _ in 0..3 {
+        client.send("ping");
+        assert_eq!(peer.bytes(4), b"ping");
+        peer.send("pong!");
+        assert_eq!(got(&mut client, 5), b"pong!");
+    }
+    drop(peer);
+    assert_eq!(client.ending(), Ending::Closed);
+    drop(client);
+    let line = server.access_lines(1).remove(0);
+    let parts: Vec<&str> = line.split('|').collect();
+    assert_eq!((parts[0], parts[1], parts[4]), ("101", "101", "b"), "{line}");
+    assert_eq!(parts[2], (head + "early".len() + 15).to_string(), "{line}");
+}
+
+#[test]
+fn what_the_client_sends_behind_its_request_is_passed_on() {
+    let upstream = Upstream::new();
+    let server = tunnelling(&upstream, "").run();
+    let mut client = server.connect();
+    client.send(format!("{UPGRADE}at once"));
+    let mut peer = upstream.accept();
+    peer.head();
+    peer.send(SWITCHED);
+    assert_eq!(peer.bytes(7), b"at once");
+}
+
+#[test]
+fn large_messages_of_slow_readers_are_not_lost() {
+    let upstream = Upstream::new();
+    let server = tunnelling(&upstream, "").run();
+    let (mut client, mut peer, _) = open(&server, &upstream, "");
+    let body: Vec<u8> = (0..5_000_000).map(|at| (at % 251) as u8).collect();
+    let (there, back) = (body.clone(), body.clone());
+    let sending = std::thread::spawn(move || {
+        peer.send(&there);
+        let got = peer.bytes(back.len());
+        assert!(got == back);
+        peer
+    });
+    assert!(got(&mut client, body.len()) == body);
+    client.send(&body);
+    drop(sending.join().unwrap());
+}
+
+#[test]
+fn one_direction_may_end_before_the_other() {
+    let upstream = Upstream::new();
+    let server = tunnelling(&upstream, "").freerun();
+    let (mut client, mut peer, _) = open(&server, &upstream, "");
+    client.send("last").half_close();
+    assert_eq!(peer.rest(), b"last");
+    peer.send("answer");
+    assert_eq!(got(&mut client, 6), b"answer");
+    drop(peer);
+    assert_eq!(client.ending(), Ending::Closed);
+}
+
+#[test]
+fn an_end_of_the_client_ends_the_upstream_connection() {
+    let upstream = Upstream::new();
+    let server = tunnelling(&upstream, "").run();
+    let (client, mut peer, _) = open(&server, &upstream, "");
+    drop(client);
+    assert_eq!(peer.rest(), b"");
+    let (client, mut peer, _) = open(&server, &upstream, "");
+    client.reset();
+    assert_eq!(peer.rest(), b"");
+}
+
+#[test]
+fn tunnels_outlive_a_reload_and_requests_use_the_new_configuration() {
+    let upstream = Upstream::new();
+    let server = tunnelling(&upstream, "").freerun();
+    let (mut client, mut peer, _) = open(&server, &upstream, "");
+    server.edit("return 200 old;", "return 200 new;");
+    server.reload();
+    eventually("the new configuration", || server.get("/which").text() == "new");
+    client.send("ping");
+    assert_eq!(peer.bytes(4), b"ping");
+    peer.send("pong");
+    assert_eq!(got(&mut client, 4), b"pong");
+}
+
+#[test]
+fn a_tunnel_without_news_from_the_upstream_is_closed() {
+    let upstream = Upstream::new();
+    let server = tunnelling(&upstream, "proxy_read_timeout 300ms; ").run();
+    let (mut client, mut peer, _) = open(&server, &upstream, "");
+    assert_eq!(peer.rest(), b"");
+    assert!(client.is_closed());
+    server.logs("upstream timed out (110: Connection timed out) while proxying upgraded connection, client: 127.0.0.1");
+}
+
+#[test]
+fn a_worker_that_ends_leaves_tunnels_their_time() {
+    let upstream = Upstream::new();
+    let mut server = tunnelling(&upstream, "").main("worker_shutdown_timeout 500ms;").freerun();
+    let (mut client, mut peer, _) = open(&server, &upstream, "");
+    server.signal(Signal::QUIT);
+    eventually("the end", || !server.runs());
+    assert_eq!(peer.rest(), b"");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn nobody_switches_protocols_unasked() {
+    let upstream = Upstream::answering(|_| SWITCHED.into());
+    let http =
+        format!("server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://{}; }} }}", upstream.address());
+    let server = Setup::new().http(&http).freerun();
+    assert_eq!(server.get("/").status, 502);
+    assert_eq!(server.send(UPGRADE).status, 502);
+}
