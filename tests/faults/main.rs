@@ -6,6 +6,7 @@
 mod changes;
 mod compress;
 mod disk;
+mod dns;
 mod figures;
 mod full;
 mod limits;

@@ -1,5 +1,6 @@
 //! A group with all that requests need of it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,9 +112,23 @@ impl Upstream {
         self.resolver.as_ref().map(|(resolver, timeout)| (resolver, *timeout))
     }
 
-    /// Takes over what is known of names now.
+    /// Takes over what is known of names now, if that is something else than before. What is known of a name may be
+    /// shared with other groups, and have come from there.
     pub(super) fn rebuild(&self) {
-        self.group.replace(peers(&self.servers));
+        let peers = peers(&self.servers);
+        if !self.has(&peers) {
+            self.group.replace(peers);
+        }
+    }
+
+    /// Whether it has exactly these servers, in whatever order: name servers change it with each answer.
+    pub(super) fn has(&self, peers: &[PeerSpec]) -> bool {
+        let set = self.group.peers();
+        let now: HashSet<_> =
+            set.peers().map(|peer| (&peer.address, peer.settings.weight, peer.settings.backup)).collect();
+        let then: HashSet<_> =
+            peers.iter().map(|spec| (&spec.address, spec.settings.weight, spec.settings.backup)).collect();
+        set.peers().count() == peers.len() && now == then
     }
 }
 

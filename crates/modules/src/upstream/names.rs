@@ -21,8 +21,11 @@ use super::server::Server;
 /// How long a configuration waits for the names that nothing is known of yet, before it is taken without them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The pause before a name that did not resolve is tried again: the first one, and the longest. It doubles in between.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// The pause before a name that did not resolve is tried again. It doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause, and the longest with `resolve`, where it decides when a name server that is back is noticed.
+const PAUSES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(5)];
 
 /// The longest sleep in one piece, so that a name that nobody needs any more is forgotten soon.
 const STEP: Duration = Duration::from_secs(10);
@@ -48,16 +51,11 @@ impl Known {
         self.0.load_full()
     }
 
-    /// Whether this is something new.
-    fn set(&self, mut targets: Vec<Target>) -> bool {
+    fn set(&self, mut targets: Vec<Target>) {
         // Name servers answer in another order each time.
         targets.sort_unstable();
         targets.dedup();
-        let new = self.0.load().as_ref().is_none_or(|known| **known != targets);
-        if new {
-            self.0.store(Some(Arc::new(targets)));
-        }
-        new
+        self.0.store(Some(Arc::new(targets)));
     }
 
     fn forget(&self) -> bool {
@@ -140,7 +138,7 @@ enum Failed {
 
 /// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group is there.
 async fn watch(upstream: Weak<Upstream>, index: usize, log: ErrorLog, mut first: Option<Sender<()>>) {
-    let mut pause = PAUSES[0];
+    let mut pause = FIRST_PAUSE;
     let mut failing = false;
     loop {
         let Some(group) = upstream.upgrade() else { return };
@@ -151,18 +149,15 @@ async fn watch(upstream: Weak<Upstream>, index: usize, log: ErrorLog, mut first:
                 if std::mem::take(&mut failing) {
                     log.write(Level::Notice, None, format_args!("\"{}\" is resolved now", server.text));
                 }
-                if known.set(targets) {
-                    group.rebuild();
-                }
-                pause = PAUSES[0];
+                known.set(targets);
+                group.rebuild();
+                pause = FIRST_PAUSE;
                 expires
             }
             Err(failed) => {
                 // A name server in trouble changes nothing of what is known; one that says that there is no such name does.
                 let gone = matches!(failed, Failed::Resolver(_, ResolveError::NotFound)) && known.forget();
-                if gone {
-                    group.rebuild();
-                }
+                group.rebuild();
                 if gone || !std::mem::replace(&mut failing, true) {
                     match failed {
                         Failed::System => {
@@ -175,7 +170,7 @@ async fn watch(upstream: Weak<Upstream>, index: usize, log: ErrorLog, mut first:
                     }
                 }
                 let until = Instant::now() + pause;
-                pause = (pause * 2).min(PAUSES[1]);
+                pause = (pause * 2).min(PAUSES[usize::from(server.resolve)]);
                 Some(until)
             }
         };
@@ -230,7 +225,7 @@ async fn look_up(group: &Upstream, server: &Server, name: &Name) -> Result<(Vec<
     match failed {
         Some(failed) if targets.is_empty() => Err(failed),
         // What is missing is asked for again soon.
-        Some(_) => Ok((targets, Some(expires.min(Instant::now() + PAUSES[0])))),
+        Some(_) => Ok((targets, Some(expires.min(Instant::now() + FIRST_PAUSE)))),
         None => Ok((targets, Some(expires))),
     }
 }

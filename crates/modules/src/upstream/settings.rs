@@ -19,7 +19,7 @@ settings! {
         ///
         /// A name that has several addresses stands for as many servers. It is looked up when the configuration is
         /// loaded, off the event loops; one that does not resolve never prevents starting: its servers are missing until it
-        /// does, and it is tried again after one second, and then after twice the time before, up to a minute.
+        /// does, and it is tried again after one second, and then after twice the time before, up to a minute (five seconds with `resolve`).
         ///
         /// | parameter | |
         /// |---|---|

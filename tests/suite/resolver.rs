@@ -1,0 +1,190 @@
+//! Names of upstream servers: the system's lookup, `resolver`, `resolve`, `service`, variables in `proxy_pass`.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use freerun_testkit::{Answering, Dns, Kind, Reply, Server, Setup, Site, Upstream, check, eventually};
+
+/// An upstream on an address of its own, all of them on one port, that answers with its name.
+fn named(name: &'static str) -> Answering {
+    Upstream::answering(move |_| answer(name))
+}
+
+fn answer(text: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
+}
+
+/// Upstreams on 127.0.0.`first` and those after it, on the same port, each of which answers with its address.
+fn neighbours(first: u8, count: u8) -> u16 {
+    let address = |port| std::net::SocketAddr::from(([127, 0, 0, first], port));
+    let leader = Upstream::on(address(0));
+    let port = leader.port();
+    let followers = (first + 1..first + count).map(|last| Upstream::on(([127, 0, 0, last], port).into()));
+    for (index, upstream) in std::iter::once(leader).chain(followers).enumerate() {
+        let text = format!("127.0.0.{}", usize::from(first) + index);
+        std::thread::spawn(move || {
+            while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(3600)) {
+                let text = text.clone();
+                std::thread::spawn(
+                    move || while peer.try_request().is_some() && peer.try_send(answer(&text)).is_ok() {},
+                );
+            }
+        });
+    }
+    port
+}
+
+fn ip(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, last)
+}
+
+fn run(http: &str) -> Server {
+    Setup::new().root(&Site::new()).http(http).run()
+}
+
+fn port_of(upstream: &Answering) -> &str {
+    upstream.address().split_once(':').map_or("", |(_, port)| port)
+}
+
+#[test]
+fn a_name_that_leads_nowhere_is_told_and_prevents_nothing() {
+    let http = "upstream a { server no-such-host.invalid:81; server nor-this.invalid down; }
+        server { listen 127.0.0.1:@PORT@; location / { return 200 here; } location /a { proxy_pass http://a; } location /b { proxy_pass http://no-such-host.invalid; } }";
+    let checked = check(Kind::under_test(), &format!("events {{ }}\nhttp {{\n{http}\n}}")).expect("it starts");
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    for text in ["no-such-host.invalid:81\" in", "nor-this.invalid\" in", "no-such-host.invalid:80\" in"] {
+        assert!(checked.stderr.contains(&format!("[warn] host not found in upstream \"{text}")), "{}", checked.stderr);
+    }
+    let server = run(http);
+    assert_eq!(server.get("/").text(), "here");
+    server.logs("host not found in upstream \"no-such-host.invalid:81\"");
+    server.reload();
+    assert_eq!(server.get("/").text(), "here");
+    for path in ["/a", "/b"] {
+        assert_eq!(server.get(path).status, 502);
+    }
+    server.logs("no live upstreams while connecting to upstream");
+}
+
+#[test]
+fn names_that_the_system_knows_are_there_from_the_first_request() {
+    let upstream = named("found");
+    let port = port_of(&upstream);
+    let server = run(&format!(
+        "upstream a {{ server localhost:{port}; }}
+         server {{ listen 127.0.0.1:@PORT@; location /a {{ proxy_pass http://a; }} location /b {{ proxy_pass http://localhost:{port}; }} }}"
+    ));
+    for path in ["/a", "/b"] {
+        assert_eq!(server.get(path).text(), "found");
+    }
+}
+
+#[test]
+fn variables_are_resolved_for_each_request() {
+    let dns = Dns::start();
+    let port = neighbours(21, 2);
+    dns.set("a.test", Reply::address(ip(21), 1));
+    let server = run(&format!(
+        "server {{ listen 127.0.0.1:@PORT@;
+            location / {{ resolver {} valid=1s; resolver_timeout 1s; proxy_pass http://$arg_host:{port}; }}
+            location /none {{ proxy_pass http://$arg_host:{port}; }} }}",
+        dns.address()
+    ));
+    assert_eq!(server.get("/?host=a.test").text(), "127.0.0.21");
+    assert_eq!(server.get("/?host=127.0.0.22").text(), "127.0.0.22");
+    dns.set("a.test", Reply::address(ip(22), 1));
+    eventually("the change is seen", || server.get("/?host=a.test").text() == "127.0.0.22");
+    for (name, code, words) in [
+        ("unknown.test", 3, "3: Host not found"),
+        ("broken.test", 2, "2: Server failure"),
+        ("no.test", 5, "5: Operation refused"),
+    ] {
+        dns.set(name, Reply::Code(code));
+        assert_eq!(server.get(&format!("/?host={name}")).status, 502);
+        server.logs(&format!("{name} could not be resolved ({words})"));
+    }
+    dns.set("silent.test", Reply::Silence);
+    assert_eq!(server.get("/?host=silent.test").status, 502);
+    server.logs("silent.test could not be resolved (110: Operation timed out)");
+    assert_eq!(server.get("/none?host=a.test").status, 502);
+    server.logs("no resolver defined to resolve a.test");
+    assert_eq!(server.get("/none?host=127.0.0.21").text(), "127.0.0.21");
+}
+
+#[test]
+fn all_addresses_of_a_name_are_servers() {
+    let dns = Dns::start();
+    let port = neighbours(31, 5);
+    let all: Vec<IpAddr> = (31..36).map(|last| ip(last).into()).collect();
+    dns.set("many.test", Reply::Cut(Box::new(Reply::Addresses(all, 60))));
+    let server = run(&format!(
+        "upstream a {{ resolver {} ipv6=off; zone a 64k; server many.test:{port} resolve; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}",
+        dns.address()
+    ));
+    let mut answers: Vec<String> = (0..10).map(|_| server.get("/").text()).collect();
+    answers.sort();
+    let expected: Vec<String> =
+        (31..36).flat_map(|last| [format!("127.0.0.{last}"), format!("127.0.0.{last}")]).collect();
+    assert_eq!(answers, expected);
+}
+
+#[test]
+fn servers_with_resolve_follow_their_name_also_over_a_reload() {
+    let dns = Dns::start();
+    let port = neighbours(41, 2);
+    dns.set("a.test", Reply::Code(3));
+    let server = run(&format!(
+        "resolver {} valid=1s; resolver_timeout 1s;
+         upstream a {{ zone a 64k; server a.test:{port} resolve; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}",
+        dns.address()
+    ));
+    assert_eq!(server.get("/").status, 502);
+    server.logs("a.test could not be resolved (3: Host not found)");
+    dns.set("a.test", Reply::address(ip(41), 1));
+    eventually("the name is found", || server.get("/").text() == "127.0.0.41");
+    dns.set("a.test", Reply::address(ip(42), 1));
+    eventually("the change is seen", || server.get("/").text() == "127.0.0.42");
+    dns.set("a.test", Reply::Silence);
+    server.reload();
+    for _ in 0..3 {
+        assert_eq!(server.get("/").text(), "127.0.0.42", "what was known is known");
+    }
+}
+
+#[test]
+fn services_say_where_servers_are() {
+    let dns = Dns::start();
+    let (first, second) = (named("first"), named("second"));
+    let port = |upstream: &Answering| port_of(upstream).parse().unwrap();
+    let at = |priority, upstream: &Answering| (priority, 1, port(upstream), "host.test".to_owned());
+    dns.set("_http._tcp.a.test", Reply::Services(vec![at(1, &first), at(2, &second)], 1));
+    dns.set("host.test", Reply::address(ip(1), 60));
+    let server = run(&format!(
+        "upstream a {{ resolver {}; zone a 64k; server a.test service=http resolve; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}",
+        dns.address()
+    ));
+    for _ in 0..4 {
+        assert_eq!(server.get("/").text(), "first");
+    }
+    dns.set("_http._tcp.a.test", Reply::Services(vec![at(2, &first), at(1, &second)], 1));
+    eventually("the change is seen", || server.get("/").text() == "second");
+}
+
+#[test]
+fn a_state_file_has_the_servers() {
+    let upstream = named("stateful");
+    let site = Site::new();
+    let file = site.path().join("state.conf");
+    let http = format!(
+        "upstream a {{ zone a 64k; state {}; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}",
+        file.display()
+    );
+    let server = Setup::new().root(&site).http(&http).run();
+    assert_eq!(server.get("/").status, 502);
+    std::fs::write(&file, format!("server {} weight=2;\n", upstream.address())).unwrap();
+    server.reload();
+    eventually("the file is read again", || server.get("/").text() == "stateful");
+}

@@ -1,0 +1,165 @@
+//! Connections to upstream servers: kept, shared by all loops, noticed when they die.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use freerun_testkit::{Client, Peer, Received, Setup, Site, Upstream, eventually};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+fn setup(loops: usize, http: &str) -> Setup {
+    Setup::new().main(&format!("worker_processes {loops};")).root(&Site::new()).http(http)
+}
+
+fn proxied(upstream: &str, directives: &str) -> String {
+    format!(
+        "upstream a {{ server {upstream}; {directives} }}
+         server {{ listen 127.0.0.1:@PORT@ reuseport; location / {{ proxy_pass http://a; }} }}"
+    )
+}
+
+#[test]
+fn with_four_loops_nearly_every_request_reuses_a_connection() {
+    let upstream = Upstream::answering(|_| OK.into());
+    let server = setup(4, &proxied(upstream.address(), "")).run();
+    for _ in 0..2000 {
+        // A connection of its own, which any of the loops takes.
+        assert_eq!(server.get("/").text(), "ok");
+    }
+    assert!(upstream.connections() <= 20, "{} connections for 2000 requests", upstream.connections());
+}
+
+#[test]
+fn idle_connections_that_die_cost_no_client_an_error() {
+    let turn = AtomicUsize::new(0);
+    // After one answer in three or so the connection ends, though the answer said that it stays.
+    let upstream = closing(move || turn.fetch_add(7919, Relaxed) % 20 < 7);
+    let server = setup(4, &proxied(&upstream, "keepalive 16;")).run();
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut connection = Client::connect(server.address());
+                for request in 0..500 {
+                    let answer = connection.get(&format!("/{client}/{request}"));
+                    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+                }
+            });
+        }
+    });
+}
+
+/// An upstream that ends a connection after an answer when `ends` says so. Its address.
+fn closing(ends: impl Fn() -> bool + Send + Sync + 'static) -> String {
+    let upstream = Upstream::new();
+    let address = upstream.address();
+    let ends = Arc::new(ends);
+    std::thread::spawn(move || {
+        while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(3600)) {
+            let ends = ends.clone();
+            std::thread::spawn(move || {
+                while peer.try_request().is_some() && peer.try_send(OK).is_ok() {
+                    if ends() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn serve_one(upstream: &Upstream, client: impl FnOnce()) -> Peer {
+    std::thread::scope(|scope| {
+        let played = scope.spawn(|| {
+            let mut peer = upstream.accept();
+            peer.request();
+            peer.send(OK);
+            peer
+        });
+        client();
+        played.join().expect("a peer")
+    })
+}
+
+#[test]
+fn what_is_not_idempotent_is_not_sent_into_a_dead_connection() {
+    let upstream = Upstream::new();
+    let server = setup(2, &proxied(&upstream.address(), "")).run();
+    for _ in 0..50 {
+        // The peer ends as soon as it has answered: dropped here.
+        drop(serve_one(&upstream, || assert_eq!(server.get("/").status, 200)));
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc";
+        drop(serve_one(&upstream, || assert_eq!(server.send(post).status, 200)));
+    }
+}
+
+#[test]
+fn dead_and_old_connections_are_closed_soon() {
+    let upstream = Upstream::new();
+    let server = setup(2, &proxied(&upstream.address(), "")).run();
+    let mut dead = serve_one(&upstream, || assert_eq!(server.get("/").status, 200));
+    dead.half_close();
+    assert_eq!(dead.rest(), b"");
+    let mut chatty = serve_one(&upstream, || assert_eq!(server.get("/").status, 200));
+    chatty.send("HTTP/1.1 408 Request Timeout\r\n\r\n");
+    assert_eq!(chatty.rest(), b"");
+    let server = setup(1, &proxied(&upstream.address(), "keepalive_timeout 10ms;")).run();
+    let mut old = serve_one(&upstream, || assert_eq!(server.get("/").status, 200));
+    assert_eq!(old.rest(), b"");
+}
+
+#[test]
+fn limits_of_use_are_kept() {
+    let upstream = Upstream::answering(|_| OK.into());
+    let server = setup(1, &proxied(upstream.address(), "keepalive_requests 5;")).run();
+    for _ in 0..20 {
+        server.get("/");
+    }
+    assert_eq!(upstream.connections(), 4);
+    let none = Upstream::answering(|_| OK.into());
+    let server = setup(1, &proxied(none.address(), "keepalive 0;")).run();
+    for _ in 0..5 {
+        server.get("/");
+    }
+    assert_eq!(none.connections(), 5);
+}
+
+#[test]
+fn a_reload_keeps_idle_connections() {
+    let upstream = Upstream::answering(|_| OK.into());
+    let http = proxied(upstream.address(), "") + &format!("# {}", 1);
+    let server = setup(2, &http).run();
+    for _ in 0..3 {
+        assert_eq!(server.get("/").text(), "ok");
+        server.reload();
+    }
+    eventually("all use the same connection", || {
+        assert_eq!(server.get("/").text(), "ok");
+        upstream.connections() == 1
+    });
+}
+
+#[test]
+fn local_connections_stay_with_their_location() {
+    let upstream = Upstream::answering(|request: &Received| {
+        let text = request.target();
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
+    });
+    let http = |keepalive: &str| {
+        format!(
+            "upstream a {{ server {}; {keepalive} }}
+             server {{ listen 127.0.0.1:@PORT@; location /x {{ proxy_pass http://a; }} location /y {{ proxy_pass http://a; }} }}",
+            upstream.address()
+        )
+    };
+    let mut before = 0;
+    for (keepalive, connections) in [("", 2), ("keepalive 8 local;", 2), ("keepalive 8;", 1)] {
+        let server = setup(1, &http(keepalive)).run();
+        for path in ["/x", "/y", "/x", "/y"] {
+            assert_eq!(server.get(path).text(), path);
+        }
+        assert_eq!(upstream.connections() - before, connections, "{keepalive}");
+        before = upstream.connections();
+    }
+}
