@@ -1,6 +1,7 @@
 //! How the servers of a group take turns.
 
 use crate::checks::same_verdicts_around;
+use freerun_testkit::{Kind, Setup, require};
 
 #[test]
 fn methods_are_checked_alike() {
@@ -34,4 +35,137 @@ fn methods_are_checked_alike() {
         "ip_hash; server 127.0.0.2 max_conns=1 max_fails=2 fail_timeout=3 down weight=2;",
     ];
     same_verdicts_around("upstream a { server 127.0.0.1; @LINE@ }\nserver { listen 127.0.0.1:@PORT@; }", &lines);
+}
+
+/// Sends requests one after the other, and tells for each which servers were asked: `a`, `b` and `c` answer, `x` and `y`
+/// refuse; a request that failed ends with its status.
+fn ways(kind: Kind, group: &str, count: usize) -> Vec<String> {
+    let group = group
+        .replace("@A@", "127.0.0.1:@PORT2@")
+        .replace("@B@", "127.0.0.1:@PORT3@")
+        .replace("@C@", "127.0.0.1:@PORT4@")
+        .replace("@X@", "127.0.0.1:@PORT5@")
+        .replace("@Y@", "127.0.0.1:@PORT6@");
+    let servers: String =
+        (2..5).map(|port| format!("server {{ listen 127.0.0.1:@PORT{port}@; return 200 ok; }}\n")).collect();
+    let server = Setup::new()
+        .http(&format!(
+            "# @PORT5@ and @PORT6@ are nobody's.
+             upstream g {{ {group} }}
+             server {{ listen 127.0.0.1:@PORT@; add_header Way $upstream_addr always;
+                       location / {{ proxy_pass http://g; }} }}
+             {servers}"
+        ))
+        .start(kind);
+    let letter = |address: &str| {
+        let letters = ["a", "b", "c", "x", "y"];
+        let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        let number = (2..7).find(|&number| Some(server.port_number(number)) == port);
+        number.map_or(address.to_owned(), |number| letters[number - 2].to_owned())
+    };
+    (0..count)
+        .map(|number| {
+            let response = server.get(&format!("/?k={number}"));
+            let way: String = response.header("way").unwrap_or_default().split(", ").map(letter).collect();
+            if response.status == 200 { way } else { format!("{way}{}", response.status) }
+        })
+        .collect()
+}
+
+fn same_ways(groups: &[&str]) {
+    if !require::nginx() || !require::freerun() {
+        return;
+    }
+    for group in groups {
+        let nginx = ways(Kind::Nginx, group, 24).join(" ");
+        let freerun = ways(Kind::Freerun, group, 24).join(" ");
+        assert_eq!(freerun, nginx, "{group}");
+    }
+}
+
+#[test]
+fn turns_follow_weights() {
+    same_ways(&[
+        "server @A@;",
+        "server @A@; server @B@; server @C@;",
+        "server @A@ weight=5; server @B@; server @C@;",
+        "server @A@ weight=3; server @B@ weight=2; server @C@ weight=4;",
+        "server @A@; server @B@ weight=2 down; server @C@ weight=3;",
+        "server @A@; server @B@ backup; server @C@;",
+        "server @A@ down; server @B@ down; server @C@ backup;",
+        "server @A@; server @A@; server @B@;",
+        "least_conn; server @A@ weight=2; server @B@; server @C@;",
+        "least_conn; server @A@ down; server @B@; server @C@ backup;",
+    ]);
+}
+
+#[test]
+fn servers_that_fail_are_left_out() {
+    same_ways(&[
+        "server @X@;",
+        "server @X@; server @A@;",
+        "server @A@; server @X@ weight=3; server @B@ weight=2;",
+        "server @A@; server @X@ max_fails=0; server @B@;",
+        "server @A@; server @X@ max_fails=2 weight=4; server @B@;",
+        "server @X@; server @Y@;",
+        "server @X@; server @Y@; server @A@ backup;",
+        "server @X@; server @A@ backup; server @B@ backup;",
+        "server @X@; server @Y@ backup;",
+        "server @X@ down; server @Y@ down;",
+        "server @A@; server @X@; server @Y@;",
+        "least_conn; server @X@; server @A@; server @B@;",
+    ]);
+}
+
+#[test]
+fn keys_lead_to_the_same_server() {
+    same_ways(&[
+        "hash $arg_k; server @A@;",
+        "hash $arg_k; server @A@ down;",
+        "hash $arg_k; server @X@ max_fails=0; server @Y@ max_fails=0;",
+        "hash $arg_none; server @A@; server @B@;",
+        "hash $arg_none consistent; server @A@ weight=2; server @B@; server @C@;",
+    ]);
+}
+
+/// Ports differ from server to server, and with them the points that `consistent` sets; numbers do not.
+#[test]
+fn hashes_lead_to_the_same_place_whatever_the_port() {
+    same_ways(&[
+        "hash $arg_k; server @A@; server @B@ weight=2; server @C@;",
+        "hash $arg_k; server @A@; server @B@ weight=3 down; server @C@;",
+        "hash $arg_k; server @A@; server @X@; server @C@ weight=2;",
+        "hash $uri; server @A@; server @B@;",
+    ]);
+}
+
+#[test]
+fn what_the_log_says_of_groups_without_a_server() {
+    if !require::nginx() || !require::freerun() {
+        return;
+    }
+    let told = |kind| {
+        let server = Setup::new()
+            .http(
+                "upstream g { server 127.0.0.1:@PORT2@ max_fails=1; server 127.0.0.1:@PORT3@; }
+                 server { listen 127.0.0.1:@PORT@; location / { proxy_pass http://g; } }",
+            )
+            .start(kind);
+        let statuses = [server.get("/").status, server.get("/").status];
+        server.logs("no live upstreams while connecting to upstream");
+        let log = server.error_log();
+        let lines: Vec<String> = log
+            .lines()
+            .filter(|line| line.contains("upstream"))
+            .filter_map(|line| line.split_once("] ")?.1.split_once(' '))
+            .map(|(_, text)| {
+                let text = text.split_once(' ').map_or(text, |(_, text)| text);
+                (1..4).fold(text.to_owned(), |text, number| {
+                    text.replace(&server.port_number(number).to_string(), &format!("PORT{number}"))
+                })
+            })
+            .collect();
+        (statuses, lines)
+    };
+    assert_eq!(told(Kind::Freerun), told(Kind::Nginx));
 }

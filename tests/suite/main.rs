@@ -32,3 +32,5 @@ mod status;
 mod subrequests;
 mod timeouts;
 mod upstream_connections;
+mod upstream_errors;
+mod upstreams;

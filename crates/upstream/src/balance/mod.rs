@@ -131,6 +131,8 @@ impl Tier {
         }
         let drawn = match method {
             _ if self.peers.len() == 1 => None,
+            // Without a key there is nothing to keep together: turns, as in nginx.
+            Method::Hash | Method::ConsistentHash if query.key.is_empty() => None,
             Method::Hash => self.by_numbers(Keyed::new(query.key), query.now, tried),
             Method::IpHash => self.by_numbers(Keyed::new(hash::network(query.key)), query.now, tried),
             Method::ConsistentHash => self.on_circle(query, tried),
