@@ -21,6 +21,7 @@ mod logs;
 mod processes;
 mod proxied;
 mod proxy_engine;
+mod proxy_parts;
 mod proxy_tunnels;
 mod reloads;
 mod requests;

@@ -33,7 +33,7 @@ fn open(server: &Server, upstream: &Upstream, early: &str) -> (Client, Peer, usi
         len = client.at_least(len + 1).len();
     }
     let got = client.take();
-    let end = got.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let end = got.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
     let head = String::from_utf8_lossy(&got[..end]).into_owned();
     assert!(head.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{head}");
     for field in ["Connection: upgrade", "Upgrade: websocket", "X-A: b"] {

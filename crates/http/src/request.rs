@@ -334,6 +334,8 @@ pub struct Request {
     pub passed_to: Option<Rc<dyn fmt::Display>>,
     /// Whether it goes on when the client has gone.
     pub is_background: bool,
+    /// In a subrequest: the body of the client's request is not meant for it.
+    pub without_body: bool,
     /// What modules keep with this request alone.
     pub own: States,
     /// The client's address, where it is not that of the connection.
@@ -386,6 +388,7 @@ impl Request {
             challenge: None,
             passed_to: None,
             is_background: false,
+            without_body: false,
             own: States::default(),
             real_peer: None,
             shared: OnceCell::new(),
@@ -463,6 +466,7 @@ impl Request {
         fork.depth = self.depth;
         fork.main_method = self.main_method;
         fork.is_background = self.is_background;
+        fork.without_body = self.without_body;
         fork.real_peer.clone_from(&self.real_peer);
         fork.shared = OnceCell::from(self.shared().clone());
         Box::new(fork)

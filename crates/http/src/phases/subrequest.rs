@@ -115,7 +115,7 @@ fn run(mut request: Box<Request>) -> LocalBoxFuture<'static, Subrequest> {
 }
 
 /// As [`subrequest`], with a method, for one that goes on when the client has gone, and when the response it belongs to is
-/// complete.
+/// complete. It has the body of the client's request, if that was collected and `with_body`.
 ///
 /// # Errors
 /// [`Refused`], which is logged.
@@ -124,10 +124,12 @@ pub fn background(
     method: Method,
     path: Vec<u8>,
     args: Option<Vec<u8>>,
+    with_body: bool,
 ) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
     let mut request = fork(parent, path, args)?;
     request.method = method;
     request.is_background = true;
+    request.without_body = !with_body;
     Ok(Box::pin(async move {
         let answer = phases::respond(&mut request).await;
         answered(request, answer)
@@ -277,6 +279,17 @@ impl Source for Included {
             }
             Ok(None)
         })
+    }
+
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        match &mut self.state {
+            State::Body(_, source) => source.ahead(),
+            _ => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn is_urgent(&self) -> bool {
+        matches!(&self.state, State::Body(_, source) if source.is_urgent())
     }
 
     fn remaining(&self) -> Option<u64> {

@@ -86,6 +86,14 @@ impl Source for Open {
         self.0.next()
     }
 
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        self.0.ahead()
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.0.is_urgent()
+    }
+
     fn remaining(&self) -> Option<u64> {
         None
     }
@@ -119,6 +127,17 @@ impl Source for Added {
                 }
             }
         })
+    }
+
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        match self.parts.front_mut() {
+            Some(Piece::Body(source)) => source.ahead(),
+            _ => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn is_urgent(&self) -> bool {
+        matches!(self.parts.front(), Some(Piece::Body(source)) if source.is_urgent())
     }
 
     fn remaining(&self) -> Option<u64> {

@@ -251,6 +251,17 @@ impl Source for Slices {
         })
     }
 
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        match &mut self.slice {
+            Some((_, _, slice)) => slice.body.ahead(),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.slice.as_ref().is_some_and(|(_, _, slice)| slice.body.is_urgent())
+    }
+
     fn remaining(&self) -> Option<u64> {
         (!self.failed).then_some(self.end - self.at)
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings};
+use freerun_http::head::body::{self, BodyError};
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::phases::subrequest::background;
@@ -25,9 +26,9 @@ settings! {
         /// most 1024 such requests run on each event loop at a time; when there are more, requests are not mirrored.
         mirror: Mirrors, in HTTP | SERVER | LOCATION,
             fidelity = Differs("the next request of the connection does not wait for mirrored ones");
-        /// Whether what is repeated has the request's body.
-        mirror_request_body: bool = "on", in HTTP | SERVER | LOCATION,
-            fidelity = NoEffect("nothing that passes request bodies on is there yet");
+        /// Whether what is repeated has the request's body, which is read completely before then, whatever
+        /// `proxy_request_buffering` says.
+        mirror_request_body: bool = "on", in HTTP | SERVER | LOCATION;
     }
 }
 
@@ -58,7 +59,7 @@ pub static MODULE: Module = Module {
     handlers: &[Handler {
         phase: Phase::PreContent,
         wanted: |settings| !settings.get::<MirrorSettings>().mirror.0.is_empty(),
-        run: Run::Now(run),
+        run: Run::Later(|request| Box::pin(run(request))),
     }],
     ..Module::EMPTY
 };
@@ -76,10 +77,24 @@ impl Drop for Place {
     }
 }
 
-fn run(request: &mut Request) -> Outcome {
+async fn run(request: &mut Request) -> Outcome {
     // What is repeated is the client's request with all it causes, once.
     if request.is_subrequest() {
         return Outcome::Declined;
+    }
+    let with_body = request.settings().get::<MirrorSettings>().mirror_request_body;
+    if with_body && !request.body.is_done() {
+        match body::collect(request).await {
+            Ok(_) => {}
+            Err(error) => {
+                request.keep_alive = false;
+                return Outcome::Status(match error {
+                    BodyError::Status(status) => status,
+                    BodyError::TimedOut => 408,
+                    BodyError::Broken(_) => 400,
+                });
+            }
+        }
     }
     let running = request.connection.home.module::<Running>();
     let uris = request.settings().get::<MirrorSettings>().mirror.0.clone();
@@ -88,7 +103,9 @@ fn run(request: &mut Request) -> Outcome {
             log_error!(request, Warn, "{MAX_RUNNING} mirrored requests are running, not mirrored to \"{uri}\"");
             break;
         }
-        let Ok(mirrored) = background(request, request.method, uri.clone().into_bytes(), None) else { break };
+        let Ok(mirrored) = background(request, request.method, uri.clone().into_bytes(), None, with_body) else {
+            break;
+        };
         running.0.set(running.0.get() + 1);
         let place = Place(running.clone());
         loops::spawn(request.connection.number, "mirroring a request", async move {

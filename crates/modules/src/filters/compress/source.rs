@@ -253,6 +253,14 @@ impl Source for Compressed {
         })
     }
 
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        match &mut self.stage {
+            // One that was asked already is at work in any case.
+            Stage::Pieces(Pieces { input: Input { source: Some(source), .. }, .. }) => source.ahead(),
+            _ => Box::pin(std::future::pending()),
+        }
+    }
+
     fn remaining(&self) -> Option<u64> {
         matches!(self.stage, Stage::Ended).then_some(0)
     }

@@ -40,7 +40,9 @@ impl Outgoing {
         }
         if request.is_subrequest() || request.body.is_done() {
             // That of the client's request, if somebody has read it.
-            if let Some(kept) = request.shared().find::<KeptBody>().and_then(|kept| kept.0.borrow().clone()) {
+            if !request.without_body
+                && let Some(kept) = request.shared().find::<KeptBody>().and_then(|kept| kept.0.borrow().clone())
+            {
                 return Ok(Outgoing::Kept(kept));
             }
             return Ok(match request.body.declared_length() {

@@ -1,0 +1,128 @@
+//! What other modules make of requests that are passed on: mirrors, slices, subrequests, filters over a slow client.
+
+use freerun_testkit::{Client, Setup, Site, Upstream, eventually};
+
+fn ok(body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+}
+
+#[test]
+fn a_mirrored_request_has_the_body_where_that_is_asked_for() {
+    for (lines, mirrored) in [("", "the body"), ("mirror_request_body off;", "")] {
+        let (real, mirror) = (Upstream::answering(|request| ok(&request.body)), Upstream::answering(|_| ok("")));
+        let server = Setup::server(
+            &Site::new(),
+            &format!(
+                "location / {{ mirror /copy; {lines} proxy_pass http://{}; }}
+                 location /copy {{ internal; proxy_pass http://{}; }}",
+                real.address(),
+                mirror.address()
+            ),
+        )
+        .run();
+        let response = server.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nthe body");
+        assert_eq!(response.text(), "the body");
+        let mut seen = Vec::new();
+        eventually("the mirrored request", || {
+            seen.extend(mirror.take_requests());
+            !seen.is_empty()
+        });
+        assert_eq!((seen[0].target(), String::from_utf8_lossy(&seen[0].body).as_ref()), ("/copy", mirrored), "{lines}");
+        assert!(seen[0].line().starts_with("POST "));
+    }
+}
+
+#[test]
+fn a_mirror_that_never_answers_holds_nobody_up() {
+    let (real, mirror) = (Upstream::answering(|request| ok(request.target())), Upstream::new());
+    let lines = format!(
+        "location / {{ mirror /copy; proxy_pass http://{}; }}
+         location /copy {{ internal; proxy_pass http://{}; }}",
+        real.address(),
+        mirror.address()
+    );
+    let server = Setup::server(&Site::new(), &lines).freerun();
+    for _ in 0..3 {
+        assert_eq!(server.get("/a").text(), "/a");
+    }
+}
+
+/// An origin that answers ranges of this.
+fn origin(content: Vec<u8>) -> impl Fn(&freerun_testkit::Received) -> Vec<u8> + Send + Sync + 'static {
+    move |request| {
+        let range = request.header("range").and_then(|range| range.strip_prefix("bytes=")).expect("a range");
+        let (first, last) = range.split_once('-').expect("two ends");
+        let first: usize = first.parse().expect("a number");
+        let end = (last.parse::<usize>().expect("a number") + 1).min(content.len());
+        let part = &content[first..end];
+        let head = format!(
+            "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nETag: \"a\"\r\nContent-Range: bytes {first}-{}/{}\r\n\r\n",
+            part.len(),
+            end - 1,
+            content.len()
+        );
+        [head.as_bytes(), part].concat()
+    }
+}
+
+#[test]
+fn slices_of_an_origin_become_a_whole() {
+    let content: Vec<u8> = (0..2_500_000).map(|at| (at % 251) as u8).collect();
+    let upstream = Upstream::answering(origin(content.clone()));
+    let lines = format!(
+        "location / {{ slice 1m; proxy_set_header Range $slice_range; proxy_pass http://{}; }}",
+        upstream.address()
+    );
+    let server = Setup::server(&Site::new(), &lines).run();
+    let whole = server.get("/file");
+    assert_eq!((whole.status, whole.header("content-length")), (200, Some("2500000")));
+    assert!(whole.body == content);
+    let part = server.get_with("/file", "Range: bytes=1000000-1500000\r\n");
+    assert_eq!(part.status, 206);
+    assert!(part.body == content[1_000_000..=1_500_000]);
+    assert_eq!(
+        upstream.take_requests().iter().filter_map(|request| request.header("range")).collect::<Vec<_>>(),
+        [
+            "bytes=0-1048575",
+            "bytes=1048576-2097151",
+            "bytes=2097152-3145727",
+            "bytes=0-1048575",
+            "bytes=1048576-2097151"
+        ]
+    );
+}
+
+#[test]
+fn pages_include_what_upstreams_answer() {
+    let upstream = Upstream::answering(|request| ok(format!("<{}>", request.target())));
+    let site = Site::new();
+    site.file("page.html", "a <!--# include virtual=\"/in/1\" --> b <!--# include virtual=\"/in/2\" --> c");
+    let lines =
+        format!("ssi on; types {{ text/html html; }} location /in/ {{ proxy_pass http://{}; }}", upstream.address());
+    let server = Setup::server(&site, &lines).run();
+    assert_eq!(server.get("/page.html").text(), "a </in/1> b </in/2> c");
+}
+
+#[test]
+fn a_slow_client_does_not_hold_the_upstream_up_behind_filters() {
+    const SIZE: usize = 8_000_000;
+    let body: Vec<u8> = (0..SIZE).map(|at| b'a' + (at % 23) as u8).collect();
+    for lines in ["sub_filter nothing x; sub_filter_types *;", "add_after_body /none;"] {
+        let upstream = Upstream::new();
+        let lines = format!(
+            "location = /none {{ return 200; }} location / {{ {lines} proxy_pass http://{}; }}",
+            upstream.address()
+        );
+        let server = Setup::server(&Site::new(), &lines).freerun();
+        let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
+        client.send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let mut peer = upstream.accept();
+        peer.request();
+        peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\nConnection: close\r\n\r\n"));
+        peer.send(&body);
+        assert_eq!(peer.rest(), b"");
+        let response = client.response();
+        assert!(response.body == body, "{lines} {}", response.body.len());
+    }
+}
