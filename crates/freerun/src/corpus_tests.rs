@@ -67,10 +67,14 @@ const MAX_STUBS: usize = 20;
 /// What the message lacks that the file's surroundings define, as a directive.
 fn stub_for(message: &str) -> Option<String> {
     let quoted = message.split('"').nth(1)?;
-    if message.contains(" variable in ") && !quoted.starts_with("upstream_") {
+    if message.contains(" variable in ") {
         Some(format!("map $host ${quoted} {{ default \"\"; }}\n"))
     } else if message.contains("unknown log format ") {
         Some(format!("log_format {quoted} \"$request\";\n"))
+    } else if message.contains("no port in upstream ") {
+        Some(format!("upstream {quoted} {{ server 127.0.0.1:1; }}\n"))
+    } else if message.contains("zero size shared memory zone ") {
+        Some(format!("limit_req_zone $binary_remote_addr zone={quoted}:1m rate=1r/s;\n"))
     } else {
         None
     }
@@ -80,8 +84,8 @@ fn stub_for(message: &str) -> Option<String> {
 fn lacking_part(message: &str) -> Option<&'static str> {
     if message.contains("parameter is not supported yet") {
         Some("listen … ssl, http2 or quic")
-    } else if message.contains("unknown \"upstream_") {
-        Some("$upstream_…")
+    } else if message.contains("https protocol requires SSL support") {
+        Some("https:// in proxy_pass")
     } else {
         None
     }
