@@ -176,6 +176,13 @@ impl Exchange {
         }
     }
 
+    /// Leaves out fields.
+    pub fn forget_fields(&mut self, names: &[&str]) {
+        for response in &mut self.responses {
+            response.headers.retain(|(name, _)| !names.contains(&name.as_str()));
+        }
+    }
+
     /// Leaves out of what was cut short how much it was, and what names the server.
     pub fn forget_server_of_cut(&mut self) {
         if let Some((why, bytes)) = self.end.clone().split_once(" within ") {

@@ -36,6 +36,7 @@ mod proxied;
 mod proxy_redirects;
 mod proxy_requests;
 mod proxy_responses;
+mod proxy_stored;
 mod proxy_uris;
 mod realip;
 mod request_limits;

@@ -100,11 +100,13 @@ impl Value for Methods {
 pub struct Access(u32);
 
 impl Access {
-    fn of_files(self) -> u32 {
+    /// Rights of a file.
+    pub(crate) fn of_files(self) -> u32 {
         self.0
     }
 
-    fn of_folders(self) -> u32 {
+    /// Rights of a folder.
+    pub(crate) fn of_folders(self) -> u32 {
         self.0 | (self.0 & 0o444) >> 2
     }
 }

@@ -99,6 +99,10 @@ impl<S: Script> Family for Cgi<S> {
         family::<S>(request).options(request)
     }
 
+    fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
+        Some(settings.get::<Prefixed<S::Member>>())
+    }
+
     fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
         Some(&settings.get::<Prefixed<S::Member>>().proxy_temp_path)
     }

@@ -20,6 +20,8 @@ use freerun_upstream::connect::ConnectOptions;
 use freerun_upstream::idle::{Count, KeepAlive};
 use freerun_upstream::{Lease, NoPeer, Peer, Tried};
 
+use super::settings::FamilySettings;
+
 /// How long the body of the request to the upstream is going to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyPlan {
@@ -354,6 +356,12 @@ pub trait Family: Sync {
 
     /// The directives that the engine reads.
     fn options(&self, request: &Request) -> Options;
+
+    /// The directives that all members share, where the member has them all.
+    fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
+        let _ = settings;
+        None
+    }
 
     /// `proxy_temp_path`: where a response goes that the client does not take as fast as it comes.
     fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {

@@ -23,6 +23,7 @@ pub mod redirect;
 pub mod reply;
 pub mod scgi;
 pub mod settings;
+pub mod store;
 pub mod target;
 pub mod uri;
 pub mod uwsgi;

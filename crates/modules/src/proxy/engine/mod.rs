@@ -26,6 +26,8 @@ use freerun_runtime::loops;
 use freerun_upstream::{Failure, Lease, NoPeer, Tried};
 
 use crate::proxy::exchange::{Aim, Family, NextUpstream, Options, Pick};
+use crate::proxy::settings::store::Store;
+use crate::proxy::store;
 use crate::proxy::variables::Record;
 use attempt::{Failed, Plan};
 use outgoing::Outgoing;
@@ -34,7 +36,14 @@ use wire::Client;
 
 /// Passes the request on: the content handler of a location of the family.
 pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
-    Box::pin(run(request, family))
+    Box::pin(async move {
+        let outcome = run(request, family).await;
+        let settings = request.location.settings.clone();
+        match family.shared(&settings) {
+            Some(shared) if !matches!(shared.proxy_store, Store::Off) => store::keep(request, shared, outcome).await,
+            _ => outcome,
+        }
+    })
 }
 
 async fn run(request: &mut Request, family: &'static dyn Family) -> Outcome {

@@ -14,6 +14,7 @@ use freerun_proto::{HeaderId, Method};
 
 use self::exchange::HttpExchange;
 use self::settings::{HttpSettings, HttpVersion};
+use super::cgi::max_head;
 use super::engine;
 use super::exchange::{Aim, Exchange, Family, Fault, Options, Passed, RequestBody, Target, To, UpstreamHead};
 use super::headers::{self, Changes};
@@ -21,9 +22,6 @@ use super::members::Proxy;
 use super::settings::{FamilySettings, Member, Prefixed};
 use super::target::{self, PassTo};
 use crate::upstream::UpstreamRef;
-
-/// Most bytes that the head of a response may have, whatever `proxy_buffer_size` says.
-const MAX_HEAD: usize = 1 << 20;
 
 /// The module.
 pub static MODULE: Module = Module {
@@ -93,6 +91,10 @@ impl Family for Http {
         Options { pass_trailers: own(request).proxy_pass_trailers, ..family(request).options(request) }
     }
 
+    fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
+        Some(settings.get::<Prefixed<Proxy>>())
+    }
+
     fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
         Some(&settings.get::<Prefixed<Proxy>>().proxy_temp_path)
     }
@@ -120,7 +122,7 @@ impl Family for Http {
             let (own, family) = (settings.get::<HttpSettings>(), settings.get::<Prefixed<Proxy>>());
             self::request::write_head(own, family, request, to, body, out)
         };
-        Box::new(HttpExchange::new(Asked::by(method), MAX_HEAD, write_head))
+        Box::new(HttpExchange::new(Asked::by(method), max_head(family(request)), write_head))
     }
 
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
