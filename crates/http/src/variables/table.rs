@@ -38,6 +38,7 @@ pub struct VariableTable {
     /// The first uses of names that no getter has, in the order of the configuration.
     order: Vec<Box<str>>,
     uses_sent_head: bool,
+    uses_upstream_head: bool,
 }
 
 impl VariableTable {
@@ -106,6 +107,7 @@ impl VariableTable {
     pub fn resolve(&mut self, name: &str, place: Place) -> Reference {
         let name = name.to_ascii_lowercase();
         self.uses_sent_head |= name.starts_with("sent_http_");
+        self.uses_upstream_head |= name.starts_with("upstream_http_") || name.starts_with("upstream_cookie_");
         let entry = self.entries.entry(name.as_str().into()).or_default();
         if let Some((declared, _)) = &entry.used {
             return Reference(declared.clone());
@@ -119,6 +121,11 @@ impl VariableTable {
     /// Whether `$sent_http_…` is used: otherwise the heads of responses need not be kept for the log.
     pub fn uses_sent_head(&self) -> bool {
         self.uses_sent_head
+    }
+
+    /// Whether a variable that shows fields of upstream servers' responses is used.
+    pub fn uses_upstream_head(&self) -> bool {
+        self.uses_upstream_head
     }
 
     /// Looks `$name` (in lower case) up while serving: what a page names, no configuration has resolved.

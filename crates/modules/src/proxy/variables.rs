@@ -97,9 +97,12 @@ impl Record {
     }
 
     /// The last try has been answered; when it began.
-    pub fn answered(&self, head: &UpstreamHead) -> Instant {
+    /// Its fields are kept only where something may ask for them (`keep`).
+    pub fn answered(&self, head: &UpstreamHead, keep: bool) -> Instant {
         let now = loops::now();
-        self.0.borrow_mut().fields.clone_from(&head.fields);
+        if keep {
+            self.0.borrow_mut().fields.clone_from(&head.fields);
+        }
         let began = self.with(|last| {
             last.status = head.status;
             last.header = Some(now.saturating_duration_since(last.began));

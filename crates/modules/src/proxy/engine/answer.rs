@@ -27,7 +27,7 @@ use crate::proxy::variables::Record;
 const TAKEN_AT_ONCE: usize = 16;
 
 /// Makes the answer. `verdict` is what counts against the server all the same.
-pub async fn answer(
+pub fn answer(
     request: &mut Request,
     plan: &Plan<'_>,
     answered: Answered,
@@ -37,7 +37,7 @@ pub async fn answer(
     let Answered { head, wire, exchange, sent_all } = answered;
     let (record, options) = (request.own.get::<Record>(), plan.options);
     let status = head.status;
-    let began = record.answered(&head);
+    let began = record.answered(&head, request.generation.variables.uses_upstream_head());
     lease.header(status, record.took(), loops::millis());
     let peer = lease.peer().clone();
     let parts = Parts {

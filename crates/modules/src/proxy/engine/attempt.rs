@@ -8,6 +8,7 @@ use bytes::Bytes;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
+use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 use freerun_upstream::connect::{ConnectOptions, connect};
 use freerun_upstream::idle::{Kept, Scope};
@@ -78,8 +79,13 @@ impl Plan<'_> {
         let surely = !self.idempotent || body.is_stream();
         let mut fresh_only = false;
         loop {
-            let (wire, doing) = (self.wire(request, lease, scope, surely, fresh_only).await, Doing::Connecting);
-            let wire = wire.map_err(|trouble| Failed { trouble, doing, sent: false })?;
+            let wire = match (!fresh_only).then(|| self.idle(lease, scope, surely)).flatten() {
+                Some(wire) => wire,
+                None => {
+                    let (connected, doing) = (Box::pin(self.connect(request, lease, scope)).await, Doing::Connecting);
+                    connected.map_err(|trouble| Failed { trouble, doing, sent: false })?
+                }
+            };
             let reused = wire.reused;
             let mut run = Run { plan: self, wire, exchange: self.family.exchange(request, self.target), sent: 0 };
             match run.run(request, body, lease).await {
@@ -116,25 +122,21 @@ impl Plan<'_> {
         Scope::of((local, bind, transparent))
     }
 
-    /// A connection: an idle one, or a new one.
-    async fn wire(
-        &self,
-        request: &Request,
-        lease: &Lease,
-        scope: Scope,
-        surely: bool,
-        fresh_only: bool,
-    ) -> Result<Wire, Trouble> {
+    /// An idle connection, if there is one.
+    fn idle(&self, lease: &Lease, scope: Scope, surely: bool) -> Option<Wire> {
+        let kept = lease.peer().idle.take(scope, surely)?;
+        lease.connected(true, Duration::ZERO);
+        self.record.with(|last| last.connect = Some(Duration::ZERO));
+        Some(Wire::new(kept, true))
+    }
+
+    /// A new connection.
+    async fn connect(&self, request: &Request, lease: &Lease, scope: Scope) -> Result<Wire, Trouble> {
         let peer = lease.peer();
-        if !fresh_only && let Some(kept) = peer.idle.take(scope, surely) {
-            lease.connected(true, Duration::ZERO);
-            self.record.with(|last| last.connect = Some(Duration::ZERO));
-            return Ok(Wire::new(kept, true));
-        }
         let nodelay = request.settings().get::<CoreSettings>().tcp_nodelay;
         let options = ConnectOptions { nodelay, ..self.options.connect };
         let began = loops::now();
-        let mut timer = freerun_runtime::timer::Timer::default();
+        let mut timer = Timer::default();
         let connecting = self.client.unless_gone(connect(&peer.address, &options));
         let socket = match timer.within(self.options.connect_timeout, connecting).await {
             None => return Err(Trouble::TimedOut),
@@ -145,9 +147,7 @@ impl Plan<'_> {
         let took = loops::now().saturating_duration_since(began);
         lease.connected(false, took);
         self.record.with(|last| last.connect = Some(took));
-        let mut wire = Wire::new(Kept::new(socket, scope), false);
-        wire.timer = timer;
-        Ok(wire)
+        Ok(Wire::new(Kept::new(socket, scope), false))
     }
 }
 
@@ -162,6 +162,13 @@ struct Run<'p, 'a> {
 
 type Stopped = (Trouble, Doing);
 
+/// What is left to be sent of a request.
+struct Rest {
+    position: Position,
+    /// The body is over, as far as it is not in the buffer.
+    over: bool,
+}
+
 impl Run<'_, '_> {
     /// Sends the request and waits for the final head; whether all of the request was sent before.
     async fn run(
@@ -171,7 +178,11 @@ impl Run<'_, '_> {
         lease: &Lease,
     ) -> Result<(UpstreamHead, bool), Stopped> {
         let mut out = buffers::take();
-        let result = self.send(request, body, lease, &mut out).await;
+        let result = match self.begin(request, body, lease, &mut out) {
+            Ok(None) => Ok(None),
+            Ok(Some(rest)) => Box::pin(self.send(request, body, rest, &mut out)).await,
+            Err(stopped) => Err(stopped),
+        };
         buffers::give_back(out);
         self.plan.record.with(|last| last.sent = self.sent);
         let early = result?;
@@ -234,32 +245,64 @@ impl Run<'_, '_> {
                         "upstream switched protocols though nobody asked for it",
                     )));
                 }
-                Some(head) if head.status < 200 => early::pass_on(request, &head).await?,
+                Some(head) if head.status < 200 => Box::pin(early::pass_on(request, &head)).await?,
                 Some(head) => return Ok(Some(head)),
             }
         }
         Err(Trouble::Fault(Fault::invalid("upstream sent too many interim responses")))
     }
 
-    /// Sends all of the request. A head that comes before ends it.
+    /// Makes the request, with a body if it is a small one, and sends what can be sent of it at once. What is left, if
+    /// anything is, stands in `out`, and in the body behind it.
+    fn begin(
+        &mut self,
+        request: &Request,
+        body: &Outgoing,
+        lease: &Lease,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Rest>, Stopped> {
+        let peer = lease.peer();
+        let to = To { target: self.plan.target, peer: &peer.name, server: &peer.server };
+        let began = self.exchange.begin(request, &to, body.plan(request), out);
+        began.map_err(|fault| (Trouble::Fault(fault), Doing::Sending))?;
+        let mut rest = Rest { position: body.start(), over: false };
+        match body {
+            Outgoing::None => rest.over = true,
+            body => match body.small(COPIED.min(self.exchange.max_piece())) {
+                Some(bytes) => {
+                    if !bytes.is_empty() {
+                        self.exchange.before_piece(bytes.len(), out);
+                        out.extend_from_slice(bytes);
+                        self.exchange.after_piece(out);
+                    }
+                    rest.over = true;
+                }
+                None => return Ok(Some(rest)),
+            },
+        }
+        self.exchange.body_end(out);
+        match self.wire.kept.socket.try_write(&[IoSlice::new(out)], false) {
+            Ok(n) => {
+                self.sent += n as u64;
+                out.drain(..n);
+                Ok((!out.is_empty()).then_some(rest))
+            }
+            // Whatever it is, the next write says it again.
+            Err(_) => Ok(Some(rest)),
+        }
+    }
+
+    /// Sends what is left of the request. A head that comes before ends it.
     async fn send(
         &mut self,
         request: &mut Request,
         body: &mut Outgoing,
-        lease: &Lease,
+        rest: Rest,
         out: &mut Vec<u8>,
     ) -> Result<Option<UpstreamHead>, Stopped> {
         let sending = |trouble| (trouble, Doing::Sending);
-        let peer = lease.peer();
-        let to = To { target: self.plan.target, peer: &peer.name, server: &peer.server };
-        let began = self.exchange.begin(request, &to, body.plan(request), out);
-        began.map_err(|fault| sending(Trouble::Fault(fault)))?;
-        let mut position = body.start();
+        let Rest { mut position, mut over } = rest;
         let mut piece = Bytes::new();
-        let mut over = matches!(body, Outgoing::None);
-        if over {
-            self.exchange.body_end(out);
-        }
         loop {
             // The next piece, behind what stands before it. Of a body that comes from the client, the head does not wait for it.
             if !over && piece.is_empty() && (out.is_empty() || !body.is_stream()) {

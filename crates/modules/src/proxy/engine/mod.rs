@@ -62,9 +62,12 @@ async fn run(request: &mut Request, family: &'static dyn Family) -> Outcome {
     let record = request.own.get::<Record>();
     record.aim(&target);
     request.passed_to = Some(record.clone());
-    let mut body = match Outgoing::prepare(request, family, &options).await {
-        Ok(body) => body,
-        Err(trouble) => return trouble.outcome(request),
+    let mut body = match Outgoing::ready(request, family, &options) {
+        Some(body) => body,
+        None => match Box::pin(Outgoing::collect(request)).await {
+            Ok(body) => body,
+            Err(trouble) => return trouble.outcome(request),
+        },
     };
     let plan = Plan {
         family,
@@ -103,7 +106,7 @@ async fn run(request: &mut Request, family: &'static dyn Family) -> Outcome {
                     lease = next;
                     continue;
                 }
-                return answer::answer(request, &plan, answered, lease, verdict).await;
+                return answer::answer(request, &plan, answered, lease, verdict);
             }
             Err(Failed { trouble, doing, sent }) => {
                 trouble.log(request, doing);

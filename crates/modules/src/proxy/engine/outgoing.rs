@@ -31,11 +31,11 @@ pub enum Outgoing {
 }
 
 impl Outgoing {
-    /// Has the body ready, as far as it has to be before the request is passed on.
-    pub async fn prepare(request: &mut Request, family: &dyn Family, options: &Options) -> Result<Outgoing, Trouble> {
+    /// The body, if it is ready as far as it has to be before the request is passed on. If not, it is to be collected.
+    pub fn ready(request: &Request, family: &dyn Family, options: &Options) -> Option<Outgoing> {
         match family.body(request) {
-            RequestBody::None => return Ok(Outgoing::None),
-            RequestBody::Set(bytes) => return Ok(Outgoing::Memory(bytes)),
+            RequestBody::None => return Some(Outgoing::None),
+            RequestBody::Set(bytes) => return Some(Outgoing::Memory(bytes)),
             RequestBody::Client => {}
         }
         if request.is_subrequest() || request.body.is_done() {
@@ -43,18 +43,34 @@ impl Outgoing {
             if !request.without_body
                 && let Some(kept) = request.shared().find::<KeptBody>().and_then(|kept| kept.0.borrow().clone())
             {
-                return Ok(Outgoing::Kept(kept));
+                return Some(Outgoing::Kept(kept));
             }
-            return Ok(match request.body.declared_length() {
+            return Some(match request.body.declared_length() {
                 Some(0) => Outgoing::Memory(Bytes::new()),
                 _ => Outgoing::None,
             });
         }
         let known = request.body.declared_length().is_some();
-        if !options.request_buffering && (known || family.passes_unknown_length(request)) {
-            return Ok(Outgoing::Stream(false));
-        }
+        let streams = !options.request_buffering && (known || family.passes_unknown_length(request));
+        streams.then_some(Outgoing::Stream(false))
+    }
+
+    /// Collects the body.
+    pub async fn collect(request: &mut Request) -> Result<Outgoing, Trouble> {
         Ok(Outgoing::Kept(body::collect(request).await.map_err(Trouble::Body)?))
+    }
+
+    /// The whole body, if it is in memory and has at most so many bytes.
+    pub fn small(&self, most: usize) -> Option<&[u8]> {
+        let bytes = match self {
+            Outgoing::Memory(bytes) => bytes,
+            Outgoing::Kept(kept) => match &**kept {
+                Collected::Memory(bytes) => bytes,
+                Collected::File(_) => return None,
+            },
+            Outgoing::None | Outgoing::Stream(_) => return None,
+        };
+        (bytes.len() <= most).then_some(bytes)
     }
 
     /// What the upstream server can be told of it.

@@ -1,5 +1,7 @@
 //! A connection to an upstream server while it serves one request.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -58,6 +60,22 @@ impl Client {
     }
 }
 
+/// How many unused buffers a loop keeps.
+const KEPT: usize = 64;
+
+/// A buffer and a timer that connections use one after the other. The buffer's bytes may still be in use: it takes new room
+/// then.
+#[derive(Default)]
+struct Spare {
+    input: BytesMut,
+    timer: Timer,
+}
+
+thread_local! {
+    /// The one that was given back first is taken first: its bytes have had time to be sent.
+    static SPARE: RefCell<VecDeque<Spare>> = const { RefCell::new(VecDeque::new()) };
+}
+
 /// A connection in use, with what has come on it and was not looked at.
 pub struct Wire {
     /// The connection.
@@ -68,12 +86,18 @@ pub struct Wire {
     pub timer: Timer,
     /// Whether it has served a request before.
     pub reused: bool,
+    /// Whether the buffer has become larger than is worth keeping.
+    large: bool,
 }
+
+/// The largest buffer that is kept.
+const LARGE: usize = 64 * 1024;
 
 impl Wire {
     /// A connection before its request.
     pub fn new(kept: Kept, reused: bool) -> Wire {
-        Wire { kept, input: BytesMut::new(), timer: Timer::default(), reused }
+        let Spare { input, timer } = SPARE.with_borrow_mut(VecDeque::pop_front).unwrap_or_default();
+        Wire { kept, input, timer, reused, large: false }
     }
 
     /// Waits for bytes, at most `room` of them or what the buffer has room for anyway; how many have come, 0 at the end of
@@ -83,6 +107,7 @@ impl Wire {
     /// The connection broke, nothing came for `wait`, or the client went away.
     pub async fn receive(&mut self, room: usize, wait: Duration, client: &Client) -> Result<usize, Trouble> {
         self.input.reserve(room);
+        self.large |= room > LARGE;
         let Wire { kept, input, timer, .. } = self;
         match timer.within(wait, client.unless_gone(kept.socket.read_bytes(input, room))).await {
             None => Err(Trouble::TimedOut),
@@ -94,9 +119,16 @@ impl Wire {
 
     /// The response has ended cleanly: another request may use the connection.
     pub fn give_back(self, peer: &Peer, servers: &dyn Servers) {
-        if self.input.is_empty() {
+        let Wire { kept, input, mut timer, large, .. } = self;
+        if input.is_empty() {
             let (settings, count): (_, &Arc<_>) = servers.keepalive();
-            peer.idle.put(self.kept, settings, count);
+            peer.idle.put(kept, settings, count);
+            timer.clear();
+            SPARE.with_borrow_mut(|spare| {
+                if spare.len() < KEPT {
+                    spare.push_back(Spare { input: if large { BytesMut::new() } else { input }, timer });
+                }
+            });
         }
     }
 }

@@ -155,7 +155,7 @@ impl One<'_> {
         record.aim(self.target);
         record.begin(self.peer.name.clone(), loops::now());
         let head = self.head(&connection.socket, exchange.as_mut(), &mut input).await?;
-        record.answered(&head);
+        record.answered(&head, true);
         let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
         let mut body = Vec::new();
         let needs_body = matching.is_some_and(|matching| matching.needs_body());
