@@ -67,8 +67,8 @@ pub struct Verdict {
 pub struct Lease {
     peer: Arc<Peer>,
     begun: Millis,
-    /// Whether this is the one request that tries a server again that was unavailable.
-    probe: bool,
+    /// Whether this is the one request that tries a server again that was unavailable, and does not know yet.
+    probe: Cell<bool>,
     /// Whether the response's status was 500 or above.
     error: Cell<bool>,
 }
@@ -84,7 +84,7 @@ impl Lease {
     pub(crate) fn new(peer: Arc<Peer>, begun: Millis, probe: bool) -> Lease {
         peer.figures.requests.fetch_add(1, Relaxed);
         peer.begun.fetch_add(begun, Relaxed);
-        Lease { peer, begun, probe, error: Cell::new(false) }
+        Lease { peer, begun, probe: Cell::new(probe), error: Cell::new(false) }
     }
 
     /// The server.
@@ -103,10 +103,14 @@ impl Lease {
         }
     }
 
-    /// The head of the response is there, that long after the attempt began.
+    /// The head of the response is there, that long after the attempt began. Unless its status speaks against it, a server
+    /// that was unavailable is available again from now on: the response may take long to end.
     pub fn header(&self, status: u16, took: Duration, now: Millis) {
         let figures = &self.peer.figures;
         self.error.set(status >= 500);
+        if status < 500 && status != 429 {
+            self.good(now);
+        }
         let class = (usize::from(status) / 100).wrapping_sub(1);
         if let Some(counter) = figures.responses.get(class) {
             counter.fetch_add(1, Relaxed);
@@ -126,7 +130,12 @@ impl Lease {
     pub fn succeeded(self, took: Duration, now: Millis) -> Verdict {
         self.peer.figures.response_times.record(took);
         self.peer.averaged(&self.peer.last_byte_average, took, now);
-        self.peer.good(self.probe, now);
+        self.over(now)
+    }
+
+    /// As [`Lease::succeeded`], after a time that says nothing about the server: that of a tunnel.
+    pub fn over(self, now: Millis) -> Verdict {
+        self.good(now);
         Verdict { ejected: self.record(self.error.get(), now), disabled: false }
     }
 
@@ -138,6 +147,12 @@ impl Lease {
         }
         let ejected = self.record(true, now);
         Verdict { ejected, ..self.peer.bad(now) }
+    }
+
+    fn good(&self, now: Millis) {
+        if self.probe.take() {
+            self.peer.good(now);
+        }
     }
 
     fn record(&self, error: bool, now: Millis) -> bool {

@@ -28,6 +28,5 @@ pub type Millis = u64;
 
 /// The time, as all who share a server have to tell it: since the process began.
 pub fn now() -> Millis {
-    use freerun_runtime::loops;
-    loops::now().saturating_duration_since(loops::epoch()).as_millis() as Millis
+    freerun_runtime::loops::millis()
 }

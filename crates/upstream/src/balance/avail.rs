@@ -103,13 +103,11 @@ impl Peer {
         self.state.released();
     }
 
-    /// An attempt went well. If it was the one that tried a server which was unavailable, it no longer is.
-    pub(crate) fn good(&self, probe: bool, now: Millis) {
-        if probe {
-            self.fails.store(0, Relaxed);
-            self.until.store(0, Relaxed);
-            self.recovered.store(now.max(1), Relaxed);
-        }
+    /// The one attempt that tried the server again went well: it is no longer unavailable.
+    pub(crate) fn good(&self, now: Millis) {
+        self.fails.store(0, Relaxed);
+        self.until.store(0, Relaxed);
+        self.recovered.store(now.max(1), Relaxed);
     }
 
     /// An attempt failed.

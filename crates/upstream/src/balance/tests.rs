@@ -261,6 +261,20 @@ fn failures_make_a_server_unavailable_and_one_request_tries_it_again() {
 }
 
 #[test]
+fn a_server_is_back_with_the_head_of_its_response() {
+    let group = group(Method::RoundRobin, weighted(&[1, 1]));
+    let peer = group.peers().primary.peers[0].clone();
+    for (status, state) in [(503, State::Unavailable), (200, State::Up)] {
+        peer.acquire(0).map(|lease| lease.failed(Failure::Connect, 0));
+        let probe = peer.acquire(20_000).unwrap();
+        probe.header(status, Duration::ZERO, 20_000);
+        assert_eq!(peer.state(20_000), state);
+        peer.until.store(1, std::sync::atomic::Ordering::Relaxed);
+        drop(probe);
+    }
+}
+
+#[test]
 fn a_request_that_was_slow_to_succeed_proves_nothing() {
     let group = group(Method::RoundRobin, weighted(&[1, 1]));
     let slow = ask(&group, 0, b"", 0).unwrap();

@@ -32,7 +32,6 @@ pub struct Tunnel {
     upstream: Socket,
     lease: Option<Lease>,
     record: Rc<Record>,
-    began: Instant,
     /// From the upstream server to the client.
     down: Way,
     /// From the client to the upstream server.
@@ -135,12 +134,11 @@ impl Way {
 impl Tunnel {
     /// Between the client and the server that has sent 101. `send_timeout` is that of the client's connection.
     pub fn new(parts: Parts, options: &Options, send_timeout: Duration) -> Tunnel {
-        let Parts { wire, lease, record, began, .. } = parts;
+        let Parts { wire, lease, record, .. } = parts;
         Tunnel {
             upstream: wire.kept.socket,
             lease: Some(lease),
             record,
-            began,
             down: Way::new(wire.input.to_vec(), send_timeout),
             up: Way::new(Vec::new(), options.send_timeout),
             quiet: options.read_timeout,
@@ -238,7 +236,7 @@ impl Drop for Tunnel {
         self.record.end(now);
         if let Some(lease) = self.lease.take() {
             lease.bytes(up, down);
-            lease.succeeded(now.saturating_duration_since(self.began), loops::millis());
+            lease.over(loops::millis());
         }
     }
 }
