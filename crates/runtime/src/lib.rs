@@ -1,5 +1,6 @@
 //! Event loops, sockets, thread pools, probing file operations, logs, stall accounting.
 
+pub mod budget;
 pub mod buffers;
 pub mod files;
 pub mod log;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use freerun_runtime::files::{Aio, Entry, FileError, LinkCheck, LinkRule, ListError, Meta, OpenFile, Via};
+use freerun_runtime::files::{Aio, FileError, LinkCheck, LinkRule, ListError, Listing, Meta, OpenFile, Via};
 use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use rustix::io::Errno;
@@ -274,22 +274,23 @@ async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, Fi
     }
 }
 
-/// The entries of a folder whose names do not begin with a dot, in no order; always the pool's work.
+/// The entries of a folder whose names do not begin with a dot; always the pool's work.
 ///
 /// # Errors
 /// The status of the answer, after the reason was logged.
-pub async fn list(request: &Request, folder: &[u8]) -> Result<Vec<Entry>, u16> {
+pub async fn list(request: &Request, folder: &[u8]) -> Result<Listing, u16> {
     let aio = aio::resolve(request).ok_or(500u16)?;
     let path = c_path(folder).map_err(|error| error.status())?;
     let gone = ClientGone(&request.connection);
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
     let error = match request.generation.files.list(path, link_check(request, folder), via).await {
-        Ok(entries) => return Ok(entries),
+        Ok(listing) => return Ok(listing),
         Err(error) => error,
     };
     let status = match &error {
         ListError::File(error) => OpenError::File(error.clone()).status(),
         ListError::TooMany => 500,
+        ListError::Exhausted(_) => 503,
     };
     let text = error.describe(folder);
     match status {

@@ -21,6 +21,7 @@ use freerun_http::request::Request;
 use freerun_http::settings::core::{CoreSettings, Switch};
 use freerun_http::write::body::ClientGone;
 use freerun_proto::{Method, conditional, uri};
+use freerun_runtime::budget::{Budget, Exhausted, Share};
 use freerun_runtime::files::Via;
 
 use crate::content::static_files::{content_type, log_open_error};
@@ -38,7 +39,8 @@ settings! {
         mp4_buffer_size: Size = "512k", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("as much is read as the index needs");
         /// The largest index of a movie that is taken.
-        mp4_max_buffer_size: Size = "10m", in HTTP | SERVER | LOCATION;
+        mp4_max_buffer_size: Size = "10m", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("an index takes three times its size of 256 MB for all requests together; the one that goes beyond is answered with 503");
         /// Whether a part begins with the key frame before `start=`; what is before that time is marked not to be shown.
         mp4_start_key_frame: bool = "off", in HTTP | SERVER | LOCATION;
     }
@@ -112,8 +114,13 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if let Err(status) = body::begin_discarding(request) {
             return Outcome::Status(status);
         }
-        match cut(request, &file, part).await {
-            Ok(cut) => respond(request, &file, cut),
+        let mut share = INDEXES.share();
+        match cut(request, &file, part, &mut share).await {
+            Ok(cut) => respond(request, &file, cut, share),
+            Err(error) if error.get_ref().is_some_and(|error| error.is::<Exhausted>()) => {
+                log_error!(request, Error, "mp4: {error}, \"{}\"", String::from_utf8_lossy(&name));
+                Outcome::Status(503)
+            }
             Err(error) => {
                 log_error!(request, Error, "mp4: {error} in \"{}\"", String::from_utf8_lossy(&name));
                 Outcome::Status(500)
@@ -122,7 +129,26 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-fn respond(request: &Request, file: &HotFile, cut: Cut) -> Outcome {
+/// The most bytes of indexes that all requests of the process hold, while they are cut and while they are sent.
+const MAX_INDEXES: u64 = 256 << 20;
+/// An index is held as it was read, as it becomes, and in tables between the two.
+const TIMES: u64 = 3;
+
+static INDEXES: Budget = Budget::new(MAX_INDEXES);
+
+/// A new index, with what it takes of [`MAX_INDEXES`].
+struct Index {
+    bytes: Vec<u8>,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Index {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn respond(request: &Request, file: &HotFile, cut: Cut, share: Share) -> Outcome {
     let Cut { head, start, len } = cut;
     let length = head.len() as u64 + len;
     let range = |bytes: &Bytes| Some(bytes.slice(usize::try_from(start).ok()?..usize::try_from(start + len).ok()?));
@@ -131,7 +157,7 @@ fn respond(request: &Request, file: &HotFile, cut: Cut) -> Outcome {
         // The part was checked against the size.
         Content::Bytes(bytes) => Piece::Bytes(range(bytes).unwrap_or_default()),
     };
-    pieces(request, file, vec![Piece::Bytes(head.into()), data], length)
+    pieces(request, file, vec![Piece::Bytes(Bytes::from_owner(Index { bytes: head, _share: share })), data], length)
 }
 
 /// The answer of a file of which only parts are sent.
@@ -170,7 +196,7 @@ async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Resul
 }
 
 /// Finds the atoms at the top of the file, reads the index, and cuts.
-async fn cut(request: &Request, file: &HotFile, part: Part) -> Result<Cut, io::Error> {
+async fn cut(request: &Request, file: &HotFile, part: Part, share: &mut Share) -> Result<Cut, io::Error> {
     let fault = |text| io::Error::new(io::ErrorKind::InvalidData, Fault(text));
     let size = file.meta.size;
     let (mut ftyp, mut moov, mut mdat) = (Bytes::new(), None, None);
@@ -199,7 +225,10 @@ async fn cut(request: &Request, file: &HotFile, part: Part) -> Result<Cut, io::E
             b"moov" if whole > request.settings().get::<Mp4Settings>().mp4_max_buffer_size.0 => {
                 return Err(fault("the moov atom is too large, you may want to increase mp4_max_buffer_size"));
             }
-            b"moov" => moov = Some(read(request, file, at + header, whole - header).await?),
+            b"moov" => {
+                share.grow(whole * TIMES).map_err(io::Error::other)?;
+                moov = Some(read(request, file, at + header, whole - header).await?);
+            }
             b"mdat" => mdat = Some((at + header, at + whole)),
             _ => {}
         }

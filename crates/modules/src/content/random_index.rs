@@ -8,6 +8,7 @@ use freerun_http::content::{open, path};
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_proto::Method;
+use freerun_runtime::files::Listing;
 
 settings! {
     /// Index files by chance.
@@ -41,8 +42,8 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if folder.len() > 1 && folder.last() == Some(&b'/') {
             folder.pop();
         }
-        let mut files = match open::list(request, &folder).await {
-            Ok(entries) => entries,
+        let Listing { entries: mut files, share: _share } = match open::list(request, &folder).await {
+            Ok(listing) => listing,
             Err(status) => return Outcome::Status(status),
         };
         files.retain(|entry| entry.meta.is_file());

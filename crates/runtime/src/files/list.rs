@@ -11,9 +11,26 @@ use super::FileSystem;
 use super::links::{LinkCheck, LinkRule, open_folder};
 use super::open::retried;
 use super::types::{FileError, Meta, Via};
+use crate::budget::{Budget, Exhausted, Share};
 
 /// The most entries that a listing holds: with names of 255 bytes, 80 MB.
 pub const MAX_ENTRIES: usize = 1 << 18;
+
+/// The most bytes that all listings of the process hold, from the first entry read to the last one sent.
+pub const MAX_LISTINGS: u64 = 256 << 20;
+/// So many entries are accounted for at once.
+const STEP: usize = 256;
+
+static LISTINGS: Budget = Budget::new(MAX_LISTINGS);
+
+/// The entries of a directory: folders first, and each by name.
+#[derive(Debug)]
+pub struct Listing {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// What they take of [`MAX_LISTINGS`]: to be kept as long as they are.
+    pub share: Share,
+}
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +50,9 @@ pub enum ListError {
     /// More than [`MAX_ENTRIES`].
     #[error("directory has more than {MAX_ENTRIES} entries")]
     TooMany,
+    /// All listings together would take more than [`MAX_LISTINGS`].
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
 }
 
 impl ListError {
@@ -40,13 +60,13 @@ impl ListError {
     pub fn describe(&self, path: &[u8]) -> String {
         match self {
             ListError::File(error) => error.describe(path),
-            ListError::TooMany => format!("\"{}\": {self}", String::from_utf8_lossy(path)),
+            ListError::TooMany | ListError::Exhausted(_) => format!("\"{}\": {self}", String::from_utf8_lossy(path)),
         }
     }
 }
 
 impl FileSystem {
-    /// The entries of a directory whose names do not begin with a dot, in no order. Entries that vanish meanwhile, or that
+    /// The entries of a directory whose names do not begin with a dot. Entries that vanish meanwhile, or that
     /// may not be asked about, are left out; with a check, so are links that may not be followed.
     ///
     /// # Errors
@@ -56,13 +76,13 @@ impl FileSystem {
         path: CString,
         check: Option<LinkCheck>,
         via: Via<'_>,
-    ) -> Result<Vec<Entry>, ListError> {
+    ) -> Result<Listing, ListError> {
         let tag = self.tag_of(&path, via.client);
-        self.offload(via, tag, move || read(&path, check)).await?
+        self.offload(via, tag, move || read(&path, check, LISTINGS.share())).await?
     }
 }
 
-fn read(path: &CString, check: Option<LinkCheck>) -> Result<Vec<Entry>, ListError> {
+fn read(path: &CString, check: Option<LinkCheck>, mut share: Share) -> Result<Listing, ListError> {
     let failed = |call| move |error| ListError::File(FileError::new(call, error));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = match check {
@@ -72,6 +92,8 @@ fn read(path: &CString, check: Option<LinkCheck>) -> Result<Vec<Entry>, ListErro
     let folder = folder.map_err(failed("opendir()"))?;
     let dir = Dir::read_from(folder.as_fd()).map_err(failed("opendir()"))?;
     let mut entries = Vec::new();
+    // Bytes of names that are not accounted for yet.
+    let mut names = 0;
     for entry in dir {
         let entry = entry.map_err(failed("readdir()"))?;
         let name = entry.file_name();
@@ -102,14 +124,19 @@ fn read(path: &CString, check: Option<LinkCheck>) -> Result<Vec<Entry>, ListErro
         if entries.len() == MAX_ENTRIES {
             return Err(ListError::TooMany);
         }
+        if entries.len().is_multiple_of(STEP) {
+            share.grow((STEP * size_of::<Entry>()) as u64 + std::mem::take(&mut names))?;
+        }
+        names += name.to_bytes().len() as u64;
         let meta = Meta::of(&stat.map_err(failed("stat()"))?);
         entries.push(Entry { name: name.to_bytes().into(), meta });
     }
+    share.grow(names)?;
     // Here, because sorting as many as there may be takes long.
     entries.sort_unstable_by(|one, other| {
         other.meta.is_dir().cmp(&one.meta.is_dir()).then_with(|| one.name.cmp(&other.name))
     });
-    Ok(entries)
+    Ok(Listing { entries, share })
 }
 
 impl Entry {
@@ -124,6 +151,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn all_listings_together_are_bounded() {
+        static FEW: Budget = Budget::new((STEP * size_of::<Entry>()) as u64 * 2 + 3000);
+        let folder = std::env::temp_dir().join(format!("freerun-listings-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for number in 0..200 {
+            std::fs::write(folder.join(format!("file-{number:05}")), "").unwrap();
+        }
+        let path = CString::new(folder.as_os_str().as_encoded_bytes()).unwrap();
+        let first = read(&path, None, FEW.share()).unwrap();
+        assert!(FEW.taken() >= 2000 + 200 * size_of::<Entry>() as u64);
+        let refused = read(&path, None, FEW.share()).unwrap_err();
+        assert!(matches!(refused, ListError::Exhausted(_)), "{refused}");
+        drop(first);
+        assert_eq!(FEW.taken(), 0);
+        assert_eq!(read(&path, None, FEW.share()).unwrap().entries.len(), 200);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn a_directory_is_listed_without_hidden_entries_and_a_file_is_none() {
         let folder = std::env::temp_dir().join(format!("freerun-list-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("sub")).unwrap();
@@ -133,6 +179,7 @@ mod tests {
         std::os::unix::fs::symlink("sub", folder.join("link")).unwrap();
         let path = CString::new(folder.as_os_str().as_encoded_bytes()).unwrap();
         std::fs::create_dir_all(folder.join("a")).unwrap();
+        let read = |path: &CString, check| read(path, check, LISTINGS.share()).map(|listing| listing.entries);
         let entries = read(&path, None).unwrap();
         let seen: Vec<_> = entries
             .iter()

@@ -13,6 +13,8 @@ use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_proto::{Method, uri};
+use freerun_runtime::budget::Share;
+use freerun_runtime::files;
 use freerun_runtime::log::clock;
 
 use crate::filters::charset;
@@ -38,7 +40,7 @@ settings! {
     pub struct AutoindexSettings {
         /// Lists a folder that has no index file. Names that begin with a dot are left out.
         autoindex: bool = "off", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("a folder with more than 262144 entries is answered with 500");
+            fidelity = Differs("a folder with more than 262144 entries is answered with 500; when listings that are being sent take 256 MB, the next is 503");
         /// What the listing is written as.
         autoindex_format: Format = "html", in HTTP | SERVER | LOCATION;
         /// Whether pages show times in local time.
@@ -80,8 +82,8 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if folder.len() > 1 && folder.last() == Some(&b'/') {
             folder.pop();
         }
-        let entries = match open::list(request, &folder).await {
-            Ok(entries) => entries,
+        let files::Listing { entries, share } = match open::list(request, &folder).await {
+            Ok(listing) => listing,
             Err(status) => return Outcome::Status(status),
         };
         let mut response = Response::new(200, &b"text/html"[..], Body::Empty);
@@ -108,7 +110,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             path: request.path.clone(),
             callback,
         };
-        response.body = Body::Source(Box::new(Pages(Listing::new(style, entries))));
+        response.body = Body::Source(Box::new(Pages { listing: Listing::new(style, entries), _share: share }));
         response.into()
     })
 }
@@ -127,14 +129,17 @@ fn callback(request: &Request, format: Format) -> Result<Option<Vec<u8>>, u16> {
 }
 
 /// The listing in pieces. As in nginx its length is not announced.
-struct Pages(Listing);
+struct Pages {
+    listing: Listing,
+    _share: Share,
+}
 
 impl Source for Pages {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             // A long listing must not keep the loop from others.
             tokio::task::consume_budget().await;
-            Ok(self.0.next_piece().map(Bytes::from))
+            Ok(self.listing.next_piece().map(Bytes::from))
         })
     }
 
