@@ -1,5 +1,6 @@
 //! The phases: from a parsed request to a response, through handlers, internal redirects and error pages.
 
+pub mod included;
 pub mod subrequest;
 
 use freerun_proto::HeaderId;

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use freerun_conf::{SettingsSet, group, settings};
 use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::module::{Filter, Module, Slot};
-use freerun_http::phases::subrequest::{Included, subrequest};
+use freerun_http::phases::included::Included;
+use freerun_http::phases::subrequest::subrequest;
 use freerun_http::request::Request;
 use freerun_http::settings::media_types::MediaTypes;
 

@@ -173,25 +173,11 @@ impl Source for Unpacked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filters::repeated::Repeated;
     use flate2::{Compression, write::GzEncoder};
     use std::io::Write as _;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
-
-    /// The same bytes, again and again, as often as that number says.
-    struct Again(Bytes, usize);
-
-    impl Source for Again {
-        fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
-            let left = self.1.checked_sub(1);
-            self.1 = left.unwrap_or(0);
-            Box::pin(std::future::ready(Ok(left.map(|_| self.0.clone()))))
-        }
-
-        fn remaining(&self) -> Option<u64> {
-            None
-        }
-    }
 
     fn member(text: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -201,7 +187,7 @@ mod tests {
 
     /// The text, and how often others had their turn.
     fn unpack(packed: Vec<u8>, times: usize) -> (Vec<u8>, usize) {
-        let mut members = Members::new(Box::new(Again(packed.into(), times)));
+        let mut members = Members::new(Box::new(Repeated(packed.into(), times)));
         let (mut text, mut turns) = (Vec::new(), 0);
         let mut context = Context::from_waker(Waker::noop());
         loop {

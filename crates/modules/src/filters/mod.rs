@@ -7,6 +7,8 @@ pub mod gunzip;
 pub mod headers;
 pub mod not_modified;
 pub mod range;
+#[cfg(test)]
+pub mod repeated;
 pub mod slice;
 pub mod ssi;
 pub mod sub;

@@ -1,9 +1,12 @@
 //! `sub_filter`: strings in bodies replaced by others.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::Arc;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use aho_corasick::automaton::OverlappingState;
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Match, MatchKind};
 use bytes::Bytes;
 use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
 use freerun_http::content::pull::{PIECE, Transform, Transformed};
@@ -110,19 +113,34 @@ fn run(request: &mut Request, response: &mut Response) {
     response.body = Body::Source(Box::new(Transformed::new(source, substitute)));
 }
 
+/// A string, and what it is replaced by.
 #[derive(Debug, Clone)]
 struct Pair {
     pattern: Arc<[u8]>,
     replacement: Bytes,
 }
 
+/// A string, and what it is replaced by: each time the same, or each time the next, until there is none.
+#[derive(Debug)]
+struct Sought {
+    pattern: Arc<[u8]>,
+    replacements: Vec<Bytes>,
+    /// Which of them is next.
+    next: usize,
+}
+
+impl Sought {
+    fn is_over(&self) -> bool {
+        self.next >= self.replacements.len()
+    }
+}
+
 /// The search of a body.
 struct Substitute {
-    /// The pairs that are still looked for.
-    pairs: Vec<Pair>,
-    /// What looks for them; `None` when there are none.
-    finder: Option<AhoCorasick>,
-    /// Length of the longest of the strings.
+    sought: Vec<Sought>,
+    /// What looks for them, for those too that are over.
+    finder: AhoCorasick,
+    /// Length of the longest string that is still looked for; 0 if none is.
     longest: usize,
     once: bool,
     /// The end of what came, where a string may have begun.
@@ -131,28 +149,66 @@ struct Substitute {
     full: bool,
 }
 
+/// Where one of them is.
+struct Found {
+    index: usize,
+    start: usize,
+    end: usize,
+}
+
 /// Strings longer than this together are looked for with less memory, a little slower.
 const SMALL: usize = 2048;
 
-fn finder(pairs: &[Pair]) -> Option<AhoCorasick> {
-    let total: usize = pairs.iter().map(|pair| pair.pattern.len()).sum();
-    if pairs.is_empty() || total > MAX_PATTERNS {
-        return None;
-    }
-    let kind = (total > SMALL).then_some(AhoCorasickKind::NoncontiguousNFA);
-    AhoCorasick::builder()
-        .ascii_case_insensitive(true)
-        .match_kind(MatchKind::LeftmostFirst)
-        .kind(kind)
-        .build(pairs.iter().map(|pair| &pair.pattern))
-        .ok()
-}
-
 impl Substitute {
     fn new(pairs: Vec<Pair>, once: bool) -> Option<Substitute> {
-        let finder = Some(finder(&pairs)?);
-        let longest = longest(&pairs);
-        Some(Substitute { pairs, finder, longest, once, held: Vec::new(), full: false })
+        let mut sought: Vec<Sought> = Vec::new();
+        let mut known = HashMap::new();
+        for Pair { pattern, replacement } in pairs {
+            match known.entry(pattern.to_ascii_lowercase()) {
+                Entry::Vacant(place) => {
+                    place.insert(sought.len());
+                    sought.push(Sought { pattern, replacements: vec![replacement], next: 0 });
+                }
+                // Of those that are the same, the first is replaced first.
+                Entry::Occupied(place) => sought[*place.get()].replacements.push(replacement),
+            }
+        }
+        let total: usize = sought.iter().map(|sought| sought.pattern.len()).sum();
+        if total > MAX_PATTERNS {
+            return None;
+        }
+        // Of strings that are over, those that they hide have to be seen.
+        let overlapping = once && sought.len() > 1;
+        let finder = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(if overlapping { MatchKind::Standard } else { MatchKind::LeftmostFirst })
+            .kind((total > SMALL).then_some(AhoCorasickKind::NoncontiguousNFA))
+            .build(sought.iter().map(|sought| &sought.pattern))
+            .ok()?;
+        let longest = longest(&sought);
+        Some(Substitute { sought, finder, longest, once, held: Vec::new(), full: false })
+    }
+
+    /// The first place of one that is still looked for; of those that begin there, the one that was written first.
+    fn find(&self, text: &[u8]) -> Option<Found> {
+        let found = |found: Match| Found { index: found.pattern().as_usize(), start: found.start(), end: found.end() };
+        if self.finder.match_kind() != MatchKind::Standard {
+            return self.finder.find(text).map(found);
+        }
+        let mut best: Option<Found> = None;
+        let mut state = OverlappingState::start();
+        loop {
+            self.finder.find_overlapping(text, &mut state);
+            let Some(next) = state.get_match().map(found) else { return best };
+            // What comes now ends there or later, and begins behind.
+            if best.as_ref().is_some_and(|best| next.end > best.start + self.longest) {
+                return best;
+            }
+            let is_better = |best: &Found| (next.start, next.index) < (best.start, best.index);
+            if !self.sought[next.index].is_over() && best.as_ref().is_none_or(is_better) {
+                best = Some(next);
+            }
+        }
     }
 
     /// Replaces what is certain. A string that begins where the longest of them would not end within what is known may turn
@@ -160,43 +216,42 @@ impl Substitute {
     fn scan(&mut self, last: bool, out: &mut Vec<u8>) {
         let mut at = 0;
         self.full = false;
-        while let Some(finder) = &self.finder {
+        while self.longest > 0 {
             // What is put in may be very much longer than what was there.
             if out.len() >= PIECE {
                 self.full = true;
                 self.held.drain(..at);
                 return;
             }
-            let found = finder.find(&self.held[at..]);
-            let Some(found) = found.filter(|found| last || at + found.start() + self.longest <= self.held.len()) else {
+            let found = self.find(&self.held[at..]);
+            let Some(found) = found.filter(|found| last || at + found.start + self.longest <= self.held.len()) else {
                 break;
             };
-            out.extend_from_slice(&self.held[at..at + found.start()]);
-            at += found.end();
-            let index = found.pattern().as_usize();
+            out.extend_from_slice(&self.held[at..at + found.start]);
+            at += found.end;
+            let sought = &mut self.sought[found.index];
+            out.extend_from_slice(&sought.replacements[sought.next]);
             if self.once {
-                let pair = self.pairs.remove(index);
-                out.extend_from_slice(&pair.replacement);
-                self.finder = self::finder(&self.pairs);
-                self.longest = longest(&self.pairs);
-            } else {
-                out.extend_from_slice(&self.pairs[index].replacement);
+                sought.next += 1;
+                if sought.is_over() {
+                    self.longest = longest(&self.sought);
+                }
             }
         }
-        let kept = if last || self.finder.is_none() { 0 } else { (self.longest - 1).min(self.held.len() - at) };
+        let kept = if last { 0 } else { self.longest.saturating_sub(1).min(self.held.len() - at) };
         let ready = self.held.len() - kept;
         out.extend_from_slice(&self.held[at..ready]);
         self.held.drain(..ready);
     }
 }
 
-fn longest(pairs: &[Pair]) -> usize {
-    pairs.iter().map(|pair| pair.pattern.len()).max().unwrap_or(0)
+fn longest(sought: &[Sought]) -> usize {
+    sought.iter().filter(|sought| !sought.is_over()).map(|sought| sought.pattern.len()).max().unwrap_or(0)
 }
 
 impl Transform for Substitute {
     fn feed(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
-        if self.finder.is_none() && self.held.is_empty() {
+        if self.longest == 0 && self.held.is_empty() {
             out.extend_from_slice(piece);
             return Ok(());
         }
@@ -218,7 +273,8 @@ impl Transform for Substitute {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freerun_http::content::response::{LocalBoxFuture, Source};
+    use crate::filters::repeated::Repeated;
+    use freerun_http::content::response::Source;
 
     fn replaced(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> String {
         let pairs = pairs
@@ -271,6 +327,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_replaced_once_hides_nothing_and_costs_nothing() {
+        assert_eq!(replaced(&[("ab", "1"), ("a", "2"), ("b", "3")], true, &[b"ababab"]), "123ab");
+        assert_eq!(replaced(&[("aaa", "1"), ("a", "2"), ("aa", "3")], true, &[b"aaaaaaaaa"]), "123aaa");
+        assert_eq!(replaced(&[("bc", "1"), ("abcd", "2"), ("c", "3")], true, &[b"abcd abcd abcd"]), "2 a1d ab3d");
+        assert_eq!(replaced(&[("A", "1"), ("b", "x"), ("a", "2"), ("a", "3")], true, &[b"aAaA b"]), "123A x");
+        // Thousands of strings, each of which is found: with a new search for each this took minutes.
+        let names: Vec<String> = (0..4000).map(|number| format!("<{number:04}>")).collect();
+        let pairs: Vec<_> = names.iter().map(|name| (&name[..], "!")).collect();
+        let text = names.concat();
+        assert_eq!(replaced(&pairs, true, &[text.as_bytes()]), "!".repeat(4000));
+    }
+
+    #[test]
     fn long_strings_are_found_and_hold_back_no_more_than_themselves() {
         let long = "ab".repeat(5000);
         let mut substitute = Substitute::new(
@@ -290,25 +359,12 @@ mod tests {
         assert!(Substitute::new(vec![endless], false).is_none());
     }
 
-    /// One piece, and then the end.
-    struct Once(Option<Bytes>);
-
-    impl Source for Once {
-        fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
-            Box::pin(std::future::ready(Ok(self.0.take())))
-        }
-
-        fn remaining(&self) -> Option<u64> {
-            None
-        }
-    }
-
     #[test]
     fn long_replacements_come_in_bounded_pieces() {
         let replacement = "y".repeat(10_000);
         let pair = Pair { pattern: b"a"[..].into(), replacement: replacement.into() };
         let text = Bytes::from(vec![b'a'; 200_000]);
-        let mut source = Transformed::new(Box::new(Once(Some(text))), Substitute::new(vec![pair], false).unwrap());
+        let mut source = Transformed::new(Box::new(Repeated(text, 1)), Substitute::new(vec![pair], false).unwrap());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let mut total = 0;
         loop {

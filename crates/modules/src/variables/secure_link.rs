@@ -60,7 +60,6 @@ fn link<'r>(request: &'r Request, settings: &'r SecureLinkSettings) -> Option<Li
     Some(Link { checksum: value[..comma].to_vec().into(), expires: Some((time, text)) })
 }
 
-/// `1` for a good link, `0` for one that is over; the link itself for one with a secret word; empty for a wrong one.
 /// Which of the two variables are being found.
 #[derive(Default)]
 struct Pending {
@@ -84,6 +83,7 @@ fn once<'r>(
     value
 }
 
+/// `1` for a good link, `0` for one that is over; the link itself for one with a secret word; empty for a wrong one.
 fn secure_link<'r>(request: &'r Request, _: &str) -> Value<'r> {
     once(request, |pending| &pending.link, check)
 }
@@ -95,7 +95,7 @@ fn check(request: &Request) -> Value<'_> {
     }
     let text = settings.secure_link_md5.as_ref()?;
     let Link { checksum, expires } = link(request, settings)?;
-    if decode(&checksum)? != Md5::digest(text.render(request))[..] {
+    if !same(&decode(&checksum)?, &Md5::digest(text.render(request))) {
         return None;
     }
     let over = expires.is_some_and(|(time, _)| time < clock::now().secs);
@@ -122,11 +122,18 @@ fn with_secret<'r>(request: &'r Request, secret: &str) -> Option<&'r [u8]> {
         return None;
     }
     let wanted = Md5::new().chain_update(link).chain_update(secret).finalize();
-    let matches = wanted.iter().zip(checksum.chunks(2)).all(|(byte, digits)| {
-        let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|d| d.is_ascii_hexdigit()));
-        digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) == Some(*byte)
-    });
-    matches.then_some(link)
+    let mut given = [0; 16];
+    for (byte, digits) in given.iter_mut().zip(checksum.chunks(2)) {
+        let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|d| d.is_ascii_hexdigit()))?;
+        *byte = u8::from_str_radix(digits, 16).ok()?;
+    }
+    same(&given, &wanted).then_some(link)
+}
+
+/// Whether two checksums are the same, in a time that does not tell how much of them is: nobody finds one byte by byte.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    let differ = one.iter().zip(other).fold(0, |differ, (one, other)| std::hint::black_box(differ | (one ^ other)));
+    one.len() == other.len() && differ == 0
 }
 
 /// The longest Base64 of 16 bytes, with its padding.
@@ -146,4 +153,23 @@ fn decode(text: &[u8]) -> Option<[u8; 16]> {
         })
         .collect();
     freerun_proto::credentials::decode_base64(&plain)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_that_differs_counts_wherever_it_is() {
+        let checksum: [u8; 16] = std::array::from_fn(|at| at as u8 * 17);
+        assert!(same(&checksum, &checksum));
+        for at in 0..16 {
+            for bit in 0..8 {
+                let mut other = checksum;
+                other[at] ^= 1 << bit;
+                assert!(!same(&checksum, &other));
+            }
+        }
+        assert!(!same(&checksum, &checksum[..15]) && !same(b"", &checksum));
+    }
 }

@@ -1,7 +1,8 @@
 //! The commands.
 
 use bytes::Bytes;
-use freerun_http::phases::subrequest::{Included, subrequest};
+use freerun_http::phases::included::Included;
+use freerun_http::phases::subrequest::subrequest;
 use freerun_http::request::Request;
 use freerun_http::{log_error, phases};
 use freerun_proto::uri;

@@ -123,14 +123,21 @@ impl Database {
         Ok((file, version))
     }
 
+    /// Whoever gets this looks at the file; nobody else does meanwhile.
+    fn look(self: &Arc<Self>) -> Option<Looking> {
+        (!self.looking.swap(true, AcqRel)).then(|| Looking(self.clone()))
+    }
+
     /// Has a pool thread look at the file, if nobody has for so long.
     pub fn look_again(self: &Arc<Self>, request: &Request, interval: Duration) {
         let interval = i64::try_from(interval.as_secs()).unwrap_or(i64::MAX);
-        if clock::now().secs.saturating_sub(self.last_check()) < interval.max(1) || self.looking.swap(true, AcqRel) {
+        if clock::now().secs.saturating_sub(self.last_check()) < interval.max(1) {
             return;
         }
-        let (this, generation) = (self.clone(), request.generation.shared().clone());
+        let Some(looking) = self.look() else { return };
+        let generation = request.generation.shared().clone();
         let look = move || {
+            let this = &looking.0;
             let path = this.path.display();
             match this.refresh() {
                 Ok(false) => {}
@@ -140,12 +147,18 @@ impl Database {
                     generation.error_log.write(Level::Error, None, message);
                 }
             }
-            this.looking.store(false, Release);
         };
-        if request.generation.pools.default().spawn(Tag::default(), look).is_err() {
-            // The pool is full: the next request that asks tries again.
-            self.looking.store(false, Release);
-        }
+        // When the pool is full, the next request that asks tries again.
+        let _ = request.generation.pools.default().spawn(Tag::default(), look);
+    }
+}
+
+/// Over when this is dropped, however that comes about: the library that reads files may panic over one.
+struct Looking(Arc<Database>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.looking.store(false, Release);
     }
 }
 
@@ -153,4 +166,24 @@ fn read(file: File, version: Version) -> Result<Loaded, DatabaseError> {
     let mut content = Vec::with_capacity(usize::try_from(version.size).unwrap_or(0));
     file.take(MAX_SIZE).read_to_end(&mut content)?;
     Ok(Loaded { reader: Reader::from_source(content)?, since: clock::now().secs, version })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_panic_the_next_one_looks() {
+        let database = Arc::new(Database::new(b"nothing"));
+        let looking = database.look().unwrap();
+        assert!(database.look().is_none(), "one at a time");
+        let pool = freerun_runtime::pool::ThreadPool::start(&freerun_runtime::pool::PoolSpec::named("mmdb")).unwrap();
+        let looked = pool.run(Tag::default(), move || {
+            let _looking = looking;
+            panic!("a broken file");
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert!(runtime.block_on(looked).is_err());
+        assert!(database.look().is_some());
+    }
 }

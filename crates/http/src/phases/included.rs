@@ -1,0 +1,117 @@
+//! The body of a subrequest's response as a part of another body.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use crate::content::response::{Body, LocalBoxFuture, Response, Source};
+use crate::filters;
+use crate::phases::subrequest::Subrequest;
+use crate::request::Request;
+
+/// The body of a subrequest's response, as a source: runs the subrequest first.
+pub struct Included {
+    state: State,
+}
+
+enum State {
+    Running(LocalBoxFuture<'static, Subrequest>),
+    Body(Subrequest, Box<dyn Source>),
+    Closed,
+    Over,
+}
+
+impl Included {
+    /// The body of what this subrequest answers.
+    pub fn new(running: LocalBoxFuture<'static, Subrequest>) -> Included {
+        Included { state: State::Running(running) }
+    }
+
+    /// Runs the subrequest up to its answer, so that it gets on while something before it is still sent. Ready when there is
+    /// an answer.
+    pub fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let State::Running(running) = &mut self.state {
+            let Poll::Ready(mut subrequest) = running.as_mut().poll(context) else { return Poll::Pending };
+            self.state = match &mut subrequest.response {
+                None => State::Closed,
+                Some(response) => {
+                    let bodiless = matches!(response.status, 204 | 304) || response.status < 200;
+                    let body = std::mem::replace(&mut response.body, Body::Empty);
+                    let body = if bodiless { Body::Empty } else { body };
+                    let source = body.into_source(&subrequest.request);
+                    State::Body(subrequest, source)
+                }
+            };
+        }
+        Poll::Ready(())
+    }
+
+    /// The subrequest, once it is answered and until its body is over.
+    pub fn request(&self) -> Option<&Request> {
+        match &self.state {
+            State::Body(subrequest, _) => Some(&subrequest.request),
+            _ => None,
+        }
+    }
+
+    /// Puts another response, which goes through the filters of the subrequest, in the place of its answer.
+    pub fn substitute(&mut self, mut response: Response) {
+        if let State::Body(subrequest, source) = &mut self.state {
+            filters::run(&mut subrequest.request, &mut response, ..);
+            *source = std::mem::replace(&mut response.body, Body::Empty).into_source(&subrequest.request);
+            subrequest.response = Some(Box::new(response));
+        }
+    }
+
+    /// Waits for the answer. `None`: there will be none, or the body is over.
+    pub async fn answer(&mut self) -> Option<&Subrequest> {
+        std::future::poll_fn(|context| self.poll_answer(context)).await;
+        match &self.state {
+            State::Body(subrequest, _) => Some(subrequest),
+            _ => None,
+        }
+    }
+}
+
+impl Source for Included {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        Box::pin(async {
+            std::future::poll_fn(|context| self.poll_answer(context)).await;
+            match &mut self.state {
+                State::Body(_, source) => {
+                    if let Some(piece) = source.next().await? {
+                        return Ok(Some(piece));
+                    }
+                }
+                State::Over => return Ok(None),
+                State::Running(_) | State::Closed => {
+                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a subrequest closed the connection"));
+                }
+            }
+            if let State::Body(subrequest, _) = std::mem::replace(&mut self.state, State::Over) {
+                subrequest.finish();
+            }
+            Ok(None)
+        })
+    }
+
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        match &mut self.state {
+            State::Body(_, source) => source.ahead(),
+            _ => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn is_urgent(&self) -> bool {
+        matches!(&self.state, State::Body(_, source) if source.is_urgent())
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        match &self.state {
+            State::Body(_, source) => source.remaining(),
+            State::Over => Some(0),
+            State::Running(_) | State::Closed => None,
+        }
+    }
+}

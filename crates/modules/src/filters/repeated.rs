@@ -1,0 +1,21 @@
+//! A source for tests.
+
+use std::io;
+
+use bytes::Bytes;
+use freerun_http::content::response::{LocalBoxFuture, Source};
+
+/// The same bytes, again and again, as often as that number says.
+pub struct Repeated(pub Bytes, pub usize);
+
+impl Source for Repeated {
+    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+        let left = self.1.checked_sub(1);
+        self.1 = left.unwrap_or(0);
+        Box::pin(std::future::ready(Ok(left.map(|_| self.0.clone()))))
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        None
+    }
+}
