@@ -130,11 +130,11 @@ impl Worker {
         self.draining.as_ref().map(|_| DRAIN_STEP).or(sweep)
     }
 
-    /// Whether the last connection is gone, or the time is up.
+    /// Whether the last connection is gone and nothing goes on for one that is, or the time is up.
     pub fn drained(&self) -> bool {
         let Some(draining) = &self.draining else { return false };
         let late = draining.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        late || self.running.as_ref().is_none_or(|running| running.engine.connections() == 0)
+        late || self.running.as_ref().is_none_or(|running| !running.engine.is_busy())
     }
 
     /// Ends the loops and writes what the logs still hold.

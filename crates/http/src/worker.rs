@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -63,6 +63,25 @@ pub struct Shared {
     pub reloads: Counter,
     remotes: Vec<Remote>,
     next_connection: AtomicU64,
+    /// Work that no client waits for, see [`Background`].
+    background: AtomicUsize,
+}
+
+/// Work that no client waits for any more, and that a worker that ends gracefully waits for all the same.
+pub struct Background(Arc<Shared>);
+
+impl Background {
+    /// It begins; it is over when this is dropped.
+    pub fn new(shared: &Arc<Shared>) -> Background {
+        shared.background.fetch_add(1, Relaxed);
+        Background(shared.clone())
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.background.fetch_sub(1, Relaxed);
+    }
 }
 
 /// An address with its sockets, and the turn to accept from a shared one.
@@ -114,6 +133,7 @@ impl Worker {
             reloads: Counter::default(),
             remotes: handles.iter().map(LoopHandle::remote).collect(),
             next_connection: AtomicU64::new(1),
+            background: AtomicUsize::new(0),
         });
         for handle in &handles {
             let shared = shared.clone();
@@ -194,6 +214,11 @@ impl Worker {
     /// Connections open now.
     pub fn active(&self) -> u64 {
         self.handles.iter().map(|handle| handle.stats.active.get()).sum()
+    }
+
+    /// Pieces of work that go on although no client waits for them.
+    pub fn background(&self) -> usize {
+        self.shared.background.load(Relaxed)
     }
 
     /// Has the loops hand over what they have gathered, such as buffered lines of logs that are about to be reopened.

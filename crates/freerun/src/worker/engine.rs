@@ -124,9 +124,9 @@ impl Engine {
         }
     }
 
-    /// Connections of clients that are open.
-    pub fn connections(&self) -> u64 {
-        self.started.as_ref().map_or(0, |(worker, _)| worker.active())
+    /// Whether there is something that a graceful end waits for.
+    pub fn is_busy(&self) -> bool {
+        self.started.as_ref().is_some_and(|(worker, _)| worker.active() > 0 || worker.background() > 0)
     }
 
     /// Ends the loops at once.

@@ -10,6 +10,7 @@ use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::phases::subrequest::background;
 use freerun_http::request::Request;
+use freerun_http::worker::Background;
 use freerun_runtime::loops;
 
 /// How many mirrored requests may run on one loop. Beyond that, requests are not mirrored, and the log says so.
@@ -107,7 +108,7 @@ async fn run(request: &mut Request) -> Outcome {
             break;
         };
         running.0.set(running.0.get() + 1);
-        let place = Place(running.clone());
+        let place = (Place(running.clone()), Background::new(&request.connection.home.shared));
         loops::spawn(request.connection.number, "mirroring a request", async move {
             let _place = place;
             mirrored.await.finish();
