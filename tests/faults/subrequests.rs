@@ -3,6 +3,7 @@
 use crate::{Disk, goes_on};
 use freerun_testkit::fuse::{Fixture, Op};
 use freerun_testkit::{Setup, eventually, require};
+use rustix::process::Signal;
 
 const LINES: &str = "location = /text { return 200 text; }
     location = /pages { default_type text/html; types {} ssi on; return 200 'a<!--# include virtual=\"/slow/f1\" -->b<!--# include virtual=\"/slow/f2\" -->c'; }
@@ -29,6 +30,25 @@ fn includes_wait_together_and_come_in_order() {
     disk.fixture.control().clear();
     let file = |name| Fixture::content(name, 0, 10_000);
     assert!(client.response().body == [b"a", &file("f1")[..], b"b", &file("f2"), b"c"].concat());
+}
+
+#[test]
+fn a_graceful_end_waits_for_mirrored_requests() {
+    if !require::fuse() {
+        return;
+    }
+    let disk = Disk::new();
+    let mut server = Setup::server(&disk.site, &lines()).freerun();
+    disk.fixture.control().hang(Op::Open, "");
+    let request = "GET /copies HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    assert_eq!(server.send(request).text(), "fast file");
+    eventually("it hangs", || disk.fixture.control().waiting() > 0);
+    server.signal(Signal::QUIT);
+    server.logs("gracefully shutting down");
+    disk.fixture.control().clear();
+    server.wait();
+    // The client's, and that of the copy.
+    assert_eq!(server.access_log().lines().count(), 2);
 }
 
 #[test]

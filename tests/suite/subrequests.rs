@@ -1,9 +1,6 @@
 //! Subrequests: how they are logged, and where they end.
 
 use freerun_testkit::{Setup, Site};
-use rustix::process::Signal;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 
 const PAGES: &str = "ssi on; types {} default_type text/html;";
 
@@ -105,28 +102,4 @@ fn a_subrequest_that_closes_cuts_the_response_short() {
         let (bytes, _) = client.rest();
         assert!(bytes.ends_with(format!("\r\n\r\n{begin}").as_bytes()), "{}", bytes.escape_ascii());
     }
-}
-
-#[test]
-fn a_graceful_end_waits_for_mirrored_requests() {
-    let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = upstream.local_addr().expect("its address");
-    let site = Site::new();
-    let lines = format!(
-        "location = /copied {{ mirror /mirror; return 204; }}
-        location = /mirror {{ internal; log_subrequest on; proxy_pass http://{address}; }}"
-    );
-    let http = "log_format lines '$uri|$status'; access_log @DIR@/access.log lines;";
-    let server = format!("server {{ listen 127.0.0.1:@PORT@; root @ROOT@; {lines} }}");
-    let mut server = Setup::new().root(&site).http(http).http(&server).run();
-    assert_eq!(server.send("GET /copied HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").status, 204);
-    // The client has its answer and is gone; the copy is on its way.
-    let (mut copy, _) = upstream.accept().expect("a copy");
-    server.signal(Signal::QUIT);
-    server.logs("gracefully shutting down");
-    let mut request = [0; 1024];
-    assert!(copy.read(&mut request).expect("the request") > 0);
-    copy.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").expect("answering");
-    server.wait();
-    assert_eq!(server.access_log(), "/copied|204\n/mirror|200\n");
 }
