@@ -37,6 +37,7 @@ mod proxy_redirects;
 mod proxy_requests;
 mod proxy_responses;
 mod proxy_stored;
+mod proxy_tries;
 mod proxy_uris;
 mod realip;
 mod request_limits;

@@ -1,0 +1,135 @@
+//! Which server is asked after which, what the client gets, what is logged: all pairs of servers that work and that fail in
+//! some way, under all conditions for a next try.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use freerun_testkit::{Kind, Server, Setup, Site, Upstream, eventually};
+
+use crate::proxied::TODAY;
+
+/// What the servers behind do.
+const KINDS: [&str; 9] = ["ok", "refuse", "close", "half", "garbage", "hang", "500", "503", "404"];
+
+/// Conditions for a next try.
+const CONDITIONS: [&str; 5] = [
+    "",
+    "proxy_next_upstream off;",
+    "proxy_next_upstream invalid_header http_500 http_503 http_404;",
+    "proxy_next_upstream error timeout http_500 http_503 non_idempotent; proxy_next_upstream_tries 2;",
+    "proxy_next_upstream error timeout http_500 http_404; proxy_next_upstream_tries 1;",
+];
+
+/// A server that does that with each request; its address.
+fn behind(kind: &'static str) -> String {
+    let answer: &[u8] = match kind {
+        "refuse" => return Upstream::new().address(),
+        "ok" => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        "close" => b"",
+        "half" => b"HTTP/1.1 200 OK\r\nX-Not",
+        "garbage" => b"HTTP/1.1 200 OK\r\nno colon \x00 here\r\n\r\n",
+        "hang" => b"hang",
+        "500" => b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\nfive",
+        "503" => b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nfive",
+        _ => b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone",
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut stream = stream;
+                let mut request = [0; 65536];
+                if !matches!(stream.read(&mut request), Ok(1..)) {
+                    return;
+                }
+                if answer == b"hang" {
+                    // Until the server gives up.
+                    let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
+                    let _ = stream.read(&mut request);
+                    return;
+                }
+                let _ = stream.write_all(answer);
+            });
+        }
+    });
+    address
+}
+
+/// What a server says of each of the requests, in their order.
+fn told(kind: Kind, http: &str, requests: &[String], names: &[(String, &str)]) -> Vec<String> {
+    let server: Server = Setup::new().root(&Site::new()).http(http).start(kind);
+    let renamed = |text: &str| names.iter().fold(text.to_owned(), |text, (address, name)| text.replace(address, name));
+    let bodies: Vec<String> = requests.iter().map(|request| server.send(request).text()).collect();
+    eventually("all lines of the log", || server.access_log().lines().count() >= requests.len());
+    let (access, errors) = (server.access_log(), server.error_log());
+    access
+        .lines()
+        .zip(bodies)
+        .enumerate()
+        .map(|(number, (line, body))| {
+            let of_it = format!(" /{number} HTTP");
+            let words = errors.lines().filter(|line| line.contains(&of_it)).filter_map(|line| {
+                let message = line.split_once(": *")?.1.split_once(' ')?.1.split_once(", client: ")?.0;
+                let level = line.split(['[', ']']).nth(1)?;
+                Some(format!("{level}: {message}"))
+            });
+            let words: Vec<String> = words.collect();
+            // The page of an error has the server's name in it.
+            let body = if body.contains("<html>") { "page" } else { body.as_str() };
+            renamed(&format!("{line} body {body:?} log {words:?}"))
+        })
+        .collect()
+}
+
+#[test]
+fn all_pairs() {
+    if !freerun_testkit::require::nginx() {
+        return;
+    }
+    let behind: Vec<(String, &str)> = KINDS.map(|kind| (behind(kind), kind)).to_vec();
+    let (mut groups, mut locations, mut requests, mut shown) = (String::new(), String::new(), Vec::new(), Vec::new());
+    for (condition, lines) in CONDITIONS.iter().enumerate() {
+        for (first, one) in &behind {
+            for (second, two) in &behind {
+                // All with the first one that fails, some with those that work: and not all of those that take their time.
+                let interesting =
+                    *two == "ok" || *one == "ok" && condition == 0 || one == two && *one != "hang" || condition == 3;
+                if !interesting || *two == "hang" && *one != "503" {
+                    continue;
+                }
+                for method in ["GET", "POST"] {
+                    let number = requests.len();
+                    groups +=
+                        &format!("upstream u{number} {{ server {first} max_fails=0; server {second} max_fails=0; }}\n");
+                    locations += &format!("location = /{number} {{ {lines} proxy_pass http://u{number}; }}\n");
+                    let body = if method == "POST" { "Content-Length: 4\r\n\r\nbody" } else { "\r\n" };
+                    requests.push(format!("{method} /{number} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{body}"));
+                    shown.push(format!("{method} to {one} and {two}, {lines}"));
+                }
+            }
+        }
+    }
+    let http = format!(
+        "log_format tries '$status upstream $upstream_status at $upstream_addr length $upstream_response_length';
+         access_log @DIR@/access.log tries; {TODAY}
+         {groups} server {{ listen 127.0.0.1:@PORT@; proxy_read_timeout 100ms; {locations} }}"
+    );
+    let theirs = told(Kind::Nginx, &http, &requests, &behind);
+    let ours = told(Kind::under_test(), &http, &requests, &behind);
+    let differ: Vec<String> = shown
+        .iter()
+        .zip(theirs.iter().zip(&ours))
+        .filter(|(_, (theirs, ours))| theirs != ours)
+        .map(|(case, (theirs, ours))| format!("{case}\n  - {theirs}\n  + {ours}\n"))
+        .collect();
+    println!("{} cases, {} differ", requests.len(), differ.len());
+    assert!(
+        differ.is_empty(),
+        "{} of {} cases differ (- nginx, + freerun)\n{}",
+        differ.len(),
+        requests.len(),
+        differ.concat()
+    );
+}
