@@ -16,7 +16,7 @@ const MAX_QUEUE: u32 = 1 << 20;
 
 settings! {
     /// How the servers of a group take turns.
-    #[module = "upstream"]
+    #[module = "upstream_method"]
     pub struct MethodSettings {
         /// Asks the server with the fewest connections for its weight; several of them take turns.
         ///
