@@ -201,3 +201,35 @@ fn checks_may_share_a_connection() {
     assert_eq!(upstream.connections(), 1);
     assert_eq!(states(&server), ["up"]);
 }
+
+#[test]
+fn checks_speak_the_location_s_protocol() {
+    if !require::freerun() {
+        return;
+    }
+    let code = status(200);
+    let answered = code.clone();
+    let upstream = Upstream::new();
+    let address = upstream.address();
+    std::thread::spawn(move || {
+        while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(30)) {
+            // A netstring with the variables, of which the first is always this one (SCGI).
+            let mut start = String::new();
+            while !start.ends_with("CONTENT_LENGTH\0") {
+                start.push(char::from(peer.bytes(1)[0]));
+            }
+            peer.send(format!("Status: {} X\r\nContent-Length: 2\r\n\r\nok", answered.load(SeqCst)));
+        }
+    });
+    let server = Setup::new()
+        .http(&format!(
+            "upstream g {{ server {address}; }}
+             server {{ listen 127.0.0.1:@PORT@; location = /status {{ status; }}
+                       location / {{ scgi_pass g; health_check interval=50ms; }} }}"
+        ))
+        .freerun();
+    eventually("it is checked", || servers(&server)[0]["checks"]["done"].as_u64() > Some(1));
+    assert_eq!(states(&server), ["up"]);
+    code.store(500, SeqCst);
+    eventually("it is unhealthy", || states(&server) == ["unhealthy"]);
+}
