@@ -6,10 +6,10 @@ use crate::proxied::{answered, compare_proxied, with_fields};
 #[test]
 fn stored() {
     let lines = "
-        location /s/ { proxy_store @DIR@/stored$uri; proxy_pass http://@UP@; }
-        location /on/ { proxy_store on; root @DIR@/stored; proxy_pass http://@UP@; }
-        location /rights/ { proxy_store @DIR@/stored$uri; proxy_store_access user:rw group:rw all:r; proxy_pass http://@UP@; }
-        location /stored/ { alias @DIR@/stored/; }
+        location /s/ { proxy_store @DIR@/body$uri; proxy_pass http://@UP@; }
+        location /on/ { proxy_store on; root @DIR@/body; proxy_pass http://@UP@; }
+        location /rights/ { proxy_store @DIR@/body$uri; proxy_store_access user:rw group:rw all:r; proxy_pass http://@UP@; }
+        location /read/ { alias @DIR@/body/; }
     ";
     let dated = "Last-Modified: Sat, 21 Nov 2020 13:42:48 GMT";
     let large = format!("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n{}", "0123456789".repeat(20_000));
@@ -21,7 +21,7 @@ fn stored() {
         cases.push(answered(get(path), answer));
         // A response without a time has that of its writing.
         let without: &[&str] = if answer.contains("Last-Modified") { &[] } else { &["Last-Modified"] };
-        cases.push(answered(get(&format!("/stored{path}")), "").without(without));
+        cases.push(answered(get(&format!("/read{path}")), "").without(without));
     };
     stored("/s/large.txt", &large);
     stored("/s/chunked.txt", chunked);
@@ -33,7 +33,7 @@ fn stored() {
     stored("/on/deep/er/dated.txt", &format!("HTTP/1.1 200 OK\r\n{dated}\r\nContent-Length: 2\r\n\r\nok"));
     stored("/rights/dated.txt", &format!("HTTP/1.1 200 OK\r\n{dated}\r\nContent-Length: 2\r\n\r\nok"));
     cases.push(answered(request("HEAD", "/s/head.txt"), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"));
-    cases.push(answered(get("/stored/s/head.txt"), ""));
+    cases.push(answered(get("/read/s/head.txt"), ""));
     compare_proxied("etag off;", lines, cases);
 }
 
