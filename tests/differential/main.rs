@@ -33,6 +33,7 @@ mod maps;
 mod media;
 mod packed_files;
 mod proxied;
+mod proxy_checks;
 mod proxy_redirects;
 mod proxy_requests;
 mod proxy_responses;

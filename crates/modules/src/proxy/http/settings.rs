@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Size, Value, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, settings};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_proto::HeaderId;
@@ -33,9 +33,9 @@ settings! {
         /// What the path in `Set-Cookie` of the upstream server becomes.
         proxy_cookie_path: Attribute, in HTTP | SERVER | LOCATION;
         /// Accepted for old configurations.
-        proxy_headers_hash_bucket_size: Size = "64", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+        proxy_headers_hash_bucket_size: usize = "64", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
         /// Accepted for old configurations.
-        proxy_headers_hash_max_size: Size = "512", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+        proxy_headers_hash_max_size: usize = "512", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
         /// The version that is spoken with upstream servers.
         proxy_http_version: HttpVersion = "1.1", in HTTP | SERVER | LOCATION,
             fidelity = Differs("HTTP/2 is refused so far");
