@@ -233,3 +233,24 @@ fn checks_speak_the_location_s_protocol() {
     code.store(500, SeqCst);
     eventually("it is unhealthy", || states(&server) == ["unhealthy"]);
 }
+
+#[test]
+fn checks_follow_the_servers_of_the_group() {
+    if !require::freerun() {
+        return;
+    }
+    let good = status(200);
+    let (one, two) = (upstream(&good, ""), upstream(&good, ""));
+    let group = format!("upstream g {{ server {}; }}", one.address());
+    let server = setup(&group, "health_check interval=20ms;").freerun();
+    eventually("the first is checked", || one.connections() > 0);
+    server.edit(&format!("server {};", one.address()), &format!("server {};", two.address()));
+    server.reload();
+    eventually("the second is checked", || two.connections() > 0);
+    // What was under way has ended by the second check of the other one.
+    let checked = two.connections();
+    eventually("it goes on", || two.connections() > checked + 2);
+    let before = one.connections();
+    eventually("it goes on for a while", || two.connections() > checked + 10);
+    assert_eq!(one.connections(), before);
+}

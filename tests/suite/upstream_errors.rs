@@ -10,6 +10,7 @@ const CASES: &[Case] = &[
     (Http, "upstream g { server 127.0.0.1; least_time body; }", "invalid parameter \"body\"", 3),
     (Http, "upstream g { server 127.0.0.1; least_time header now; }", "invalid parameter \"now\"", 3),
     (Http, "upstream g { server 127.0.0.1; random two least_time; }", "invalid parameter \"least_time\"", 3),
+    (Http, "upstream g { ip_hash; server 127.0.0.1 slow_start=1s; }", "balancing method does not support parameter \"slow_start=1s\"", 3),
     (Http, "upstream g { server 127.0.0.1; queue; }", "invalid number of arguments in \"queue\" directive", 3),
     (Http, "upstream g { server 127.0.0.1; queue 0; }", "\"queue\" directive invalid value", 3),
     (Http, "upstream g { server 127.0.0.1; queue 1 2; }", "invalid parameter \"2\"", 3),

@@ -120,9 +120,9 @@ pub(super) fn read_block(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Re
         refuses = methods::refuses_backup(&directive.name.text).unwrap_or(refuses);
         if refuses
             && directive.name.text == "server"
-            && let Some(word) = directive.args.iter().skip(1).find(|word| word.text == "backup")
+            && let Some(word) = directive.args.iter().skip(1).find(|word| is_refused(&word.text))
         {
-            let message = "balancing method does not support parameter \"backup\"";
+            let message = format!("balancing method does not support parameter \"{}\"", word.text);
             cx.report(Problem::new(message).at_node(directive).at(word.place))?;
         }
     }
@@ -159,6 +159,11 @@ pub(super) fn read_block(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Re
     let group = Upstream::new(plan, cx.extensions.get_or_default::<ZoneTable>());
     cx.extensions.get_or_default::<Reading>().declared.insert(key, Arc::new(group));
     Ok(())
+}
+
+/// What goes with methods that have servers take turns alone.
+fn is_refused(parameter: &str) -> bool {
+    parameter == "backup" || parameter.starts_with("slow_start=")
 }
 
 /// Gives every reference its group, and the generation all of them.
