@@ -11,7 +11,7 @@ use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
 
 use super::exchange::{Aim, BodyPlan, Exchange, Family, Fault, Options, Passed, RequestBody, Target, To, UpstreamHead};
-use super::headers::{self, AsItIs, HIDDEN_CGI};
+use super::headers::{self, AsItIs};
 use super::http::exchange::{HttpExchange, SentBody};
 use super::http::request::is_idempotent;
 use super::pass::Pass;
@@ -26,6 +26,8 @@ pub trait Script: Send + Sync + 'static {
     const SCHEME: &'static str;
     /// Whether an application may leave the protocol (101) when the client asks for it.
     const UPGRADES: bool;
+    /// Fields of responses that are not passed on.
+    const HIDDEN: &'static [&'static [u8]] = headers::HIDDEN_CGI;
 
     /// Where requests go.
     fn pass(settings: &SettingsSet) -> Option<&Pass>;
@@ -126,7 +128,7 @@ impl<S: Script> Family for Cgi<S> {
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
         let settings = request.location.settings.clone();
         let family = settings.get::<Prefixed<S::Member>>();
-        Ok(headers::respond(request, family, HIDDEN_CGI, &AsItIs, head))
+        Ok(headers::respond(request, family, S::HIDDEN, &AsItIs, head))
     }
 
     fn is_idempotent(&self, request: &Request) -> bool {

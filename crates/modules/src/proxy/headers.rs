@@ -25,7 +25,7 @@ pub const HIDDEN: &[&[u8]] = &[
     b"X-Accel-Charset",
 ];
 
-/// The same where the head is that of a CGI script.
+/// The same where the head is that of a script behind FastCGI or SCGI.
 pub const HIDDEN_CGI: &[&[u8]] = &[
     b"Status",
     b"X-Accel-Expires",
@@ -34,6 +34,9 @@ pub const HIDDEN_CGI: &[&[u8]] = &[
     b"X-Accel-Buffering",
     b"X-Accel-Charset",
 ];
+
+/// The same for uwsgi, which has `Status` passed on.
+pub const HIDDEN_UWSGI: &[&[u8]] = HIDDEN_CGI.split_at(1).1;
 
 /// What a member changes in the values of fields. `None`: the value stays.
 pub trait Changes {
@@ -51,21 +54,12 @@ pub trait Changes {
     fn cookie(&self, _value: &[u8], _request: &Request) -> Option<Vec<u8>> {
         None
     }
-
-    /// Whether a `Location` that is only a path is made a whole URL though nothing was changed in it.
-    fn completes_location(&self) -> bool {
-        false
-    }
 }
 
 /// Nothing is changed.
 pub struct AsItIs;
 
-impl Changes for AsItIs {
-    fn completes_location(&self) -> bool {
-        true
-    }
-}
+impl Changes for AsItIs {}
 
 /// Fields that end with this connection.
 fn is_of_connection(id: HeaderId) -> bool {
@@ -179,7 +173,6 @@ pub fn respond(
             7 if name.eq_ignore_ascii_case(b"Refresh") => changes.refresh(&value, request).map_or(value, Bytes::from),
             8 if name.eq_ignore_ascii_case(b"Location") => match changes.location(&value, request) {
                 Some(new) => Bytes::from(new),
-                None if changes.completes_location() && value.starts_with(b"/") => value,
                 None => {
                     response.fields.push((name, value));
                     continue;

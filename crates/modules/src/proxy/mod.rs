@@ -6,13 +6,14 @@
 //! member's prefix; `members.rs` names the members. `target.rs` and `uri.rs` are where a request goes and what
 //! is asked for there; `headers.rs` is what the client gets of the answer's head, changed by `redirect.rs` and `cookies.rs`.
 //! `cgi.rs`, `pass.rs` and `params.rs` are what FastCGI, uwsgi and SCGI have in common: the member, where it passes requests
-//! to, and what it tells an application.
+//! to, and what it tells an application. `gather.rs` puts small pieces of bodies together.
 
 pub mod cgi;
 pub mod cookies;
 pub mod engine;
 pub mod exchange;
 pub mod fastcgi;
+pub mod gather;
 pub mod headers;
 pub mod http;
 pub mod members;

@@ -9,6 +9,7 @@ use freerun_proto::response::{
 use freerun_proto::{HeaderId, Span};
 
 use super::exchange::{BodyStep, Fault, UpstreamHead};
+use super::gather::Held;
 
 impl From<ReplyError> for Fault {
     fn from(error: ReplyError) -> Fault {
@@ -26,7 +27,11 @@ pub fn upstream_head(head: &ResponseHead, bytes: &Bytes, framing: Framing) -> Up
     debug_assert!(head.fields.len() <= MAX_RESPONSE_FIELDS);
     UpstreamHead {
         status: head.status,
-        reason: if head.reason.is_empty() { Bytes::new() } else { slice(head.reason) },
+        reason: match head.reason.is_empty() {
+            true if head.says_status => Bytes::new(),
+            true => Bytes::from_static(freerun_proto::status::reason(head.status).as_bytes()),
+            false => slice(head.reason),
+        },
         fields: head.fields.iter().map(|field| (slice(field.name), slice(field.value))).collect(),
         length: match framing {
             Framing::None => Some(0),
@@ -50,6 +55,7 @@ pub struct Reply {
     done: bool,
     /// The upstream has sent nothing behind the response.
     clean: bool,
+    held: Held,
 }
 
 impl Reply {
@@ -63,6 +69,7 @@ impl Reply {
             keeps: false,
             done: false,
             clean: false,
+            held: Held::default(),
         }
     }
 
@@ -94,6 +101,14 @@ impl Reply {
     /// # Errors
     /// What is wrong with the framing.
     pub fn body(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
+        let mut held = std::mem::take(&mut self.held);
+        let step = held.step(self, input, Reply::step);
+        self.held = held;
+        step
+    }
+
+    /// The next piece, as it came.
+    fn step(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
         let Some(body) = self.body.as_mut().filter(|_| !self.done) else { return Ok(BodyStep::End) };
         match body.step(input)? {
             Step::Data(range) => {
@@ -118,7 +133,7 @@ impl Reply {
 
     /// [`Exchange::is_done`](super::exchange::Exchange::is_done)
     pub fn is_done(&self) -> bool {
-        self.done
+        self.done && !self.held.is_some()
     }
 
     /// [`Exchange::closed`](super::exchange::Exchange::closed)

@@ -75,7 +75,6 @@ fn a_body_is_slices_of_what_was_read() {
     assert_eq!(head.fields[0].0.as_ptr() as usize, place + 17);
     let BodyStep::Data(data) = reply.body(&mut input).unwrap() else { panic!("no data") };
     assert_eq!((&data[..], data.as_ptr() as usize), (&b"hello"[..], place + head.bytes + 3));
-    assert!(reply.take_trailers().is_empty());
     assert_eq!(reply.body(&mut input), Ok(BodyStep::End));
     assert_eq!(reply.take_trailers(), [(Bytes::from_static(b"T"), Bytes::from_static(b"v"))]);
     assert!(reply.reusable());
@@ -104,4 +103,39 @@ fn what_was_asked_decides() {
     let mut reply = Reply::new(HeadKind::HttpOrCgi, Asked::Other, 4096);
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n";
     assert_eq!(read(&mut reply, text, text.len()), Ok((vec![200], Vec::new(), false)));
+}
+
+#[test]
+fn small_chunks_are_put_together() {
+    let mut text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    let mut body = Vec::new();
+    let sizes = [1, 100, 2047, 5, 4000, 3, 3, 2048, 1].into_iter().chain([700; 60]);
+    for (number, size) in sizes.enumerate() {
+        let chunk = vec![number as u8; size];
+        text.extend_from_slice(format!("{size:x}\r\n").as_bytes());
+        text.extend_from_slice(&chunk);
+        text.extend_from_slice(b"\r\n");
+        body.extend_from_slice(&chunk);
+    }
+    let pieces = |end: &[u8]| {
+        let mut input = BytesMut::from(&[&text[..], end].concat()[..]);
+        let mut reply = Reply::new(HeadKind::Http, Asked::Other, 4096);
+        reply.head(&mut input).unwrap();
+        let mut pieces = Vec::new();
+        loop {
+            match reply.body(&mut input) {
+                Ok(BodyStep::Data(piece)) => pieces.push(piece),
+                other => return (pieces, other, reply.is_done()),
+            }
+        }
+    };
+    let (found, end, done) = pieces(b"0\r\n\r\n");
+    let lengths: Vec<_> = found.iter().map(Bytes::len).collect();
+    assert_eq!((found.concat(), end, done), (body.clone(), Ok(BodyStep::End), true));
+    assert_eq!(lengths, [2153, 4000, 6, 2048, 16_801, 16_800, 8400]);
+    // What is wrong comes after what came before it.
+    let (found, end, _) = pieces(b"x");
+    assert_eq!((found.concat(), end), (body.clone(), Err(Fault::invalid("upstream sent invalid chunked response"))));
+    let (found, end, _) = pieces(b"");
+    assert_eq!((found.concat(), end), (body, Ok(BodyStep::More)));
 }

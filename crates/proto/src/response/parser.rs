@@ -46,7 +46,9 @@ pub struct ResponseHead {
     pub status: u16,
     /// The reason phrase, without spaces around it; empty where there is none.
     pub reason: Span,
-    /// All fields in the order they came, `Status` of a CGI response left out.
+    /// The head says the status; otherwise it is what a CGI response has that does not.
+    pub says_status: bool,
+    /// All fields in the order they came.
     pub fields: SmallVec<[ResponseField; INLINE_FIELDS]>,
     /// `Content-Length`.
     pub content_length: Option<u64>,
@@ -160,12 +162,9 @@ impl ResponseParser {
         let (name, value) = (field.name.of(buf), field.value.of(buf));
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
-            6 if self.kind != HeadKind::Http && is(b"status") => {
-                // After a status line it says nothing more.
-                if self.head.status == 0 {
-                    self.cgi_status(value, field.value)?;
-                }
-                return Ok(());
+            // After a status line it says nothing more.
+            6 if self.kind != HeadKind::Http && self.head.status == 0 && is(b"status") => {
+                self.cgi_status(value, field.value)?;
             }
             10 if is(b"connection") => {
                 for token in ascii::tokens(value) {
@@ -216,7 +215,8 @@ impl ResponseParser {
         }
         let mut head = std::mem::replace(&mut self.head, empty_head());
         head.len = len;
-        if head.status == 0 {
+        head.says_status = head.status != 0;
+        if !head.says_status {
             // RFC 3875 section 6.2.3: a Location alone is a redirect; section 6.3.3: 200 where nothing is said.
             head.status = if head.value(buf, b"location").is_some() { 302 } else { 200 };
         }
@@ -237,6 +237,7 @@ fn empty_head() -> ResponseHead {
         version: Version::Http10,
         status: 0,
         reason: Span::default(),
+        says_status: false,
         fields: SmallVec::new(),
         content_length: None,
         chunked: false,

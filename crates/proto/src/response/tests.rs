@@ -218,7 +218,7 @@ fn limits() {
 fn cgi_heads() {
     let cgi = |text: &str| parse_as(HeadKind::Cgi, text.as_bytes()).map(|head| head.expect("a whole head"));
     let head = cgi("Content-Type: text/html\r\nStatus: 404 Not There\r\n\r\nbody").unwrap();
-    assert_eq!((head.status, head.fields.len()), (404, 1));
+    assert_eq!((head.status, head.fields.len()), (404, 2));
     assert_eq!(head.reason.of(b"Content-Type: text/html\r\nStatus: 404 Not There\r\n\r\n"), b"Not There");
     assert_eq!(cgi("\r\n").unwrap().status, 200);
     assert_eq!(cgi("Status: 500\n\n").unwrap().status, 500);

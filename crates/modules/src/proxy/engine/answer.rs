@@ -7,6 +7,7 @@ use bytes::Bytes;
 use freerun_http::content::aio;
 use freerun_http::content::response::{Body, Response};
 use freerun_http::log::Detached;
+use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
@@ -16,7 +17,7 @@ use freerun_upstream::{Failure, Lease};
 
 use super::attempt::{Answered, Plan};
 use super::flow::{Announced, Buffering, Flow, Manner};
-use super::reader::{Broken, Parts, Reader, Ready};
+use super::reader::{Broken, ErrorOutput, Parts, Reader, Ready};
 use super::spool::Place;
 use super::trouble::{Doing, Trouble};
 use super::tunnel::Tunnel;
@@ -131,6 +132,9 @@ fn put_body(request: &Request, plan: &Plan<'_>, mut reader: Reader, response: &m
                 break;
             }
         }
+    }
+    for text in std::mem::take(&mut reader.unsaid_output) {
+        log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingBody));
     }
     if announced && reader.is_over() && !broken && front.len() <= 1 {
         response.body = front.pop_front().map_or(Body::Empty, Body::Bytes);

@@ -16,6 +16,7 @@ use freerun_upstream::{Failure, Lease};
 
 use super::early;
 use super::outgoing::{Outgoing, Position};
+use super::reader::ErrorOutput;
 use super::trouble::{Doing, Trouble};
 use super::wire::{Client, Wire};
 use crate::proxy::exchange::{Exchange, Family, Fault, Options, Servers, Target, To, UpstreamHead};
@@ -227,13 +228,7 @@ impl Run<'_, '_> {
             }
             let found = self.exchange.head(&mut self.wire.input).map_err(Trouble::Fault);
             while let Some(text) = self.exchange.take_error_output() {
-                log_error!(
-                    request,
-                    Error,
-                    "FastCGI sent in stderr: \"{}\" while {}",
-                    text.escape_ascii(),
-                    Doing::ReadingHead
-                );
+                log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingHead));
             }
             match found? {
                 None if self.wire.input.len() >= limit => return Err(Trouble::Fault(Fault::TooBig)),

@@ -1,5 +1,6 @@
 //! The body of a response, read from the upstream server.
 
+use std::fmt::{self, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,6 +77,8 @@ pub struct Reader {
     pub log: Option<Detached>,
     /// What went wrong before there was a log.
     pub unsaid: Option<Trouble>,
+    /// The application's error output that could not be logged for the same reason.
+    pub unsaid_output: Vec<Bytes>,
 }
 
 impl Reader {
@@ -98,6 +101,7 @@ impl Reader {
             began: parts.began,
             log: None,
             unsaid: None,
+            unsaid_output: Vec::new(),
         }
     }
 
@@ -125,10 +129,11 @@ impl Reader {
         let Some(wire) = &mut self.wire else { return Ok(Ready::End) };
         let step = self.exchange.body(&mut wire.input);
         while let Some(text) = self.exchange.take_error_output() {
-            self.say(
-                Level::Error,
-                format_args!("FastCGI sent in stderr: \"{}\" while {}", text.escape_ascii(), Doing::ReadingBody),
-            );
+            if self.log.is_some() {
+                self.say(Level::Error, format_args!("{}", ErrorOutput(&text, Doing::ReadingBody)));
+            } else {
+                self.unsaid_output.push(text);
+            }
         }
         match step {
             Ok(BodyStep::Data(mut piece)) => {
@@ -268,6 +273,23 @@ impl Drop for Reader {
         if self.wire.is_some() {
             self.end();
         }
+    }
+}
+
+/// What an application has to say, as nginx logs it; a line of the log stays one.
+pub struct ErrorOutput<'t>(pub &'t [u8], pub Doing);
+
+impl fmt::Display for ErrorOutput<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FastCGI sent in stderr: \"")?;
+        for char in String::from_utf8_lossy(self.0).chars() {
+            match char {
+                '\n' => formatter.write_str("\\n")?,
+                char if char.is_control() && char != '\t' => write!(formatter, "\\x{:02X}", u32::from(char))?,
+                char => formatter.write_char(char)?,
+            }
+        }
+        write!(formatter, "\" while {}", self.1)
     }
 }
 

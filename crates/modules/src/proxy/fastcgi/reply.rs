@@ -8,6 +8,7 @@ use freerun_proto::fastcgi::{Piece, Records};
 use freerun_proto::response::{Asked, Framing, HeadKind, ReplyError, ResponseParser};
 
 use crate::proxy::exchange::{BodyStep, Fault, UpstreamHead};
+use crate::proxy::gather::Held;
 use crate::proxy::reply::upstream_head;
 
 /// Bytes of one record of error output that are kept for the log; what is behind them is not logged.
@@ -51,6 +52,7 @@ pub struct FastCgiReply {
     errors: VecDeque<Bytes>,
     /// `fastcgi_catch_stderr`
     catch: Vec<Box<[u8]>>,
+    held: Held,
 }
 
 impl FastCgiReply {
@@ -71,6 +73,7 @@ impl FastCgiReply {
             error: Vec::new(),
             errors: VecDeque::new(),
             catch,
+            held: Held::default(),
         }
     }
 
@@ -123,6 +126,14 @@ impl FastCgiReply {
     /// # Errors
     /// What is wrong with the records; fewer bytes than the head has said.
     pub fn body(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
+        let mut held = std::mem::take(&mut self.held);
+        let step = held.step(self, input, FastCgiReply::step);
+        self.held = held;
+        step
+    }
+
+    /// The next piece, as it came.
+    fn step(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
         if self.stage == Stage::Done {
             return Ok(BodyStep::End);
         }
@@ -232,7 +243,7 @@ impl FastCgiReply {
 
     /// [`Exchange::is_done`](crate::proxy::exchange::Exchange::is_done)
     pub fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        self.stage == Stage::Done && !self.held.is_some()
     }
 
     /// [`Exchange::closed`](crate::proxy::exchange::Exchange::closed). An application that ends without the last record is

@@ -48,6 +48,8 @@ impl Exchange for MemcachedExchange {
             }
             Answer::Value { flags, length } => {
                 head.length = Some(length);
+                // What an answer to HEAD says, too.
+                head.fields.push((Bytes::from_static(b"Content-Length"), length.to_string().into()));
                 if flags & u64::from(self.gzip_flag) != 0 {
                     head.fields.push((Bytes::from_static(b"Content-Encoding"), Bytes::from_static(b"gzip")));
                 }
@@ -106,7 +108,7 @@ mod tests {
     fn a_value() {
         let (mut exchange, mut input, found) = head("VALUE k 0 5\r\nhello\r\nEND\r\n");
         let found = found.unwrap().unwrap();
-        assert_eq!((found.status, found.length, found.fields.len(), found.bytes), (200, Some(5), 0, 13));
+        assert_eq!((found.status, found.length, found.fields.len(), found.bytes), (200, Some(5), 1, 13));
         assert_eq!(exchange.remaining(), Some(5));
         assert_eq!(exchange.body(&mut input), Ok(BodyStep::Data(Bytes::from_static(b"hello"))));
         assert_eq!(exchange.body(&mut input), Ok(BodyStep::End));

@@ -10,6 +10,7 @@ use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::variables::{Reference, VariableTable};
 use freerun_proto::Method;
+use freerun_proto::memcached::escape_key;
 
 use self::exchange::MemcachedExchange;
 use super::engine;
@@ -114,12 +115,14 @@ impl Family for Values {
                 request,
                 Info,
                 "key: \"{}\" was not found by memcached while reading response header from upstream",
-                String::from_utf8_lossy(&key)
+                String::from_utf8_lossy(&escape_key(&key))
             );
             return Ok(Passed::Elsewhere(Outcome::Status(404)));
         }
         let mut response = Response::new(head.status, media_type(request, &request.path), Body::Empty);
-        response.fields.extend(head.fields);
+        // Its length is that of the body.
+        let others = head.fields.into_iter().filter(|(name, _)| !name.eq_ignore_ascii_case(b"Content-Length"));
+        response.fields.extend(others);
         response.ranges = true;
         Ok(Passed::Response(Box::new(response), Advice::default()))
     }

@@ -8,6 +8,7 @@ use freerun_proto::uwsgi::Packet;
 use super::cgi::{self, Cgi, Script};
 use super::engine;
 use super::exchange::{Exchange, Family, Fault};
+use super::headers::HIDDEN_UWSGI;
 use super::members::Uwsgi;
 use super::params::{self, Param};
 use super::pass::Pass;
@@ -91,6 +92,7 @@ impl Script for UwsgiScript {
     type Member = Uwsgi;
     const SCHEME: &'static str = "uwsgi://";
     const UPGRADES: bool = true;
+    const HIDDEN: &'static [&'static [u8]] = HIDDEN_UWSGI;
 
     fn pass(settings: &SettingsSet) -> Option<&Pass> {
         settings.get::<UwsgiSettings>().uwsgi_pass.as_ref().map(|pass| &pass.0)
