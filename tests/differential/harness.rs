@@ -140,6 +140,11 @@ impl Exchange {
         self.responses.len()
     }
 
+    /// The first response's status line; empty when there is no response.
+    pub fn line(&self) -> &str {
+        self.responses.first().map_or("", |response| response.line.as_str())
+    }
+
     /// Whether the connection was closed after a response that said that it is kept.
     pub fn contradicts_itself(&self) -> bool {
         let keeps = |(name, value): &(String, String)| name == "Connection" && value == "keep-alive";
@@ -280,7 +285,14 @@ fn probe(client: &mut Client) -> String {
 
 /// A reset and an orderly close are the same here: which of the two the client sees depends on what was still under way.
 fn ended(why: &str) -> String {
-    if why == "Closed" || why == "Reset" { "closed".to_owned() } else { why.to_owned() }
+    if why == "Closed" || why == "Reset" {
+        return "closed".to_owned();
+    }
+    // Of a response that is cut, what has come of it is shown.
+    let Some((what, shown)) = why.split_once(" within ") else { return why.to_owned() };
+    let lines = shown.split_once(" bytes ").map_or(shown, |(_, shown)| shown).split("\\r\\n");
+    let told: Vec<&str> = lines.filter(|line| !line.starts_with("Server: ") && !line.starts_with("Date: ")).collect();
+    format!("{what} within {}", told.join("\\r\\n"))
 }
 
 /// `text` without the port: the two servers have different ones. Digits inside a longer number are not the port.

@@ -19,6 +19,7 @@ mod files;
 mod folders;
 mod found;
 mod framing;
+mod gateways;
 mod generated;
 mod geoip2;
 mod gzip;

@@ -2,8 +2,10 @@
 //!
 //! [`Setup`] describes a configuration, [`Server`] runs freerun or nginx with it, [`Client`] speaks to it in exact bytes and
 //! [`Response`] is what came back. [`fuse`] is a disk that is slow, hangs or fails as told. Functions panic with what went wrong,
-//! as tests want it; those named `try_…` return it. [`Upstream`] is a server behind the server under test.
+//! as tests want it; those named `try_…` return it. [`Upstream`] is a server behind the server under test,
+//! [`Application`] a real one.
 
+mod application;
 pub mod binary;
 mod client;
 mod dir;
@@ -19,6 +21,7 @@ mod setup;
 mod upstream;
 mod wait;
 
+pub use application::Application;
 pub use client::{Client, Ending};
 pub use dir::{Site, TempDir};
 pub use dns::{Dns, Reply};

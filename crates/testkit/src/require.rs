@@ -65,3 +65,12 @@ pub fn nginx_path() -> Option<PathBuf> {
     })
     .clone()
 }
+
+/// A program by its name, in PATH or where Debian has servers: its path.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/usr/bin"].map(PathBuf::from);
+    let found = std::env::split_paths(&path).chain(usual).map(|dir| dir.join(name)).find(|file| file.is_file());
+    answer(found.is_some(), &format!("no {name}"));
+    found
+}

@@ -328,7 +328,8 @@ impl Peer {
         self.try_bytes(count).unwrap_or_else(|| panic!("{} of {count} bytes came", self.received.len()))
     }
 
-    fn try_bytes(&mut self, count: usize) -> Option<Vec<u8>> {
+    /// Exactly so many bytes; `None` when fewer come.
+    pub fn try_bytes(&mut self, count: usize) -> Option<Vec<u8>> {
         while self.received.len() < count {
             if self.fill().ok()? == 0 {
                 return None;

@@ -1,0 +1,63 @@
+//! memcached.
+
+use super::recorder::Protocol;
+use super::{Ask, alike, ask, ask_with};
+
+const GOOD: &str = "VALUE k 0 2\r\nok\r\nEND\r\n";
+const LINES: &str = "
+    default_type text/plain;
+    location / { set $memcached_key $arg_k; memcached_pass @ADDRESS@; memcached_gzip_flag 2; }
+    location /uri { set $memcached_key $uri; memcached_pass @ADDRESS@; }
+    location /page { set $memcached_key k; memcached_pass @ADDRESS@; error_page 404 = @made; }
+    location @made { return 200 made; }";
+
+#[test]
+fn values() {
+    let asked = |answer: &str| ask("/?k=k").answered(answer);
+    let asks: Vec<Ask> = vec![
+        asked(GOOD),
+        asked("END\r\n"),
+        asked("VALUE k 1 2\r\nok\r\nEND\r\n"),
+        asked("VALUE k 0 0\r\n\r\nEND\r\n"),
+        asked("VALUE j 0 2\r\nok\r\nEND\r\n"),
+        asked("VALUE kk 0 2\r\nok\r\nEND\r\n").log_differs("nginx does not see that it is another key"),
+        asked("VALUE k 0 x\r\nok\r\nEND\r\n"),
+        asked("VALUE k 0 -2\r\nok\r\nEND\r\n"),
+        asked("VALUE k 0 2 99\r\nok\r\nEND\r\n"),
+        asked("VALUE k x 2\r\nok\r\nEND\r\n"),
+        asked("VALUE k  0 2\r\nok\r\nEND\r\n"),
+        asked("VALUE k 0\r\nok\r\nEND\r\n"),
+        asked("ERROR\r\n"),
+        asked("SERVER_ERROR out of memory\r\n"),
+        asked("END\n"),
+        asked("VALUE k 0 2\nok\r\nEND\r\n"),
+        asked("VALUE k 0 2"),
+        asked(""),
+        asked(&"x".repeat(5000)),
+        ask_with("HEAD", "/?k=k", "", b"").answered(GOOD),
+        ask_with("POST", "/?k=k", "Content-Length: 2\r\n", b"ab").answered(GOOD),
+        ask_with("GET", "/?k=k", "Range: bytes=1-1\r\n", b"").answered(GOOD),
+        ask("/?k=").answered(GOOD),
+        ask("/?x").answered(GOOD),
+        ask("/?k=a%20b").answered("END\r\n"),
+        ask("/uri%20%25%01%7f%C3%A9%0a%0d+\"")
+            .answered("END\r\n")
+            .log_differs("control characters are escaped in our log"),
+        ask("/uri.css").answered("VALUE /uri.css 0 2\r\nok\r\nEND\r\n"),
+        ask("/page").answered("END\r\n"),
+        ask("/page").answered(GOOD),
+        ask("/page").answered("ERROR\r\n"),
+        ask_with("GET", "/?k=k", "Accept-Encoding: gzip\r\n", b"").answered("VALUE k 2 2\r\nok\r\nEND\r\n"),
+    ];
+    alike(Protocol::Memcached, LINES, &asks);
+}
+
+#[test]
+fn values_that_are_cut() {
+    let asked = |answer: &str| ask("/?k=k").answered(answer);
+    let asks: Vec<Ask> = vec![
+        asked("VALUE k 0 2\r\no").cut("fewer bytes than were said"),
+        asked("VALUE k 0 5\r\nok\r\nEND\r\n").log_differs("what nginx says it is doing depends on chance"),
+    ];
+    alike(Protocol::Memcached, LINES, &asks);
+}

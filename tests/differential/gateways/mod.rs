@@ -1,0 +1,210 @@
+//! What applications behind FastCGI, uwsgi, SCGI and memcached are told, and what the client gets of what they say: an
+//! application that notes everything, once behind nginx and once behind freerun.
+
+mod checks;
+mod fastcgi;
+mod memcached;
+mod other;
+mod recorder;
+
+use std::time::Duration;
+
+use freerun_testkit::{Kind, Setup, methods, require, within};
+
+use crate::harness::{Exchange, Spoken, difference};
+use recorder::{Protocol, Recorder};
+
+/// One request, what the application answers to it, and what may differ.
+struct Ask {
+    request: Vec<u8>,
+    answer: Vec<u8>,
+    /// The two are to disagree: freerun's status line (`""`: it closes without a word), and why.
+    differs: Option<(&'static str, &'static str)>,
+    /// freerun's response is not to be a whole one.
+    cut: bool,
+    /// The messages in the log are to disagree.
+    log_differs: bool,
+    /// Each pair: what nginx tells the application, and what freerun does instead.
+    told: Vec<(&'static str, &'static str)>,
+}
+
+/// What an application says that has nothing to say.
+const OK: &[u8] = b"Content-Type: text/plain\r\n\r\nok";
+
+/// A request with these field lines (each with its end) and body.
+fn ask_with(method: &str, target: &str, fields: &str, body: &[u8]) -> Ask {
+    let mut request = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").into_bytes();
+    request.extend_from_slice(body);
+    Ask { request, answer: OK.to_vec(), differs: None, cut: false, log_differs: false, told: Vec::new() }
+}
+
+/// A GET.
+fn ask(target: &str) -> Ask {
+    ask_with("GET", target, "", b"")
+}
+
+/// A GET that is answered with these bytes.
+fn answered(answer: impl AsRef<[u8]>) -> Ask {
+    ask("/").answered(answer)
+}
+
+impl Ask {
+    /// What the application says: the output of a script.
+    fn answered(mut self, answer: impl AsRef<[u8]>) -> Ask {
+        self.answer = answer.as_ref().to_vec();
+        self
+    }
+
+    /// See [`Ask::differs`](struct@Ask).
+    fn differs(mut self, reason: &'static str, line: &'static str) -> Ask {
+        assert!(!reason.is_empty());
+        self.differs = Some((reason, line));
+        self
+    }
+
+    /// freerun's response is not to be a whole one, for this reason; how much of it comes depends on chance.
+    fn cut(mut self, reason: &'static str) -> Ask {
+        assert!(!reason.is_empty());
+        self.cut = true;
+        self.log_differs = true;
+        self
+    }
+
+    /// The messages in the log are not compared, for this reason.
+    fn log_differs(mut self, reason: &'static str) -> Ask {
+        assert!(!reason.is_empty());
+        self.log_differs = true;
+        self
+    }
+
+    /// The application is told something else, for this reason.
+    fn told(mut self, reason: &'static str, nginx: &'static str, freerun: &'static str) -> Ask {
+        assert!(!reason.is_empty());
+        self.told.push((nginx, freerun));
+        self
+    }
+}
+
+/// What became of a request.
+struct Outcome {
+    exchange: Exchange,
+    /// What the application was told.
+    told: Vec<String>,
+    /// What the log says of it.
+    logged: Vec<String>,
+}
+
+/// What the log says about upstream servers, without what differs by nature.
+fn messages(log: &str, address: &str) -> Vec<String> {
+    let said = |line: &str| {
+        let level = line.find('[').filter(|at| {
+            ["[error]", "[warn]", "[info]", "[alert]"].iter().any(|level| line[*at..].starts_with(level))
+        })?;
+        let message = line[level..].split_once('*')?.1.split_once(' ')?.1;
+        let about = ["upstream", "memcached", "FastCGI", "uwsgi"].iter().any(|word| message.contains(word));
+        about.then(|| message.replace(address, "ADDRESS"))
+    };
+    // Messages may have line ends in them; what follows those says nothing more.
+    log.lines().filter_map(said).map(|line| line.split(", client: ").next().unwrap_or_default().to_owned()).collect()
+}
+
+/// `like`: what the other server has made of it.
+fn run(kind: Kind, protocol: Protocol, lines: &str, asks: &[Ask], like: Option<&[Outcome]>) -> Vec<Outcome> {
+    let recorder = Recorder::start(protocol);
+    let lines = lines.replace("@ADDRESS@", recorder.address());
+    let server = Setup::new()
+        .http(&format!(
+            "server {{ listen 127.0.0.1:@PORT@; server_name localhost; location = /probe {{ return 204; }} {lines} }}"
+        ))
+        .start(kind);
+    let mut outcomes = Vec::new();
+    for ask in asks {
+        recorder.answer_with(&ask.answer);
+        let before = messages(&server.error_log(), recorder.address()).len();
+        let methods = methods(&ask.request);
+        let spoken = Spoken { bytes: &ask.request, methods: &methods, wanted: 1, in_order: false };
+        let exchange = spoken.over(&mut server.connect(), server.port());
+        // Lines may be written after the response. That no further one comes cannot be waited for.
+        let wanted = like.map_or(0, |like| like[outcomes.len()].logged.len());
+        let mut logged = Vec::new();
+        within(Duration::from_millis(if wanted == 0 { 3 } else { 1000 }), || {
+            logged = messages(&server.error_log(), recorder.address()).split_off(before);
+            like.is_some() && logged.len() >= wanted
+        });
+        outcomes.push(Outcome { exchange, told: recorder.take(), logged });
+    }
+    outcomes
+}
+
+/// Has the same asked of both servers. `lines` are those of the server, with `@ADDRESS@` for the application's address.
+#[track_caller]
+fn alike(protocol: Protocol, lines: &str, asks: &[Ask]) {
+    if !require::nginx() {
+        return;
+    }
+    let nginx = run(Kind::Nginx, protocol, lines, asks, None);
+    let freerun = run(Kind::under_test(), protocol, lines, asks, Some(&nginx));
+    let strict = Kind::under_test() == Kind::Freerun;
+    let mut wrong = String::new();
+    let mut failed = 0;
+    for (ask, (nginx, freerun)) in asks.iter().zip(nginx.iter().zip(&freerun)) {
+        let mut problem = String::new();
+        match ask.differs.filter(|_| strict) {
+            Some((reason, line)) => {
+                let got = freerun.exchange.line();
+                if got != line {
+                    problem += &format!("  wanted {line:?} ({reason}), got {got:?}\n");
+                }
+            }
+            None if ask.cut && strict => {
+                let whole = freerun.exchange.count();
+                problem += if whole > 0 { "  freerun's is not cut\n" } else { "" };
+            }
+            None if nginx.exchange != freerun.exchange => problem += &difference(&nginx.exchange, &freerun.exchange),
+            None => {}
+        }
+        let mut told = nginx.told.clone();
+        for (theirs, ours) in ask.told.iter().filter(|_| strict) {
+            match told.iter().position(|line| line == theirs) {
+                Some(at) if ours.is_empty() => drop(told.remove(at)),
+                Some(at) => (*ours).clone_into(&mut told[at]),
+                None => problem += &format!("  nginx does not tell {theirs:?}\n"),
+            }
+        }
+        problem += &compared("told", &told, &freerun.told);
+        if !ask.log_differs && ask.differs.is_none() {
+            problem += &compared("logged", &nginx.logged, &freerun.logged);
+        }
+        if std::env::var_os("FREERUN_TEST_SHOW").is_some() {
+            println!(
+                "{}\n  => {:?}\n  {:?}\n  {:?}",
+                ask.request.escape_ascii(),
+                freerun.exchange.line(),
+                freerun.told,
+                freerun.logged
+            );
+        }
+        if !problem.is_empty() {
+            failed += 1;
+            wrong += &format!(
+                "\"{}\" answered with \"{}\"\n{problem}",
+                ask.request.escape_ascii(),
+                ask.answer.escape_ascii()
+            );
+        }
+    }
+    println!("{} cases, {failed} differ", asks.len());
+    assert!(wrong.is_empty(), "{failed} of {} cases differ\n{wrong}", asks.len());
+}
+
+fn compared(what: &str, nginx: &[String], freerun: &[String]) -> String {
+    if nginx == freerun {
+        return String::new();
+    }
+    let only = |some: &[String], others: &[String], sign: char| {
+        let lines = some.iter().filter(|line| !others.contains(line));
+        lines.map(|line| format!("  {sign} {what}: {line}\n")).collect::<String>()
+    };
+    let text = only(nginx, freerun, '-') + &only(freerun, nginx, '+');
+    if text.is_empty() { format!("  {what} in another order: {nginx:?} {freerun:?}\n") } else { text }
+}
