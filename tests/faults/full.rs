@@ -6,18 +6,18 @@ use std::fs;
 use std::path::Path;
 
 /// A file system of 1 MiB in memory.
-struct Tiny {
+pub struct Tiny {
     dir: TempDir,
 }
 
 impl Tiny {
-    fn new() -> Tiny {
+    pub fn new() -> Tiny {
         let dir = TempDir::new("tiny");
         mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), c"size=1m,mode=777").expect("mounting");
         Tiny { dir }
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.dir.path()
     }
 

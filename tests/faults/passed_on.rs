@@ -1,0 +1,97 @@
+//! Requests that are passed on while something fails: the folder for temporary files is full, upstreams stall or go at
+//! random, pools are stuck.
+
+use freerun_testkit::{Client, Setup, Site, Upstream, eventually, require};
+
+use crate::full::Tiny;
+
+#[test]
+fn a_full_disk_under_a_buffered_response_loses_nothing() {
+    const SIZE: usize = 8_000_000;
+    if !require::root() {
+        return;
+    }
+    let disk = Tiny::new();
+    let upstream = Upstream::new();
+    let place = disk.path().display().to_string();
+    let lines = format!("proxy_temp_path {place}/proxy; location / {{ proxy_pass http://{}; }}", upstream.address());
+    let server = Setup::server(&Site::new(), &lines).freerun();
+    let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut peer = upstream.accept();
+    peer.request();
+    let body: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+    let sent = body.clone();
+    let sending = std::thread::spawn(move || {
+        peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n"));
+        peer.send(&sent);
+    });
+    server.logs("pwrite() failed (28: No space left on device) while reading upstream, client: 127.0.0.1");
+    let response = client.response();
+    assert!(response.body == body, "{} bytes", response.body.len());
+    sending.join().expect("the upstream");
+}
+
+#[test]
+fn connections_that_are_closed_at_random_cost_no_request() {
+    // Every third answer is the last one of its connection, though it does not say so.
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let upstream = Upstream::new();
+    let address = upstream.address();
+    std::thread::spawn(move || {
+        while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(3600)) {
+            let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            std::thread::spawn(move || {
+                for _ in 0..=number % 3 {
+                    if peer.try_request().is_none() {
+                        return;
+                    }
+                    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                }
+            });
+        }
+    });
+    let lines = format!("location / {{ proxy_pass http://{address}; }}");
+    let server = Setup::server(&Site::new(), &lines).main("worker_processes 2;").freerun();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let server = server.address();
+            std::thread::spawn(move || {
+                let mut client = Client::connect(server);
+                for _ in 0..200 {
+                    assert_eq!(client.get("/").text(), "ok");
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.join().expect("a client without an error");
+    }
+}
+
+#[test]
+fn upstreams_that_stall_hold_only_those_who_ask_them() {
+    let (stalls, works) = (Upstream::new(), Upstream::answering(|_| "HTTP/1.1 204 No\r\n\r\n".into()));
+    let lines = format!(
+        "location / {{ proxy_pass http://{}; }} location /stalls {{ proxy_pass http://{}; }}",
+        works.address(),
+        stalls.address()
+    );
+    let server = Setup::server(&Site::new(), &lines).freerun();
+    let waiting: Vec<Client> = (0..100)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("GET /stalls HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    let peers: Vec<_> = (0..100).map(|_| stalls.accept()).collect();
+    for _ in 0..20 {
+        assert_eq!(server.get("/").status, 204);
+    }
+    drop(peers);
+    for mut client in waiting {
+        assert_eq!(client.response().status, 502);
+    }
+    eventually("all lines of the log", || server.access_log().lines().count() == 120);
+}
