@@ -23,6 +23,7 @@ mod processes;
 mod proxied;
 mod proxy_engine;
 mod proxy_parts;
+mod proxy_settings;
 mod proxy_tunnels;
 mod reloads;
 mod requests;

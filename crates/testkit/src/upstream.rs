@@ -375,6 +375,14 @@ impl Peer {
         }
     }
 
+    /// Where the connection comes from; `None` of a Unix socket.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Unix(_) => None,
+        }
+    }
+
     /// Ends the sending side.
     pub fn half_close(&mut self) {
         let _ = match &self.stream {

@@ -1,0 +1,108 @@
+//! What single directives do to a request that is passed on.
+
+use freerun_testkit::{Setup, Site, TempDir, Upstream};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\n\r\n";
+
+fn ok(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn passing(address: &str, lines: &str) -> Setup {
+    Setup::server(&Site::new(), &format!("location / {{ {lines} proxy_pass http://{address}; }}"))
+}
+
+#[test]
+fn connections_are_made_from_the_address_that_is_bound() {
+    let upstream = Upstream::new();
+    let server = passing(&upstream.address(), "proxy_bind 127.0.0.7;").run();
+    let mut client = server.connect();
+    client.send(GET);
+    let mut peer = upstream.accept();
+    assert_eq!(peer.remote().map(|address| address.ip().to_string()).as_deref(), Some("127.0.0.7"));
+    peer.request();
+    peer.send(ok("x"));
+    assert_eq!(client.response().text(), "x");
+    // An address that is not ours is our fault, not the server's.
+    let server = passing(&upstream.address(), "proxy_bind 192.0.2.1;").run();
+    assert_eq!(server.get("/").status, 500);
+    server.logs("bind(192.0.2.1:0) failed (99: Cannot assign requested address) while connecting to upstream");
+}
+
+#[test]
+fn unix_sockets() {
+    let dir = TempDir::new("upstream");
+    let path = dir.path().join("s");
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("rights");
+    let upstream = Upstream::unix(&path);
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("rights");
+    let server = passing(&format!("unix:{}:", path.display()), "").freerun();
+    let mut client = server.connect();
+    client.send(GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    for round in ["one", "two"] {
+        peer.send(ok(round));
+        assert_eq!(client.response().text(), round);
+        if round == "one" {
+            client.send(GET);
+            peer.request();
+        }
+    }
+    drop((peer, upstream));
+    std::fs::remove_file(&path).expect("removed");
+    assert_eq!(server.get("/").status, 502);
+    server.logs(&format!(
+        "connect() to unix:{} failed (2: No such file or directory) while connecting to upstream, client: 127.0.0.1, \
+         server: localhost, request: \"GET / HTTP/1.1\", upstream: \"http://unix:{0}:/\", host: ",
+        path.display()
+    ));
+}
+
+#[test]
+fn trailers_are_passed_on_where_that_is_asked_for() {
+    let answer =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\nContent-Length: 9\r\n\r\n";
+    for (lines, trailers) in [("", "0\r\n\r\n"), ("proxy_pass_trailers on;", "0\r\nX-Sum: 1\r\n\r\n")] {
+        let upstream = Upstream::answering(move |_| answer.into());
+        let server = passing(upstream.address(), lines).freerun();
+        let mut client = server.connect();
+        client.send(GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+        let (bytes, _) = client.rest();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.ends_with(&format!("3\r\nabc\r\n{trailers}")), "{text}");
+    }
+}
+
+#[test]
+fn a_limited_rate_delivers_everything() {
+    let body = "0123456789".repeat(40_000);
+    let answer = ok(&body);
+    let upstream = Upstream::answering(move |_| answer.clone().into());
+    let server = passing(upstream.address(), "proxy_limit_rate 300k;").freerun();
+    assert!(server.get("/").text() == body);
+}
+
+#[test]
+fn a_named_location_may_be_where_a_response_sends_the_request() {
+    let upstream = Upstream::answering(|request| match request.target() {
+        "/first" => "HTTP/1.1 200 OK\r\nX-Accel-Redirect: @second\r\nContent-Length: 0\r\n\r\n".into(),
+        target => ok(&format!("at {target}")).into(),
+    });
+    let http = format!(
+        "log_format way '$upstream_addr|$upstream_status'; access_log @DIR@/access.log way;
+         server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://{0}; }}
+             location @second {{ proxy_pass http://{0}; proxy_method PUT; }} }}",
+        upstream.address()
+    );
+    let server = Setup::new().http(&http).run();
+    // It is asked for the same there.
+    assert_eq!(server.get("/other").text(), "at /other");
+    let looped = server.get("/first");
+    assert_eq!(looped.status, 500);
+    assert_eq!(server.access_lines(1)[0], format!("{}|200", upstream.address()));
+    let line = server.access_lines(2).remove(1);
+    let (addresses, statuses) = line.split_once('|').expect("two parts");
+    assert!(addresses.starts_with(&format!("{0} : {0}", upstream.address())), "{line}");
+    assert!(statuses.starts_with("200 : 200"), "{line}");
+}
