@@ -152,7 +152,8 @@ async fn watch(upstream: Weak<Upstream>, index: usize, log: ErrorLog, mut first:
                 known.set(targets);
                 group.rebuild();
                 pause = FIRST_PAUSE;
-                expires
+                // Answers that hold no time at all (`valid=0`) would be asked for without a pause.
+                expires.map(|expires| expires.max(Instant::now() + FIRST_PAUSE))
             }
             Err(failed) => {
                 // A name server in trouble changes nothing of what is known; one that says that there is no such name does.
