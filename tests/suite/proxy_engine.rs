@@ -382,6 +382,28 @@ fn an_unbuffered_body_is_passed_on_as_it_comes() {
     assert_eq!(client.response().text(), "done");
 }
 
+/// What is left of a body is not the body of what an error page asks for.
+#[test]
+fn the_rest_of_a_body_that_was_passed_on_is_not_sent_elsewhere() {
+    for other in ["on", "off"] {
+        let upstream = Upstream::new();
+        let second = Upstream::answering(|request| ok(request.target()).into());
+        let lines = format!(
+            "proxy_request_buffering off; error_page 502 = @other;
+             location @other {{ proxy_request_buffering {other}; proxy_pass http://{}; }}",
+            second.address()
+        );
+        let server = passing(&[&upstream.address()], &lines).freerun();
+        let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nab");
+        let mut peer = upstream.accept();
+        peer.head();
+        assert_eq!(peer.bytes(2), b"ab");
+        drop(peer);
+        assert_eq!(client.response().status, 500, "{other}");
+        assert_eq!(second.connections(), 0, "{other}");
+    }
+}
+
 #[test]
 fn an_answer_may_come_before_the_body_is_read() {
     for lines in ["", "proxy_request_buffering off; "] {

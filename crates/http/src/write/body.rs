@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use freerun_proto::chunked::{ChunkHead, LAST_CHUNK};
+use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
 use freerun_runtime::files::{Cursor, FileError, Gone, OpenFile, Sent, Via};
 use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
@@ -302,8 +302,13 @@ async fn pull(
         drop(next);
         let Ok(piece) = piece else {
             // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at all.
-            if begun && !held.is_empty() {
-                writer.all(held, b"", false).await?;
+            // The end of its last chunk is not sent: nothing that could be taken for more of the framing follows.
+            let sent = match framing {
+                Framing::Chunked => held.strip_suffix(CHUNK_END).unwrap_or(held),
+                _ => held,
+            };
+            if begun && !sent.is_empty() {
+                writer.all(sent, b"", false).await?;
             }
             return Err(WriteError::Body);
         };
@@ -324,7 +329,7 @@ async fn pull(
                 held.clear();
             }
             if framing == Framing::Chunked {
-                held.extend_from_slice(b"\r\n");
+                held.extend_from_slice(CHUNK_END);
             }
             if !ends {
                 continue;

@@ -21,7 +21,7 @@ use super::reader::{Broken, ErrorOutput, Parts, Reader, Ready};
 use super::spool::Place;
 use super::trouble::{Doing, Trouble};
 use super::tunnel::Tunnel;
-use crate::proxy::exchange::{Advice, Passed, UpstreamHead};
+use crate::proxy::exchange::{Advice, Fault, Passed, UpstreamHead};
 use crate::proxy::variables::Record;
 
 /// How many pieces of a body are taken at once that have come with the head.
@@ -100,6 +100,14 @@ pub fn answer(
 /// Passes `101 Switching Protocols` on, after which bytes go both ways.
 fn upgrade(request: &mut Request, plan: &Plan<'_>, parts: Parts, head: UpstreamHead) -> Outcome {
     if request.is_subrequest() {
+        return Outcome::Status(502);
+    }
+    if !parts.sent_all || !request.body.is_done() {
+        // What is left of the request would be taken for what comes after HTTP.
+        let early = Fault::invalid("upstream switched protocols before it had all of the request");
+        Trouble::Fault(early).log(request, Doing::ReadingHead);
+        parts.record.with(|last| last.status = 502);
+        request.keep_alive = false;
         return Outcome::Status(502);
     }
     match plan.family.respond(request, plan.target, head) {

@@ -38,11 +38,13 @@ impl Outgoing {
             RequestBody::Set(bytes) => return Some(Outgoing::Memory(bytes)),
             RequestBody::Client => {}
         }
+        let kept = request.shared().find::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
+        if kept.is_none() && is_begun(request) {
+            return None;
+        }
         if request.is_subrequest() || request.body.is_done() {
             // That of the client's request, if somebody has read it.
-            if !request.without_body
-                && let Some(kept) = request.shared().find::<KeptBody>().and_then(|kept| kept.0.borrow().clone())
-            {
+            if let Some(kept) = kept.filter(|_| !request.without_body) {
                 return Some(Outgoing::Kept(kept));
             }
             return Some(match request.body.declared_length() {
@@ -57,6 +59,11 @@ impl Outgoing {
 
     /// Collects the body.
     pub async fn collect(request: &mut Request) -> Result<Outgoing, Trouble> {
+        if is_begun(request) {
+            log_error!(request, Error, "the request body was passed on before, and cannot be sent again");
+            request.keep_alive = false;
+            return Err(Trouble::Ours);
+        }
         Ok(Outgoing::Kept(body::collect(request).await.map_err(Trouble::Body)?))
     }
 
@@ -147,6 +154,12 @@ impl Outgoing {
             }
         }
     }
+}
+
+/// Whether the beginning of the client's body was passed on as it came, and is gone: in a location that a failed one has led
+/// to (`error_page 502 = @other`), what is left must not be taken for the body.
+fn is_begun(request: &Request) -> bool {
+    !request.is_subrequest() && request.body.received() > 0
 }
 
 /// How far a body was sent in one try.
