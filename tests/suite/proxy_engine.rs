@@ -382,6 +382,23 @@ fn an_unbuffered_body_is_passed_on_as_it_comes() {
     assert_eq!(client.response().text(), "done");
 }
 
+#[test]
+fn what_becomes_a_get_elsewhere_needs_no_body() {
+    let upstream = Upstream::new();
+    let second = Upstream::answering(|request| ok(request.line()).into());
+    let lines = format!(
+        "proxy_request_buffering off; location /inside {{ internal; proxy_pass http://{}; }}",
+        second.address()
+    );
+    let server = passing(&[&upstream.address()], &lines).freerun();
+    let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nab");
+    let mut peer = upstream.accept();
+    peer.head();
+    assert_eq!(peer.bytes(2), b"ab");
+    peer.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /inside\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(client.response().text(), "GET /inside HTTP/1.1");
+}
+
 /// What is left of a body is not the body of what an error page asks for.
 #[test]
 fn the_rest_of_a_body_that_was_passed_on_is_not_sent_elsewhere() {

@@ -40,7 +40,8 @@ impl Outgoing {
         }
         let kept = request.shared().find::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
         if kept.is_none() && is_begun(request) {
-            return None;
+            // What has become a GET on its way here (`X-Accel-Redirect`, a page for an error) needs none.
+            return (request.method != request.head.parsed.method).then_some(Outgoing::None);
         }
         if request.is_subrequest() || request.body.is_done() {
             // That of the client's request, if somebody has read it.

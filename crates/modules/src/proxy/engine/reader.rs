@@ -148,7 +148,7 @@ impl Reader {
                 self.record.with(|last| last.length += piece.len() as u64);
                 if beyond {
                     self.too_much();
-                } else if self.exchange.is_done() {
+                } else if self.exchange.is_done() || self.left == Some(0) && self.is_ended() {
                     self.complete()?;
                 }
                 if piece.is_empty() { Ok(Ready::End) } else { Ok(Ready::Piece(piece)) }
@@ -160,6 +160,13 @@ impl Reader {
             }
             Err(fault) => Err(self.broken(Trouble::Fault(fault))),
         }
+    }
+
+    /// Whether what ends the response (the last record of FastCGI, memcached's `END`) has come with the last bytes of its body:
+    /// nobody asks for more then.
+    fn is_ended(&mut self) -> bool {
+        let Some(wire) = &mut self.wire else { return false };
+        matches!(self.exchange.body(&mut wire.input), Ok(BodyStep::End))
     }
 
     /// Reads from the server, about `room` bytes at most.
