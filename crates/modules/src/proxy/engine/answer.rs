@@ -144,6 +144,7 @@ fn put_body(request: &Request, plan: &Plan<'_>, mut reader: Reader, response: &m
     for text in std::mem::take(&mut reader.unsaid_output) {
         log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingBody));
     }
+    super::tell(request, std::mem::take(&mut reader.verdict_unsaid), Doing::ReadingHead);
     if announced && reader.is_over() && !broken && front.len() <= 1 {
         response.body = front.pop_front().map_or(Body::Empty, Body::Bytes);
         return;

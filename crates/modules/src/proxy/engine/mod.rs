@@ -23,7 +23,7 @@ use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_runtime::loops;
-use freerun_upstream::{Failure, Lease, NoPeer, Tried};
+use freerun_upstream::{Failure, Lease, NoPeer, Tried, Verdict};
 
 use crate::proxy::exchange::{Aim, Family, NextUpstream, Options, Pick};
 use crate::proxy::settings::store::Store;
@@ -140,8 +140,16 @@ fn without_server(request: &mut Request, plan: &Plan<'_>, trouble: &Trouble) -> 
 }
 
 fn fail(request: &Request, lease: Lease, failure: Failure, doing: Doing) {
-    if lease.failed(failure, loops::millis()).disabled {
+    tell(request, lease.failed(failure, loops::millis()), doing);
+}
+
+/// Says what became of a server.
+fn tell(request: &Request, verdict: Verdict, doing: Doing) {
+    if verdict.disabled {
         log_error!(request, Warn, "upstream server temporarily disabled while {doing}");
+    }
+    if verdict.ejected {
+        log_error!(request, Warn, "upstream server ejected as an outlier while {doing}");
     }
 }
 

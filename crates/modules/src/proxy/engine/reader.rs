@@ -9,7 +9,7 @@ use bytes::Bytes;
 use freerun_http::log::Detached;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
-use freerun_upstream::{Failure, Lease};
+use freerun_upstream::{Failure, Lease, Verdict};
 
 use super::trouble::{Doing, Trouble};
 use super::wire::{Client, Wire};
@@ -79,6 +79,8 @@ pub struct Reader {
     pub unsaid: Option<Trouble>,
     /// The application's error output that could not be logged for the same reason.
     pub unsaid_output: Vec<Bytes>,
+    /// What became of the server before there was a log.
+    pub verdict_unsaid: Verdict,
 }
 
 impl Reader {
@@ -102,6 +104,7 @@ impl Reader {
             log: None,
             unsaid: None,
             unsaid_output: Vec::new(),
+            verdict_unsaid: Verdict::default(),
         }
     }
 
@@ -206,9 +209,24 @@ impl Reader {
                 wire.give_back(lease.peer(), &*self.servers);
             }
             let took = self.end();
-            match self.verdict {
-                None => drop(lease.succeeded(took, loops::millis())),
-                Some(failure) => drop(lease.failed(failure, loops::millis())),
+            let verdict = match self.verdict {
+                None => lease.succeeded(took, loops::millis()),
+                Some(failure) => lease.failed(failure, loops::millis()),
+            };
+            if self.log.is_none() {
+                self.verdict_unsaid = verdict;
+            }
+            if verdict.disabled {
+                self.say(
+                    Level::Warn,
+                    format_args!("upstream server temporarily disabled while {}", Doing::ReadingHead),
+                );
+            }
+            if verdict.ejected {
+                self.say(
+                    Level::Warn,
+                    format_args!("upstream server ejected as an outlier while {}", Doing::ReadingHead),
+                );
             }
         }
         Ok(())
