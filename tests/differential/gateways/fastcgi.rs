@@ -26,6 +26,7 @@ fn parameters() {
         location /keep/ { fastcgi_pass @ADDRESS@; fastcgi_keep_conn on; }
         location /rewritten/ { rewrite ^/rewritten/(.*) /to/$1?x=$1 break; fastcgi_pass @ADDRESS@;
             fastcgi_param U $uri; fastcgi_param R $request_uri; fastcgi_param S $fastcgi_script_name; fastcgi_param Q $query_string; }
+        location /set/ { set $to @ADDRESS@; fastcgi_pass $to; fastcgi_param A b; }
         location /vars/ { fastcgi_pass $arg_to; fastcgi_param A b; }
         location /inherit/ { fastcgi_pass @ADDRESS@; }
         location /if/ { fastcgi_param IN location; if ($arg_a) { fastcgi_pass @ADDRESS@; } return 404; }
@@ -63,6 +64,8 @@ fn parameters() {
         ask("/if/"),
         ask("/all"),
         ask("/all?a=b"),
+        ask("/set/"),
+        ask("/set"),
         ask("/vars/?to=no"),
     ];
     alike(Protocol::FastCgi, lines, &asks);

@@ -233,7 +233,7 @@ impl Table {
     }
 }
 
-/// Implements [`Member`](crate::proxy::settings::Member) for a new type.
+/// Implements [`Member`] for a new type.
 macro_rules! member {
     ($(#[doc = $doc:literal])* $vis:vis struct $name:ident: $prefix:literal, $group:literal, lacks $lacks:expr
         $(, with $adapt:expr)?;) => {
