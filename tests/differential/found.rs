@@ -248,5 +248,35 @@ fn words_that_are_wrong() {
         "if (!-e /x) if { }",
         "if ($arg_x = a { }",
         "types { gif; image/gif gif; }",
+        "error_page =201 /x;",
+        "error_page = /x;",
+        "try_files /x =0;",
     ]);
+}
+
+#[test]
+fn statuses_below_those_of_answers() {
+    let site = site();
+    let lines = "location /99 { return 99 text; } location /150 { return 150; }
+        location /199 { return 199 text; } location /101 { return 101 text; }
+        location /try/ { try_files /none =0; }";
+    let targets = ["/99", "/150", "/199", "/101", "/try/", "/try/x"];
+    let mut cases: Vec<Case> = targets[..4]
+        .iter()
+        .map(|target| raw(format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")))
+        .collect();
+    cases.extend(targets[4..].iter().map(|target| get(target)));
+    compare(&Setup::server(&site, lines), cases);
+}
+
+#[test]
+fn where_a_redirect_leads() {
+    let site = site();
+    let lines = "location /plain { add_header X-L [$sent_http_location]; return 301 /a; }
+        location /whole { add_header X-L [$sent_http_location]; return 302 http://a.example/b; }
+        location /paged { error_page 301 /page; return 301 /a; }
+        location /named { error_page 302 =200 @page; return 302 http://a.example/b; }
+        location /page { add_header X-L [$sent_http_location]; return 200 \"to $sent_http_location\"; }
+        location @page { return 200 \"to $sent_http_location\"; }";
+    compare(&Setup::server(&site, lines), ["/plain", "/whole", "/paged", "/named", "/page"].map(get).into());
 }

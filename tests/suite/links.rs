@@ -1,4 +1,4 @@
-//! `disable_symlinks` where nginx ignores it: in listings, and for what `dav` changes.
+//! `disable_symlinks` where nginx ignores it (in listings, and for what `dav` changes), and what becomes of files that are kept open.
 
 use freerun_testkit::{Setup, Site};
 use std::fs;
@@ -94,4 +94,26 @@ fn nothing_is_changed_beyond_a_link() {
     server.logs("/dir/way/f.txt\" failed (40: Too many levels of symbolic links)");
     let log = server.error_log();
     assert!(!log.contains("/proc/self/fd"), "the log speaks of what was asked for: {log}");
+}
+
+#[test]
+fn what_dav_changes_is_not_in_the_cache_of_open_files() {
+    let site = site();
+    let lines = "open_file_cache max=100; open_file_cache_valid 1h; open_file_cache_errors on;
+        location /in/ { dav_methods PUT DELETE MOVE; alias @ROOT@/dir/; }";
+    let server = Setup::server(&site, lines).run();
+    let ask = |method: &str, target: &str, more: &str| {
+        server.send(format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{more}")).status
+    };
+    let put = |text: &str| ask("PUT", "/in/new", &format!("Content-Length: {}\r\n\r\n{text}", text.len()));
+    assert_eq!(server.get("/dir/new").status, 404);
+    assert_eq!(put("one"), 201);
+    assert_eq!(server.get("/dir/new").text(), "one");
+    assert_eq!(put("second"), 204);
+    assert_eq!(server.get("/dir/new").text(), "second");
+    assert_eq!(server.get("/dir/moved").status, 404);
+    assert_eq!(ask("MOVE", "/in/new", "Destination: /in/moved\r\n\r\n"), 204);
+    assert_eq!((server.get("/dir/new").status, server.get("/dir/moved").text()), (404, "second".to_owned()));
+    assert_eq!(ask("DELETE", "/in/moved", "\r\n"), 204);
+    assert_eq!(server.get("/dir/moved").status, 404);
 }

@@ -28,6 +28,13 @@ pub(crate) static INSTEAD: &[(&str, &str)] = &[(
      \"geoip2 file.mmdb { $variable path; }\" with a database of today, \"geoip2_proxy\" and \"geoip2_proxy_recursive\"",
 )];
 
+/// Directives of nginx that freerun will not have, and what to do instead.
+pub(crate) static WITHOUT: &[(&str, &str)] = &[(
+    "ssl_engine",
+    "nginx gives the work of TLS to an engine of OpenSSL with it, which OpenSSL 3 no longer makes and freerun has no use for; \
+     remove the line",
+)];
+
 #[rustfmt::skip]
 static KNOWN: &[(&str, &str)] = &[
     ("core", "\

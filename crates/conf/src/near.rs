@@ -21,6 +21,9 @@ pub(crate) fn missing(registry: &Registry, context: Contexts, node: &Node) -> Pr
     if name.starts_with('\u{feff}') {
         return problem.hint("the file begins with a byte order mark; save it without one");
     }
+    if let Some((_, instead)) = known::WITHOUT.iter().find(|(without, _)| without == name) {
+        return problem.hint(*instead);
+    }
     if let Some(module) = known::module(name) {
         if let Some((_, instead)) = known::INSTEAD.iter().find(|(replaced, _)| *replaced == module) {
             return problem.hint(*instead);

@@ -319,6 +319,8 @@ pub struct Request {
     pub id: Cell<Option<u64>>,
     /// The head of the response as it was sent, for `$sent_http_…`; kept only where a log may ask.
     pub sent_head: Vec<u8>,
+    /// `Location` as it was before the server's own address was put before it; kept where `sent_head` is.
+    pub sent_location: Option<Bytes>,
     /// The fields that were sent after the body, for `$sent_trailer_…`.
     pub sent_trailers: Vec<Field>,
     /// How deep it is in subrequests: 0 is the client's own request.
@@ -381,6 +383,7 @@ impl Request {
             sent: Sent::default(),
             id: Cell::new(None),
             sent_head: Vec::new(),
+            sent_location: None,
             sent_trailers: Vec::new(),
             depth: 0,
             main_method: None,
@@ -478,6 +481,7 @@ impl Request {
         let mut left = self.fork();
         left.own = std::mem::take(&mut self.own);
         left.sent_head = std::mem::take(&mut self.sent_head);
+        left.sent_location = self.sent_location.take();
         left.passed_to = self.passed_to.take();
         left
     }

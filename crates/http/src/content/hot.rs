@@ -28,8 +28,8 @@ const MAX_BYTES: usize = 4 << 20;
 /// Counts the changes that the server itself has made to files.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// The server has changed files: no loop uses what it knows of them from before. (`open_file_cache` with `max=` is believed
-/// for as long as it says, as in nginx.)
+/// The server has changed files: no loop uses what it knows of them from before. (For `open_file_cache` with `max=` see
+/// [`changed`](super::open_files::changed).)
 pub fn files_changed() {
     CHANGES.fetch_add(1, Release);
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use freerun_runtime::files::{FileError, Meta, OpenFile};
@@ -24,6 +24,25 @@ const SHARE: u64 = 4;
 const MAX_BYTES: usize = 64 << 20;
 /// How many old names are let go of at each use, as long as there are any.
 const SWEEP: usize = 2;
+
+/// All caches that there are.
+static CACHES: Mutex<Vec<Weak<OpenFiles>>> = Mutex::new(Vec::new());
+
+/// The server itself has changed what these paths lead to: no cache knows anything of them, or of what is below them, any
+/// more. It waits for locks, so it is for pool threads; loops never wait for those.
+pub fn changed<'p>(paths: impl Iterator<Item = &'p [u8]>) {
+    let caches: Vec<_> = {
+        let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.retain(|cache| cache.strong_count() > 0);
+        caches.iter().filter_map(Weak::upgrade).collect()
+    };
+    for path in paths {
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        for cache in &caches {
+            cache.forget_below(&path[..end]);
+        }
+    }
+}
 
 /// When what is kept may be used: the directives of the location that asks.
 #[derive(Debug, Clone, Copy)]
@@ -111,6 +130,16 @@ impl OpenFiles {
     }
 
     /// `None`: another loop is in there.
+    /// Has [`changed`] concern it.
+    pub fn register(self: &Arc<Self>) {
+        let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
+        let this = Arc::downgrade(self);
+        // One that is kept over a reload is there already.
+        if !caches.iter().any(|cache| cache.ptr_eq(&this)) {
+            caches.push(this);
+        }
+    }
+
     fn shard(&self, name: &[u8]) -> Option<MutexGuard<'_, Shard>> {
         let index = self.hasher.hash_one(name) as usize % self.shards.len();
         self.lock(index)
@@ -190,6 +219,20 @@ impl OpenFiles {
         }
     }
 
+    /// Lets go of what is known of a path, and of all below it, by whatever rule for links. Waits for each shard in turn.
+    fn forget_below(&self, path: &[u8]) {
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_below = |name: &[u8]| {
+                name.strip_prefix(path).is_some_and(|rest| matches!(rest.first(), None | Some(b'/' | b'\0')))
+            };
+            let names: Vec<Arc<[u8]>> = shard.entries.keys().filter(|name| is_below(name)).cloned().collect();
+            for name in names {
+                self.remove(&mut shard, &name);
+            }
+        }
+    }
+
     /// Lets go of a file that turned out to have changed.
     pub fn forget(&self, name: &[u8], file: &Arc<OpenFile>) {
         let Some(mut shard) = self.shard(name) else { return };
@@ -262,6 +305,21 @@ mod tests {
 
     fn missing() -> Known {
         Known::Error(FileError::System { call: "open()", errno: 2 })
+    }
+
+    #[test]
+    fn what_the_server_changes_is_forgotten_with_all_below() {
+        let (cache, now) = (Arc::new(OpenFiles::new(20, Duration::from_secs(60))), Instant::now());
+        cache.register();
+        let known = file(Some(Bytes::from_static(b"text")));
+        let names: [&[u8]; 6] = [b"/d/a", b"/d/a/b/c", b"/d/a\0n2", b"/d/ab", b"/d", b"/x"];
+        for name in names {
+            cache.put(name, known.clone(), TERMS, now);
+        }
+        changed([&b"/d/a/"[..], b"/x"].into_iter());
+        let left: Vec<&[u8]> = names.into_iter().filter(|name| cache.get(name, TERMS, now).is_some()).collect();
+        assert_eq!(left, [&b"/d/ab"[..], b"/d"]);
+        assert_eq!(cache.bytes.load(Relaxed), 8);
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Value for ErrorPage {
             });
             codes = rest;
             if codes.is_empty() {
-                return Err(Problem::wrong_count(directive));
+                return Err(Problem::new(format!("invalid value \"{}\"", word.text)).at(word.place));
             }
         }
         let mut statuses = Vec::with_capacity(codes.len());

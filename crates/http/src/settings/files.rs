@@ -85,7 +85,9 @@ impl Value for OpenFileCache {
         };
         let key = format!("open_file_cache max={max} inactive={}", inactive.as_secs());
         let make = || OpenFiles::new(max, inactive);
-        Ok(OpenFileCache::Shared(cx.extensions.get_or_default::<ZoneTable>().keep(&key, make)))
+        let cache = cx.extensions.get_or_default::<ZoneTable>().keep(&key, make);
+        cache.register();
+        Ok(OpenFileCache::Shared(cache))
     }
 }
 

@@ -283,6 +283,12 @@ pub fn find_cookie<'r>(request: &'r Request, name: &str) -> Option<&'r [u8]> {
 
 /// `$sent_http_name`, from the head as it was sent.
 fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
+    // A page that stands for a redirect knows where that leads.
+    if name == "location"
+        && let Some(location) = request.sent_location.as_ref().or(request.carried.location.as_ref())
+    {
+        return Some(Cow::Borrowed(location));
+    }
     let lines = request.sent_head.split(|byte| *byte == b'\n').skip(1);
     let fields = lines.filter_map(|line| {
         let colon = memchr::memchr(b':', line)?;

@@ -29,7 +29,11 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
     if response.close {
         request.keep_alive = false;
     }
-    let bodiless = request.is_head() || matches!(response.status, 204 | 304) || response.status < 200;
+    // `return 199 text` has its text, as in nginx.
+    let bodiless = request.is_head() || matches!(response.status, 204 | 304) || upgrades;
+    if request.generation.keeps_sent_head {
+        request.sent_location.clone_from(&response.location);
+    }
     let location = request.location.clone();
     let core = location.settings.get::<CoreSettings>();
     let may_chunk = request.is_http11() && core.chunked_transfer_encoding;
@@ -73,7 +77,7 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
         }
         out.extend_from_slice(b"\r\n");
     }
-    let no_length = response.no_length || response.status == 204 || response.status < 200;
+    let no_length = response.no_length || response.status == 204 || upgrades;
     if let Some(length) = response.length().filter(|_| !no_length && framing != Framing::Chunked) {
         number_field(out, b"Content-Length", length);
     }
@@ -96,7 +100,7 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
     if framing == Framing::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
-    if upgrades {
+    if upgrades || response.status == 101 {
         out.extend_from_slice(b"Connection: upgrade\r\n");
     } else if request.keep_alive {
         out.extend_from_slice(b"Connection: keep-alive\r\n");

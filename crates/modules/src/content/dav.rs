@@ -8,7 +8,7 @@ use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, keyword_enum, settings};
 use freerun_http::content::aio;
 use freerun_http::content::response::{Body, LocalBoxFuture, Response};
-use freerun_http::content::{hot, open, path};
+use freerun_http::content::{hot, open, open_files, path};
 use freerun_http::generation::TempFolders;
 use freerun_http::head::body::{self, BodyError};
 use freerun_http::head::collect::Collected;
@@ -208,9 +208,14 @@ async fn work(request: &Request, work: Work) -> Result<bool, u16> {
     let files = &request.generation.files;
     let tag = files.tag_of(work.path(), request.client_key());
     let checks = work.checks(|path| open::link_check(request, path));
-    let run = move || match checks {
-        None => work.run(),
-        Some((target, source)) => work.run_checked(target, source),
+    let paths = work.paths();
+    let run = move || {
+        let done = match checks {
+            None => work.run(),
+            Some((target, source)) => work.run_checked(target, source),
+        };
+        open_files::changed(paths.iter().map(|path| path.to_bytes()));
+        done
     };
     let done = files.offload(via, tag, run).await;
     hot::files_changed();

@@ -55,8 +55,10 @@ impl Value for TryFiles {
             tries.push(Try { path, folder });
         }
         let last = match last.text.strip_prefix('=') {
-            Some(code) => match code.parse() {
-                Ok(code @ 0..=999) => Last::Status(code),
+            Some(code) => match code.parse::<u16>() {
+                // As in nginx, where this is a URI that no file has.
+                Ok(0) => Last::Uri(Template::parse(last, cx)?),
+                Ok(code @ 1..=999) => Last::Status(code),
                 _ => return Err(Problem::new(format!("invalid code \"={code}\"")).at(last.place)),
             },
             None if last.text.starts_with('@') => Last::Named(last.text.clone()),

@@ -85,6 +85,15 @@ impl Work {
         }
     }
 
+    /// All that it may change.
+    pub fn paths(&self) -> Vec<CString> {
+        let mut paths = vec![self.path().to_owned()];
+        if let Work::Transfer { from, moves: true, .. } = self {
+            paths.push(from.path.clone());
+        }
+        paths
+    }
+
     /// What `disable_symlinks` has to say of the paths: first of what is changed, then of what is copied or moved.
     pub fn checks(&self, check: impl Fn(&[u8]) -> Option<LinkCheck>) -> Option<(LinkCheck, LinkCheck)> {
         let target = check(self.path().to_bytes())?;

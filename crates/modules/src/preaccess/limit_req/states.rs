@@ -211,6 +211,38 @@ mod tests {
         Bucket { rate, burst: burst * 1000 }
     }
 
+    /// What docs/design says of the sets: what goes too early is little, and as old as most.
+    #[test]
+    fn what_was_asked_for_lately_stays_though_only_sixteen_are_compared() {
+        let states = States::new(4096 * STATE_SIZE).unwrap();
+        let capacity = states.capacity();
+        let mut last_asked = std::collections::HashMap::new();
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut now = 0;
+        for _ in 0..40 * capacity {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            // Zipf's law with an exponent of 1, over ten times as many keys as there are states.
+            let key = (10.0 * capacity as f64).powf((random >> 11) as f64 / (1_u64 << 53) as f64) as u64;
+            now += 1;
+            states.count(&key.to_le_bytes(), now, bucket(1000, 1));
+            last_asked.insert(key, now);
+        }
+        let mut keys: Vec<(u32, u64)> = last_asked.into_iter().map(|(key, at)| (at, key)).collect();
+        keys.sort_unstable_by(|one, other| other.cmp(one));
+        let lost = |count: usize| {
+            let is_lost = |key: u64| {
+                let key = states.hasher.of(&key.to_le_bytes());
+                states.set(key).find(key.tag.max(BUSY + 1)).is_none()
+            };
+            keys[..count].iter().filter(|(_, key)| is_lost(*key)).count()
+        };
+        assert_eq!(lost(capacity / 4), 0, "the newest quarter of what the zone holds");
+        assert!(lost(capacity / 2) * 100 < capacity / 2, "of the newer half less than a hundredth");
+        assert!(lost(capacity) * 8 < capacity, "of all that a single list would hold: {}", lost(capacity));
+    }
+
     #[test]
     fn requests_leak_away_at_the_rate() {
         let states = states();
