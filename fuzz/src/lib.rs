@@ -49,7 +49,7 @@ fn parse_in_steps(text: &[u8], rules: &HeadRules, step: usize) -> Result<Option<
     loop {
         end = (end + step).min(text.len());
         if parser.advance(&text[..end], rules)? == Progress::Complete {
-            return Ok(Some(parser.into_head()));
+            return Ok(Some(*parser.into_head()));
         }
         assert!(end <= rules.max_len(), "a head longer than the limit is still awaited");
         if end == text.len() {
