@@ -1,0 +1,97 @@
+//! What keeping a connection and taking it again costs: the loop's own, a sibling's, with and without asking the kernel;
+//! and what a new one costs, in CPU time of the loop, for how soon it is accepted is the peer's business.
+//!
+//! `cargo run --release -p freerun-upstream --example idle_cost`
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use freerun_runtime::loops::LoopHandle;
+use freerun_upstream::connect::{ConnectOptions, connect};
+use freerun_upstream::idle::{Count, Idle, KeepAlive, Kept, Scope};
+use rustix::time::{ClockId, clock_gettime};
+
+const TIMES: u32 = 20_000;
+
+fn on<T: Send + 'static>(handle: &LoopHandle, job: impl FnOnce() -> T + Send + 'static) -> T {
+    let (answer, answers) = channel();
+    handle.tell(move || drop(answer.send(job())));
+    answers.recv().expect("the loop answers")
+}
+
+fn cpu() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs().try_into().unwrap_or(0))
+}
+
+fn main() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").into();
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for peer in listener.incoming() {
+            held.push(peer);
+            if held.len() > 64 {
+                held.clear();
+            }
+        }
+    });
+    let loops = [0, 1].map(|index| LoopHandle::start(index, None).expect("a loop"));
+    let (idle, count): (Arc<Idle>, Arc<Count>) = Default::default();
+    let settings = KeepAlive { requests: u64::MAX, time: Duration::MAX, ..KeepAlive::default() };
+
+    let (done, connected) = channel();
+    loops[0].tell(move || {
+        freerun_runtime::loops::spawn(0, "connecting", async move {
+            let start = cpu();
+            let mut last = None;
+            for _ in 0..2000 {
+                last = connect(&address, &ConnectOptions::default()).await.ok();
+            }
+            let _ = done.send(((cpu() - start) / 2000, last));
+        });
+    });
+    let (each, socket) = connected.recv().expect("connections");
+    println!("a new connection (loopback)           {each:?}");
+
+    let mut kept = Some(Kept::new(socket.expect("a connection"), Scope::SHARED));
+    for (what, surely) in [("own, as the loop knows it", false), ("own, the kernel asked", true)] {
+        let (idle, count, settings, mine) = (idle.clone(), count.clone(), settings.clone(), kept.take());
+        let (each, back) = on(&loops[0], move || {
+            let mut mine = mine;
+            let start = Instant::now();
+            for _ in 0..TIMES {
+                if let Some(kept) = mine.take() {
+                    idle.put(kept, &settings, &count);
+                }
+                mine = idle.take(Scope::SHARED, surely);
+            }
+            (start.elapsed() / TIMES, mine)
+        });
+        println!("put and take, {what:<24} {each:?}");
+        kept = back;
+    }
+    let mut total = Duration::ZERO;
+    for turn in 0..2000 {
+        for (index, puts) in [(turn % 2, true), ((turn + 1) % 2, false)] {
+            let (idle, count, settings, mine) = (idle.clone(), count.clone(), settings.clone(), kept.take());
+            let (took, back) = on(&loops[index], move || {
+                let start = Instant::now();
+                let back = match mine {
+                    Some(kept) if puts => {
+                        idle.put(kept, &settings, &count);
+                        None
+                    }
+                    _ => idle.take(Scope::SHARED, false),
+                };
+                (start.elapsed(), back)
+            });
+            total += took;
+            kept = back;
+        }
+    }
+    println!("put and take, by a sibling             {:?}", total / 2000);
+    loops.into_iter().for_each(LoopHandle::stop);
+}
