@@ -73,7 +73,8 @@ pub trait Source {
     /// The next piece, which is never empty; `None` at the end.
     ///
     /// # Errors
-    /// The body cannot be completed: the response is cut short, never ended as if it were whole.
+    /// The body cannot be completed: the response is cut short, never ended as if it were whole. What was given before is
+    /// certain to be sent only where the error is `ConnectionAborted`.
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>>;
 
     /// What can be done while the client does not take the last piece: a source with a source of its own goes on reading

@@ -300,17 +300,21 @@ async fn pull(
             }
         };
         drop(next);
-        let Ok(piece) = piece else {
-            // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at all.
-            // The end of its last chunk is not sent: nothing that could be taken for more of the framing follows.
-            let sent = match framing {
-                Framing::Chunked => held.strip_suffix(CHUNK_END).unwrap_or(held),
-                _ => held,
-            };
-            if begun && !sent.is_empty() {
-                writer.all(sent, b"", false).await?;
+        let piece = match piece {
+            Ok(piece) => piece,
+            Err(error) => {
+                // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at
+                // all. What another server has sent before it broke off is passed on. The end of its last chunk is not
+                // sent: nothing that could be taken for more of the framing follows.
+                let sent = match framing {
+                    Framing::Chunked => held.strip_suffix(CHUNK_END).unwrap_or(held),
+                    _ => held,
+                };
+                if begun && !sent.is_empty() && error.kind() == io::ErrorKind::ConnectionAborted {
+                    writer.all(sent, b"", false).await?;
+                }
+                return Err(WriteError::Body);
             }
-            return Err(WriteError::Body);
         };
         begun = true;
         if let Some(piece) = &piece {

@@ -136,6 +136,7 @@ pub fn respond(
     let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
     response.fields.reserve(head.fields.len());
     let mut carried: Vec<Field> = Vec::new();
+    let leaves = head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"X-Accel-Redirect"));
     let completes = request.settings().get::<CoreSettings>().absolute_redirect;
     let forces_ranges = family.proxy_force_ranges && head.status == 200;
     for (name, value) in head.fields {
@@ -144,7 +145,7 @@ pub fn respond(
         if is_of_connection(id) {
             continue;
         }
-        if is_carried(&name) {
+        if leaves && is_carried(&name) {
             carried.push((name.clone(), value.clone()));
         }
         // The filter of ranges says it then.

@@ -145,7 +145,7 @@ impl Flow {
                 }
             }
             if self.broken {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                return Err(io::ErrorKind::ConnectionAborted.into());
             }
             if self.is_over() {
                 return Ok(None);
