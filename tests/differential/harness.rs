@@ -194,7 +194,9 @@ impl Exchange {
             let named = |line: &&str| !line.starts_with("Server: ") && !line.starts_with("Date: ");
             let bytes = bytes.split_once(" bytes ").map_or(bytes, |(_, bytes)| bytes);
             let kept: Vec<&str> = bytes.split("\\r\\n").filter(named).collect();
-            self.end = format!("{why} within {}", kept.join("\\r\\n"));
+            // Whether the last chunk's end was sent, too, says nothing.
+            let kept = kept.join("\\r\\n");
+            self.end = format!("{why} within {}", kept.trim_end_matches('"').trim_end_matches("\\r\\n"));
         }
     }
 
