@@ -572,3 +572,29 @@ fn a_request_fails_alone_when_its_upstream_is_dead() {
     assert!(matches!(client.ending(), Ending::Closed));
     client.set_timeout(Duration::from_secs(1));
 }
+
+#[test]
+fn a_body_that_was_passed_on_in_part_is_not_sent_to_another_server() {
+    let (first, second) = (Upstream::new(), Upstream::answering(|request| ok(&request.head).into()));
+    let lines = format!(
+        "proxy_request_buffering off; error_page 502 @other; location @other {{ proxy_pass http://{}; }} ",
+        second.address()
+    );
+    let server = passing(&[&first.address()], &lines).freerun();
+    for sent in ["ab", "abcd"] {
+        let mut client = asked(&server, &format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n{sent}"));
+        let mut peer = first.accept();
+        peer.head();
+        peer.bytes(sent.len());
+        drop(peer);
+        assert_eq!(client.response().status, 500);
+    }
+    server.logs("the request body was passed on before, and cannot be sent again");
+    assert_eq!(second.take_requests(), []);
+    // One that was collected can be.
+    let server = passing(&[&first.address()], &lines.replace("buffering off", "buffering on")).freerun();
+    let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabcd");
+    first.accept().request();
+    assert_eq!(client.response().status, 502);
+    assert_eq!(second.take_requests().first().map(|request| request.body.clone()), Some(b"abcd".to_vec()));
+}
