@@ -1,7 +1,7 @@
 //! The head and body that the server behind gets.
 
 use crate::harness::{Case, get, raw, request};
-use crate::proxied::{Proxied, compare_proxied, passed};
+use crate::proxied::{Proxied, answered, compare_proxied, passed};
 
 /// A request in the ways that a client can send it.
 fn ways(path: &str) -> Vec<Case> {
@@ -174,5 +174,30 @@ fn bodies_of_all_sizes() {
     }
     cases.push(passed(request("PUT", "/small").field("Content-Length: 2049").body("z".repeat(2049))));
     cases.push(passed(request("PUT", "/small").field("Content-Length: 2048").body("z".repeat(2048))));
+    compare_proxied("", lines, cases);
+}
+
+#[test]
+fn subrequests() {
+    let lines = "
+        location /auth/ { auth_request /check; auth_request_set $who $upstream_http_x_who; proxy_set_header X-Who \"<$who>\"; \
+            proxy_set_header Connection \"\"; proxy_pass http://@UP@/app/; }
+        location = /check { internal; proxy_pass_request_body off; proxy_set_header Content-Length \"\"; proxy_set_header X-Original-URI \
+            $request_uri; proxy_set_header Connection \"\"; proxy_pass http://@UP@/is%20it?ok; }
+        location /page { ssi on; ssi_types *; proxy_pass http://@UP@; }
+        location /part { proxy_pass http://@UP@; }
+    ";
+    let who = "HTTP/1.1 200 OK\r\nX-Who: ann\r\nContent-Length: 2\r\n\r\nok";
+    let no = "HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno";
+    let cases = vec![
+        answered(get("/auth/a%20b?c"), who),
+        answered(request("POST", "/auth/x").field("Content-Length: 3").body("abc"), who),
+        answered(get("/auth/x"), no),
+        answered(get("/auth/x"), "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\nContent-Length: 2\r\n\r\nno"),
+        answered(
+            get("/page?a=b"),
+            "HTTP/1.1 200 OK\r\nContent-Length: 42\r\n\r\n<!--#include virtual=\"/part/a%20b?x=y\" -->",
+        ),
+    ];
     compare_proxied("", lines, cases);
 }
