@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use freerun_proto::{date, status};
+use freerun_proto::status;
 
 use crate::content::error_page::server_name;
 use crate::content::response::{AsWritten, PLACE, Response};
@@ -123,7 +123,7 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
     }
     for (name, value) in &response.fields {
         if *value == PLACE {
-            place(response, name, out);
+            place(request, response, name, out);
         } else {
             field(out, name, value);
         }
@@ -157,17 +157,20 @@ impl Placed {
 }
 
 /// Appends the member that stands here, if it is still there.
-fn place(response: &Response, name: &[u8], out: &mut Vec<u8>) {
+fn place(request: &Request, response: &Response, name: &[u8], out: &mut Vec<u8>) {
     match name.len() {
         4 => response.etag.iter().for_each(|etag| field(out, name, etag)),
         8 => response.location.iter().for_each(|location| field(out, name, location)),
-        _ => response.last_modified.iter().for_each(|modified| field(out, name, &date::imf_fixdate(*modified))),
+        _ => response.last_modified.iter().for_each(|modified| {
+            request.connection.home.http_date(*modified, |date| field(out, name, date));
+        }),
     }
 }
 
 fn written_status_line(written: &AsWritten, out: &mut Vec<u8>) {
     out.extend_from_slice(b"HTTP/1.1 ");
-    let _ = write!(out, "{:03} ", written.status);
+    push_number(out, written.status.into());
+    out.push(b' ');
     push_value(&written.reason, out);
     out.extend_from_slice(b"\r\n");
 }

@@ -67,9 +67,20 @@ fn is_of_connection(id: HeaderId) -> bool {
 }
 
 /// Fields that a response keeps when the request goes elsewhere inside the server.
-fn is_carried(name: &[u8]) -> bool {
-    const CARRIED: [&[u8]; 5] = [b"Set-Cookie", b"Cache-Control", b"Expires", b"Content-Disposition", b"Accept-Ranges"];
-    CARRIED.iter().any(|carried| carried.eq_ignore_ascii_case(name))
+fn is_carried(id: HeaderId) -> bool {
+    matches!(
+        id,
+        HeaderId::SetCookie
+            | HeaderId::CacheControl
+            | HeaderId::Expires
+            | HeaderId::ContentDisposition
+            | HeaderId::AcceptRanges
+    )
+}
+
+/// Whether a field may be among those that are hidden by themselves: all known names but these are none of them.
+fn may_be_hidden(id: HeaderId) -> bool {
+    matches!(id, HeaderId::Other | HeaderId::Date | HeaderId::Server)
 }
 
 /// Takes `charset=` off a `Content-Type`: the media type without parameters, and the character set.
@@ -136,21 +147,23 @@ pub fn respond(
     let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
     response.fields.reserve(head.fields.len());
     let mut carried: Vec<Field> = Vec::new();
-    let leaves = head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"X-Accel-Redirect"));
     let completes = request.settings().get::<CoreSettings>().absolute_redirect;
+    // Most responses go to the client: only where one says otherwise, what goes with it is kept.
+    let leads = head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"X-Accel-Redirect"));
     let forces_ranges = family.proxy_force_ranges && head.status == 200;
     for (name, value) in head.fields {
-        told.hear(family, &name, &value);
         let id = HeaderId::of(&name);
-        if is_of_connection(id) {
+        if id == HeaderId::Other {
+            told.hear(family, &name, &value);
+        } else if is_of_connection(id) {
             continue;
         }
-        if leaves && is_carried(&name) {
+        if leads && is_carried(id) {
             carried.push((name.clone(), value.clone()));
         }
         // The filter of ranges says it then.
-        let told_later = forces_ranges && name.eq_ignore_ascii_case(b"Accept-Ranges");
-        if told_later || family.hides(&name, always) {
+        let told_later = forces_ranges && id == HeaderId::AcceptRanges;
+        if told_later || family.hides(&name, if may_be_hidden(id) { always } else { &[] }) {
             continue;
         }
         if id == HeaderId::ContentType {
@@ -158,32 +171,35 @@ pub fn respond(
             written.content_type = value;
             continue;
         }
-        let value = match name.len() {
-            4 if id == HeaderId::Date => {
+        let value = match id {
+            HeaderId::Date => {
                 written.date = true;
                 value
             }
-            4 if name.eq_ignore_ascii_case(b"ETag") && response.etag.is_none() && !value.is_empty() => {
+            HeaderId::Etag if response.etag.is_none() && !value.is_empty() => {
                 response.etag = Some(value);
                 PLACE
             }
-            6 if name.eq_ignore_ascii_case(b"Server") => {
+            HeaderId::Server => {
                 written.server = true;
                 value
             }
-            7 if name.eq_ignore_ascii_case(b"Refresh") => changes.refresh(&value, request).map_or(value, Bytes::from),
-            8 if name.eq_ignore_ascii_case(b"Location") => match changes.location(&value, request) {
+            HeaderId::Refresh => changes.refresh(&value, request).map_or(value, Bytes::from),
+            HeaderId::Location => match changes.location(&value, request) {
                 Some(new) => Bytes::from(new),
                 None => {
                     response.fields.push((name, value));
                     continue;
                 }
             },
-            10 if name.eq_ignore_ascii_case(b"Set-Cookie") => {
-                changes.cookie(&value, request).map_or(value, Bytes::from)
-            }
-            13 if name.eq_ignore_ascii_case(b"Last-Modified") && response.last_modified.is_none() => {
-                match date::parse_http_date(&value).filter(|time| date::imf_fixdate(*time)[..] == value[..]) {
+            HeaderId::SetCookie => changes.cookie(&value, request).map_or(value, Bytes::from),
+            HeaderId::LastModified if response.last_modified.is_none() => {
+                let same = |time: &i64| {
+                    let mut same = false;
+                    request.connection.home.http_date(*time, |text| same = text[..] == value[..]);
+                    same
+                };
+                match date::parse_http_date(&value).filter(same) {
                     Some(time) => {
                         response.last_modified = Some(time);
                         PLACE
@@ -193,7 +209,7 @@ pub fn respond(
             }
             _ => value,
         };
-        if name.len() == 8 && completes && value.starts_with(b"/") && name.eq_ignore_ascii_case(b"Location") {
+        if id == HeaderId::Location && completes && value.starts_with(b"/") {
             // The last one of them is made a whole URL, in the place where this server's own would be.
             if let Some(earlier) = response.location.replace(value) {
                 response.fields.push((name, earlier));
@@ -282,6 +298,13 @@ mod tests {
         ] {
             let (got, set) = content_type(&Bytes::from_static(text.as_bytes()));
             assert_eq!((&got[..], set.as_deref()), (media.as_bytes(), charset.map(str::as_bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_by_itself_is_looked_for() {
+        for name in HIDDEN.iter().chain(HIDDEN_CGI) {
+            assert!(may_be_hidden(HeaderId::of(name)), "{}", name.escape_ascii());
         }
     }
 

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use freerun_http::content::response::Field;
 use freerun_proto::chunked::Step;
 use freerun_proto::response::{
-    Asked, BodyDecoder, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseHead, ResponseParser,
+    Asked, BodyDecoder, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseField, ResponseHead, ResponseParser,
 };
 use freerun_proto::{HeaderId, Span};
 
@@ -32,7 +32,7 @@ pub fn upstream_head(head: &ResponseHead, bytes: &Bytes, framing: Framing) -> Up
             true => Bytes::from_static(freerun_proto::status::reason(head.status).as_bytes()),
             false => slice(head.reason),
         },
-        fields: head.fields.iter().map(|field| (slice(field.name), slice(field.value))).collect(),
+        fields: head.fields.iter().map(|field| (name(field, bytes), slice(field.value))).collect(),
         length: match framing {
             Framing::None => Some(0),
             Framing::Length(length) => Some(length),
@@ -40,6 +40,15 @@ pub fn upstream_head(head: &ResponseHead, bytes: &Bytes, framing: Framing) -> Up
         },
         bytes: head.len,
     }
+}
+
+/// The name of a field; one that is written as usual needs no share of the head.
+fn name(field: &ResponseField, bytes: &Bytes) -> Bytes {
+    let known = field.id.name().as_bytes();
+    if !known.is_empty() && *field.name.of(bytes) == *known {
+        return Bytes::from_static(known);
+    }
+    bytes.slice(field.name.range())
 }
 
 /// Reads one response.

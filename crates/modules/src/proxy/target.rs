@@ -1,7 +1,6 @@
 //! `proxy_pass`: where requests go, and the variables that tell it.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use freerun_proto::HeaderId;
 
 use super::exchange::{Aim, Servers, Target};
 use super::uri::{self, Asked, Rule};
+use super::variables::Record;
 use crate::upstream::{self, UpstreamRef};
 
 /// The port of `http://` where none is written.
@@ -163,10 +163,9 @@ impl ProxyPass {
                     Some(uri) => Rule::Replace(self.location.len(), uri),
                     None => Rule::AsAsked,
                 };
-                note(request, &fixed.host, &fixed.port);
                 let Some(group) = fixed.group.get() else { return Aim::Now(Err(Outcome::Status(500))) };
                 Aim::Now(Ok(Target {
-                    scheme: "http://",
+                    scheme: SCHEME,
                     host: fixed.host.clone(),
                     port: fixed.port.clone(),
                     uri: uri::make(rule, Asked::of(request)).into_owned().into(),
@@ -187,14 +186,8 @@ impl ProxyPass {
     }
 }
 
-/// What a request was passed to, for the variables.
-#[derive(Default)]
-pub struct PassedTo(RefCell<Option<(Bytes, Bytes)>>);
-
-/// Notes it.
-fn note(request: &Request, host: &Bytes, port: &Bytes) {
-    *request.own.get::<PassedTo>().0.borrow_mut() = Some((host.clone(), port.clone()));
-}
+/// What stands before the addresses that this module passes requests to.
+const SCHEME: &str = "http://";
 
 /// The variables of where requests go.
 pub const VARIABLES: &[Variable] = &[
@@ -207,14 +200,13 @@ pub const VARIABLES: &[Variable] = &[
         let _ = write!(out, "{}", freerun_http::log::Peer(request.peer()));
         Some(Cow::Owned(out))
     }),
-    Variable::named("proxy_host", |request, _| passed_to(request, |(host, _)| host)),
-    Variable::named("proxy_port", |request, _| passed_to(request, |(_, port)| port)),
+    Variable::named("proxy_host", |request, _| passed_to(request, |target| &target.host)),
+    Variable::named("proxy_port", |request, _| passed_to(request, |target| &target.port)),
 ];
 
-fn passed_to<'r>(request: &Request, which: fn(&(Bytes, Bytes)) -> &Bytes) -> variables::Value<'r> {
-    let passed = request.own.find::<PassedTo>()?;
-    let passed = passed.0.borrow();
-    Some(Cow::Owned(which(passed.as_ref()?).to_vec()))
+fn passed_to<'r>(request: &Request, which: fn(&Target) -> &Bytes) -> variables::Value<'r> {
+    let target = request.own.find::<Record>()?.target();
+    (target.scheme == SCHEME).then(|| Cow::Owned(which(&target).to_vec()))
 }
 
 /// Where variables lead.
@@ -235,10 +227,9 @@ async fn look_up(template: &Template, request: &Request) -> Result<Target, Outco
     })?;
     let servers: Arc<dyn Servers> = group;
     let (host, port) = url.host_and_port();
-    note(request, &host, &port);
     let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
     let uri = uri::make(rule, Asked::of(request)).into_owned().into();
-    Ok(Target { scheme: "http://", host, port, uri, servers: Some(servers) })
+    Ok(Target { scheme: SCHEME, host, port, uri, servers: Some(servers) })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt::{self, Write};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,19 +52,24 @@ pub struct Record(RefCell<Inner>);
 struct Inner {
     tries: SmallVec<[Try; 1]>,
     redirected: bool,
-    target: Target,
+    target: Rc<Target>,
     fields: Vec<Field>,
     trailers: Vec<Field>,
 }
 
 impl Record {
     /// The request is passed to this target from now on.
-    pub fn aim(&self, target: &Target) {
+    pub fn aim(&self, target: &Rc<Target>) {
         let mut inner = self.0.borrow_mut();
         inner.redirected = !inner.tries.is_empty();
         inner.target = target.clone();
         inner.fields.clear();
         inner.trailers.clear();
+    }
+
+    /// What the request is passed to.
+    pub fn target(&self) -> Rc<Target> {
+        self.0.borrow().target.clone()
     }
 
     /// A try begins.
@@ -262,11 +268,12 @@ mod tests {
     fn the_log_names_the_server_or_the_group() {
         let record = Record::default();
         let target = Target { scheme: "http://", host: "backend".into(), uri: "/a?b".into(), ..Target::default() };
+        let target = Rc::new(target);
         record.aim(&target);
         assert_eq!(record.to_string(), "http://backend/a?b");
         record.begin("127.0.0.1:80".into(), Instant::now());
         assert_eq!(record.to_string(), "http://127.0.0.1:80/a?b");
-        record.aim(&Target { scheme: "fastcgi://", host: "php".into(), ..Target::default() });
+        record.aim(&Rc::new(Target { scheme: "fastcgi://", host: "php".into(), ..Target::default() }));
         assert_eq!(record.to_string(), "fastcgi://php");
         record.begin("unix:/run/php.sock".into(), Instant::now());
         assert_eq!(record.to_string(), "fastcgi://unix:/run/php.sock");

@@ -1,7 +1,7 @@
 //! Field lines of a response: RFC 9112 section 5.
 
-use crate::Span;
 use crate::ascii::{TOKEN, class};
+use crate::{HeaderId, Span};
 
 use super::error::{ReplyError, shown};
 use super::parser::ResponseField;
@@ -12,30 +12,46 @@ use super::parser::ResponseField;
 /// A line without a colon is a name without a value, and one that begins with `HTTP/` (a status line in the wrong place) is
 /// left out, both as in nginx.
 pub(super) fn parse(line: &[u8], start: usize) -> Result<Option<ResponseField>, ReplyError> {
-    if line.starts_with(b"HTTP/") {
-        return Ok(None);
-    }
-    let at_colon = line.iter().position(|&b| b == b':' || b <= b' ' || b == 0x7f);
-    let name_len = match at_colon {
-        Some(0) => return Err(invalid(line, 0)),
-        Some(at) if line[at] != b':' => return Err(invalid(line, at)),
-        Some(at) => at,
-        None => line.len(),
+    let token = line.iter().position(|&b| class(b) & TOKEN == 0).unwrap_or(line.len());
+    let name_len = match line.get(token) {
+        Some(b':') if token > 0 => token,
+        None => token,
+        Some(_) => match odd_name(line)? {
+            Some(len) => len,
+            None => return Ok(None),
+        },
     };
     let value = line.get(name_len + 1..).unwrap_or_default();
-    if let Some(at) = memchr::memchr2(0, b'\r', value) {
+    // No early return: the loop vectorises, and bad bytes are rare.
+    if value.iter().fold(false, |bad, &b| bad | (b == 0) | (b == b'\r'))
+        && let Some(at) = memchr::memchr2(0, b'\r', value)
+    {
         return Err(invalid(line, name_len + 1 + at));
+    }
+    if token < name_len {
+        return Ok(None);
     }
     let left = value.iter().take_while(|&&b| is_space(b)).count();
     let right = value[left..].iter().rev().take_while(|&&b| is_space(b)).count();
-    if !line[..name_len].iter().all(|&b| class(b) & TOKEN != 0) {
-        return Ok(None);
-    }
     let value_start = (start + name_len + 1).min(start + line.len()) + left;
     Ok(Some(ResponseField {
+        id: HeaderId::of(&line[..name_len]),
         name: span(start, start + name_len),
         value: span(value_start, start + line.len() - right),
     }))
+}
+
+/// Where a name ends that is no token up to a colon; `None` where the line is left out.
+fn odd_name(line: &[u8]) -> Result<Option<usize>, ReplyError> {
+    if line.starts_with(b"HTTP/") {
+        return Ok(None);
+    }
+    match line.iter().position(|&b| b == b':' || b <= b' ' || b == 0x7f) {
+        Some(0) => Err(invalid(line, 0)),
+        Some(at) if line[at] != b':' => Err(invalid(line, at)),
+        Some(at) => Ok(Some(at)),
+        None => Ok(Some(line.len())),
+    }
 }
 
 const fn is_space(b: u8) -> bool {

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::head::parse_length;
-use crate::{Span, Version, ascii};
+use crate::{HeaderId, Span, Version, ascii};
 
 use super::error::{ReplyError, shown};
 use super::{fields, status_line};
@@ -31,6 +31,8 @@ pub enum HeadKind {
 /// One field, as offsets into the buffer that the head was parsed from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResponseField {
+    /// What the name is known as.
+    pub id: HeaderId,
     /// The name as sent.
     pub name: Span,
     /// The value without the spaces around it.
@@ -160,24 +162,25 @@ impl ResponseParser {
     fn field(&mut self, line: &[u8], start: usize, buf: &[u8]) -> Result<(), ReplyError> {
         let Some(field) = fields::parse(line, start)? else { return Ok(()) };
         let (name, value) = (field.name.of(buf), field.value.of(buf));
-        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-        match name.len() {
+        match field.id {
             // After a status line it says nothing more.
-            6 if self.kind != HeadKind::Http && self.head.status == 0 && is(b"status") => {
+            HeaderId::Other
+                if self.kind != HeadKind::Http && self.head.status == 0 && name.eq_ignore_ascii_case(b"status") =>
+            {
                 self.cgi_status(value, field.value)?;
             }
-            10 if is(b"connection") => {
+            HeaderId::Connection => {
                 for token in ascii::tokens(value) {
                     self.head.close |= token.eq_ignore_ascii_case(b"close");
                     self.head.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
-            14 if is(b"content-length") => {
+            HeaderId::ContentLength => {
                 once(&mut self.length, field, buf)?;
                 let length = parse_length(value);
                 self.head.content_length = Some(length.ok_or_else(|| ReplyError::ContentLength(shown(value)))?);
             }
-            17 if is(b"transfer-encoding") => {
+            HeaderId::TransferEncoding => {
                 once(&mut self.encoding, field, buf)?;
                 if self.kind != HeadKind::Cgi && !value.eq_ignore_ascii_case(b"chunked") {
                     return Err(ReplyError::TransferEncoding(shown(value)));

@@ -15,6 +15,7 @@ mod trouble;
 mod tunnel;
 mod wire;
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -54,7 +55,7 @@ async fn run(request: &mut Request, family: &'static dyn Family) -> Outcome {
         Aim::Later(later) => client.unless_gone(later).await,
     };
     let target = match aimed {
-        Ok(Ok(target)) => target,
+        Ok(Ok(target)) => Rc::new(target),
         Ok(Err(outcome)) => return outcome,
         Err(gone) => return gone.outcome(request),
     };

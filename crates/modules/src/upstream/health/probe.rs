@@ -152,7 +152,7 @@ impl One<'_> {
         self.send(&connection.socket, exchange.as_mut()).await?;
         let mut input = BytesMut::with_capacity(READ);
         let record = self.request.own.get::<Record>();
-        record.aim(self.target);
+        record.aim(&Rc::new(self.target.clone()));
         record.begin(self.peer.name.clone(), loops::now());
         let head = self.head(&connection.socket, exchange.as_mut(), &mut input).await?;
         record.answered(&head, true);
