@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
-use freerun_http::content::{aio, hot, path};
+use freerun_http::content::{aio, hot, open_files, path};
 use freerun_http::log::Detached;
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
@@ -126,7 +126,12 @@ impl Keeping {
         let via = Via { aio: &self.aio, client: self.client, gone: None };
         let (target, new) = (self.target.clone(), self.new);
         let tag = self.files.tag_of(&self.target, self.client);
-        self.files.offload(via, tag, move || change::put(&contents, &target, new)).await?
+        let put = move || {
+            let put = change::put(&contents, &target, new);
+            open_files::changed([target.to_bytes()].into_iter());
+            put
+        };
+        self.files.offload(via, tag, put).await?
     }
 }
 

@@ -30,6 +30,9 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(5)];
 /// The longest sleep in one piece, so that a name that nobody needs any more is forgotten soon.
 const STEP: Duration = Duration::from_secs(10);
 
+/// How many addresses all services of one name may have together: each is a server of its own.
+const MAX_SERVICE_ADDRESSES: usize = 1024;
+
 /// An address of a server that is written as a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Target {
@@ -212,6 +215,9 @@ async fn look_up(group: &Upstream, server: &Server, name: &Name) -> Result<(Vec<
     let mut expires = found.expires;
     let mut failed = None;
     for service in found.services.iter() {
+        if targets.len() >= MAX_SERVICE_ADDRESSES {
+            break;
+        }
         match resolver.addresses(&service.target, timeout).await {
             Ok(found) => {
                 expires = expires.min(found.expires);
@@ -223,6 +229,7 @@ async fn look_up(group: &Upstream, server: &Server, name: &Name) -> Result<(Vec<
             Err(why) => failed = Some(Failed::Resolver(service.target.to_string(), why)),
         }
     }
+    targets.truncate(MAX_SERVICE_ADDRESSES);
     match failed {
         Some(failed) if targets.is_empty() => Err(failed),
         // What is missing is asked for again soon.

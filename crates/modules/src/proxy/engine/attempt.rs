@@ -112,15 +112,16 @@ impl Plan<'_> {
         }
     }
 
-    /// Whose idle connections may be used.
+    /// Whose idle connections may be used: those that speak the same protocol.
     fn scope(&self, request: &Request) -> Scope {
         let (keepalive, _) = self.servers.keepalive();
         let ConnectOptions { bind, transparent, .. } = self.options.connect;
-        if !keepalive.local && bind.is_none() {
+        let family = self.family.name();
+        if !keepalive.local && bind.is_none() && family == "proxy" {
             return Scope::SHARED;
         }
-        let local = keepalive.local.then(|| (self.family.name(), &*request.server.name, &*request.location.name));
-        Scope::of((local, bind, transparent))
+        let local = keepalive.local.then(|| (&*request.server.name, &*request.location.name));
+        Scope::of((family, local, bind, transparent))
     }
 
     /// An idle connection, if there is one.
