@@ -64,11 +64,13 @@ fn told(kind: Kind, http: &str, requests: &[String], names: &[(String, &str)]) -
     let bodies: Vec<String> = requests.iter().map(|request| server.send(request).text()).collect();
     eventually("all lines of the log", || server.access_log().lines().count() >= requests.len());
     let (access, errors) = (server.access_log(), server.error_log());
-    access
-        .lines()
-        .zip(bodies)
+    bodies
+        .into_iter()
         .enumerate()
-        .map(|(number, (line, body))| {
+        .map(|(number, body)| {
+            // A request may be logged after the next one has been answered.
+            let own = format!("/{number} ");
+            let line = access.lines().find_map(|line| line.strip_prefix(&own)).expect("a line for each request");
             let of_it = format!(" /{number} HTTP");
             let words = errors.lines().filter(|line| line.contains(&of_it)).filter_map(|line| {
                 let message = line.split_once(": *")?.1.split_once(' ')?.1.split_once(", client: ")?.0;
@@ -112,7 +114,7 @@ fn all_pairs() {
         }
     }
     let http = format!(
-        "log_format tries '$status upstream $upstream_status at $upstream_addr length $upstream_response_length';
+        "log_format tries '$uri $status upstream $upstream_status at $upstream_addr length $upstream_response_length';
          access_log @DIR@/access.log tries; {TODAY}
          {groups} server {{ listen 127.0.0.1:@PORT@; proxy_read_timeout 100ms; {locations} }}"
     );
