@@ -258,14 +258,14 @@ fn words_that_are_wrong() {
 fn statuses_below_those_of_answers() {
     let site = site();
     let lines = "location /99 { return 99 text; } location /150 { return 150; }
-        location /199 { return 199 text; } location /101 { return 101 text; }
-        location /try/ { try_files /none =0; }";
-    let targets = ["/99", "/150", "/199", "/101", "/try/", "/try/x"];
-    let mut cases: Vec<Case> = targets[..4]
+        location /199 { return 199 text; } location /try/ { try_files /none =0; }";
+    // Behind 101 a client expects another protocol, and sees the connection's end sooner or later.
+    let targets = ["/99", "/150", "/199", "/try/", "/try/x"];
+    let mut cases: Vec<Case> = targets[..3]
         .iter()
         .map(|target| raw(format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")))
         .collect();
-    cases.extend(targets[4..].iter().map(|target| get(target)));
+    cases.extend(targets[3..].iter().map(|target| get(target)));
     compare(&Setup::server(&site, lines), cases);
 }
 
