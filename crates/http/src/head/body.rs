@@ -284,10 +284,15 @@ fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
 ///
 /// # Errors
 /// See [`BodyError`]; a file that cannot be written is logged, and the status is 500 (507: the disk is full; 503: the pool is).
+/// 500, too, if somebody had a part of it and did not keep that: what is left is not the body.
 pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
     let kept = request.shared().get::<KeptBody>();
     if let Some(body) = &*kept.0.borrow() {
         return Ok(body.clone());
+    }
+    if request.body.received() > 0 {
+        crate::log_error!(request, Error, "a request body that was passed on in part cannot be read again");
+        return Err(BodyError::Status(500));
     }
     let body = Rc::new(read_all(request).await?);
     *kept.0.borrow_mut() = Some(body.clone());
