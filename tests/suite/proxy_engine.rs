@@ -79,9 +79,9 @@ fn chunks_are_unpacked_and_the_connection_kept() {
 #[test]
 fn interim_responses_are_not_the_answer() {
     let upstream = Upstream::new();
-    let lines = "early_hints $http_x_hints; ";
+    let lines = "early_hints $http_x_hints; proxy_hide_header X-Secret; ";
     let server = passing(&[&upstream.address()], lines).freerun();
-    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nX-Secret: s\r\nLink: </a>\r\n\r\n";
     let mut client = asked(&server, GET);
     let mut peer = upstream.accept();
     peer.request();
@@ -419,6 +419,23 @@ fn the_rest_of_a_body_that_was_passed_on_is_not_sent_elsewhere() {
         assert_eq!(client.response().status, 500, "{other}");
         assert_eq!(second.connections(), 0, "{other}");
     }
+}
+
+/// Nor is it a file.
+#[test]
+fn the_rest_of_a_body_that_was_passed_on_is_not_stored() {
+    let upstream = Upstream::new();
+    let lines =
+        "proxy_request_buffering off; error_page 502 = @other; location @other { root @DIR@; dav_methods PUT; }";
+    let server = passing(&[&upstream.address()], lines).freerun();
+    let mut client = asked(&server, "PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nab");
+    let mut peer = upstream.accept();
+    peer.head();
+    assert_eq!(peer.bytes(2), b"ab");
+    drop(peer);
+    client.send("cdef");
+    assert_eq!(client.response().status, 500);
+    server.logs("a request body that was passed on in part cannot be read again");
 }
 
 #[test]

@@ -241,7 +241,7 @@ impl Run<'_, '_> {
                         "upstream switched protocols though nobody asked for it",
                     )));
                 }
-                Some(head) if head.status < 200 => Box::pin(early::pass_on(request, &head)).await?,
+                Some(head) if head.status < 200 => Box::pin(early::pass_on(request, self.plan.family, &head)).await?,
                 Some(head) => return Ok(Some(head)),
             }
         }

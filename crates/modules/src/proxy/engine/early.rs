@@ -9,19 +9,21 @@ use freerun_http::write::head::field;
 use freerun_runtime::timer::Timer;
 
 use super::trouble::Trouble;
-use crate::proxy::exchange::UpstreamHead;
+use crate::proxy::exchange::{Family, UpstreamHead};
 
 /// Fields that speak of the connection between us and the upstream server.
 const OURS: [&[u8]; 5] = [b"Connection", b"Keep-Alive", b"Transfer-Encoding", b"Content-Length", b"Upgrade"];
 
-/// Passes an interim response on, if it is 103 and `early_hints` says so; all others are for us alone.
-pub async fn pass_on(request: &mut Request, head: &UpstreamHead) -> Result<(), Trouble> {
+/// Passes an interim response on, if it is 103 and `early_hints` says so; all others are for us alone. Fields that
+/// `proxy_hide_header` names are left out, as of the response itself.
+pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &UpstreamHead) -> Result<(), Trouble> {
     if head.status != 103 || request.is_subrequest() || !request.is_http11() || !is_wanted(request) {
         return Ok(());
     }
+    let hides = |name: &[u8]| family.shared(request.settings()).is_some_and(|shared| shared.hides(name, &[]));
     let mut out = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
     for (name, value) in &head.fields {
-        if !OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+        if !OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) && !hides(name) {
             field(&mut out, name, value);
         }
     }
