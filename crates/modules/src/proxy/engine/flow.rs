@@ -16,6 +16,10 @@ use super::trouble::Doing;
 /// What one read may bring when the client keeps up.
 const READ: usize = 128 * 1024;
 
+/// How many bytes a client has to have taken before it is trusted to keep up: what is read for it until then fits the
+/// configured buffers, for it stands in memory if the client does not take it.
+const TRUST: u64 = 256 * 1024;
+
 /// How much is read ahead, and where it goes.
 pub struct Buffering {
     /// The most bytes in memory.
@@ -37,6 +41,8 @@ pub struct Flow {
     spool: Option<Spool>,
     /// Bytes of the last piece that was given out: the client may not have taken it yet.
     outstanding: usize,
+    /// Bytes of all pieces that were given out.
+    given: u64,
     /// Whether the client did not keep up with the last piece.
     slow: bool,
     /// Nothing more can come, though the body is not complete.
@@ -74,6 +80,7 @@ impl Flow {
             buffering,
             spool: None,
             outstanding: 0,
+            given: 0,
             slow: false,
             broken,
             announced,
@@ -159,13 +166,14 @@ impl Flow {
 
     fn given(&mut self, piece: Bytes) -> Bytes {
         self.outstanding = piece.len();
+        self.given += piece.len() as u64;
         piece
     }
 
-    /// How much to read for a client that waits for it: no more than it may keep waiting afterwards, if it is a slow one.
+    /// How much to read for a client that waits for it: no more than may be kept waiting, if it may be a slow one.
     fn room(&mut self) -> usize {
         let most = match &self.buffering {
-            Some(buffering) if std::mem::take(&mut self.slow) => buffering.memory.min(READ),
+            Some(buffering) if std::mem::take(&mut self.slow) || self.given < TRUST => buffering.memory.clamp(1, READ),
             _ => READ,
         };
         let left = self.reader.as_ref().and_then(Reader::left);
