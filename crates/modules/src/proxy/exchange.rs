@@ -301,8 +301,6 @@ pub struct Options {
     pub buffer_size: usize,
     /// `proxy_buffers`: number times size.
     pub buffers: usize,
-    /// `proxy_busy_buffers_size`
-    pub busy_buffers_size: usize,
     /// `proxy_max_temp_file_size`; 0: no file.
     pub max_temp_file_size: u64,
     /// `proxy_temp_file_write_size`

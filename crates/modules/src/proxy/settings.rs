@@ -46,7 +46,8 @@ settings! {
         proxy_buffers: Buffers = "8 4k", in HTTP | SERVER | LOCATION;
         /// How much of what is buffered may be on its way to the client while the response is not yet complete; at least one
         /// buffer. By default two buffers.
-        proxy_busy_buffers_size: Option<Size>, in HTTP | SERVER | LOCATION;
+        proxy_busy_buffers_size: Option<Size>, in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("checked; what is on its way to a client counts among `proxy_buffers`");
         /// Longest time for connecting to an upstream server.
         proxy_connect_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
         /// Whether ranges of a response can be asked for even where the upstream server did not offer them.

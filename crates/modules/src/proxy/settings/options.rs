@@ -26,7 +26,6 @@ impl FamilySettings {
             buffering: self.proxy_buffering,
             buffer_size: bytes(self.proxy_buffer_size.0),
             buffers: bytes(buffers),
-            busy_buffers_size: bytes(self.busy_buffers_size()),
             max_temp_file_size: self.proxy_max_temp_file_size.0,
             temp_file_write_size: bytes(self.temp_file_write_size()),
             intercept_errors: self.proxy_intercept_errors,
