@@ -24,6 +24,10 @@ pub const REST: Duration = Duration::from_millis(500);
 /// How many connections one loop accepts in a row with `multi_accept on`, before it looks after the others again.
 const BATCH: usize = 64;
 
+/// How many connections one loop accepts before another one has the turn (`accept_mutex on`): handing it over wakes a thread,
+/// and for each connection that costs more than accepting it.
+const TURN: usize = 16;
+
 /// A listening socket as the loops share it.
 pub struct Listener {
     /// How it was made.
@@ -49,23 +53,25 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
     };
     let stopped = stop.notified();
     let mut stopped = std::pin::pin!(stopped);
+    let mut held = None;
+    let mut accepted = 0;
     loop {
         if !home.has_room() {
+            held = None;
             tokio::select! {
                 () = home.wait_for_room() => {}
                 () = &mut stopped => return,
             }
         }
         let waiting = async {
-            let turn = if home.shared.accept_mutex && listener.only_loop.is_none() {
-                Some(listener.turn.lock().await)
-            } else {
-                None
-            };
-            (registered.readable().await, turn)
+            if held.is_none() && home.shared.accept_mutex && listener.only_loop.is_none() {
+                held = Some(listener.turn.lock().await);
+                accepted = 0;
+            }
+            registered.readable().await
         };
-        let (mut guard, mut turn) = tokio::select! {
-            (Ok(guard), turn) = waiting => (guard, turn),
+        let mut guard = tokio::select! {
+            Ok(guard) = waiting => guard,
             () = &mut stopped => return,
             else => return,
         };
@@ -75,7 +81,10 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 break;
             }
             match accept(&listener.fd) {
-                Ok((fd, peer)) => home.accepted(fd, peer, &listener.spec, batch == 1),
+                Ok((fd, peer)) => {
+                    accepted += 1;
+                    home.accepted(fd, peer, &listener.spec, batch == 1);
+                }
                 Err(Errno::AGAIN) => {
                     guard.clear_ready();
                     break;
@@ -83,7 +92,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 // The client gave up in the queue, or the network reported trouble with it: the next one may be fine.
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
                 Err(error) => {
-                    drop(turn.take());
+                    held = None;
                     home.accept_failed(error);
                     tokio::select! {
                         () = tokio::time::sleep(REST) => {}
@@ -95,7 +104,9 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
         }
         // With more in the queue the guard keeps the socket ready; the connections just accepted go first.
         drop(guard);
-        drop(turn);
+        if accepted >= TURN {
+            held = None;
+        }
         loops::yield_now().await;
     }
 }
