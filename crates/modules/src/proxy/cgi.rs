@@ -60,6 +60,7 @@ pub fn fixed_group<S: Script>(settings: &SettingsSet) -> Option<(&'static dyn Fa
 /// nginx's words.
 pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let family = settings.get::<Prefixed<S::Member>>();
+    family.check_cache(S::Member::PREFIX, false, cx)?;
     family.check_sizes(S::Member::PREFIX)?;
     if S::pass(settings).is_some() {
         cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);

@@ -257,6 +257,8 @@ keyword_enum! {
         NotFound = "not_found",
         /// Authentication was refused (connections through SSL).
         Denied = "denied",
+        /// Only for what is cached: somebody else is asking already.
+        Updating = "updating",
         /// Never.
         Off = "off",
     }

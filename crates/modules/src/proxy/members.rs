@@ -12,23 +12,23 @@ member! {
 
 member! {
     /// Requests are passed on over FastCGI: what all members of the family have; the rest is on [its own page](fastcgi_application.md).
-    pub struct FastCgi: "fastcgi_", "fastcgi", lacks &[];
+    pub struct FastCgi: "fastcgi_", "fastcgi", lacks &["cache_convert_head"];
 }
 
 member! {
     /// Requests are passed on over the protocol of uWSGI: what all members of the family have; the rest is on [its own page](uwsgi_application.md).
-    pub struct Uwsgi: "uwsgi_", "uwsgi", lacks &["send_lowat"];
+    pub struct Uwsgi: "uwsgi_", "uwsgi", lacks &["cache_convert_head", "send_lowat"];
 }
 
 member! {
     /// Requests are passed on over SCGI: what all members of the family have; the rest is on [its own page](scgi_application.md).
-    pub struct Scgi: "scgi_", "scgi", lacks &["send_lowat"];
+    pub struct Scgi: "scgi_", "scgi", lacks &["cache_convert_head", "send_lowat"];
 }
 
 member! {
     /// Responses are taken from memcached: what it has in common with the other members of the family; the rest is on [its own page](memcached_values.md).
     pub struct Memcached: "memcached_", "memcached", lacks &[
-        "buffering", "buffers", "busy_buffers_size", "force_ranges", "hide_header", "ignore_client_abort",
+        "buffering", "buffers", "busy_buffers_size", "cache*", "no_cache", "force_ranges", "hide_header", "ignore_client_abort",
         "ignore_headers", "intercept_errors", "limit_rate", "max_temp_file_size", "pass_header", "pass_request_body",
         "pass_request_headers", "request_buffering", "send_lowat", "store", "store_access", "temp_file_write_size",
         "temp_path",

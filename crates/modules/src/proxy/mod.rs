@@ -8,6 +8,7 @@
 //! `cgi.rs`, `pass.rs` and `params.rs` are what FastCGI, uwsgi and SCGI have in common: the member, where it passes requests
 //! to, and what it tells an application. `gather.rs` puts small pieces of bodies together.
 
+pub mod cache;
 pub mod cgi;
 pub mod cookies;
 pub mod engine;

@@ -21,7 +21,10 @@ use freerun_conf::{
 };
 use freerun_http::settings::core::TempPath;
 use freerun_http::settings::rate::Bytes as Rate;
+use freerun_http::template::Template;
 
+use super::cache::path::CachePaths;
+use super::cache::values::{CacheName, Conditions, Methods, Valid};
 use crate::content::dav::Access;
 use bind::Bind;
 use lists::{HeaderName, Ignorable};
@@ -48,6 +51,68 @@ settings! {
         /// buffer. By default two buffers.
         proxy_busy_buffers_size: Option<Size>, in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("checked; what is on its way to a client counts among `proxy_buffers`");
+        /// Keeps responses of the upstream server in the cache of this zone (`proxy_cache_path`), which variables may name.
+        /// `off` cancels what an outer level says.
+        ///
+        /// With it, fields that ask for a part of a response or only for a changed one (`Range`, `If-Range`,
+        /// `If-None-Match`, `If-Modified-Since`, `If-Match`, `If-Unmodified-Since`) are not passed on for what may be cached:
+        /// they are answered here, from what is kept.
+        proxy_cache: CacheName = "off", in HTTP | SERVER | LOCATION;
+        /// Whether an entry whose time is over is fetched anew by a subrequest in the background, while the request is
+        /// answered with the stale one, where `proxy_cache_use_stale` allows that.
+        proxy_cache_background_update: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Conditions under which a response is not taken from the cache: any value that is not empty and not `0`. It is kept
+        /// all the same, unless `proxy_no_cache` says otherwise.
+        proxy_cache_bypass: Conditions, in HTTP | SERVER | LOCATION;
+        /// Whether HEAD is passed on as GET where responses are cached. Where it is `off`, the key has to contain
+        /// `$request_method`.
+        proxy_cache_convert_head: bool = "on", in HTTP | SERVER | LOCATION;
+        /// What a response is kept and found by.
+        proxy_cache_key: Option<Template>, in HTTP | SERVER | LOCATION;
+        /// Whether of several requests for an entry that is not there, one at a time is passed on. The others wait for it, and
+        /// are answered as the response comes.
+        proxy_cache_lock: bool = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("who waits gets the response while it comes, and is not woken only every half second");
+        /// After this time without a response to the request that was passed on, one more is.
+        proxy_cache_lock_age: Duration = "5s", in HTTP | SERVER | LOCATION;
+        /// After this time a waiting request is passed on, and its response is not kept.
+        proxy_cache_lock_timeout: Duration = "5s", in HTTP | SERVER | LOCATION;
+        /// Ranges that begin behind this offset are passed on as they are, and nothing is kept of them.
+        proxy_cache_max_range_offset: Option<Size>, in HTTP | SERVER | LOCATION;
+        /// Methods whose responses are kept; GET and HEAD always are.
+        proxy_cache_methods: Methods, in HTTP | SERVER | LOCATION;
+        /// How often a response has to be asked for until it is kept.
+        proxy_cache_min_uses: u32 = "1", in HTTP | SERVER | LOCATION;
+        /// A folder for a cache, and the zone (`keys_zone=name:size`) that keeps in memory what is in it.
+        ///
+        /// An entry takes 128 bytes of the zone. Its file is called as the MD5 sum of its key, in folders called as the
+        /// sum's last digits (`levels=1:2`). `max_size` is never exceeded, and `min_free` stays free: what is used least goes,
+        /// and so does what was not used for `inactive` (10 minutes). Files are made in the cache's own folder with
+        /// `use_temp_path=off`, or if the folder for temporary files is on another file system.
+        ///
+        /// `memory` is how much of it is kept in memory besides (32m; 0: nothing). What is in the folder is known again at
+        /// once after a restart.
+        proxy_cache_path: CachePaths, in HTTP,
+            fidelity = Differs("memory= is of our own; loader_*, manager_* and purger_* have no effect: a thread of each cache does it all as it comes");
+        /// Conditions under which a request removes what is kept, instead of being passed on: any value that is not empty and
+        /// not `0`. A key that ends with `*` removes all keys that begin so. A request with the field `Surrogate-Key` or
+        /// `Cache-Tag` removes the entries that have one of the tags in it, instead.
+        ///
+        /// The answer is 204, or 404 where there was no such key. What is removed is not used from then on; the files go
+        /// later.
+        proxy_cache_purge: Conditions, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("tags are of our own");
+        /// Whether an entry whose time is over is asked for with `If-Modified-Since` and `If-None-Match`.
+        proxy_cache_revalidate: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Whether the rules of RFC 9111 hold where those of nginx differ: unsafe methods invalidate, `304` changes the
+        /// fields that are kept, `Age` is sent and counted, `must-understand`, `no-cache` with fields and `Vary: *` are known.
+        proxy_cache_rfc9111: bool = "off", in HTTP | SERVER | LOCATION;
+        /// In which cases an entry whose time is over is used: when asking the upstream server fails so, or with
+        /// `updating` while another request does it.
+        proxy_cache_use_stale: Causes = "off", in HTTP | SERVER | LOCATION;
+        /// For how long responses with these statuses (`any`: all others) are fresh, where they do not say it themselves by
+        /// `X-Accel-Expires`, `Expires` or `Cache-Control`. Without a status it holds for 200, 301 and 302.
+        proxy_cache_valid: Valid, in HTTP | SERVER | LOCATION;
         /// Longest time for connecting to an upstream server.
         proxy_connect_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
         /// Whether ranges of a response can be asked for even where the upstream server did not offer them.
@@ -72,6 +137,8 @@ settings! {
         proxy_next_upstream_timeout: Duration = "0", in HTTP | SERVER | LOCATION;
         /// How many servers a request may be passed to; 0 is all.
         proxy_next_upstream_tries: u32 = "0", in HTTP | SERVER | LOCATION;
+        /// Conditions under which a response is not kept: any value that is not empty and not `0`.
+        proxy_no_cache: Conditions, in HTTP | SERVER | LOCATION;
         /// A field of the upstream server's response that is passed on although it belongs to those that are not.
         proxy_pass_header: Many<HeaderName>, in HTTP | SERVER | LOCATION;
         /// Whether the request's body is passed on.
@@ -180,7 +247,7 @@ pub trait Member: Send + Sync + 'static {
     const NAME: &'static str;
     /// The group's documentation.
     const DOCS: &'static str;
-    /// Rows of the table that it does not have, without prefix.
+    /// Rows of the table that it does not have, without prefix; with `*` all that begin so.
     const LACKS: &'static [&'static str];
 
     /// Changes the defaults of what it lacks.
@@ -219,7 +286,8 @@ impl Table {
         let (mut directives, mut rows) = (Vec::new(), Vec::new());
         for (row, directive) in FamilySettings::directives().iter().enumerate() {
             let name = directive.name.strip_prefix(WRITTEN).unwrap_or(directive.name);
-            if M::LACKS.contains(&name) {
+            let is = |lacks: &&str| lacks.strip_suffix('*').map_or(name == *lacks, |start| name.starts_with(start));
+            if M::LACKS.iter().any(is) {
                 continue;
             }
             directives.push(Directive {
@@ -313,14 +381,25 @@ impl<M: Member> Settings for Prefixed<M> {
     }
 
     fn set(level: &mut Self::Level, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem> {
-        match Self::table().rows.get(index) {
-            Some(row) => FamilySettings::set(level, *row, node, cx),
-            None => Err(Problem::new(format!("no row {index} in the directive table of {}", M::NAME))),
+        let Some(row) = Self::table().rows.get(index) else {
+            return Err(Problem::new(format!("no row {index} in the directive table of {}", M::NAME)));
+        };
+        FamilySettings::set(level, *row, node, cx)?;
+        let stores = level.proxy_store.as_ref().is_some_and(|store| !matches!(store, Store::Off));
+        if stores && level.proxy_cache.as_ref().is_some_and(CacheName::is_on) {
+            let name = &node.name.text;
+            let other = if name.ends_with("cache") { "store" } else { "cache" };
+            let message = format!("\"{name}\" directive is incompatible with \"{}{other}\"", M::PREFIX);
+            return Err(Problem::new(message).at_node(node));
         }
+        Ok(())
     }
 
     fn merge(level: Self::Level, parent: &Self, defaults: &Self, within: Contexts) -> Self {
-        Prefixed(FamilySettings::merge(level, &parent.0, &defaults.0, within), PhantomData)
+        let (cache, store) = (level.proxy_cache.clone(), level.proxy_store.clone());
+        let mut settings = FamilySettings::merge(level, &parent.0, &defaults.0, within);
+        settings.settle_store(cache.as_ref(), store.as_ref());
+        Prefixed(settings, PhantomData)
     }
 }
 

@@ -40,6 +40,7 @@ pub static MODULE: Module = Module {
 /// nginx looks at the sizes of every level, used or not; the folder is made where it is used.
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let family = settings.get::<Prefixed<Proxy>>();
+    family.check_cache(Proxy::PREFIX, true, cx)?;
     family.check_sizes(Proxy::PREFIX)?;
     if settings.get::<HttpSettings>().proxy_pass.is_some() {
         cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
