@@ -6,3 +6,5 @@
 
 pub mod cache;
 pub mod key;
+pub mod record;
+pub mod rules;

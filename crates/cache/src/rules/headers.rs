@@ -1,0 +1,35 @@
+//! Looking through the fields of a message.
+
+use bytes::Bytes;
+
+/// A field: its name and its value.
+pub type Field = (Bytes, Bytes);
+
+/// The values of all fields of that name (lower or upper case), in their order.
+pub fn values<'a>(fields: &'a [Field], name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    fields.iter().filter(move |(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+}
+
+/// Without the white space around it.
+pub(super) fn trim(text: &[u8]) -> &[u8] {
+    let text = match text.iter().position(|b| !matches!(b, b' ' | b'\t')) {
+        Some(begin) => &text[begin..],
+        None => return &[],
+    };
+    let end = text.iter().rposition(|b| !matches!(b, b' ' | b'\t')).map_or(0, |last| last + 1);
+    &text[..end]
+}
+
+/// The members of a list, without white space and empty ones. Quotes are not looked at: for lists of names.
+pub(super) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&b| b == b',').map(trim).filter(|member| !member.is_empty())
+}
+
+/// A number of seconds, digits only; one that is too large is [`MAX_SECONDS`](super::MAX_SECONDS).
+pub(super) fn seconds(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = text.iter().fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
+    Some(number.min(super::MAX_SECONDS))
+}

@@ -1,0 +1,182 @@
+//! nginx's rules: documented with `proxy_cache_valid`, `proxy_ignore_headers` and `proxy_no_cache`.
+//!
+//! `X-Accel-Expires` counts before `Cache-Control`, that before `Expires`, in whatever order they come (since 1.23.0), and
+//! `*_cache_valid` is for what none of them speaks of. What was found by comparing: nginx looks for the words of
+//! `Cache-Control` anywhere in the value, `no-storex` included, and a time that it cannot read is a response that it does
+//! not store.
+
+use bytes::Bytes;
+
+use super::headers::seconds;
+use super::{Answer, Field, Lifetime, Rules, Verdict, Why, vary};
+use freerun_proto::date::parse_http_date;
+
+/// Longest `Vary` with which nginx stores a response.
+pub const MAX_VARY: usize = 128;
+
+/// What the fields have said so far.
+#[derive(Default)]
+struct Said {
+    /// Usable up to this time.
+    until: Option<u64>,
+    /// It is `X-Accel-Expires` that says so.
+    accel: bool,
+    /// `Expires` is over, or cannot be read; a time in `Cache-Control` counts before it.
+    expired: bool,
+    /// `Cache-Control` forbids it; `X-Accel-Expires` counts before it.
+    forbidden: Option<Why>,
+    /// `X-Accel-Expires: 0` or a cookie: nothing counts before that.
+    never: Option<Why>,
+    stale_while_revalidate: Option<u64>,
+    stale_if_error: Option<u64>,
+}
+
+/// Whether a response may be stored, and how long it may be used. `now` in seconds since the epoch.
+pub fn judge(answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
+    let mut said = Said::default();
+    for (name, value) in answer.fields {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        if is("x-accel-expires") && !rules.ignored.accel_expires {
+            said.accel_expires(value, now);
+        } else if is("cache-control") && !rules.ignored.cache_control {
+            said.cache_control(value, now);
+        } else if is("expires") && !rules.ignored.expires {
+            said.expires(value, now);
+        } else if is("set-cookie") && !rules.ignored.set_cookie {
+            said.never = Some(Why::SetCookie);
+        }
+    }
+    let vary = match vary_names(answer.fields, rules) {
+        Ok(names) => names,
+        Err(why) => return Verdict::DoNot(why),
+    };
+    match said.verdict(answer.status, rules, now) {
+        Ok(lifetime) => Verdict::Store { lifetime, vary },
+        Err(why) => Verdict::DoNot(why),
+    }
+}
+
+/// The names of `Vary`.
+fn vary_names(fields: &[Field], rules: &Rules<'_>) -> Result<Option<Bytes>, Why> {
+    if rules.ignored.vary {
+        return Ok(None);
+    }
+    vary::names(fields, MAX_VARY).map_err(|()| Why::Vary)
+}
+
+impl Said {
+    fn accel_expires(&mut self, value: &[u8], now: u64) {
+        let until = match accel_expires(value, now) {
+            Some(0) => return self.never = Some(Why::Expired),
+            Some(until) => until,
+            None => return,
+        };
+        (self.until, self.accel) = (Some(until), true);
+    }
+
+    fn cache_control(&mut self, value: &[u8], now: u64) {
+        for (word, why) in [("no-cache", Why::NoCache), ("no-store", Why::NoStore), ("private", Why::Private)] {
+            if find(value, word).is_some() {
+                self.forbidden = Some(why);
+            }
+        }
+        match parameter(value, "s-maxage=").or_else(|| parameter(value, "max-age=")) {
+            Some(Ok(0)) => self.forbidden = Some(Why::Expired),
+            Some(Err(())) => self.forbidden = Some(Why::Unreadable),
+            Some(Ok(seconds)) if !self.accel => {
+                (self.until, self.expired) = (Some(now + seconds), false);
+            }
+            Some(Ok(_)) | None => {}
+        }
+        for (word, slot) in [
+            ("stale-while-revalidate=", &mut self.stale_while_revalidate),
+            ("stale-if-error=", &mut self.stale_if_error),
+        ] {
+            match parameter(value, word) {
+                Some(Ok(seconds)) => *slot = Some(seconds),
+                Some(Err(())) => self.forbidden = Some(Why::Unreadable),
+                None => {}
+            }
+        }
+    }
+
+    fn expires(&mut self, value: &[u8], now: u64) {
+        if self.until.is_some() {
+            return;
+        }
+        match parse_http_date(value).and_then(|date| u64::try_from(date).ok()) {
+            Some(date) if date >= now => self.until = Some(date.min(now + super::MAX_SECONDS)),
+            _ => self.expired = true,
+        }
+    }
+
+    fn verdict(self, status: u16, rules: &Rules<'_>, now: u64) -> Result<Lifetime, Why> {
+        if let Some(why) = self.never {
+            return Err(why);
+        }
+        if !self.accel {
+            if let Some(why) = self.forbidden {
+                return Err(why);
+            }
+            if self.expired {
+                return Err(Why::Expired);
+            }
+        }
+        let fresh_until = match self.until {
+            Some(until) => until,
+            None => match rules.valid.map_or(0, |valid| valid.seconds(status)) {
+                0 => return Err(Why::NoLifetime),
+                seconds => now + u64::from(seconds),
+            },
+        };
+        // nginx lets stale-while-revalidate cover errors, too.
+        let stale_if_error = self.stale_if_error.or(self.stale_while_revalidate).unwrap_or(0);
+        Ok(Lifetime {
+            fresh_until,
+            born: now,
+            stale_while_revalidate: clamp(self.stale_while_revalidate.unwrap_or(0)),
+            stale_if_error: clamp(stale_if_error),
+            ..Lifetime::default()
+        })
+    }
+}
+
+/// Seconds as an entry keeps them.
+pub(super) fn clamp(seconds: u64) -> u32 {
+    u32::try_from(seconds).unwrap_or(u32::MAX)
+}
+
+/// The time of `X-Accel-Expires`, seconds since the epoch: `0` for "not at all"; `None` where it says nothing that can be
+/// read.
+pub(super) fn accel_expires(value: &[u8], now: u64) -> Option<u64> {
+    match value.strip_prefix(b"@") {
+        Some(time) => {
+            let until = seconds_since_epoch(time)?;
+            (until > 0).then_some(until.min(now + super::MAX_SECONDS))
+        }
+        None => match seconds(value)? {
+            0 => Some(0),
+            number => Some(now + number),
+        },
+    }
+}
+
+fn seconds_since_epoch(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// Where a word begins in a value, whatever its case and whatever is around it.
+fn find(value: &[u8], word: &str) -> Option<usize> {
+    value.windows(word.len()).position(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// The number behind a word that ends with `=`; the first one in the value. It ends with `,`, `;` or a space.
+fn parameter(value: &[u8], word: &str) -> Option<Result<u64, ()>> {
+    let rest = &value[find(value, word)? + word.len()..];
+    let end = rest.iter().position(|b| matches!(b, b',' | b';' | b' ')).unwrap_or(rest.len());
+    Some(seconds(&rest[..end]).ok_or(()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! What nginx does, by comparing (`tests/differential/cache_rules.rs` compares again): see the table there. Here is where 1.31
+//! differs from the nginx that is compared with, and what does not need a comparison.
+
+use super::*;
+use crate::rules::{Ignored, Valid};
+
+const NOW: u64 = 1_800_000_000;
+
+fn judged(text: &str, rules: &Rules<'_>) -> Result<(i64, u32, u32), Why> {
+    let pair = |line: &str| line.split_once(": ").map(|(name, v)| (name.to_owned().into(), v.to_owned().into()));
+    let fields: Vec<Field> = text.split('|').filter_map(pair).collect();
+    match judge(&Answer { status: 200, fields: &fields }, rules, NOW) {
+        Verdict::Store { lifetime: l, .. } => {
+            assert!(l.born == NOW && !l.must_revalidate && !l.no_cache);
+            Ok((l.fresh_until as i64 - NOW as i64, l.stale_while_revalidate, l.stale_if_error))
+        }
+        Verdict::DoNot(why) => Err(why),
+    }
+}
+
+#[test]
+fn the_order_of_fields_does_not_matter() {
+    let past = "Expires: Thu, 01 Jan 1970 00:00:01 GMT";
+    for (text, expected) in [
+        ("Cache-Control: no-cache|X-Accel-Expires: 100", Ok((100, 0, 0))),
+        ("Cache-Control: private|X-Accel-Expires: 100", Ok((100, 0, 0))),
+        ("Cache-Control: max-age=5|X-Accel-Expires: 100", Ok((100, 0, 0))),
+        ("Cache-Control: stale-while-revalidate=3, stale-if-error=4|X-Accel-Expires: 100", Ok((100, 3, 4))),
+        (&format!("{past}|Cache-Control: max-age=50"), Ok((50, 0, 0))),
+        (&format!("{past}|X-Accel-Expires: 100"), Ok((100, 0, 0))),
+        (&format!("{past}|Cache-Control: no-cache"), Err(Why::NoCache)),
+        (&format!("{past}|Cache-Control: public"), Err(Why::Expired)),
+        ("X-Accel-Expires: 0|Cache-Control: max-age=5", Err(Why::Expired)),
+        ("X-Accel-Expires: 100|Set-Cookie: a", Err(Why::SetCookie)),
+    ] {
+        assert_eq!(judged(text, &Rules::default()), expected, "{text}");
+        let turned: Vec<&str> = text.rsplit('|').collect();
+        assert_eq!(judged(&turned.join("|"), &Rules::default()), expected, "{text} turned");
+    }
+}
+
+#[test]
+fn fields_are_ignored_one_by_one() {
+    let mut valid = Valid::default();
+    valid.push(&[], 1000);
+    for (text, ignored) in [
+        ("X-Accel-Expires: 0", Ignored { accel_expires: true, ..Ignored::default() }),
+        ("Expires: x", Ignored { expires: true, ..Ignored::default() }),
+        ("Cache-Control: no-store", Ignored { cache_control: true, ..Ignored::default() }),
+        ("Set-Cookie: a", Ignored { set_cookie: true, ..Ignored::default() }),
+        ("Vary: *", Ignored { vary: true, ..Ignored::default() }),
+    ] {
+        let rules = Rules { valid: Some(&valid), ..Rules::default() };
+        assert!(judged(text, &rules).is_err(), "{text}");
+        assert_eq!(judged(text, &Rules { ignored, ..rules }), Ok((1000, 0, 0)), "{text}");
+    }
+}

@@ -1,0 +1,37 @@
+//! Surrogate tags: names that a response carries, by which it can be purged together with others.
+
+use bytes::Bytes;
+
+use super::headers::{Field, members};
+
+/// The tags of a response, sorted, each once: those of `Surrogate-Key` (white space between them) and of `Cache-Tag` (a comma
+/// between them). Case counts. What bounds them is the size of the head that they come with.
+pub fn tags(fields: &[Field]) -> Vec<Bytes> {
+    let mut tags: Vec<Bytes> = Vec::new();
+    for (name, value) in fields {
+        if name.eq_ignore_ascii_case(b"surrogate-key") {
+            let words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            tags.extend(words.map(|word| value.slice_ref(word)));
+        } else if name.eq_ignore_ascii_case(b"cache-tag") {
+            tags.extend(members(value).map(|member| value.slice_ref(member)));
+        }
+    }
+    tags.sort_unstable();
+    tags.dedup();
+    tags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_of_both_fields() {
+        let fields = |pairs: &[(&'static str, &'static str)]| {
+            tags(&pairs.iter().map(|&(name, value)| (Bytes::from(name), Bytes::from(value))).collect::<Vec<_>>())
+        };
+        assert_eq!(fields(&[("X", "a")]), [] as [Bytes; 0]);
+        assert_eq!(fields(&[("surrogate-key", " b  a\tb ")]), ["a", "b"]);
+        assert_eq!(fields(&[("Cache-Tag", "x y, z,,"), ("Surrogate-Key", "z A")]), ["A", "x y", "z"]);
+    }
+}
