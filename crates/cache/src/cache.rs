@@ -1,5 +1,326 @@
 //! A cache: what all loops share of one `keys_zone`.
 
-/// One `keys_zone`.
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use freerun_runtime::log::Level;
+
+pub use crate::config::{CacheConfig, Pace};
+pub use crate::index::{About, Entry, Found, Leave, Reservation, State};
+use crate::index::{Index, MAX_PENDING};
+use crate::key::Key;
+use crate::manager::{Handle, Work};
+use crate::purge::{Purge, PurgeRefused, Purges};
+use crate::rules::Lifetime;
+
+/// Where the cache's thread tells what went wrong.
+pub type Tell = Arc<dyn Fn(Level, &str) + Send + Sync>;
+
+/// What loops and the cache's thread share.
 #[derive(Debug)]
-pub struct Cache {}
+pub(crate) struct Shared {
+    pub(crate) config: ArcSwap<CacheConfig>,
+    pub(crate) index: Index,
+    pub(crate) purges: Purges,
+    pub(crate) work: Work,
+    /// The thread is to write everything down and to end.
+    pub(crate) stop: AtomicBool,
+}
+
+/// One `keys_zone`. It is made while a configuration is read and does nothing before [`start`](Cache::start).
+#[derive(Debug)]
+pub struct Cache {
+    shared: Arc<Shared>,
+    thread: Handle,
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Release);
+        self.shared.index.bell.urgent();
+    }
+}
+
+impl Cache {
+    /// A cache of which nothing is known yet. Cheap: it touches no file.
+    pub fn new(config: CacheConfig) -> Cache {
+        let index = Index::new(config.max_entries(), config.max_size);
+        let shared = Shared {
+            config: ArcSwap::from_pointee(config),
+            index,
+            purges: Purges::default(),
+            work: Work::default(),
+            stop: AtomicBool::new(false),
+        };
+        Cache { shared: Arc::new(shared), thread: Handle::default() }
+    }
+
+    /// Takes over what the configuration says now, and starts the cache's thread with the first call, which waits a
+    /// moment for the index to be there: for a control thread, not for a loop. Name, folder, levels and size of the zone
+    /// are what a cache is known by: they do not change.
+    ///
+    /// # Errors
+    /// The thread could not be made.
+    pub fn start(&self, config: CacheConfig, tell: Tell) -> io::Result<()> {
+        self.shared.index.space.set_limit(config.max_size);
+        self.shared.config.store(Arc::new(config));
+        self.shared.index.bell.urgent();
+        self.thread.start(&self.shared, tell)
+    }
+
+    /// Has everything written down and the thread ended, for which it waits no longer than `limit`. True if the next
+    /// process will find the index whole. For a control thread.
+    pub fn stop(&self, limit: Duration) -> bool {
+        self.shared.stop.store(true, Release);
+        self.shared.index.bell.urgent();
+        self.thread.wait(limit)
+    }
+
+    /// What the configuration says.
+    pub fn config(&self) -> Arc<CacheConfig> {
+        self.shared.config.load_full()
+    }
+
+    /// What is known of a key; a stored object is noted as used. `now` is in seconds since 1970.
+    pub fn find(&self, key: Key, now: u64) -> Found {
+        self.shared.index.find(key, now)
+    }
+
+    /// The entry of a key without its being used: for status pages. It may be [foreign](Entry::is_foreign).
+    pub fn peek(&self, key: Key) -> Option<Arc<Entry>> {
+        self.shared.index.peek(key)
+    }
+
+    /// Counts a use of a key that has no object (`proxy_cache_min_uses`), this one included.
+    pub fn count(&self, key: Key, now: u64) -> u32 {
+        self.shared.index.count(key, now)
+    }
+
+    /// The number of the newest purge. It is taken before the upstream is asked, and given to [`stored`](Cache::stored).
+    pub fn sequence(&self) -> u64 {
+        self.shared.index.sequence()
+    }
+
+    /// Reserves space for a file of so many bytes, without waiting. `None`: there is none at the moment.
+    pub fn reserve(&self, bytes: u64) -> Option<Reservation> {
+        let index = &self.shared.index;
+        if index.events.len() >= MAX_PENDING {
+            index.bell.urgent();
+            return None;
+        }
+        index.space.reserve(bytes)
+    }
+
+    /// As [`reserve`](Cache::reserve), but gives the cache's thread so much time to make room.
+    pub async fn reserve_within(&self, bytes: u64, limit: Duration) -> Option<Reservation> {
+        let space = &self.shared.index.space;
+        if let Some(reservation) = self.reserve(bytes) {
+            return Some(reservation);
+        }
+        if !space.can_ever_hold(bytes) {
+            return None;
+        }
+        let retry = async {
+            loop {
+                let mut freed = std::pin::pin!(space.freed.notified());
+                freed.as_mut().enable();
+                if let Some(reservation) = self.reserve(bytes) {
+                    return reservation;
+                }
+                freed.await;
+            }
+        };
+        tokio::time::timeout(limit, retry).await.ok()
+    }
+
+    /// Has a reservation cover so many bytes in all, giving the cache's thread so much time to make room. False: no.
+    pub async fn cover_within(&self, reservation: &mut Reservation, bytes: u64, limit: Duration) -> bool {
+        let space = &self.shared.index.space;
+        if reservation.cover(bytes) {
+            return true;
+        }
+        if !space.can_ever_hold(bytes) {
+            return false;
+        }
+        let retry = async {
+            loop {
+                let mut freed = std::pin::pin!(space.freed.notified());
+                freed.as_mut().enable();
+                if reservation.cover(bytes) {
+                    return;
+                }
+                freed.await;
+            }
+        };
+        tokio::time::timeout(limit, retry).await.is_ok()
+    }
+
+    /// An object has been written whole and has its name; the index takes it, in the place of what the key had. `None`:
+    /// its key was purged while it was fetched, and the file is removed.
+    pub fn stored(&self, about: &About, reservation: Reservation, now: u64) -> Option<Arc<Entry>> {
+        self.shared.index.store(about, reservation, now)
+    }
+
+    /// A file was found on the disk for a key that was [`Found::Unknown`], and read. `None`: it may not be used (the key
+    /// was purged), or there is an entry by now, which [`find`](Cache::find) has.
+    pub fn adopt(&self, key: Key, size: u64, lifetime: Lifetime, now: u64) -> Option<Arc<Entry>> {
+        let index = &self.shared.index;
+        let about = About { key, size, sequence: 0, lifetime };
+        let entry = Entry::new(&about, index.space.round(size), now);
+        entry.set_verified();
+        index.adopt(entry)
+    }
+
+    /// The upstream said that the object is still good (304): it has a new lifetime, in the index and its journal. The
+    /// file stays as it is.
+    pub fn revalidated(&self, entry: &Arc<Entry>, lifetime: Lifetime) {
+        self.shared.index.renew(entry, lifetime);
+    }
+
+    /// Removes this object and no other one: its file is damaged, or what it says is known to be wrong. False: it was gone.
+    pub fn discard(&self, entry: &Arc<Entry>, why: Leave) -> bool {
+        let removed = self.shared.index.remove(entry, false);
+        if removed {
+            let counter = if why == Leave::Damaged { &self.shared.work.damaged } else { &self.shared.work.purged };
+            counter.fetch_add(1, Relaxed);
+        }
+        removed
+    }
+
+    /// Removes what the key has, if it has something: the exact purge. What is fetched at this moment is not stored. True
+    /// if there was an object. It is in force at once; [`settled`](Cache::settled) tells when the file is gone, too.
+    pub fn remove(&self, key: Key) -> bool {
+        let removed = self.shared.index.purge(key);
+        if removed {
+            self.shared.work.purged.fetch_add(1, Relaxed);
+        }
+        removed
+    }
+
+    /// Purges all objects that are meant, at once; their files go in the background. The answer is its number.
+    ///
+    /// # Errors
+    /// It is refused, see [`PurgeRefused`].
+    pub fn purge(&self, what: &Purge) -> Result<u64, PurgeRefused> {
+        let number = self.shared.purges.add(what, &self.shared.index)?;
+        self.shared.index.tell(crate::index::Event::Purges);
+        Ok(number)
+    }
+
+    /// Whether a purge newer than the object means it. To be asked whenever an object is opened or taken from memory; if
+    /// so, it is to be [discarded](Cache::discard). Where nothing was purged meanwhile this is one look.
+    pub fn is_purged(&self, entry: &Entry, key: &[u8], tags: &[Bytes]) -> bool {
+        let newest = self.shared.purges.newest();
+        let checked = entry.checked();
+        if checked >= newest {
+            return false;
+        }
+        let meant = self.shared.purges.means(checked, key, tags);
+        if !meant {
+            entry.set_checked(newest);
+        }
+        meant
+    }
+
+    /// Waits until the thread has done all that it was told so far: files of removed objects are gone, purges are on the
+    /// disk. False: not within `limit`, or the cache has ended.
+    pub async fn settled(&self, limit: Duration) -> bool {
+        let index = &self.shared.index;
+        if matches!(index.state(), State::Stopped) {
+            return false;
+        }
+        let number = index.ask_settled();
+        let wait = async {
+            loop {
+                let mut settled = std::pin::pin!(index.settle.notified());
+                settled.as_mut().enable();
+                if index.has_settled(number) {
+                    return;
+                }
+                settled.await;
+            }
+        };
+        tokio::time::timeout(limit, wait).await.is_ok()
+    }
+
+    /// Where the file of a key is.
+    pub fn path_of(&self, key: Key) -> std::path::PathBuf {
+        let config = self.shared.config.load();
+        config.path.join(config.levels.file_name(key))
+    }
+
+    /// Its figures. They are read one after the other while it works.
+    pub fn figures(&self) -> Figures {
+        let Shared { index, purges, work, .. } = &*self.shared;
+        let space = index.space.figures();
+        Figures {
+            state: index.state(),
+            entries: index.len(),
+            max_entries: space.max_entries,
+            counted: index.counted(),
+            used: space.taken.saturating_sub(space.reserved),
+            reserved: space.reserved,
+            max_size: space.limit,
+            refused: space.refused,
+            pending: index.events.len(),
+            purges: purges.len(),
+            evicted: work.evicted.load(Relaxed),
+            inactive: work.inactive.load(Relaxed),
+            purged: work.purged.load(Relaxed),
+            damaged: work.damaged.load(Relaxed),
+            adopted: work.adopted.load(Relaxed),
+            orphans: work.orphans.load(Relaxed),
+            loaded: work.loaded.load(Relaxed),
+            load_ms: work.load_ms.load(Relaxed),
+            failed_removals: work.failed_removals.load(Relaxed),
+        }
+    }
+}
+
+/// Figures of a cache.
+#[derive(Debug, Clone)]
+pub struct Figures {
+    /// How far the index has come.
+    pub state: State,
+    /// Objects.
+    pub entries: usize,
+    /// The most there may be.
+    pub max_entries: u64,
+    /// Keys without objects whose uses are counted.
+    pub counted: usize,
+    /// Bytes of objects on the disk.
+    pub used: u64,
+    /// Bytes reserved for objects that are being written.
+    pub reserved: u64,
+    /// The most of both.
+    pub max_size: u64,
+    /// Reservations that were refused for want of space.
+    pub refused: u64,
+    /// Changes that the cache's thread has not looked at yet.
+    pub pending: usize,
+    /// Purges whose objects are still being removed.
+    pub purges: usize,
+    /// Objects removed to make room.
+    pub evicted: u64,
+    /// Objects removed because nobody asked for them.
+    pub inactive: u64,
+    /// Objects removed by purges and invalidations.
+    pub purged: u64,
+    /// Objects whose files were not what they should be.
+    pub damaged: u64,
+    /// Files found on the disk that the journal did not know.
+    pub adopted: u64,
+    /// Left-over files removed.
+    pub orphans: u64,
+    /// Entries that the journal had.
+    pub loaded: u64,
+    /// How long loading them took, in milliseconds.
+    pub load_ms: u64,
+    /// Files that could not be removed and are tried again.
+    pub failed_removals: u64,
+}

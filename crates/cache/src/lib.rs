@@ -4,7 +4,16 @@
 //! The crate knows nothing of requests. Decisions (what may be stored, how long it is fresh, who is evicted) are pure code
 //! with the time as an argument; files are reached through `freerun_runtime`, or from the cache's own thread.
 
+// What the thread will use is there before it.
+#![allow(dead_code)]
+
 pub mod cache;
+mod config;
+mod index;
 pub mod key;
+mod manager;
+pub mod purge;
 pub mod record;
 pub mod rules;
+
+pub use index::simulate;

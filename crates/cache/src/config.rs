@@ -1,0 +1,62 @@
+//! What the configuration says of a cache (nginx's `proxy_cache_path`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::key::Levels;
+
+/// Bytes of `keys_zone` for one entry. nginx's documentation: a zone of one megabyte has about eight thousand keys.
+pub const BYTES_PER_ENTRY: u64 = 128;
+
+/// How fast a piece of background work goes (`manager_files`, `manager_threshold`, `manager_sleep` and their like).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// At most so many files in one go.
+    pub files: u32,
+    /// At most so long in one go.
+    pub threshold: Duration,
+    /// The pause between two.
+    pub sleep: Duration,
+}
+
+impl Default for Pace {
+    /// nginx's for the manager and the loader.
+    fn default() -> Pace {
+        Pace { files: 100, threshold: Duration::from_millis(200), sleep: Duration::from_millis(50) }
+    }
+}
+
+/// One `*_cache_path`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// The name of its zone.
+    pub name: Arc<str>,
+    /// Its folder.
+    pub path: PathBuf,
+    /// `levels=`
+    pub levels: Levels,
+    /// `keys_zone=NAME:SIZE`, in bytes: it limits the number of entries, see [`BYTES_PER_ENTRY`].
+    pub zone_size: u64,
+    /// `max_size=`, in bytes; `u64::MAX` for no limit.
+    pub max_size: u64,
+    /// `min_free=`, in bytes: so much is left free on the file system.
+    pub min_free: u64,
+    /// `inactive=`, in seconds: what nobody asks for that long is removed.
+    pub inactive: u32,
+    /// `memory=`, in bytes: the most that small objects may take up in memory. 0: none are kept there.
+    pub memory: u64,
+    /// `manager_files=` and so on: removing what is inactive.
+    pub manager: Pace,
+    /// `loader_files=` and so on: walking the folder after an unclean end.
+    pub loader: Pace,
+    /// `purger_files=` and so on: removing what was purged by prefix or tag.
+    pub purger: Pace,
+}
+
+impl CacheConfig {
+    /// The most entries it may have.
+    pub fn max_entries(&self) -> usize {
+        usize::try_from(self.zone_size / BYTES_PER_ENTRY).unwrap_or(usize::MAX).max(1)
+    }
+}

@@ -1,0 +1,218 @@
+//! What is known of one stored object.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+use arc_swap::ArcSwapOption;
+
+use super::policy::{Item, MAX_FREQUENCY, Place};
+use crate::key::Key;
+use crate::rules::Lifetime;
+
+/// No longer the object of its key: it was removed, replaced, purged or evicted.
+const GONE: u8 = 1;
+/// Its file was read and is what the index says.
+const VERIFIED: u8 = 2;
+/// Its file is none of ours (nginx's format, or one that nobody has looked at): it takes up space, and nothing is served from it.
+const FOREIGN: u8 = 4;
+/// A change of its lifetime waits to be written down.
+const RENEWED: u8 = 8;
+
+/// A stored object. Its identity is that of its `Arc`: an object that takes its place has another entry.
+#[derive(Debug)]
+pub struct Entry {
+    key: Key,
+    /// Length of the file.
+    size: u64,
+    /// What the file takes up on the disk.
+    disk: u64,
+    sequence: u64,
+    initial: Lifetime,
+    /// As it is since an upstream said that the object is still good (304).
+    renewed: ArcSwapOption<Lifetime>,
+    /// The newest purge that it was compared with.
+    checked: AtomicU64,
+    /// Seconds since 1970.
+    accessed: AtomicU32,
+    frequency: AtomicU8,
+    flags: AtomicU8,
+    /// Which queue it is in; changed by the cache's thread alone.
+    place: AtomicU8,
+}
+
+/// What an entry is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct About {
+    /// Its key, which names the file.
+    pub key: Key,
+    /// Length of the file in bytes, its head included.
+    pub size: u64,
+    /// [`Cache::sequence`](crate::cache::Cache::sequence) when its upstream was asked: purges that came later mean it.
+    pub sequence: u64,
+    /// How long it may be used.
+    pub lifetime: Lifetime,
+}
+
+impl Entry {
+    pub(crate) fn new(about: &About, disk: u64, now: u64) -> Entry {
+        Entry {
+            key: about.key,
+            size: about.size,
+            disk,
+            sequence: about.sequence,
+            initial: about.lifetime,
+            renewed: ArcSwapOption::empty(),
+            checked: AtomicU64::new(about.sequence),
+            accessed: AtomicU32::new(seconds(now)),
+            frequency: AtomicU8::new(0),
+            flags: AtomicU8::new(0),
+            place: AtomicU8::new(Place::None as u8),
+        }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Length of its file in bytes, the head included.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What its file takes up of `max_size`: the length, rounded up to blocks of the file system.
+    pub fn disk(&self) -> u64 {
+        self.disk
+    }
+
+    /// The number of purges before it, see [`About::sequence`].
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// How long it may be used, as of the last revalidation.
+    pub fn lifetime(&self) -> Lifetime {
+        self.renewed.load().as_deref().copied().unwrap_or(self.initial)
+    }
+
+    /// Whether it may be used without asking the upstream.
+    pub fn is_fresh(&self, now: u64) -> bool {
+        self.lifetime().is_fresh(now)
+    }
+
+    /// When it was last asked for, in seconds since 1970.
+    pub fn accessed(&self) -> u64 {
+        self.accessed.load(Relaxed).into()
+    }
+
+    /// Whether it is no longer the object of its key: who has kept it has to look again.
+    pub fn is_gone(&self) -> bool {
+        self.has(GONE)
+    }
+
+    /// Whether its file was compared with what the index says.
+    pub fn is_verified(&self) -> bool {
+        self.has(VERIFIED)
+    }
+
+    /// Notes that its file is what the index says.
+    pub fn set_verified(&self) {
+        self.flags.fetch_or(VERIFIED, Relaxed);
+    }
+
+    /// Whether its file is none of ours: nothing is served from it.
+    pub fn is_foreign(&self) -> bool {
+        self.has(FOREIGN)
+    }
+
+    pub(crate) fn set_foreign(&self) {
+        self.flags.fetch_or(FOREIGN, Relaxed);
+    }
+
+    /// Marks it as gone. False if it was already: then somebody else removes the file.
+    pub(crate) fn leave(&self) -> bool {
+        self.flags.fetch_or(GONE, AcqRel) & GONE == 0
+    }
+
+    /// Takes over a new lifetime. True if that is to be written down and nobody was told yet.
+    pub(crate) fn renew(&self, lifetime: Lifetime) -> bool {
+        self.renewed.store(Some(Arc::new(lifetime)));
+        self.flags.fetch_or(RENEWED, AcqRel) & RENEWED == 0
+    }
+
+    pub(crate) fn written_down(&self) {
+        self.flags.fetch_and(!RENEWED, AcqRel);
+    }
+
+    /// Notes that it was asked for: no more than two looks and, now and then, a store.
+    pub fn touch(&self, now: u64) {
+        let now = seconds(now);
+        if self.accessed.load(Relaxed) != now {
+            self.accessed.store(now, Relaxed);
+        }
+        let frequency = self.frequency.load(Relaxed);
+        if frequency < MAX_FREQUENCY {
+            self.frequency.store(frequency + 1, Relaxed);
+        }
+    }
+
+    pub(crate) fn set_accessed(&self, at: u64) {
+        self.accessed.store(seconds(at), Relaxed);
+    }
+
+    /// The newest purge that it was compared with.
+    pub(crate) fn checked(&self) -> u64 {
+        self.checked.load(Relaxed)
+    }
+
+    pub(crate) fn set_checked(&self, sequence: u64) {
+        self.checked.fetch_max(sequence, Relaxed);
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags.load(Acquire) & flag != 0
+    }
+}
+
+/// A time that fits into the entry.
+fn seconds(now: u64) -> u32 {
+    u32::try_from(now).unwrap_or(u32::MAX)
+}
+
+impl Item for Arc<Entry> {
+    fn fingerprint(&self) -> u64 {
+        fingerprint(self.key)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.disk
+    }
+
+    fn frequency(&self) -> u8 {
+        self.frequency.load(Relaxed)
+    }
+
+    fn set_frequency(&self, frequency: u8) {
+        self.frequency.store(frequency.min(MAX_FREQUENCY), Relaxed);
+    }
+
+    fn is_gone(&self) -> bool {
+        Entry::is_gone(self)
+    }
+
+    fn place(&self) -> Place {
+        Place::of(self.place.load(Relaxed))
+    }
+
+    fn set_place(&self, place: Place) {
+        self.place.store(place as u8, Relaxed);
+    }
+}
+
+/// A part of the key that is as good as random.
+pub(crate) fn fingerprint(key: Key) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&key.0[..8]);
+    u64::from_ne_bytes(bytes)
+}

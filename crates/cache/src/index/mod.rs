@@ -1,0 +1,365 @@
+//! The index of a cache: which objects there are. Any loop may look, add and remove without a lock; what follows from it
+//! (queues, files, journal) is done by the cache's thread, which is told through a queue.
+
+mod bell;
+mod entry;
+pub(crate) mod policy;
+pub mod simulate;
+mod space;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+
+use crossbeam_queue::SegQueue;
+use papaya::HashMap;
+use rustc_hash::FxBuildHasher;
+use tokio::sync::Notify;
+
+pub(crate) use bell::Bell;
+pub(crate) use entry::fingerprint;
+pub use entry::{About, Entry};
+pub use space::Reservation;
+pub(crate) use space::Space;
+
+use crate::key::Key;
+use crate::rules::Lifetime;
+
+/// Reservations are refused while the cache's thread has so many changes to look at.
+pub(crate) const MAX_PENDING: usize = 65_536;
+
+/// Marks of purged keys, by their name; two that share a mark are told apart by nobody, see [`Index::mark`].
+const MARKS: usize = 1 << 16;
+
+/// What is known of a key.
+#[derive(Debug, Clone)]
+pub enum Found {
+    /// There is an object; whether it is fresh is for its [`Lifetime`] to say.
+    Stored(Arc<Entry>),
+    /// None in the index, which is still being loaded: there may be a file.
+    Unknown,
+    /// None.
+    Nothing,
+}
+
+/// How far the index has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// The thread has not looked at the folder yet, or another process still has it.
+    Starting,
+    /// The journal is being read.
+    Loading,
+    /// After an unclean end: what the journal knows is there, and files that it does not know are looked for.
+    Walking,
+    /// All of it is there.
+    Ready,
+    /// The cache has ended.
+    Stopped,
+}
+
+impl State {
+    /// Its name, for status pages.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Starting => "starting",
+            State::Loading => "loading",
+            State::Walking => "walking",
+            State::Ready => "ready",
+            State::Stopped => "stopped",
+        }
+    }
+
+    fn of(byte: u8) -> State {
+        match byte {
+            0 => State::Starting,
+            1 => State::Loading,
+            2 => State::Walking,
+            3 => State::Ready,
+            _ => State::Stopped,
+        }
+    }
+}
+
+/// Why an object leaves the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// Its key was purged, or its text, or one of its tags.
+    Purged,
+    /// Its file is not there, or not what the index says.
+    Damaged,
+    /// A newer response to the same request says so (an unsafe method, a response that may not be stored).
+    Invalidated,
+}
+
+/// What the cache's thread is told.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// An object is new; the one whose place it took is gone.
+    Stored { entry: Arc<Entry>, replaced: Option<Arc<Entry>> },
+    /// An object was removed: its file has to go.
+    Removed(Arc<Entry>),
+    /// A file of this key has to go that never came into the index.
+    Unwanted(Key),
+    /// A lifetime has changed.
+    Renewed(Arc<Entry>),
+    /// The list of purges has changed.
+    Purges,
+    /// Somebody wants to know when everything before this is done.
+    Settle(u64),
+}
+
+/// Uses of a key that has no object (`proxy_cache_min_uses`).
+#[derive(Debug)]
+struct Count {
+    uses: AtomicU32,
+    /// Seconds since 1970.
+    seen: AtomicU32,
+}
+
+/// The index. Shared by the loops and the cache's thread.
+#[derive(Debug)]
+pub(crate) struct Index {
+    map: HashMap<Key, Arc<Entry>, FxBuildHasher>,
+    counts: HashMap<Key, Count, FxBuildHasher>,
+    max_entries: usize,
+    pub(crate) space: Arc<Space>,
+    pub(crate) events: SegQueue<Event>,
+    pub(crate) bell: Arc<Bell>,
+    state: AtomicU8,
+    /// A key that is not in the index is looked for on the disk: while loading, and while walking without a journal.
+    look: AtomicBool,
+    sequence: AtomicU64,
+    /// For each mark the sequence of the newest purge of one of its keys.
+    marks: Box<[AtomicU64]>,
+    asked: AtomicU64,
+    settled: AtomicU64,
+    pub(crate) settle: Notify,
+}
+
+impl Index {
+    pub(crate) fn new(max_entries: usize, max_size: u64) -> Index {
+        let bell = Arc::new(Bell::default());
+        Index {
+            map: HashMap::with_hasher(FxBuildHasher),
+            counts: HashMap::with_hasher(FxBuildHasher),
+            max_entries,
+            space: Arc::new(Space::new(max_size, max_entries, bell.clone())),
+            events: SegQueue::new(),
+            bell,
+            state: AtomicU8::new(State::Starting as u8),
+            look: AtomicBool::new(false),
+            sequence: AtomicU64::new(1),
+            marks: (0..MARKS).map(|_| AtomicU64::new(0)).collect(),
+            asked: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            settle: Notify::new(),
+        }
+    }
+
+    pub(crate) fn find(&self, key: Key, now: u64) -> Found {
+        if let Some(entry) = self.map.pin().get(&key)
+            && !entry.is_foreign()
+        {
+            entry.touch(now);
+            return Found::Stored(entry.clone());
+        }
+        if self.look.load(Acquire) { Found::Unknown } else { Found::Nothing }
+    }
+
+    /// The entry of a key, as it is; nothing is counted.
+    pub(crate) fn peek(&self, key: Key) -> Option<Arc<Entry>> {
+        self.map.pin().get(&key).cloned()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Counts a use of a key that has no object, and says how many there were. A key that there is no room for has been
+    /// used once.
+    pub(crate) fn count(&self, key: Key, now: u64) -> u32 {
+        let now = u32::try_from(now).unwrap_or(u32::MAX);
+        let counts = self.counts.pin();
+        if let Some(count) = counts.get(&key) {
+            count.seen.store(now, Relaxed);
+            return count.uses.fetch_add(1, Relaxed).saturating_add(1);
+        }
+        if counts.len() >= self.max_entries {
+            self.bell.urgent();
+            return 1;
+        }
+        let count = Count { uses: AtomicU32::new(0), seen: AtomicU32::new(now) };
+        counts.get_or_insert(key, count).uses.fetch_add(1, Relaxed).saturating_add(1)
+    }
+
+    pub(crate) fn counted(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Forgets counts that are older than `inactive` seconds; and half of them where there is hardly any room left.
+    pub(crate) fn forget_counts(&self, now: u64, inactive: u32) {
+        let now = u32::try_from(now).unwrap_or(u32::MAX);
+        let full = self.counts.len() > self.max_entries / 4 * 3;
+        let mut odd = false;
+        self.counts.pin().retain(|_, count| {
+            odd = !odd;
+            let alive = now.saturating_sub(count.seen.load(Relaxed)) < inactive;
+            // Those that were asked for again are worth more.
+            alive && (!full || odd || count.uses.load(Relaxed) > 1)
+        });
+    }
+
+    pub(crate) fn counts_are_full(&self) -> bool {
+        self.counts.len() > self.max_entries / 4 * 3
+    }
+
+    /// The number of purges so far, which is part of what an object knows of itself.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence.load(Acquire)
+    }
+
+    /// The number of a new purge: what has a smaller one was fetched before.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, AcqRel) + 1
+    }
+
+    pub(crate) fn raise_sequence(&self, at_least: u64) {
+        self.sequence.fetch_max(at_least, AcqRel);
+    }
+
+    /// Puts an object into the index that has been written; what it takes up was reserved. `None`: its key was purged
+    /// while it was fetched, and the file is removed.
+    pub(crate) fn store(&self, about: &About, reservation: Reservation, now: u64) -> Option<Arc<Entry>> {
+        let disk = self.space.round(about.size).min(reservation.bytes());
+        let entry = Arc::new(Entry::new(about, disk, now));
+        reservation.into_used(disk);
+        let replaced = self.map.pin().insert(about.key, entry.clone()).cloned();
+        let replaced = replaced.filter(|old| {
+            policy::Item::set_frequency(&entry, policy::Item::frequency(old));
+            old.leave()
+        });
+        self.counts.pin().remove(&about.key);
+        self.tell(Event::Stored { entry: entry.clone(), replaced });
+        if self.mark(about.key).load(SeqCst) > about.sequence {
+            self.remove(&entry, false);
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// Puts a file into the index that was found on the disk. `None`: there is an entry already, the key was purged, or
+    /// there is no room; in the last two cases the file is removed.
+    pub(crate) fn adopt(&self, entry: Entry) -> Option<Arc<Entry>> {
+        let key = entry.key();
+        if self.peek(key).is_some() {
+            return None;
+        }
+        if !self.space.has_entry() {
+            self.tell(Event::Unwanted(key));
+            return None;
+        }
+        let entry = Arc::new(entry);
+        self.space.adopt(entry.disk());
+        if self.map.pin().try_insert(key, entry.clone()).is_err() {
+            self.space.release(entry.disk());
+            return None;
+        }
+        self.tell(Event::Stored { entry: entry.clone(), replaced: None });
+        if self.mark(key).load(SeqCst) > entry.sequence() {
+            self.remove(&entry, false);
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// As [`adopt`](Index::adopt), for the thread that reads the journal: nobody is told.
+    pub(crate) fn load(&self, entry: Entry) -> Option<Arc<Entry>> {
+        let key = entry.key();
+        if self.mark(key).load(SeqCst) > 0 || !self.space.has_entry() {
+            self.tell(Event::Unwanted(key));
+            return None;
+        }
+        let entry = Arc::new(entry);
+        if self.map.pin().try_insert(key, entry.clone()).is_err() {
+            return None;
+        }
+        self.space.adopt(entry.disk());
+        Some(entry)
+    }
+
+    pub(crate) fn renew(&self, entry: &Arc<Entry>, lifetime: Lifetime) {
+        if entry.renew(lifetime) {
+            self.tell(Event::Renewed(entry.clone()));
+        }
+    }
+
+    /// Removes this entry and no other one. Its file goes, and what it takes up is free after that. `quiet`: the caller
+    /// is the cache's thread and does the rest itself. False: it was gone.
+    pub(crate) fn remove(&self, entry: &Arc<Entry>, quiet: bool) -> bool {
+        let _ = self.map.pin().remove_if(&entry.key(), |_, own| Arc::ptr_eq(own, entry));
+        let own = entry.leave();
+        if own && !quiet {
+            self.tell(Event::Removed(entry.clone()));
+        }
+        own
+    }
+
+    /// Removes whatever object the key has, and keeps one that is being fetched from being stored. True if there was one.
+    pub(crate) fn purge(&self, key: Key) -> bool {
+        let sequence = self.next_sequence();
+        // First the mark, then the look: who stores an object does it the other way round, so one of the two notices.
+        self.mark(key).fetch_max(sequence, SeqCst);
+        match self.peek(key) {
+            Some(entry) => {
+                let foreign = entry.is_foreign();
+                self.remove(&entry, false) && !foreign
+            }
+            None => {
+                if self.look.load(Acquire) {
+                    self.tell(Event::Unwanted(key));
+                }
+                false
+            }
+        }
+    }
+
+    /// The mark of a key: a purge of one key keeps objects of all keys with that mark from being stored that are being
+    /// fetched in that moment, which costs them a fetch.
+    fn mark(&self, key: Key) -> &AtomicU64 {
+        &self.marks[fingerprint(key) as usize % MARKS]
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        self.events.push(event);
+        self.bell.ring();
+    }
+
+    pub(crate) fn state(&self) -> State {
+        State::of(self.state.load(Acquire))
+    }
+
+    /// Notes how far the index has come, and whether unknown keys may have files.
+    pub(crate) fn set_state(&self, state: State, look: bool) {
+        self.look.store(look, std::sync::atomic::Ordering::Release);
+        self.state.store(state as u8, std::sync::atomic::Ordering::Release);
+    }
+
+    /// A number to wait for: when [`settled`](Index::has_settled) has reached it, the thread has done what it was told before.
+    pub(crate) fn ask_settled(&self) -> u64 {
+        let number = self.asked.fetch_add(1, AcqRel) + 1;
+        self.tell(Event::Settle(number));
+        self.bell.urgent();
+        number
+    }
+
+    pub(crate) fn has_settled(&self, number: u64) -> bool {
+        self.settled.load(Acquire) >= number
+    }
+
+    pub(crate) fn set_settled(&self, number: u64) {
+        self.settled.fetch_max(number, AcqRel);
+    }
+}

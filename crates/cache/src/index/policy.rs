@@ -1,0 +1,253 @@
+//! Who is evicted: S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023), by bytes.
+//!
+//! What is new goes into a *small* queue, a tenth of all bytes. Who was asked for more than once by the time it comes out
+//! moves on to the *main* queue; the others are evicted, and their names stay in a *ghost* list for a while: who comes back
+//! meanwhile goes to the main queue at once. In the main queue, who was asked for gets another round. So a scan, however
+//! long, passes through the small queue and touches nothing else, and a hit moves nothing: it counts to three.
+//!
+//! This is pure code, used by one thread; `index/simulate.rs` runs the same code over traces.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+/// The highest count of hits.
+pub(crate) const MAX_FREQUENCY: u8 = 3;
+
+/// The share of all bytes that the small queue may have: one in so many.
+const SMALL_SHARE: u64 = 10;
+
+/// Rooms of gone items are cleaned out of a queue when they are more than this and more than half of it.
+const MAX_GONE: usize = 1024;
+
+/// Which queue an item is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Place {
+    /// None.
+    None,
+    /// The queue of what is new.
+    Small,
+    /// The queue of what has proved itself.
+    Main,
+}
+
+impl Place {
+    pub(crate) fn of(byte: u8) -> Place {
+        match byte {
+            1 => Place::Small,
+            2 => Place::Main,
+            _ => Place::None,
+        }
+    }
+}
+
+/// Something that can be evicted; a handle to it that is cheap to clone.
+pub(crate) trait Item: Clone {
+    /// Its name in the ghost list.
+    fn fingerprint(&self) -> u64;
+    /// What it takes up.
+    fn bytes(&self) -> u64;
+    /// Hits since it was last looked at, up to [`MAX_FREQUENCY`].
+    fn frequency(&self) -> u8;
+    fn set_frequency(&self, frequency: u8);
+    /// It was removed by somebody else, who sees to the rest.
+    fn is_gone(&self) -> bool;
+    fn place(&self) -> Place;
+    fn set_place(&self, place: Place);
+}
+
+/// One queue, the oldest first.
+#[derive(Debug)]
+struct Queue<I> {
+    items: VecDeque<I>,
+    bytes: u64,
+    /// Items among them that have left already.
+    gone: usize,
+}
+
+impl<I: Item> Queue<I> {
+    fn new() -> Queue<I> {
+        Queue { items: VecDeque::new(), bytes: 0, gone: 0 }
+    }
+
+    fn push(&mut self, item: I, place: Place) {
+        item.set_place(place);
+        self.bytes += item.bytes();
+        self.items.push_back(item);
+    }
+
+    /// The oldest one that is still in it.
+    fn pop(&mut self) -> Option<I> {
+        while let Some(item) = self.items.pop_front() {
+            if item.place() == Place::None {
+                self.gone = self.gone.saturating_sub(1);
+                continue;
+            }
+            self.bytes = self.bytes.saturating_sub(item.bytes());
+            item.set_place(Place::None);
+            return Some(item);
+        }
+        None
+    }
+
+    fn forget(&mut self, item: &I) {
+        item.set_place(Place::None);
+        self.bytes = self.bytes.saturating_sub(item.bytes());
+        self.gone += 1;
+        if self.gone > MAX_GONE && self.gone > self.items.len() / 2 {
+            self.items.retain(|item| item.place() != Place::None);
+            self.gone = 0;
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.items.len() - self.gone
+    }
+}
+
+/// Names of what was evicted without having been asked for again, as many bytes of them as the main queue has.
+#[derive(Debug, Default)]
+struct Ghosts {
+    /// Name, bytes, and which time of the name it is.
+    order: VecDeque<(u64, u64, u32)>,
+    names: FxHashMap<u64, u32>,
+    bytes: u64,
+    time: u32,
+}
+
+impl Ghosts {
+    fn remember(&mut self, name: u64, bytes: u64) {
+        self.time = self.time.wrapping_add(1);
+        self.names.insert(name, self.time);
+        self.order.push_back((name, bytes, self.time));
+        self.bytes += bytes;
+    }
+
+    fn take(&mut self, name: u64) -> bool {
+        self.names.remove(&name).is_some()
+    }
+
+    fn shrink(&mut self, bytes: u64, count: usize) {
+        while self.bytes > bytes || self.order.len() > count {
+            let Some((name, size, time)) = self.order.pop_front() else { return };
+            self.bytes = self.bytes.saturating_sub(size);
+            if self.names.get(&name) == Some(&time) {
+                self.names.remove(&name);
+            }
+        }
+    }
+}
+
+/// The queues.
+#[derive(Debug)]
+pub(crate) struct Policy<I> {
+    small: Queue<I>,
+    main: Queue<I>,
+    ghosts: Ghosts,
+    /// The most names of evicted items that are kept.
+    max_ghosts: usize,
+    /// Where the last [`survey`](Policy::survey) ended.
+    cursor: usize,
+}
+
+impl<I: Item> Policy<I> {
+    /// Queues for at most `max_items`, as others see to.
+    pub(crate) fn new(max_items: usize) -> Policy<I> {
+        Policy { small: Queue::new(), main: Queue::new(), ghosts: Ghosts::default(), max_ghosts: max_items, cursor: 0 }
+    }
+
+    /// Takes in a new item.
+    pub(crate) fn insert(&mut self, item: I) {
+        if self.ghosts.take(item.fingerprint()) {
+            self.main.push(item, Place::Main);
+        } else {
+            self.small.push(item, Place::Small);
+        }
+    }
+
+    /// Takes in an item that has proved itself: it was in the main queue before a restart, or replaces one there.
+    pub(crate) fn insert_main(&mut self, item: I) {
+        self.main.push(item, Place::Main);
+    }
+
+    /// Lets an item go that was removed by somebody else. True if it was there.
+    pub(crate) fn forget(&mut self, item: &I) -> bool {
+        match item.place() {
+            Place::None => return false,
+            Place::Small => self.small.forget(item),
+            Place::Main => self.main.forget(item),
+        }
+        true
+    }
+
+    /// Chooses the next one to go and lets it go. Of the items that it has to move on its way, none is moved more often
+    /// than it was asked for, three times at most.
+    pub(crate) fn evict(&mut self) -> Option<I> {
+        loop {
+            let small_is_full = self.small.bytes.saturating_mul(SMALL_SHARE) >= self.small.bytes + self.main.bytes;
+            if self.small.len() > 0 && (small_is_full || self.main.len() == 0) {
+                let Some(item) = self.small.pop() else { continue };
+                self.cursor = self.cursor.saturating_sub(1);
+                if item.is_gone() {
+                    continue;
+                }
+                if item.frequency() > 1 {
+                    item.set_frequency(0);
+                    self.main.push(item, Place::Main);
+                    continue;
+                }
+                self.ghosts.remember(item.fingerprint(), item.bytes());
+                self.ghosts.shrink(self.main.bytes.max(self.small.bytes), self.max_ghosts);
+                return Some(item);
+            }
+            let item = self.main.pop()?;
+            if item.is_gone() {
+                continue;
+            }
+            let frequency = item.frequency();
+            if frequency > 0 {
+                item.set_frequency(frequency - 1);
+                self.main.push(item, Place::Main);
+                continue;
+            }
+            return Some(item);
+        }
+    }
+
+    /// Looks at the next `count` items, in a circle over all of them.
+    pub(crate) fn survey(&mut self, count: usize, mut look: impl FnMut(&I)) {
+        let total = self.small.items.len() + self.main.items.len();
+        for _ in 0..count.min(total) {
+            if self.cursor >= total {
+                self.cursor = 0;
+            }
+            let small = self.small.items.len();
+            let item = match self.cursor.checked_sub(small) {
+                None => self.small.items.get(self.cursor),
+                Some(index) => self.main.items.get(index),
+            };
+            self.cursor += 1;
+            if let Some(item) = item
+                && item.place() != Place::None
+            {
+                look(item);
+            }
+        }
+    }
+
+    /// All items, in the order in which they would have to be inserted to make the same queues.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &I> {
+        self.main.items.iter().chain(&self.small.items).filter(|item| item.place() != Place::None)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.small.len() + self.main.len()
+    }
+
+    /// Bytes of the small queue, and of the main one.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.small.bytes, self.main.bytes)
+    }
+}

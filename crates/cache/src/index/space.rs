@@ -1,0 +1,272 @@
+//! What a cache takes up, and what it may: space is reserved before it is written, and given back after the file is gone.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+
+use tokio::sync::Notify;
+
+use super::bell::Bell;
+
+/// The block size of a file system that did not tell its own.
+pub(crate) const BLOCK: u64 = 4096;
+
+/// One in so many bytes, and entries, is kept free ahead of those who will want it…
+const MARGIN_SHARE: u64 = 32;
+/// … but not more than this.
+const MAX_MARGIN: u64 = 64 << 20;
+/// … and this many entries.
+const MAX_MARGIN_ENTRIES: u64 = 4096;
+
+/// Bytes and entries of one cache. `taken` is what is stored and what is reserved, and never passes `limit` by anything
+/// that is done here.
+#[derive(Debug)]
+pub(crate) struct Space {
+    taken: AtomicU64,
+    /// The part of it that is reserved.
+    reserved: AtomicU64,
+    limit: AtomicU64,
+    /// What the file system had beyond `min_free` when it was last asked, less what was reserved since.
+    room: AtomicI64,
+    /// Entries that exist, and those that reservations will become.
+    entries: AtomicU64,
+    max_entries: u64,
+    block: AtomicU64,
+    /// Nothing is reserved before it is known what is there.
+    open: AtomicBool,
+    /// Reservations that were refused.
+    refused: AtomicU64,
+    /// The largest one that was refused since the cache's thread last looked.
+    wanted: AtomicU64,
+    /// Rung when the thread has given something back.
+    pub(crate) freed: Notify,
+    pub(crate) bell: Arc<Bell>,
+}
+
+/// Space that nobody else gets: for one file that is being written. What was not used is given back when it is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    space: Arc<Space>,
+    bytes: u64,
+    /// Whether a place among the entries belongs to it.
+    entry: bool,
+}
+
+impl Reservation {
+    /// How much it is.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Makes sure that it is enough for a file of so many bytes. False: there is no more space, and nothing has changed.
+    pub fn cover(&mut self, bytes: u64) -> bool {
+        let bytes = self.space.round(bytes);
+        if bytes > self.bytes {
+            if !self.space.take(bytes - self.bytes) {
+                return false;
+            }
+            self.bytes = bytes;
+        }
+        true
+    }
+
+    /// It has become a file that takes up so much; the rest is given back.
+    pub(crate) fn into_used(mut self, disk: u64) {
+        let used = disk.min(self.bytes);
+        self.space.reserved.fetch_sub(used, Relaxed);
+        self.bytes -= used;
+        self.entry = false;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.space.reserved.fetch_sub(self.bytes, Relaxed);
+        self.space.give_bytes(self.bytes);
+        if self.entry {
+            self.space.entries.fetch_sub(1, AcqRel);
+        }
+    }
+}
+
+impl Space {
+    pub(crate) fn new(limit: u64, max_entries: usize, bell: Arc<Bell>) -> Space {
+        Space {
+            taken: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+            limit: AtomicU64::new(limit),
+            room: AtomicI64::new(i64::MAX),
+            entries: AtomicU64::new(0),
+            max_entries: max_entries as u64,
+            block: AtomicU64::new(BLOCK),
+            open: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+            freed: Notify::new(),
+            bell,
+        }
+    }
+
+    /// What a file of that length takes up.
+    pub(crate) fn round(&self, bytes: u64) -> u64 {
+        bytes.checked_next_multiple_of(self.block.load(Relaxed).max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// Reserves space for a file of so many bytes; `None`: there is none now.
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
+        let bytes = self.round(bytes);
+        if !self.take(bytes) {
+            return None;
+        }
+        let grow = |entries: u64| (entries < self.max_entries).then_some(entries + 1);
+        if self.entries.fetch_update(AcqRel, Relaxed, grow).is_err() {
+            self.reserved.fetch_sub(bytes, Relaxed);
+            self.give_bytes(bytes);
+            self.refuse(0);
+            return None;
+        }
+        let entries = self.entries.load(Relaxed);
+        if entries + self.entries_margin() / 2 > self.max_entries {
+            self.bell.urgent();
+        }
+        Some(Reservation { space: self.clone(), bytes, entry: true })
+    }
+
+    /// Takes bytes into a reservation.
+    fn take(&self, bytes: u64) -> bool {
+        if !self.open.load(Acquire) {
+            self.refused.fetch_add(1, Relaxed);
+            return false;
+        }
+        let limit = self.limit.load(Relaxed);
+        let grow = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= limit);
+        let Ok(before) = self.taken.fetch_update(AcqRel, Relaxed, grow) else {
+            self.refuse(bytes);
+            return false;
+        };
+        let signed = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if self.room.fetch_update(AcqRel, Relaxed, |room| (room >= signed).then(|| room - signed)).is_err() {
+            self.taken.fetch_sub(bytes, AcqRel);
+            self.refuse(bytes);
+            return false;
+        }
+        self.reserved.fetch_add(bytes, Relaxed);
+        if before + bytes > limit - self.margin() / 2 {
+            self.bell.urgent();
+        }
+        true
+    }
+
+    fn refuse(&self, bytes: u64) {
+        self.refused.fetch_add(1, Relaxed);
+        // What never fits empties nothing.
+        if bytes <= self.limit.load(Relaxed) {
+            self.wanted.fetch_max(bytes.max(1), Relaxed);
+            self.bell.urgent();
+        }
+    }
+
+    /// Counts a file that is there already, with its entry.
+    pub(crate) fn adopt(&self, disk: u64) {
+        self.taken.fetch_add(disk, AcqRel);
+        self.entries.fetch_add(1, AcqRel);
+    }
+
+    /// A file is gone, with its entry.
+    pub(crate) fn release(&self, disk: u64) {
+        self.give_bytes(disk);
+        self.entries.fetch_sub(1, AcqRel);
+    }
+
+    fn give_bytes(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes, AcqRel);
+        let signed = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let grow = |room: i64| Some(room.saturating_add(signed));
+        // Never refused by the closure.
+        let _ = self.room.fetch_update(AcqRel, Relaxed, grow);
+    }
+
+    /// Whether a file of so many bytes could ever be stored.
+    pub(crate) fn can_ever_hold(&self, bytes: u64) -> bool {
+        self.round(bytes) <= self.limit.load(Relaxed)
+    }
+
+    /// Lets reservations begin: what is there is known now.
+    pub(crate) fn open(&self) {
+        self.open.store(true, std::sync::atomic::Ordering::Release);
+        self.freed.notify_waiters();
+    }
+
+    /// Whether reservations are possible at all.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Acquire)
+    }
+
+    pub(crate) fn close(&self) {
+        self.open.store(false, std::sync::atomic::Ordering::Release);
+    }
+
+    pub(crate) fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Relaxed);
+    }
+
+    pub(crate) fn set_block(&self, block: u64) {
+        self.block.store(block.max(1), Relaxed);
+    }
+
+    /// What the file system has, less `min_free`. Reservations that are written in part count in whole: too much rather
+    /// than too little.
+    pub(crate) fn set_room(&self, beyond: i64) {
+        let reserved = i64::try_from(self.reserved.load(Relaxed)).unwrap_or(i64::MAX);
+        self.room.store(beyond.saturating_sub(reserved), Relaxed);
+    }
+
+    /// Bytes that are kept free ahead.
+    pub(crate) fn margin(&self) -> u64 {
+        (self.limit.load(Relaxed) / MARGIN_SHARE).min(MAX_MARGIN)
+    }
+
+    fn entries_margin(&self) -> u64 {
+        (self.max_entries / MARGIN_SHARE).clamp(1, MAX_MARGIN_ENTRIES)
+    }
+
+    /// Takes note of what was refused since the last time.
+    pub(crate) fn take_wanted(&self) -> u64 {
+        self.wanted.swap(0, Relaxed)
+    }
+
+    /// Whether something has to go, so that the margin and `wanted` bytes are free.
+    pub(crate) fn is_short(&self, wanted: u64) -> bool {
+        let ahead = self.margin().max(wanted);
+        let limit = self.limit.load(Relaxed);
+        let signed = i64::try_from(wanted.max(self.block.load(Relaxed))).unwrap_or(i64::MAX);
+        self.taken.load(Acquire) > limit.saturating_sub(ahead)
+            || self.entries.load(Acquire) + self.entries_margin() > self.max_entries
+            || self.room.load(Relaxed) < signed
+    }
+
+    /// Whether another entry may be taken in that has no reservation.
+    pub(crate) fn has_entry(&self) -> bool {
+        self.entries.load(Acquire) < self.max_entries
+    }
+
+    pub(crate) fn figures(&self) -> SpaceFigures {
+        SpaceFigures {
+            taken: self.taken.load(Relaxed),
+            reserved: self.reserved.load(Relaxed),
+            limit: self.limit.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            max_entries: self.max_entries,
+        }
+    }
+}
+
+/// Figures of a [`Space`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SpaceFigures {
+    pub(crate) taken: u64,
+    pub(crate) reserved: u64,
+    pub(crate) limit: u64,
+    pub(crate) refused: u64,
+    pub(crate) max_entries: u64,
+}
