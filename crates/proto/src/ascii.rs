@@ -60,8 +60,46 @@ static CLASSES: [u8; 256] = {
     table
 };
 
+/// The first byte below 0x10: NUL, tab and the ends of lines are among them. Eight bytes at a time, for values are short and
+/// what a call of a vectorised search costs is more than it gains.
+pub fn find_control(bytes: &[u8]) -> Option<usize> {
+    const TENS: u64 = 0x1010_1010_1010_1010;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The highest bit of each byte below 0x10; of bytes above the first such one perhaps, too.
+        let found = word.wrapping_sub(TENS) & !word & HIGHS;
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    rest.iter().position(|&b| b < 0x10).map(|at| words.len() * 8 + at)
+}
+
 /// Comma-separated elements of a list field (RFC 9110 section 5.6.1), trimmed, empty ones skipped. Quotes are not looked
 /// at: for lists of plain tokens.
 pub fn tokens(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|t| !t.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_control_byte_is_found_wherever_it_is() {
+        for len in 0..40 {
+            for fill in [0x10, b'a', 0x80, 0xff] {
+                let mut bytes = vec![fill; len];
+                assert_eq!(find_control(&bytes), None);
+                for at in (0..len).rev() {
+                    for found in [0, b'\t', b'\n', b'\r', 0x0f] {
+                        bytes[at] = found;
+                        assert_eq!(find_control(&bytes), Some(at), "{bytes:?}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -1,10 +1,40 @@
 //! Field lines of a response: RFC 9112 section 5.
 
-use crate::ascii::{TOKEN, class};
+use crate::ascii::{self, TOKEN, class};
 use crate::{HeaderId, Span};
 
 use super::error::{ReplyError, shown};
 use super::parser::ResponseField;
+
+/// Reads the line that begins at `start` with its end, if it is as nearly all are: a name, a colon, and a value that nothing
+/// but the line's end stops. Also where the next line begins. `None`: it has not come whole, or has to be looked at closely.
+pub(super) fn plain(buf: &[u8], start: usize) -> Option<(ResponseField, usize)> {
+    let line = buf.get(start..)?;
+    let name_len = line.iter().position(|&b| class(b) & TOKEN == 0)?;
+    if name_len == 0 || line[name_len] != b':' {
+        return None;
+    }
+    let mut left = name_len + 1;
+    while is_space(*line.get(left)?) {
+        left += 1;
+    }
+    let end = left + ascii::find_control(&line[left..])?;
+    let next = match line[end..] {
+        [b'\r', b'\n', ..] => end + 2,
+        [b'\n', ..] => end + 1,
+        _ => return None,
+    };
+    let mut right = end;
+    while right > left && is_space(line[right - 1]) {
+        right -= 1;
+    }
+    let field = ResponseField {
+        id: HeaderId::of(&line[..name_len]),
+        name: span(start, start + name_len),
+        value: span(start + left, start + right),
+    };
+    Some((field, start + next))
+}
 
 /// Reads one line without its end, which begins at `start` of the head. `None`: the name has bytes that no name has, though
 /// nothing that could be taken for another structure; the line is left out, as nginx leaves out such names.

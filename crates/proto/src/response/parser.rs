@@ -114,7 +114,16 @@ impl ResponseParser {
     /// # Errors
     /// See [`ReplyError`]; told with the first line that is wrong. The parser must not be used further.
     pub fn advance(&mut self, buf: &[u8]) -> Result<Option<ResponseHead>, ReplyError> {
-        while let Some(found) = memchr::memchr(b'\n', buf.get(self.scanned..).unwrap_or_default()) {
+        loop {
+            while self.begun
+                && self.scanned == self.line
+                && let Some((field, next)) = fields::plain(buf, self.line)
+                && next <= self.max
+            {
+                (self.line, self.scanned) = (next, next);
+                self.take(field, buf)?;
+            }
+            let Some(found) = memchr::memchr(b'\n', buf.get(self.scanned..).unwrap_or_default()) else { break };
             let end = self.scanned + found;
             if end >= self.max {
                 return Err(ReplyError::TooBig);
@@ -160,7 +169,13 @@ impl ResponseParser {
     }
 
     fn field(&mut self, line: &[u8], start: usize, buf: &[u8]) -> Result<(), ReplyError> {
-        let Some(field) = fields::parse(line, start)? else { return Ok(()) };
+        match fields::parse(line, start)? {
+            Some(field) => self.take(field, buf),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, field: ResponseField, buf: &[u8]) -> Result<(), ReplyError> {
         let (name, value) = (field.name.of(buf), field.value.of(buf));
         match field.id {
             // After a status line it says nothing more.

@@ -279,3 +279,29 @@ fn bodies() {
     assert_eq!(decoder.step(b"0\r\nT: v\r\n\r\n"), Ok(Step::Done(11)));
     assert_eq!(decoder.trailers().collect::<Vec<_>>(), [(&b"T"[..], &b"v"[..])]);
 }
+
+/// Lines of all kinds: what is read at once is what is found by looking closely.
+#[test]
+fn plain_lines_are_read_as_others() {
+    let pieces: [&[u8]; 11] =
+        [b"a", b"B-", b":", b" ", b"\t", b"\r", b"\0", b"\n", b"\xff", b"/", b"long enough for a word"];
+    let mut plain = 0;
+    for number in 0..11usize.pow(5) {
+        let mut text = b"..".to_vec();
+        let mut left = number;
+        while left > 0 {
+            text.extend_from_slice(pieces[left % 11]);
+            left /= 11;
+        }
+        text.extend_from_slice(b"\r\nX: y\r\n");
+        let Some((field, next)) = fields::plain(&text, 2) else { continue };
+        plain += 1;
+        let line = &text[2..next];
+        assert_eq!(line.iter().position(|&b| b == b'\n'), Some(line.len() - 1), "{}", text.escape_ascii());
+        let line = line.strip_suffix(b"\r\n").unwrap_or(&line[..line.len() - 1]);
+        assert_eq!(fields::parse(line, 2), Ok(Some(field)), "{}", text.escape_ascii());
+    }
+    assert!(plain > 1000, "{plain} lines were plain");
+    assert_eq!(fields::plain(b"a: b", 0), None);
+    assert_eq!(fields::plain(b"a: b\r", 0), None);
+}
