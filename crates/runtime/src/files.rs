@@ -10,6 +10,8 @@
 
 pub mod change;
 mod direct;
+#[cfg(feature = "faults")]
+pub mod faults;
 mod kernel;
 mod links;
 mod list;
@@ -22,6 +24,7 @@ mod temp;
 mod tests;
 mod trust;
 mod types;
+mod unnamed;
 
 use std::io;
 use std::sync::Arc;
@@ -41,6 +44,7 @@ pub use probe::Cursor;
 pub use send::{INLINE_MAX, POOL_CHUNK, Sent};
 pub use temp::TempFile;
 pub use types::{Aio, FileError, Gone, Meta, OpenFile, Via};
+pub use unnamed::Unnamed;
 
 /// The files of the worker: one for all loops.
 pub struct FileSystem {

@@ -63,15 +63,25 @@ fn failed(call: &'static str) -> impl FnOnce(Errno) -> FileError {
     move |error| FileError::new(call, error)
 }
 
+/// How names of files begin that have none of their own yet; the process's number and a dash follow.
+const TEMPORARY: &str = ".freerun-";
+
 /// A name that nobody else has.
-fn own_name() -> CString {
+pub(super) fn own_name() -> CString {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let name = format!(".freerun-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+    let name = format!("{TEMPORARY}{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
     CString::new(name).unwrap_or_default()
 }
 
+/// Whether a name (without its folder) is one that files have here before they get their own. Says which process has
+/// made it: where that is not at work any more, nobody needs the file.
+pub fn is_temporary(name: &[u8]) -> Option<u32> {
+    let (process, _) = std::str::from_utf8(name).ok()?.strip_prefix(TEMPORARY)?.split_once('-')?;
+    process.parse().ok()
+}
+
 /// The folder of a path, and the name in it. Slashes at the end do not count.
-fn split(path: &CStr) -> (CString, CString) {
+pub(super) fn split(path: &CStr) -> (CString, CString) {
     let mut bytes = path.to_bytes();
     while bytes.len() > 1 && bytes.ends_with(b"/") {
         bytes = &bytes[..bytes.len() - 1];
@@ -110,7 +120,7 @@ pub fn make_folder(path: &CStr, mode: u32) -> Result<(), FileError> {
 }
 
 /// Makes every folder on the way that is missing.
-fn make_folders(path: &CStr, mode: u32) -> Result<(), Errno> {
+pub(super) fn make_folders(path: &CStr, mode: u32) -> Result<(), Errno> {
     let bytes = path.to_bytes();
     let ends = bytes.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     for end in ends.chain([bytes.len()]) {

@@ -1,7 +1,7 @@
 //! The system calls of the file operations, behind a trait: tests put errors, old kernels and filters in their place.
 
 use std::ffi::CStr;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -75,6 +75,15 @@ pub(crate) trait Kernel: Send + Sync {
 
     fn write(&self, fd: BorrowedFd<'_>, data: &[u8], offset: u64) -> Result<usize, Errno> {
         rustix::io::pwrite(fd, data, offset)
+    }
+
+    fn write_many(&self, fd: BorrowedFd<'_>, data: &[IoSlice<'_>], offset: u64) -> Result<usize, Errno> {
+        rustix::io::pwritev(fd, data, offset)
+    }
+
+    /// Asked before calls that have no place of their own here.
+    fn admit(&self, _call: &'static str) -> Result<(), Errno> {
+        Ok(())
     }
 
     /// One byte for each page of the range, 1 if it is in memory and up to date. `offset` is a multiple of the page size.

@@ -31,11 +31,27 @@ pub struct TempFile {
 
 /// The name of a temporary file that has one.
 #[derive(Debug)]
-struct TempName {
+pub(super) struct TempName {
     path: CString,
     keep: AtomicBool,
     closer: Arc<Closer>,
     tag: Tag,
+}
+
+impl TempName {
+    /// A name that is removed when it is dropped.
+    pub(super) fn new(path: CString, closer: Arc<Closer>, tag: Tag) -> TempName {
+        TempName { path, keep: AtomicBool::new(false), closer, tag }
+    }
+
+    pub(super) fn path(&self) -> &CStr {
+        &self.path
+    }
+
+    /// It is not to be removed.
+    pub(super) fn keep(&self) {
+        self.keep.store(true, Relaxed);
+    }
 }
 
 impl Drop for TempName {
@@ -129,7 +145,7 @@ impl FileSystem {
         self.opened(fd)
     }
 
-    fn opened(&self, fd: OwnedFd) -> Result<OpenFile, FileError> {
+    pub(super) fn opened(&self, fd: OwnedFd) -> Result<OpenFile, FileError> {
         let stat = rustix::fs::fstat(&fd).map_err(|error| FileError::new(FSTAT, error))?;
         let meta = Meta::of(&stat);
         let mount = self.mounts.learn(meta.dev, &fd);

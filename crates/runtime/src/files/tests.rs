@@ -2,6 +2,7 @@
 
 mod fake;
 mod ladder;
+mod naming;
 mod opening;
 mod real;
 mod sending;

@@ -1,0 +1,164 @@
+//! Files that get their name when they are whole, for what must never be seen half-written.
+//!
+//! These calls wait for the disk: they are for pool threads ([`FileSystem::offload`]). Usually no name leads to such a file
+//! until it has its own, so that nothing is left of it when the process dies; where the file system has no files without
+//! names (`O_TMPFILE`), it has one of [`change::is_temporary`](super::change::is_temporary) until then.
+
+use std::ffi::{CStr, CString};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::change::{make_folders, own_name, split};
+use super::open::retried;
+use super::temp::TempName;
+use super::types::{FileError, OpenFile};
+use super::{FileSystem, Tag};
+
+const OPEN: &str = "open()";
+const PWRITE: &str = "pwritev()";
+const LINK: &str = "link()";
+const RENAME: &str = "rename()";
+/// The most pieces of one write; `pwritev(2)` takes 1024.
+const MAX_PIECES: usize = 256;
+
+/// A file without a name. It is gone when it is dropped, or when the process dies.
+#[derive(Debug)]
+pub struct Unnamed {
+    file: Arc<OpenFile>,
+    folder: CString,
+    files: Arc<FileSystem>,
+    name: Option<TempName>,
+}
+
+impl FileSystem {
+    /// Makes a file in the folder where `target` is to be, with these rights; what `umask(2)` takes away stays away. Folders
+    /// that are missing are made with the rights `folders`.
+    ///
+    /// # Errors
+    /// What `open(2)` and `mkdir(2)` answer.
+    pub fn make_unnamed(
+        self: &Arc<Self>,
+        target: &CStr,
+        mode: u32,
+        folders: u32,
+        tag: Tag,
+    ) -> Result<Unnamed, FileError> {
+        let (folder, _) = split(target);
+        let failed = |error| FileError::new(OPEN, error);
+        self.kernel.admit(OPEN).map_err(failed)?;
+        let mode = Mode::from_raw_mode(mode);
+        let made = match self.nameless(&folder, mode) {
+            Err(Errno::NOENT) => {
+                make_folders(&folder, folders).map_err(|error| FileError::new("mkdir()", error))?;
+                self.nameless(&folder, mode)
+            }
+            made => made,
+        };
+        let (fd, path) = made.map_err(failed)?;
+        let name = path.map(|path| TempName::new(path, self.closer.clone(), tag));
+        Ok(Unnamed { file: Arc::new(self.opened(fd)?), folder, files: self.clone(), name })
+    }
+
+    fn nameless(&self, folder: &CStr, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
+        let access = OFlags::RDWR | OFlags::CLOEXEC;
+        match retried(|| rustix::fs::openat(CWD, folder, access | OFlags::TMPFILE, mode)) {
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
+            outcome => return outcome.map(|fd| (fd, None)),
+        }
+        let path = joined(folder, &own_name());
+        let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let fd = retried(|| rustix::fs::openat(CWD, &path, flags, mode))?;
+        Ok((fd, Some(path)))
+    }
+}
+
+fn joined(folder: &CStr, name: &CStr) -> CString {
+    CString::new([folder.to_bytes(), b"/", name.to_bytes()].concat()).unwrap_or_default()
+}
+
+impl Unnamed {
+    /// Writes all the pieces, one behind the other, from `offset` on.
+    ///
+    /// # Errors
+    /// What `pwritev(2)` answers (`ENOSPC`: the disk is full); a part may be written then.
+    pub fn write(&self, pieces: &[Bytes], mut offset: u64) -> Result<(), FileError> {
+        let mut first = 0;
+        // Bytes of the first piece that are written already.
+        let mut done = 0;
+        while let Some(piece) = pieces.get(first) {
+            if done == piece.len() {
+                (first, done) = (first + 1, 0);
+                continue;
+            }
+            let rest = pieces[first + 1..].iter().take(MAX_PIECES).map(|piece| IoSlice::new(piece));
+            let slices: Vec<IoSlice<'_>> = std::iter::once(IoSlice::new(&piece[done..])).chain(rest).collect();
+            let wrote = retried(|| self.files.kernel.write_many(self.file.as_fd(), &slices, offset));
+            let mut wrote = match wrote {
+                Ok(0) => return Err(FileError::new(PWRITE, Errno::NOSPC)),
+                Ok(wrote) => wrote,
+                Err(error) => return Err(FileError::new(PWRITE, error)),
+            };
+            offset += wrote as u64;
+            while let Some(piece) = pieces.get(first)
+                && wrote > 0
+            {
+                let step = wrote.min(piece.len() - done);
+                (done, wrote) = (done + step, wrote - step);
+                if done == piece.len() {
+                    (first, done) = (first + 1, 0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The file, for reading. Its [`OpenFile::meta`] is that of the empty file.
+    pub fn file(&self) -> &Arc<OpenFile> {
+        &self.file
+    }
+
+    /// Gives it its name, in the folder that it was made for: what has that name is replaced at once. `len` is its length.
+    ///
+    /// # Errors
+    /// What `link(2)` and `rename(2)` answer; nothing has changed then.
+    pub fn name_it(self, target: &CStr, len: u64) -> Result<Arc<OpenFile>, FileError> {
+        self.files.kernel.admit(LINK).map_err(|error| FileError::new(LINK, error))?;
+        match &self.name {
+            Some(name) => {
+                rustix::fs::rename(name.path(), target).map_err(|error| FileError::new(RENAME, error))?;
+                name.keep();
+            }
+            None => self.link(target)?,
+        }
+        Ok(match Arc::try_unwrap(self.file) {
+            Ok(mut file) => {
+                file.resized(len);
+                Arc::new(file)
+            }
+            // Somebody reads it.
+            Err(shared) => shared,
+        })
+    }
+
+    fn link(&self, target: &CStr) -> Result<(), FileError> {
+        let from = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
+        let link = |to: &CStr| rustix::fs::linkat(CWD, from.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW);
+        match link(target) {
+            // A link does not replace: a name of its own does.
+            Err(Errno::EXIST) => {}
+            outcome => return outcome.map_err(|error| FileError::new(LINK, error)),
+        }
+        let own = joined(&self.folder, &own_name());
+        link(&own).map_err(|error| FileError::new(LINK, error))?;
+        rustix::fs::rename(&own, target).map_err(|error| {
+            // The file goes with its last name.
+            let _ = rustix::fs::unlink(&own);
+            FileError::new(RENAME, error)
+        })
+    }
+}
