@@ -1,20 +1,28 @@
 //! A cache: what all loops share of one `keys_zone`.
 
+use std::ffi::CString;
 use std::io;
-use std::sync::Arc;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::Level;
+use freerun_runtime::pool::ThreadPool;
 
 pub use crate::config::{CacheConfig, Pace};
+use crate::disk::Disk;
+use crate::fill::{FillFigures, Fills};
+use crate::health::HealthFigures;
 pub use crate::index::{About, Entry, Found, Leave, Reservation, State};
 use crate::index::{Index, MAX_PENDING};
 use crate::key::Key;
 use crate::manager::{Handle, Work};
+use crate::memory::{Memory, MemoryFigures, OPEN_FILES};
 use crate::purge::{Purge, PurgeRefused, Purges};
 use crate::rules::Lifetime;
 
@@ -28,6 +36,11 @@ pub(crate) struct Shared {
     pub(crate) index: Index,
     pub(crate) purges: Purges,
     pub(crate) work: Work,
+    /// Small objects, and open files of others. What leaves the index is to be forgotten here.
+    pub(crate) memory: Memory,
+    pub(crate) fills: Fills,
+    /// There once the cache was started.
+    pub(crate) disk: OnceLock<Arc<Disk>>,
     /// The thread is to write everything down and to end.
     pub(crate) stop: AtomicBool,
 }
@@ -51,6 +64,9 @@ impl Cache {
     pub fn new(config: CacheConfig) -> Cache {
         let index = Index::new(config.max_entries(), config.max_size);
         let shared = Shared {
+            memory: Memory::new(config.memory, OPEN_FILES),
+            fills: Fills::default(),
+            disk: OnceLock::new(),
             config: ArcSwap::from_pointee(config),
             index,
             purges: Purges::default(),
@@ -58,6 +74,44 @@ impl Cache {
             stop: AtomicBool::new(false),
         };
         Cache { shared: Arc::new(shared), thread: Handle::default() }
+    }
+
+    /// Says how the disk is reached: before [`start`](Cache::start), and to no effect later. `pool` is for what belongs to no
+    /// request. Nothing is stored or read from the disk before.
+    pub fn attach(&self, files: Arc<FileSystem>, pool: Arc<ThreadPool>, tell: Tell) {
+        let config = self.config();
+        let folder = CString::new(config.path.as_os_str().as_bytes()).unwrap_or_default();
+        self.shared.disk.get_or_init(|| Arc::new(Disk::new(&config.name, folder, files, pool, tell)));
+    }
+
+    pub(crate) fn disk(&self) -> Option<&Arc<Disk>> {
+        self.shared.disk.get()
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.shared.memory
+    }
+
+    pub(crate) fn fills(&self) -> &Fills {
+        &self.shared.fills
+    }
+
+    pub(crate) fn purges(&self) -> &Purges {
+        &self.shared.purges
+    }
+
+    /// A file was written that must not be used: it goes, with what the index has for its key.
+    pub(crate) fn unwanted(&self, key: Key) {
+        match self.peek(key) {
+            Some(entry) => drop(self.shared.index.remove(&entry, false)),
+            None => self.shared.index.tell(crate::index::Event::Unwanted(key)),
+        }
+    }
+
+    /// Figures of the disk's health, the memory tier, and of objects that are being fetched.
+    pub fn tiers(&self) -> (HealthFigures, MemoryFigures, FillFigures) {
+        let health = self.disk().map(|disk| disk.health.figures()).unwrap_or_default();
+        (health, self.memory().figures(), self.fills().figures())
     }
 
     /// Takes over what the configuration says now, and starts the cache's thread with the first call, which waits a
@@ -68,6 +122,7 @@ impl Cache {
     /// The thread could not be made.
     pub fn start(&self, config: CacheConfig, tell: Tell) -> io::Result<()> {
         self.shared.index.space.set_limit(config.max_size);
+        self.shared.memory.resize(config.memory);
         self.shared.config.store(Arc::new(config));
         self.shared.index.bell.urgent();
         self.thread.start(&self.shared, tell)
@@ -185,6 +240,7 @@ impl Cache {
     /// Removes this object and no other one: its file is damaged, or what it says is known to be wrong. False: it was gone.
     pub fn discard(&self, entry: &Arc<Entry>, why: Leave) -> bool {
         let removed = self.shared.index.remove(entry, false);
+        self.shared.memory.forget(entry.key());
         if removed {
             let counter = if why == Leave::Damaged { &self.shared.work.damaged } else { &self.shared.work.purged };
             counter.fetch_add(1, Relaxed);
@@ -195,7 +251,10 @@ impl Cache {
     /// Removes what the key has, if it has something: the exact purge. What is fetched at this moment is not stored. True
     /// if there was an object. It is in force at once; [`settled`](Cache::settled) tells when the file is gone, too.
     pub fn remove(&self, key: Key) -> bool {
+        // First what is being fetched, so that the look at the index comes after what that may put there.
+        self.shared.fills.forbid(key);
         let removed = self.shared.index.purge(key);
+        self.shared.memory.forget(key);
         if removed {
             self.shared.work.purged.fetch_add(1, Relaxed);
         }
@@ -208,6 +267,7 @@ impl Cache {
     /// It is refused, see [`PurgeRefused`].
     pub fn purge(&self, what: &Purge) -> Result<u64, PurgeRefused> {
         let number = self.shared.purges.add(what, &self.shared.index)?;
+        self.shared.fills.purged(what, number);
         self.shared.index.tell(crate::index::Event::Purges);
         Ok(number)
     }

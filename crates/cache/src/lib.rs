@@ -9,9 +9,14 @@
 
 pub mod cache;
 mod config;
+mod disk;
+pub mod fill;
+pub mod health;
 mod index;
 pub mod key;
 mod manager;
+pub mod memory;
+pub mod object;
 pub mod purge;
 pub mod record;
 pub mod rules;

@@ -1,8 +1,8 @@
 //! A disk that fails, fills up or hangs when a test says so, for tests of what stores files.
 
+use std::ffi::CStr;
 use std::io::IoSlice;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::ffi::CStr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;

@@ -117,6 +117,32 @@ impl Unnamed {
         Ok(())
     }
 
+    /// Fills the buffer from `offset` on.
+    ///
+    /// # Errors
+    /// What `pread(2)` answers, and `EIO` where the file ends before.
+    pub fn read(&self, mut offset: u64, mut buffer: &mut [u8]) -> Result<(), FileError> {
+        while !buffer.is_empty() {
+            let read = retried(|| self.files.kernel.read(self.file.as_fd(), buffer, offset));
+            match read.map_err(|error| FileError::new("pread()", error))? {
+                0 => return Err(FileError::new("pread()", Errno::IO)),
+                n => {
+                    buffer = &mut buffer[n..];
+                    offset += n as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until what was written is on the disk.
+    ///
+    /// # Errors
+    /// What `fdatasync(2)` answers.
+    pub fn sync(&self) -> Result<(), FileError> {
+        retried(|| rustix::fs::fdatasync(&self.file)).map_err(|error| FileError::new("fdatasync()", error))
+    }
+
     /// The file, for reading. Its [`OpenFile::meta`] is that of the empty file.
     pub fn file(&self) -> &Arc<OpenFile> {
         &self.file

@@ -1,0 +1,58 @@
+//! What a cache reaches its disk with, once it has been started.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+
+use freerun_runtime::files::{FileError, FileSystem};
+use freerun_runtime::log::Level;
+use freerun_runtime::pool::ThreadPool;
+
+use crate::cache::{Cache, Tell};
+use crate::health::{Health, Out};
+use crate::key::Key;
+
+/// The disk of a cache.
+pub(crate) struct Disk {
+    pub(crate) files: Arc<FileSystem>,
+    /// For what belongs to no request, and for requests without a pool (`aio off`).
+    pub(crate) pool: Arc<ThreadPool>,
+    pub(crate) health: Arc<Health>,
+    tell: Tell,
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Disk").field("health", &self.health).finish_non_exhaustive()
+    }
+}
+
+impl Disk {
+    pub(crate) fn new(name: &str, folder: CString, files: Arc<FileSystem>, pool: Arc<ThreadPool>, tell: Tell) -> Disk {
+        let (name, say) = (name.to_owned(), tell.clone());
+        let report = move |change: Option<Out>| match change {
+            Some(why) => say(Level::Crit, &format!("cache \"{name}\": its disk is not used any more: {why}")),
+            None => say(Level::Notice, &format!("cache \"{name}\": its disk is used again")),
+        };
+        let health = Health::new(folder, files.clone(), pool.clone(), Some(Box::new(report)));
+        Disk { files, pool, health, tell }
+    }
+
+    /// Something that was to be stored could not be.
+    pub(crate) fn trouble(&self, error: &FileError, path: &CString) {
+        self.health.failed(error);
+        // Once the disk is out, that was said.
+        if self.health.figures().out.is_none() {
+            let why = error.describe(path.to_bytes());
+            (self.tell)(Level::Crit, &format!("{why} while storing a response"));
+        }
+    }
+}
+
+impl Cache {
+    /// Where the file of a key is, for system calls.
+    pub(crate) fn c_path_of(&self, key: Key) -> CString {
+        // A folder with a zero in its name is refused where it is configured.
+        CString::new(self.path_of(key).into_os_string().into_vec()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,132 @@
+//! Following a fill.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use freerun_runtime::files::{Aio, OpenFile, Via};
+
+use super::Fill;
+use super::state::{End, Phase, Take};
+use crate::health;
+use crate::record::Head;
+
+/// How much of the file is read at a time by who is behind, in bytes.
+const READ: u64 = 64 << 10;
+
+/// How far a fill is.
+#[derive(Debug, Clone)]
+pub enum Progress {
+    /// The origin has not answered yet.
+    Asked,
+    /// The head has come.
+    Known(Arc<Head>),
+    /// There is nothing to follow.
+    Never,
+}
+
+/// Gets what a fill has and what comes, from a byte on, in order.
+#[derive(Debug)]
+pub struct Follower {
+    fill: Arc<Fill>,
+    seat: usize,
+    until: u64,
+    aio: Aio,
+    client: u64,
+}
+
+impl Follower {
+    pub(super) fn new(fill: Arc<Fill>, seat: usize, aio: Aio, client: u64) -> Follower {
+        Follower { fill, seat, until: u64::MAX, aio, client }
+    }
+
+    /// The fill.
+    pub fn fill(&self) -> &Arc<Fill> {
+        &self.fill
+    }
+
+    /// Waits for the head; `None`: there is none to follow, and the request asks the origin for itself.
+    pub async fn head(&self) -> Option<Arc<Head>> {
+        poll_fn(|context| {
+            self.fill.with(|state, _| match &state.phase {
+                Phase::Known(head) => Poll::Ready(Some(head.clone())),
+                Phase::Never => Poll::Ready(None),
+                Phase::Asked => {
+                    state.seats.wait(self.seat, context);
+                    Poll::Pending
+                }
+            })
+        })
+        .await
+    }
+
+    /// The length of the body, where it is known: it was announced, or all has come.
+    pub fn length(&self) -> Option<u64> {
+        self.fill.with(|state, _| match state.end {
+            Some(End::Whole) => Some(state.window.end()),
+            _ => state.length,
+        })
+    }
+
+    /// Before anything was taken: only the bytes from `begin` up to, but not with, `until` are wanted.
+    pub fn narrow(&mut self, begin: u64, until: u64) {
+        self.until = until;
+        self.fill.with(|state, wakes| state.advance(self.seat, begin, wakes));
+    }
+
+    /// How many bytes are still to come, where that is known.
+    pub fn remaining(&self) -> Option<u64> {
+        let at = self.fill.with(|state, _| state.seats.at(self.seat));
+        self.length().map(|length| length.min(self.until).saturating_sub(at))
+    }
+
+    /// The next piece, never an empty one; `None` at the end.
+    ///
+    /// # Errors
+    /// `ConnectionAborted`: the origin did not send all of it. Others: a part is on a disk that cannot be read. Never an
+    /// end as if it were whole.
+    pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        let (fill, seat, until) = (&self.fill, self.seat, self.until);
+        let take = poll_fn(|context| fill.with(|state, wakes| state.poll_take(seat, until, context, wakes))).await;
+        match take {
+            Take::Piece(piece) => Ok(Some(piece)),
+            Take::File(file, offset, len) => self.read(&file, offset, len).await.map(Some),
+            Take::End => Ok(None),
+            Take::Broken => Err(io::ErrorKind::ConnectionAborted.into()),
+            Take::Lost => Err(io::Error::other("a part of the response is not there any more")),
+        }
+    }
+
+    async fn read(&self, file: &Arc<OpenFile>, offset: u64, len: u64) -> io::Result<Bytes> {
+        let disk = &self.fill.disk;
+        let via = Via { aio: &self.aio, client: self.client, gone: None };
+        let wanted = len.min(READ);
+        let read = disk.files.read_at(file, offset, wanted as usize, BytesMut::new(), via);
+        let read = tokio::time::timeout(health::LIMIT, read).await.map_err(|_| {
+            disk.health.late();
+            io::Error::from(io::ErrorKind::TimedOut)
+        })?;
+        let piece = read
+            .map_err(|error| {
+                disk.health.failed(&error);
+                io::Error::other(error)
+            })?
+            .freeze();
+        if piece.len() as u64 != wanted {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.fill.with(|state, wakes| {
+            let at = state.seats.at(self.seat);
+            state.advance(self.seat, at + wanted, wakes);
+        });
+        Ok(piece)
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        drop(self.fill.with(|state, wakes| state.leave(self.seat, wakes)));
+    }
+}

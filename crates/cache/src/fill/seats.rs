@@ -1,0 +1,80 @@
+//! Who follows a fill: where each one is, and how it is woken.
+
+use std::task::{Context, Waker};
+
+use smallvec::SmallVec;
+
+/// Whom to wake when the lock is given back.
+pub(super) type Wakes = SmallVec<[Waker; 8]>;
+
+/// The most followers of one fill; those beyond it ask the origin themselves.
+pub(super) const MAX_SEATS: usize = 1 << 16;
+
+#[derive(Debug, Default)]
+struct Seat {
+    taken: bool,
+    /// The next byte that it wants.
+    at: u64,
+    waker: Option<Waker>,
+}
+
+/// The followers of a fill.
+#[derive(Debug, Default)]
+pub(super) struct Seats {
+    seats: Vec<Seat>,
+    free: Vec<usize>,
+}
+
+impl Seats {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.seats.len() - self.free.len()
+    }
+
+    /// Another follower; `None` when there are [`MAX_SEATS`].
+    pub(super) fn take(&mut self, at: u64) -> Option<usize> {
+        let seat = Seat { taken: true, at, waker: None };
+        if let Some(index) = self.free.pop() {
+            self.seats[index] = seat;
+            return Some(index);
+        }
+        if self.seats.len() >= MAX_SEATS {
+            return None;
+        }
+        self.seats.push(seat);
+        Some(self.seats.len() - 1)
+    }
+
+    pub(super) fn leave(&mut self, index: usize) {
+        self.seats[index] = Seat::default();
+        self.free.push(index);
+    }
+
+    pub(super) fn at(&self, index: usize) -> u64 {
+        self.seats[index].at
+    }
+
+    pub(super) fn go_to(&mut self, index: usize, at: u64) {
+        self.seats[index].at = at;
+    }
+
+    /// It is woken with the next change.
+    pub(super) fn wait(&mut self, index: usize, context: &Context<'_>) {
+        let waker = &mut self.seats[index].waker;
+        match waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => *waker = Some(context.waker().clone()),
+        }
+    }
+
+    /// All who wait.
+    pub(super) fn wake(&mut self, wakes: &mut Wakes) {
+        wakes.extend(self.seats.iter_mut().filter_map(|seat| seat.waker.take()));
+    }
+
+    /// The one that is furthest behind, and where it is.
+    pub(super) fn slowest(&self) -> Option<(usize, u64)> {
+        let taken = self.seats.iter().enumerate().filter(|(_, seat)| seat.taken);
+        taken.map(|(index, seat)| (index, seat.at)).min_by_key(|(_, at)| *at)
+    }
+}

@@ -1,0 +1,373 @@
+//! What is known of a fill, and what follows from what happens to it: pure, behind one short lock.
+//!
+//! ```text
+//!            written                 window.start()            window.end()
+//!   ──────────────┴───────────────────────┴────────────────────────┴─────▶ body
+//!    in the file; who is here reads it     in memory: who is here takes it
+//! ```
+//! While it is stored, what was written may leave the memory, so `window.start() <= written` holds. Once it is not (any more),
+//! the memory follows the slowest.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use bytes::Bytes;
+use freerun_runtime::files::OpenFile;
+
+use super::LINGER;
+use super::seats::{Seats, Wakes};
+use super::window::{self, Window};
+use super::write::Keeping;
+use crate::index::Reservation;
+use crate::record::Head;
+
+/// How much of a body is in memory, in bytes: beyond it the origin is not read.
+pub const WINDOW: u64 = 1 << 20;
+/// The same when all fills together have more than [`WINDOWS`].
+pub const SMALL_WINDOW: u64 = 128 << 10;
+/// What all fills together may have in memory before their windows become small, in bytes.
+pub const WINDOWS: u64 = 256 << 20;
+/// So much is written at a time, unless there is a reason to write less.
+pub const WRITE: usize = 256 << 10;
+
+/// How far the head has come.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Phase {
+    /// The origin has not answered yet.
+    #[default]
+    Asked,
+    /// It is there.
+    Known(Arc<Head>),
+    /// There is none to follow: it may not be stored, or did not come.
+    Never,
+}
+
+/// How a body ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// All of it came.
+    Whole,
+    /// The rest will never come.
+    Broken,
+}
+
+/// What becomes of it on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Storing {
+    /// It is not decided.
+    #[default]
+    Undecided,
+    /// It is being written.
+    Yes,
+    /// It is not, or no longer.
+    No,
+    /// It has its name.
+    Done,
+}
+
+/// What the task that writes does next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing, until it is called again.
+    Rest,
+    /// Write these at this place of the body.
+    Write(Vec<Bytes>, u64),
+    /// All is written, so many bytes: give it its name.
+    Finish(u64),
+    /// Drop what was written.
+    Abandon,
+}
+
+/// What a follower gets.
+#[derive(Debug)]
+pub(super) enum Take {
+    /// These bytes.
+    Piece(Bytes),
+    /// They are in this file, from this offset on, and so many.
+    File(Arc<OpenFile>, u64, u64),
+    /// All of it came.
+    End,
+    /// The rest does not come.
+    Broken,
+    /// What it wants is in memory no longer, and in no file.
+    Lost,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) window: Window,
+    /// The length that was announced.
+    pub(super) length: Option<u64>,
+    pub(super) end: Option<End>,
+    pub(super) storing: Storing,
+    /// Bytes of the body in the file.
+    pub(super) written: u64,
+    /// The file, and where in it the body begins.
+    pub(super) file: Option<(Arc<OpenFile>, u64)>,
+    /// A pool's task is at work, or waits for a thread.
+    pub(super) working: bool,
+    pub(super) seats: Seats,
+    /// Who gives pieces, and waits for room.
+    giver: Option<Waker>,
+    /// Whose progress the giver waits for.
+    slowest: Option<usize>,
+    /// What it takes to write it, while no task has that.
+    pub(super) keeping: Option<Keeping>,
+    /// Space for it.
+    pub(super) reserved: Option<Reservation>,
+    /// Where in the file the body begins.
+    pub(super) begin: u64,
+    /// When all had come.
+    ended: Option<Instant>,
+    /// `written` when that was last looked at.
+    seen: u64,
+    /// It cannot be found by its key any more.
+    closed: bool,
+    /// What it had in memory is gone.
+    released: bool,
+}
+
+/// What is dropped without the lock.
+pub(super) type Left = (Option<Keeping>, Option<Reservation>, Option<Window>);
+
+impl State {
+    /// The head is known; `storing` says whether the body is stored.
+    pub(super) fn head(&mut self, head: Arc<Head>, length: Option<u64>, storing: Storing, wakes: &mut Wakes) {
+        self.phase = Phase::Known(head);
+        self.length = length;
+        self.storing = storing;
+        self.seats.wake(wakes);
+    }
+
+    pub(super) fn push(&mut self, piece: Bytes, wakes: &mut Wakes) {
+        self.window.push(piece);
+        self.trim();
+        self.seats.wake(wakes);
+    }
+
+    /// The end. One that is not whole is not stored.
+    pub(super) fn finish(&mut self, end: End, wakes: &mut Wakes) {
+        let short = self.length.is_some_and(|length| length != self.window.end());
+        let end = if short { End::Broken } else { end };
+        if self.end.is_none() {
+            self.end = Some(end);
+            self.ended = Some(Instant::now());
+        }
+        if self.end == Some(End::Broken) {
+            if matches!(self.phase, Phase::Asked) {
+                self.phase = Phase::Never;
+            }
+            if self.storing != Storing::Done {
+                self.storing = Storing::No;
+            }
+        }
+        self.seats.wake(wakes);
+    }
+
+    /// Nothing more is written; who follows goes on.
+    pub(super) fn give_up_disk(&mut self, wakes: &mut Wakes) {
+        if matches!(self.storing, Storing::Yes | Storing::Undecided) {
+            self.storing = Storing::No;
+        }
+        wakes.extend(self.giver.take());
+    }
+
+    pub(super) fn is_storing(&self) -> bool {
+        self.storing == Storing::Yes
+    }
+
+    /// The length, when all has come.
+    pub(super) fn whole_length(&self) -> Option<u64> {
+        (self.end == Some(End::Whole)).then(|| self.window.end())
+    }
+
+    /// Makes sure that there is space for what has come. False: there is none.
+    pub(super) fn cover(&mut self, step: u64) -> bool {
+        let size = self.begin + self.window.end();
+        match &mut self.reserved {
+            Some(reserved) if self.storing == Storing::Yes && size > reserved.bytes() => {
+                reserved.cover(size.next_multiple_of(step)) || reserved.cover(size)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether something was written since this was last asked.
+    pub(super) fn has_moved(&mut self) -> bool {
+        std::mem::replace(&mut self.seen, self.written) != self.written
+    }
+
+    /// Whether those who ask for its key now are to follow it.
+    pub(super) fn is_open(&self) -> bool {
+        let lingers = self.ended.is_some_and(|ended| ended.elapsed() > LINGER);
+        !self.closed && !lingers && self.can_join(0)
+    }
+
+    /// It cannot be found by its key any more. What it gives back is nobody's any more.
+    pub(super) fn close(&mut self) -> Left {
+        self.closed = true;
+        let idle = !self.working && self.storing != Storing::Yes;
+        let keeping = self.keeping.take_if(|_| idle);
+        let reserved = self.reserved.take_if(|_| idle);
+        (keeping, reserved, self.release())
+    }
+
+    fn release(&mut self) -> Option<Window> {
+        let over = self.closed && self.end.is_some() && !self.working && self.seats.len() == 0;
+        (over && !std::mem::replace(&mut self.released, true)).then(|| {
+            self.file = None;
+            std::mem::take(&mut self.window)
+        })
+    }
+
+    /// The window's size now.
+    fn limit(&self) -> u64 {
+        if window::held() > WINDOWS { SMALL_WINDOW } else { WINDOW }
+    }
+
+    /// Lets go of what is not needed in memory, as far as there is too much.
+    fn trim(&mut self) {
+        self.slowest = None;
+        if self.window.weight() < self.limit() {
+            return;
+        }
+        let until = match self.storing {
+            Storing::Yes | Storing::Done => self.written,
+            Storing::Undecided => 0,
+            Storing::No => match self.seats.slowest() {
+                Some((index, at)) => {
+                    self.slowest = Some(index);
+                    at
+                }
+                None => self.window.end(),
+            },
+        };
+        while self.window.weight() >= self.limit() && self.window.drop_first(until) {}
+    }
+
+    /// Whether more may be given.
+    pub(super) fn poll_room(&mut self, context: &Context<'_>) -> Poll<()> {
+        self.trim();
+        if self.window.weight() < self.limit() || self.is_unwanted() {
+            self.giver = None;
+            return Poll::Ready(());
+        }
+        self.giver = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Whether nobody wants any more of it, neither a client nor the disk.
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.storing == Storing::No && self.seats.len() == 0
+    }
+
+    /// Whether a task that writes has something to do and is not there. The caller starts one.
+    pub(super) fn wants_work(&mut self) -> bool {
+        let waiting = self.window.end() - self.written;
+        let enough = waiting >= WRITE as u64 || waiting > 0 && self.giver.is_some() || self.end == Some(End::Whole);
+        let wants = self.storing == Storing::Yes && !self.working && enough;
+        self.working |= wants;
+        wants
+    }
+
+    /// For the task that writes.
+    pub(super) fn step(&mut self) -> Step {
+        if self.storing != Storing::Yes {
+            return Step::Abandon;
+        }
+        let waiting = self.window.end() - self.written;
+        let over = self.end == Some(End::Whole);
+        if waiting > 0 && (over || waiting >= WRITE as u64 || self.giver.is_some()) {
+            return Step::Write(self.window.batch(self.written, WRITE), self.written);
+        }
+        if over {
+            return Step::Finish(self.written);
+        }
+        self.working = false;
+        Step::Rest
+    }
+
+    /// The task that writes has ended for good.
+    pub(super) fn stopped(&mut self) -> Left {
+        self.working = false;
+        self.close()
+    }
+
+    /// So many bytes more are in the file.
+    pub(super) fn wrote(&mut self, bytes: u64, file: &Arc<OpenFile>, begin: u64, wakes: &mut Wakes) {
+        self.written += bytes;
+        if self.file.is_none() {
+            self.file = Some((file.clone(), begin));
+        }
+        wakes.extend(self.giver.take());
+    }
+
+    /// It has its name.
+    pub(super) fn named(&mut self, wakes: &mut Wakes) {
+        self.working = false;
+        if self.storing == Storing::Yes {
+            self.storing = Storing::Done;
+        }
+        wakes.extend(self.giver.take());
+    }
+
+    /// Whether one who begins at this byte can be served.
+    pub(super) fn can_join(&self, at: u64) -> bool {
+        let served = at >= self.window.start() || self.file.is_some() && self.storing != Storing::No;
+        served && !self.released && self.end != Some(End::Broken) && !matches!(self.phase, Phase::Never)
+    }
+
+    /// What the follower in a seat gets; it has what it got.
+    pub(super) fn poll_take(
+        &mut self,
+        seat: usize,
+        until: u64,
+        context: &Context<'_>,
+        wakes: &mut Wakes,
+    ) -> Poll<Take> {
+        let at = self.seats.at(seat);
+        if at >= until {
+            return Poll::Ready(Take::End);
+        }
+        if let Some(mut piece) = self.window.get(at) {
+            piece.truncate(usize::try_from(until - at).unwrap_or(usize::MAX));
+            self.advance(seat, at + piece.len() as u64, wakes);
+            return Poll::Ready(Take::Piece(piece));
+        }
+        if at < self.window.start() {
+            return Poll::Ready(match &self.file {
+                Some((file, begin)) if at < self.written => {
+                    Take::File(file.clone(), begin + at, self.written.min(until) - at)
+                }
+                _ => Take::Lost,
+            });
+        }
+        match self.end {
+            Some(End::Whole) => Poll::Ready(Take::End),
+            Some(End::Broken) => Poll::Ready(Take::Broken),
+            None => {
+                self.seats.wait(seat, context);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The follower in a seat has everything before this byte.
+    pub(super) fn advance(&mut self, seat: usize, at: u64, wakes: &mut Wakes) {
+        self.seats.go_to(seat, at);
+        if self.slowest == Some(seat) {
+            wakes.extend(self.giver.take());
+        }
+    }
+
+    /// A follower goes. What it gives back is nobody's any more.
+    pub(super) fn leave(&mut self, seat: usize, wakes: &mut Wakes) -> Option<Window> {
+        self.seats.leave(seat);
+        if self.slowest == Some(seat) || self.seats.len() == 0 {
+            wakes.extend(self.giver.take());
+        }
+        self.release()
+    }
+}

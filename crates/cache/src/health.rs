@@ -1,0 +1,311 @@
+//! Whether a cache's disk is well: it is taken out when it fails or hangs, and comes back by itself.
+//!
+//! Every operation tells when it begins and how it ends ([`Health::begin`]). A disk is out when one of them is at work and none
+//! has ended for [`STUCK`], or after [`STRIKES`] errors of the device within [`STRIKES_WITHIN`]. Out means that nothing is
+//! looked for on it and nothing is stored. Each [`PROBE_EVERY`] a small file is written there, made sure of and read again, by
+//! one task of a pool; when that succeeds, and nothing is stuck any more, the disk is in again.
+//!
+//! A full disk is well: it is left alone for [`FULL_REST`], and read from meanwhile.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use bytes::Bytes;
+use freerun_runtime::files::{FileError, FileSystem};
+use freerun_runtime::loops;
+use freerun_runtime::pool::{Tag, ThreadPool};
+use rustix::io::Errno;
+
+/// How long a request waits for the disk before it asks the origin.
+pub const LIMIT: Duration = Duration::from_secs(3);
+/// For how long nothing may come to its end, while something is at work, before the disk is out.
+pub const STUCK: Duration = Duration::from_secs(3);
+/// So many errors of the device take it out.
+pub const STRIKES: u32 = 3;
+/// The time in which they count.
+pub const STRIKES_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is tried whether a disk that is out works again.
+pub const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// For how long nothing is stored after the disk was full.
+pub const FULL_REST: Duration = Duration::from_secs(1);
+
+/// Bytes of the file that is written as a probe.
+const PROBE: usize = 4096;
+
+/// Why a disk is out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Out {
+    /// Operations do not come to their end.
+    Stuck,
+    /// It answers with errors; the number of the last one.
+    Failing(i32),
+}
+
+impl std::fmt::Display for Out {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Out::Stuck => formatter.write_str("operations on it do not end"),
+            Out::Failing(errno) => write!(formatter, "{}", std::io::Error::from_raw_os_error(*errno)),
+        }
+    }
+}
+
+/// What is told when a disk goes out (why) or comes back (`None`), once for each change, on whichever thread notices it.
+pub type Report = Box<dyn Fn(Option<Out>) + Send + Sync>;
+
+/// For the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HealthFigures {
+    /// Whether it is out, and since when, in milliseconds of the process.
+    pub out: Option<(Out, u64)>,
+    /// How often it was taken out.
+    pub outages: u64,
+    /// Operations that failed with an error of the device.
+    pub errors: u64,
+    /// Requests that did not wait for the disk any longer.
+    pub late: u64,
+    /// How often there was no room on it.
+    pub full: u64,
+    /// Operations at work.
+    pub running: u64,
+}
+
+const IN: u32 = 0;
+const STUCK_OUT: u32 = u32::MAX;
+
+/// What is known of the disk of a cache.
+pub struct Health {
+    folder: CString,
+    files: Arc<FileSystem>,
+    pool: Arc<ThreadPool>,
+    report: Option<Report>,
+    running: AtomicU64,
+    /// When an operation last began with none at work, or came to its end.
+    moved: AtomicU64,
+    /// 0: in; else why not: an error number, or [`STUCK_OUT`].
+    out: AtomicU32,
+    out_since: AtomicU64,
+    strikes: AtomicU32,
+    strikes_since: AtomicU64,
+    probed: AtomicU64,
+    probing: AtomicBool,
+    full_until: AtomicU64,
+    outages: AtomicU64,
+    errors: AtomicU64,
+    late: AtomicU64,
+    full: AtomicU64,
+}
+
+impl std::fmt::Debug for Health {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Health").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+/// Milliseconds of the process.
+fn clock() -> u64 {
+    millis(loops::epoch().elapsed()).max(1)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// An operation at work; it has ended when this is dropped.
+#[derive(Debug)]
+pub struct Running<'a>(&'a Health);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.moved.store(clock(), Release);
+        self.0.running.fetch_sub(1, AcqRel);
+    }
+}
+
+impl Running<'_> {
+    /// A part of the operation has come to its end.
+    pub fn moved(&self) {
+        self.0.moved.store(clock(), Release);
+    }
+}
+
+impl Health {
+    /// Of the disk that has this folder; probes are made by the pool.
+    pub fn new(folder: CString, files: Arc<FileSystem>, pool: Arc<ThreadPool>, report: Option<Report>) -> Arc<Health> {
+        Arc::new(Health {
+            folder,
+            files,
+            pool,
+            report,
+            running: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+            out: AtomicU32::new(IN),
+            out_since: AtomicU64::new(0),
+            strikes: AtomicU32::new(0),
+            strikes_since: AtomicU64::new(0),
+            probed: AtomicU64::new(0),
+            probing: AtomicBool::new(false),
+            full_until: AtomicU64::new(0),
+            outages: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            full: AtomicU64::new(0),
+        })
+    }
+
+    /// An operation begins, on the thread that does it: time in a queue is not the disk's.
+    pub fn begin(&self) -> Running<'_> {
+        if self.running.fetch_add(1, AcqRel) == 0 {
+            self.moved.store(clock(), Release);
+        }
+        Running(self)
+    }
+
+    /// An operation failed. Errors of the device count against it, and a full disk is left alone for a while.
+    pub fn failed(self: &Arc<Self>, error: &FileError) {
+        let Some(errno) = error.errno() else { return };
+        if error.is_full_disk() {
+            self.full.fetch_add(1, Relaxed);
+            self.full_until.store(clock() + millis(FULL_REST), Relaxed);
+            return;
+        }
+        const DEVICE: [Errno; 8] = [
+            Errno::IO,
+            Errno::ROFS,
+            Errno::NXIO,
+            Errno::NODEV,
+            Errno::STALE,
+            Errno::NOTCONN,
+            Errno::CONNABORTED,
+            Errno::TIMEDOUT,
+        ];
+        if !DEVICE.iter().any(|device| device.raw_os_error() == errno) {
+            return;
+        }
+        self.errors.fetch_add(1, Relaxed);
+        let now = clock();
+        let since = self.strikes_since.load(Relaxed);
+        if since == 0 || now.saturating_sub(since) > millis(STRIKES_WITHIN) {
+            self.strikes_since.store(now, Relaxed);
+            self.strikes.store(0, Relaxed);
+        }
+        if self.strikes.fetch_add(1, Relaxed) + 1 >= STRIKES {
+            self.take_out(u32::try_from(errno).unwrap_or(1), now);
+        }
+    }
+
+    /// A request has waited for [`LIMIT`] and does not wait any longer.
+    pub fn late(&self) {
+        self.late.fetch_add(1, Relaxed);
+    }
+
+    fn take_out(self: &Arc<Self>, why: u32, now: u64) {
+        if self.out.compare_exchange(IN, why, AcqRel, Acquire).is_ok() {
+            self.out_since.store(now, Relaxed);
+            self.probed.store(now, Relaxed);
+            self.outages.fetch_add(1, Relaxed);
+            self.say(reason(why));
+        }
+    }
+
+    fn say(&self, change: Option<Out>) {
+        if let Some(report) = &self.report {
+            report(change);
+        }
+    }
+
+    fn is_stuck(&self, now: u64) -> bool {
+        self.running.load(Acquire) > 0 && now.saturating_sub(self.moved.load(Acquire)) > millis(STUCK)
+    }
+
+    /// Whether the disk may be asked for something. Has it tried again where it is out and that is due; called with each
+    /// request for the disk, and by the cache's own thread now and then.
+    pub fn is_in(self: &Arc<Self>) -> bool {
+        let now = clock();
+        if self.out.load(Acquire) == IN {
+            if !self.is_stuck(now) {
+                return true;
+            }
+            self.take_out(STUCK_OUT, now);
+        }
+        self.try_again(now);
+        false
+    }
+
+    /// Whether something may be stored now.
+    pub fn may_store(self: &Arc<Self>) -> bool {
+        self.is_in() && clock() >= self.full_until.load(Relaxed)
+    }
+
+    fn try_again(self: &Arc<Self>, now: u64) {
+        let before = self.probed.load(Relaxed);
+        if now.saturating_sub(before) < millis(PROBE_EVERY) || self.probing.swap(true, AcqRel) {
+            return;
+        }
+        self.probed.store(now, Relaxed);
+        let this = self.clone();
+        let probe = move || {
+            let outcome = this.probe();
+            if outcome.is_ok() && !this.is_stuck(clock()) {
+                this.come_back();
+            }
+            this.probing.store(false, Release);
+        };
+        let tag = Tag { file: 0, ..self.files.tag_of(&self.folder, 0) };
+        if self.pool.spawn(tag, probe).is_err() {
+            self.probing.store(false, Release);
+        }
+    }
+
+    /// Writes and reads a file without a name.
+    fn probe(&self) -> Result<(), FileError> {
+        let _running = self.begin();
+        let target = CString::new([self.folder.to_bytes(), b"/probe"].concat()).unwrap_or_default();
+        let file = self.files.make_unnamed(&target, 0o600, 0o700, Tag::default())?;
+        let data = Bytes::from_static(&[0x5a; PROBE]);
+        file.write(std::slice::from_ref(&data), 0)?;
+        file.sync()?;
+        let mut back = [0; PROBE];
+        file.read(0, &mut back)?;
+        if back[..] == data[..] {
+            Ok(())
+        } else {
+            Err(FileError::System { call: "pread()", errno: Errno::IO.raw_os_error() })
+        }
+    }
+
+    fn come_back(&self) {
+        self.strikes.store(0, Relaxed);
+        if self.out.swap(IN, AcqRel) != IN {
+            self.say(None);
+        }
+    }
+
+    /// Its figures.
+    pub fn figures(&self) -> HealthFigures {
+        HealthFigures {
+            out: reason(self.out.load(Acquire)).map(|why| (why, self.out_since.load(Relaxed))),
+            outages: self.outages.load(Relaxed),
+            errors: self.errors.load(Relaxed),
+            late: self.late.load(Relaxed),
+            full: self.full.load(Relaxed),
+            running: self.running.load(Relaxed),
+        }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &CStr {
+        &self.folder
+    }
+}
+
+fn reason(out: u32) -> Option<Out> {
+    match out {
+        IN => None,
+        STUCK_OUT => Some(Out::Stuck),
+        errno => Some(Out::Failing(i32::try_from(errno).unwrap_or(0))),
+    }
+}

@@ -1,0 +1,176 @@
+//! Small objects in memory, and open files of larger ones. Both are bounded, and decide by S3-FIFO who stays, so that a scan
+//! does not push out what is asked for again and again (`quick_cache`).
+//!
+//! A look takes the read lock of one shard for as long as a table is looked up. What is here may have been removed or replaced
+//! since: its entry says so.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use quick_cache::sync::{Cache as Table, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, UnitWeighter, Weighter};
+use rustc_hash::FxBuildHasher;
+
+use crate::key::Key;
+use crate::object::{Object, ObjectBody};
+
+/// The largest body that is kept in memory, in bytes.
+pub const SMALL: u64 = 64 << 10;
+/// How many files of larger objects are kept open.
+pub const OPEN_FILES: usize = 256;
+/// What an object costs besides its head and body, in bytes: the tables of the tier and of the index's handle.
+const OVERHEAD: u64 = 512;
+/// Room of a shard: not so small that one object could not stay beside others.
+const SHARD: u64 = 16 * SMALL;
+const MAX_SHARDS: u64 = 64;
+
+#[derive(Debug, Clone, Copy)]
+struct Weigh;
+
+impl Weighter<Key, Arc<Object>> for Weigh {
+    fn weight(&self, _: &Key, object: &Arc<Object>) -> u64 {
+        object.weight()
+    }
+}
+
+type Small = Table<Key, Arc<Object>, Weigh, FxBuildHasher>;
+type Open = Table<Key, Arc<Object>, UnitWeighter, FxBuildHasher>;
+
+/// The memory tier of a cache.
+#[derive(Debug)]
+pub struct Memory {
+    small: Option<Small>,
+    open: Option<Open>,
+    /// `memory=`
+    limit: AtomicU64,
+    hits: AtomicU64,
+    handles: AtomicU64,
+}
+
+/// For the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryFigures {
+    /// Small objects in memory.
+    pub objects: u64,
+    /// Bytes that they take up.
+    pub bytes: u64,
+    /// `memory=`
+    pub limit: u64,
+    /// Requests that were answered from memory.
+    pub hits: u64,
+    /// Files of larger objects that are open.
+    pub files: u64,
+    /// Requests that found the file of theirs open.
+    pub file_hits: u64,
+}
+
+impl Memory {
+    /// With so many bytes for small objects (0: none), and so many open files.
+    pub fn new(bytes: u64, files: usize) -> Memory {
+        let shards = (bytes / SHARD).clamp(1, MAX_SHARDS);
+        let items = usize::try_from(bytes / 4096).unwrap_or(usize::MAX).clamp(64, 1 << 20);
+        let small = options(items, bytes, shards);
+        let open = options(files, files as u64, 1);
+        Memory {
+            small: small.map(|small| Table::with_options(small, Weigh, FxBuildHasher, DefaultLifecycle::default())),
+            open: open.map(|open| Table::with_options(open, UnitWeighter, FxBuildHasher, DefaultLifecycle::default())),
+            limit: AtomicU64::new(bytes),
+            hits: AtomicU64::new(0),
+            handles: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes over another number of bytes.
+    pub fn resize(&self, bytes: u64) {
+        if self.limit.swap(bytes, Relaxed) != bytes
+            && let Some(small) = &self.small
+        {
+            small.set_capacity(bytes);
+        }
+    }
+
+    /// The object of a key, if it is here and still the one of its key.
+    pub fn get(&self, key: Key) -> Option<Arc<Object>> {
+        if let Some(object) = self.small.as_ref().and_then(|small| small.get(&key)) {
+            return self.still(object, &self.hits);
+        }
+        let object = self.open.as_ref().and_then(|open| open.get(&key))?;
+        self.still(object, &self.handles)
+    }
+
+    fn still(&self, object: Arc<Object>, hits: &AtomicU64) -> Option<Arc<Object>> {
+        if object.entry.is_gone() {
+            self.forget(object.entry.key());
+            return None;
+        }
+        hits.fetch_add(1, Relaxed);
+        Some(object)
+    }
+
+    /// Keeps an object, if its kind is kept.
+    pub fn insert(&self, object: Arc<Object>) {
+        let key = object.entry.key();
+        match &object.body {
+            ObjectBody::Bytes(_) => {
+                if let Some(small) = &self.small
+                    && self.limit.load(Relaxed) > 0
+                {
+                    small.insert(key, object);
+                }
+            }
+            ObjectBody::File { .. } => {
+                if let Some(open) = &self.open {
+                    open.insert(key, object);
+                }
+            }
+        }
+    }
+
+    /// Lets go of the object of a key: its file is being removed, or replaced.
+    pub fn forget(&self, key: Key) {
+        if let Some(small) = &self.small {
+            small.remove(&key);
+        }
+        if let Some(open) = &self.open {
+            open.remove(&key);
+        }
+    }
+
+    /// Closes the files that are kept open: descriptors are short.
+    pub fn close_files(&self) {
+        if let Some(open) = &self.open {
+            open.clear();
+        }
+    }
+
+    /// Its figures.
+    pub fn figures(&self) -> MemoryFigures {
+        MemoryFigures {
+            objects: self.small.as_ref().map_or(0, |small| small.len() as u64),
+            bytes: self.small.as_ref().map_or(0, |small| small.weight()),
+            limit: self.limit.load(Relaxed),
+            hits: self.hits.load(Relaxed),
+            files: self.open.as_ref().map_or(0, |open| open.len() as u64),
+            file_hits: self.handles.load(Relaxed),
+        }
+    }
+}
+
+fn options(items: usize, weight: u64, shards: u64) -> Option<quick_cache::Options> {
+    let mut options = OptionsBuilder::new();
+    options.estimated_items_capacity(items).weight_capacity(weight).shards(shards as usize);
+    // It only fails where one of these three is missing.
+    options.build().ok()
+}
+
+impl Object {
+    /// What it takes up in memory, in bytes.
+    pub fn weight(&self) -> u64 {
+        let body = match &self.body {
+            ObjectBody::Bytes(bytes) => bytes.len() as u64,
+            ObjectBody::File { .. } => 0,
+        };
+        OVERHEAD + self.head.size() as u64 + body
+    }
+}
