@@ -228,3 +228,45 @@ fn memcached() {
         &[b"\r\n", b" ", b"VALUE k ", b"END\r\n", b"99999999999999999999", b"-1", b"\0", b"\n"],
     );
 }
+
+#[test]
+fn record() {
+    let head = freerun_cache::record::Head {
+        key: "http://a/b".into(),
+        status: 200,
+        reason: "OK".into(),
+        fields: vec![("A".into(), "b".into()), ("Cache-Control".into(), "max-age=1".into())],
+        tags: vec!["tag".into()],
+        body: 5,
+        ..Default::default()
+    };
+    let bytes = head.encode().expect("a short head");
+    let seeds: [Vec<u8>; 2] = [0, 1].map(|options| [&[options], &bytes[..], b"hello"].concat());
+    run(freerun_fuzz::caches::record, &[&seeds[0], &seeds[1]], &[b"\0\0\0\0", b"\xff", b"\x01\0\0\0", b"frcache1"]);
+}
+
+#[test]
+fn cache_control() {
+    run(
+        freerun_fuzz::caches::cache_control,
+        &[
+            b"\x00max-age=100, s-maxage=\"5\"\n\x03Age 3\n\x01Sun, 06 Nov 2094 08:49:37 GMT",
+            b"\x00no-cache=\"a, b\", private=c, stale-if-error=5\n\x06a, b\n\x02@1900000000",
+            b"\x05Sun, 06 Nov 1994 08:49:37 GMT\n\x07a b c\n\x00must-understand, no-store",
+        ],
+        &[
+            b",",
+            b"=",
+            b"\"",
+            b"\\",
+            b" ",
+            b"max-age=",
+            b"99999999999999999999",
+            b"*",
+            b"\n\x00",
+            b"\n\x03",
+            b"\n\x06",
+            b";",
+        ],
+    );
+}

@@ -6,7 +6,9 @@ mod access_logs;
 mod additions;
 mod auth_requests;
 mod balancing;
+mod cache_rules;
 mod charsets;
+
 mod checks;
 mod clients;
 mod composition;

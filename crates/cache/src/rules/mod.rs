@@ -187,3 +187,28 @@ pub fn judge(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) ->
         false => nginx::judge(answer, rules, now),
     }
 }
+
+/// What a 304 makes of a stored response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewed {
+    /// It may be used for so long.
+    Until(Lifetime),
+    /// Nothing says how long it may be used: it is good for this request, and the next one asks again.
+    Stays,
+    /// It may not be stored any more; it is good for this request.
+    Goes(Why),
+}
+
+/// Whether an upstream is asked about a stored response with a condition (nginx: 200 and 206 only).
+pub fn may_validate(status: u16) -> bool {
+    matches!(status, 200 | 206)
+}
+
+/// What a 304 makes of a stored response, whose fields are `stored`. `now` is the time at which its head came. Which fields
+/// change is [`update::refreshed`].
+pub fn revalidated(asked: &Asked, stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Renewed {
+    match rules.rfc9111 {
+        true => rfc9111::revalidated(asked, stored, not_modified, rules, now),
+        false => nginx::revalidated(stored, not_modified, rules, now),
+    }
+}

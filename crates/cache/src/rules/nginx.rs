@@ -8,7 +8,7 @@
 use bytes::Bytes;
 
 use super::headers::seconds;
-use super::{Answer, Field, Lifetime, Rules, Verdict, Why, vary};
+use super::{Answer, Field, Lifetime, Renewed, Rules, Verdict, Why, vary};
 use freerun_proto::date::parse_http_date;
 
 /// Longest `Vary` with which nginx stores a response.
@@ -33,19 +33,7 @@ struct Said {
 
 /// Whether a response may be stored, and how long it may be used. `now` in seconds since the epoch.
 pub fn judge(answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
-    let mut said = Said::default();
-    for (name, value) in answer.fields {
-        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        if is("x-accel-expires") && !rules.ignored.accel_expires {
-            said.accel_expires(value, now);
-        } else if is("cache-control") && !rules.ignored.cache_control {
-            said.cache_control(value, now);
-        } else if is("expires") && !rules.ignored.expires {
-            said.expires(value, now);
-        } else if is("set-cookie") && !rules.ignored.set_cookie {
-            said.never = Some(Why::SetCookie);
-        }
-    }
+    let said = Said::of(answer.fields, rules, now);
     let vary = match vary_names(answer.fields, rules) {
         Ok(names) => names,
         Err(why) => return Verdict::DoNot(why),
@@ -53,6 +41,21 @@ pub fn judge(answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
     match said.verdict(answer.status, rules, now) {
         Ok(lifetime) => Verdict::Store { lifetime, vary },
         Err(why) => Verdict::DoNot(why),
+    }
+}
+
+/// What a 304 makes of a stored response. A time that it gives counts; otherwise that of the stored fields, from now on, or of
+/// `*_cache_valid`; and if there is none either, the stored response stays as stale as it is.
+pub fn revalidated(stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Renewed {
+    let said = Said::of(not_modified, rules, now);
+    if let Some(until) = said.until
+        && (said.accel || said.forbidden.is_none())
+    {
+        return Renewed::Until(said.lifetime(until, now));
+    }
+    match Said::of(stored.fields, rules, now).verdict(stored.status, rules, now) {
+        Ok(lifetime) => Renewed::Until(lifetime),
+        Err(_) => Renewed::Stays,
     }
 }
 
@@ -65,6 +68,23 @@ fn vary_names(fields: &[Field], rules: &Rules<'_>) -> Result<Option<Bytes>, Why>
 }
 
 impl Said {
+    fn of(fields: &[Field], rules: &Rules<'_>, now: u64) -> Said {
+        let mut said = Said::default();
+        for (name, value) in fields {
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            if is("x-accel-expires") && !rules.ignored.accel_expires {
+                said.accel_expires(value, now);
+            } else if is("cache-control") && !rules.ignored.cache_control {
+                said.cache_control(value, now);
+            } else if is("expires") && !rules.ignored.expires {
+                said.expires(value, now);
+            } else if is("set-cookie") && !rules.ignored.set_cookie {
+                said.never = Some(Why::SetCookie);
+            }
+        }
+        said
+    }
+
     fn accel_expires(&mut self, value: &[u8], now: u64) {
         let until = match accel_expires(value, now) {
             Some(0) => return self.never = Some(Why::Expired),
@@ -129,15 +149,19 @@ impl Said {
                 seconds => now + u64::from(seconds),
             },
         };
+        Ok(self.lifetime(fresh_until, now))
+    }
+
+    fn lifetime(&self, fresh_until: u64, now: u64) -> Lifetime {
         // nginx lets stale-while-revalidate cover errors, too.
         let stale_if_error = self.stale_if_error.or(self.stale_while_revalidate).unwrap_or(0);
-        Ok(Lifetime {
+        Lifetime {
             fresh_until,
             born: now,
             stale_while_revalidate: clamp(self.stale_while_revalidate.unwrap_or(0)),
             stale_if_error: clamp(stale_if_error),
             ..Lifetime::default()
-        })
+        }
     }
 }
 
@@ -149,21 +173,15 @@ pub(super) fn clamp(seconds: u64) -> u32 {
 /// The time of `X-Accel-Expires`, seconds since the epoch: `0` for "not at all"; `None` where it says nothing that can be
 /// read.
 pub(super) fn accel_expires(value: &[u8], now: u64) -> Option<u64> {
-    match value.strip_prefix(b"@") {
-        Some(time) => {
-            let until = seconds_since_epoch(time)?;
-            (until > 0).then_some(until.min(now + super::MAX_SECONDS))
-        }
-        None => match seconds(value)? {
-            0 => Some(0),
-            number => Some(now + number),
-        },
+    let (absolute, digits) = value.strip_prefix(b"@").map_or((false, value), |time| (true, time));
+    // Other than in Cache-Control, a number that is too large is one that nginx cannot read.
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
+    let latest = now + super::MAX_SECONDS;
+    match (absolute, digits.parse::<u64>().ok()?) {
+        (true, time) => (time > 0).then_some(time.min(latest)),
+        (false, 0) => Some(0),
+        (false, seconds) => Some(now.saturating_add(seconds).min(latest)),
     }
-}
-
-fn seconds_since_epoch(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok()?;
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 /// Where a word begins in a value, whatever its case and whatever is around it.

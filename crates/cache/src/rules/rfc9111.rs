@@ -7,7 +7,7 @@
 use super::control::{About, ResponseControl, Time};
 use super::headers::{Field, seconds, values};
 use super::nginx::{accel_expires, clamp};
-use super::{Answer, Asked, Lifetime, MAX_SECONDS, Rules, Verdict, Why, vary};
+use super::{Answer, Asked, Lifetime, MAX_SECONDS, Renewed, Rules, Verdict, Why, update, vary};
 use freerun_proto::date::parse_http_date;
 use freerun_proto::status;
 
@@ -126,6 +126,25 @@ pub fn judge(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) ->
     match lifetime(asked, answer.status, rules, &said, now) {
         Ok(lifetime) => Verdict::Store { lifetime, vary },
         Err(why) => Verdict::DoNot(why),
+    }
+}
+
+/// What a 304 makes of a stored response: RFC 9111 section 4.3.4. Its fields take the place of those stored; the age begins anew,
+/// so neither the stored `Age` nor the stored `Date` counts any more.
+pub fn revalidated(asked: &Asked, stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Renewed {
+    let new = update::refreshed(stored.fields, not_modified, rules.ignored);
+    let mut fields = new.unwrap_or_else(|| stored.fields.to_vec());
+    for name in [&b"age"[..], b"date"] {
+        if values(not_modified, name).next().is_none() {
+            fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
+        }
+    }
+    // That it was a part was decided when it was stored.
+    let asked = Asked { ranged: true, ..*asked };
+    match judge(&asked, &Answer { status: stored.status, fields: &fields }, rules, now) {
+        Verdict::Store { lifetime, .. } => Renewed::Until(lifetime),
+        Verdict::DoNot(Why::Expired | Why::NoLifetime | Why::Unreadable) => Renewed::Stays,
+        Verdict::DoNot(why) => Renewed::Goes(why),
     }
 }
 

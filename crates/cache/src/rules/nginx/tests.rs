@@ -55,3 +55,42 @@ fn fields_are_ignored_one_by_one() {
         assert_eq!(judged(text, &Rules { ignored, ..rules }), Ok((1000, 0, 0)), "{text}");
     }
 }
+
+#[test]
+fn a_304_renews() {
+    let fields = |text: &str| -> Vec<Field> {
+        let pair = |line: &str| line.split_once(": ").map(|(name, v)| (name.to_owned().into(), v.to_owned().into()));
+        text.split('|').filter_map(pair).collect()
+    };
+    let mut valid = Valid::default();
+    valid.push(&[], 77);
+    let over = "Expires: Thu, 01 Jan 1970 00:00:01 GMT";
+    // With the nginx that is compared with: what is stored, what the 304 says, without and with *_cache_valid.
+    for (stored, not_modified, without, with) in [
+        ("Cache-Control: max-age=1", "", Some((1, 0)), Some((1, 0))),
+        ("Cache-Control: max-age=1", "Cache-Control: max-age=50", Some((50, 0)), Some((50, 0))),
+        ("Cache-Control: max-age=1", "Cache-Control: no-cache", Some((1, 0)), Some((1, 0))),
+        ("Cache-Control: max-age=1", "Cache-Control: max-age=0", Some((1, 0)), Some((1, 0))),
+        ("Cache-Control: max-age=1", "Cache-Control: no-store, max-age=50", Some((1, 0)), Some((1, 0))),
+        ("Cache-Control: max-age=1", "Set-Cookie: a=b|Cache-Control: max-age=50", Some((50, 0)), Some((50, 0))),
+        ("Cache-Control: max-age=1", "Vary: *|Cache-Control: max-age=50", Some((50, 0)), Some((50, 0))),
+        ("Cache-Control: max-age=1, stale-if-error=5", "", Some((1, 5)), Some((1, 5))),
+        ("Cache-Control: max-age=1, stale-if-error=5", "Cache-Control: max-age=50", Some((50, 0)), Some((50, 0))),
+        ("Cache-Control: max-age=1, stale-if-error=5", "Cache-Control: stale-if-error=50", Some((1, 5)), Some((1, 5))),
+        ("X-Accel-Expires: @1", "X-Accel-Expires: 0", Some((1 - NOW as i64, 0)), Some((1 - NOW as i64, 0))),
+        (over, "", None, None),
+        ("A: b", "", None, Some((77, 0))),
+        ("A: b", "Cache-Control: no-cache", None, Some((77, 0))),
+    ] {
+        let (stored_fields, new) = (fields(stored), fields(not_modified));
+        let renewed = |valid| {
+            let stored = Answer { status: 200, fields: &stored_fields };
+            match revalidated(&stored, &new, &Rules { valid, ..Rules::default() }, NOW) {
+                Renewed::Until(l) => Some((l.fresh_until as i64 - NOW as i64, l.stale_if_error)),
+                Renewed::Stays => None,
+                Renewed::Goes(why) => panic!("{why:?}"),
+            }
+        };
+        assert_eq!((renewed(None), renewed(Some(&valid))), (without, with), "{stored}, {not_modified}");
+    }
+}

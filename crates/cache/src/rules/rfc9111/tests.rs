@@ -184,6 +184,34 @@ fn what_is_configured() {
     assert_eq!(judged(&asked(), 200, text, &rules).map(|l| l.fresh_until + 1 - NOW), Ok(30));
 }
 
+#[test]
+fn a_304_renews() {
+    for (stored, not_modified, expected) in [
+        ("Cache-Control: max-age=5|ETag: x|Date: {-100}|Age: 90", "Date: {0}", Some(5)),
+        ("Cache-Control: max-age=5|ETag: x|Date: {-100}|Age: 90", "", Some(5)),
+        ("Cache-Control: max-age=5|ETag: x", "Cache-Control: max-age=50|Age: 10", Some(40)),
+        ("Cache-Control: max-age=5|ETag: x", "Cache-Control: max-age=0", Some(0)),
+        ("Cache-Control: max-age=5|ETag: x", "Cache-Control: public", None),
+        ("Expires: {10}|ETag: x", "Expires: {20}|Date: {0}", Some(20)),
+        ("Last-Modified: {-1000}|Date: {-100}", "Date: {0}", Some(100)),
+        ("Cache-Control: max-age=5|ETag: x", "Set-Cookie: a", Some(5)),
+    ] {
+        let (old, new) = (fields(stored), fields(not_modified));
+        let stored_answer = Answer { status: 200, fields: &old };
+        let seconds = match revalidated(&asked(), &stored_answer, &new, &Rules::default(), NOW) {
+            Renewed::Until(lifetime) => Some(lifetime.fresh_until + 1 - NOW),
+            Renewed::Stays => None,
+            Renewed::Goes(why) => panic!("{why:?}"),
+        };
+        assert_eq!(seconds, expected, "{stored}, {not_modified}");
+    }
+    for (not_modified, why) in [("Cache-Control: no-store", Why::NoStore), ("Vary: *", Why::Vary)] {
+        let (old, new) = (fields("Cache-Control: max-age=5|ETag: x"), fields(not_modified));
+        let stored_answer = Answer { status: 200, fields: &old };
+        assert_eq!(revalidated(&asked(), &stored_answer, &new, &Rules::default(), NOW), Renewed::Goes(why));
+    }
+}
+
 proptest! {
     #[test]
     fn whatever_a_response_says_nothing_overflows(
