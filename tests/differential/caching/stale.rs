@@ -25,7 +25,7 @@ fn use_stale() {
     for location in CASES.iter().copied().chain(["off", "503", "intercept"]) {
         for answer in [
             dead(),
-            "garbage\r\n\r\n".into(),
+            "HTTP/1.1 200 OK\r\n bad: x\r\n\r\n".into(),
             status("500 No", &[]),
             status("502 No", &[]),
             status("503 No", &[]),
@@ -97,7 +97,7 @@ fn stale_if_error() {
             status("404 No", &[]),
             status("429 No", &[]),
             status("403 No", &[]),
-            "garbage\r\n\r\n".into(),
+            "HTTP/1.1 200 OK\r\n bad: x\r\n\r\n".into(),
         ] {
             stories.tell("/a", |target| {
                 vec![
