@@ -7,7 +7,6 @@ mod additions;
 mod auth_requests;
 mod balancing;
 mod cache_rules;
-mod caching;
 mod charsets;
 
 mod checks;

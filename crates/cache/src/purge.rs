@@ -71,8 +71,6 @@ pub(crate) struct Active {
 pub(crate) struct Purges {
     list: ArcSwap<Vec<Active>>,
     newest: AtomicU64,
-    /// The newest one that has left the list: an object that was never compared with it may not be used.
-    dropped: AtomicU64,
 }
 
 impl Purges {
@@ -104,12 +102,14 @@ impl Purges {
         self.newest.load(Acquire)
     }
 
-    /// Whether a purge newer than `sequence`, up to which the object was compared with them, means it.
+    /// Whether a purge newer than `sequence` means the object.
     pub(crate) fn means(&self, sequence: u64, key: &[u8], tags: &[Bytes]) -> bool {
-        let list = self.list.load();
-        // Once a purge has left the list nobody can tell any more whom it meant.
-        self.dropped.load(Acquire) > sequence
-            || list.iter().rev().take_while(|purge| purge.sequence > sequence).any(|purge| purge.what.means(key, tags))
+        self.list
+            .load()
+            .iter()
+            .rev()
+            .take_while(|purge| purge.sequence > sequence)
+            .any(|purge| purge.what.means(key, tags))
     }
 
     /// The list as it is.
@@ -123,8 +123,6 @@ impl Purges {
 
     /// Takes out what a sweep is through with: everything up to that number.
     pub(crate) fn done(&self, sequence: u64) {
-        // First this: who finds the list without it has to know.
-        self.dropped.fetch_max(sequence, AcqRel);
         self.list.rcu(|list| {
             let left: Vec<Active> = list.iter().filter(|purge| purge.sequence > sequence).cloned().collect();
             Arc::new(left)
@@ -183,9 +181,7 @@ mod tests {
         assert!(!purges.means(before, b"/b", &[]));
         assert!(!purges.means(index.sequence(), b"/a/b", &[]));
         purges.done(number);
-        // What was not compared with it before it left the list is not used.
-        assert!(purges.means(before, b"/b", &[]));
-        assert!(!purges.means(number, b"/a/b", &[]));
+        assert!(!purges.means(before, b"/a/b", &[]));
         assert_eq!(purges.newest(), number);
     }
 

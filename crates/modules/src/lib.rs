@@ -23,6 +23,7 @@ pub static MODULES: &[&Module] = &[
     &preaccess::limit_conn::MODULE,
     &precontent::try_files::MODULE,
     &precontent::mirror::MODULE,
+    &proxy::cache::zones::MODULE,
     &proxy::http::MODULE,
     &proxy::fastcgi::MODULE,
     &proxy::uwsgi::MODULE,

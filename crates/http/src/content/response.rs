@@ -133,6 +133,8 @@ pub struct AsWritten {
     pub server: bool,
     /// The fields have a `Date`, so none is added.
     pub date: bool,
+    /// The other server was not told of the request's conditions: they are looked at here.
+    pub unconditional: bool,
 }
 
 /// The value of a field in [`Response::fields`] that only says where `Last-Modified`, `ETag` or `Location` is sent, instead

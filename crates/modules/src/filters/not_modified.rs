@@ -17,8 +17,8 @@ pub static MODULE: Module = Module {
 };
 
 fn run(request: &mut Request, response: &mut Response) {
-    // An upstream server has had the conditions, too.
-    let decided = response.as_written.is_some();
+    // An upstream server has had the conditions, too, unless it was asked for a cache.
+    let decided = response.as_written.as_ref().is_some_and(|written| !written.unconditional);
     if response.status != 200 || response.special || decided || request.is_subrequest() {
         return;
     }

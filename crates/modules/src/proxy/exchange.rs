@@ -372,6 +372,27 @@ pub trait Family: Sync {
     /// What the request is passed to.
     fn target<'r>(&'r self, request: &'r Request) -> Aim<'r>;
 
+    /// Appends the key of a response where `cache_key` says none: what is asked of whom. `false`: there is none.
+    ///
+    /// # Errors
+    /// What is asked cannot be made out; it is logged.
+    fn cache_key(&self, request: &Request, out: &mut Vec<u8>) -> Result<bool, Outcome> {
+        let _ = (request, out);
+        Ok(false)
+    }
+
+    /// Whether HEAD is passed on as GET where responses are cached: `cache_convert_head`.
+    fn converts_head(&self, request: &Request) -> bool {
+        let _ = request;
+        false
+    }
+
+    /// Whether the server is asked for a part of the response (`Range`) by the configuration itself.
+    fn asks_for_part(&self, request: &Request) -> bool {
+        let _ = request;
+        false
+    }
+
     /// Which body goes there.
     fn body(&self, request: &Request) -> RequestBody {
         let _ = request;

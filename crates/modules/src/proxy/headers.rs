@@ -143,6 +143,7 @@ pub fn respond(
         read_as: (Bytes::new(), None),
         server: false,
         date: false,
+        unconditional: false,
     };
     let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
     response.fields.reserve(head.fields.len());

@@ -6,6 +6,8 @@ use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_proto::{Field, HeaderId};
 
+use crate::proxy::cache::asking::{self, Asking};
+
 /// What a parameter that stands for a field of the request begins with.
 const FIELD: &[u8] = b"HTTP_";
 
@@ -49,6 +51,17 @@ pub fn each<E>(
             add(&param.name, &value)?;
         }
     }
+    let asking = Asking::of(request);
+    if let Some(asking) = &asking {
+        let mut result = Ok(());
+        asking.with_validators(|id, value| {
+            let name = parameter(id.name().as_bytes());
+            if result.is_ok() && !params.iter().any(|param| *param.name == *name) {
+                result = add(&name, value);
+            }
+        });
+        result?;
+    }
     if !fields {
         return Ok(());
     }
@@ -56,7 +69,8 @@ pub fn each<E>(
     let all = request.head.parsed.fields();
     for (index, field) in all.iter().enumerate() {
         let same = |other: &&Field| is_same(request, field, other);
-        if all[..index].iter().any(|other| same(&other)) {
+        let left_out = asking.is_some() && asking::is_about_parts(field.id);
+        if left_out || all[..index].iter().any(|other| same(&other)) {
             continue;
         }
         name.clear();
@@ -81,6 +95,12 @@ pub fn each<E>(
         add(&name, &joined)?;
     }
     Ok(())
+}
+
+/// The parameter that stands for a field.
+fn parameter(field: &[u8]) -> Vec<u8> {
+    let name = field.iter().map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() });
+    FIELD.iter().copied().chain(name).collect()
 }
 
 /// Whether two fields have one name.

@@ -15,6 +15,7 @@ use freerun_http::variables::{self, Variable};
 use freerun_proto::HeaderId;
 
 use super::exchange::{Aim, Servers, Target};
+use super::http::settings::HttpSettings;
 use super::uri::{self, Asked, Rule};
 use super::variables::Record;
 use crate::upstream::{self, UpstreamRef};
@@ -176,6 +177,44 @@ impl ProxyPass {
         }
     }
 
+    /// Appends what is asked of whom, without looking a name up: scheme, host and URI.
+    ///
+    /// # Errors
+    /// Variables give what is no URL; it is logged, and answered with 500.
+    pub fn describe(&self, request: &Request, out: &mut Vec<u8>) -> Result<(), Outcome> {
+        out.extend_from_slice(SCHEME.as_bytes());
+        match &self.to {
+            PassTo::Fixed(fixed) => {
+                let rule = match &fixed.uri {
+                    Some(uri) => Rule::Replace(self.location.len(), uri),
+                    None => Rule::AsAsked,
+                };
+                out.extend_from_slice(&fixed.host);
+                out.extend_from_slice(&uri::make(rule, Asked::of(request)));
+            }
+            PassTo::Computed(template) => {
+                let text = template.render(request);
+                let text = String::from_utf8_lossy(&text);
+                let Some(url) = Url::parse(&text) else {
+                    log_error!(request, Error, "invalid URL prefix in \"{text}\"");
+                    return Err(Outcome::Status(500));
+                };
+                let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
+                out.extend_from_slice(&url.host_and_port().0);
+                out.extend_from_slice(&uri::make(rule, Asked::of(request)));
+            }
+        }
+        Ok(())
+    }
+
+    /// `$proxy_host` and `$proxy_port` where they are known from the beginning.
+    fn fixed_host(&self) -> Option<(&Bytes, &Bytes)> {
+        match &self.to {
+            PassTo::Fixed(fixed) => Some((&fixed.host, &fixed.port)),
+            PassTo::Computed(_) => None,
+        }
+    }
+
     /// What `proxy_redirect default` replaces, and by what. None where there are variables.
     pub fn default_redirect(&self) -> Option<(Cow<'_, str>, &str)> {
         match &self.to {
@@ -200,12 +239,20 @@ pub const VARIABLES: &[Variable] = &[
         let _ = write!(out, "{}", freerun_http::log::Peer(request.peer()));
         Some(Cow::Owned(out))
     }),
-    Variable::named("proxy_host", |request, _| passed_to(request, |target| &target.host)),
-    Variable::named("proxy_port", |request, _| passed_to(request, |target| &target.port)),
+    Variable::named("proxy_host", |request, _| passed_to(request, |target| &target.host, |both| both.0)),
+    Variable::named("proxy_port", |request, _| passed_to(request, |target| &target.port, |both| both.1)),
 ];
 
-fn passed_to<'r>(request: &Request, which: fn(&Target) -> &Bytes) -> variables::Value<'r> {
-    let target = request.own.find::<Record>()?.target();
+/// Host or port.
+type Choose = for<'t> fn((&'t Bytes, &'t Bytes)) -> &'t Bytes;
+
+fn passed_to<'r>(request: &'r Request, which: fn(&Target) -> &Bytes, fixed: Choose) -> variables::Value<'r> {
+    let Some(record) = request.own.find::<Record>() else {
+        // It has not been passed on: a key may speak of it, and the log of what a cache has answered.
+        let pass = request.settings().get::<HttpSettings>().proxy_pass.as_ref()?;
+        return pass.fixed_host().map(|both| Cow::Borrowed(&fixed(both)[..]));
+    };
+    let target = record.target();
     (target.scheme == SCHEME).then(|| Cow::Owned(which(&target).to_vec()))
 }
 

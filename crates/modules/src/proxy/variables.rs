@@ -17,6 +17,7 @@ use freerun_http::variables::{Value, Variable};
 use freerun_runtime::loops;
 use smallvec::SmallVec;
 
+use crate::proxy::cache::status::Status;
 use crate::proxy::exchange::{Target, UpstreamHead};
 
 /// One try.
@@ -117,6 +118,11 @@ impl Record {
         began.unwrap_or(now)
     }
 
+    /// The fields of a response that no server was asked for.
+    pub fn show(&self, fields: &[Field]) {
+        self.0.borrow_mut().fields = fields.to_vec();
+    }
+
     /// The request goes on for long: its fields are kept without the buffer that they came in.
     pub fn shrink(&self) {
         let mut inner = self.0.borrow_mut();
@@ -189,10 +195,11 @@ pub const VARIABLES: &[Variable] = &[
         })
     }),
     Variable::family("upstream_trailer_", |r, name| field(r, name, |inner| &inner.trailers)),
-    // Nothing is cached yet, and no name is told in a TLS handshake.
-    Variable::named("upstream_cache_status", |_, _| None),
+    Variable::named("upstream_cache_status", |request, _| Status::of(request).map(|status| status.word().into())),
+    // What a stale response is asked for by: nginx has them while it does so, and nowhere else.
     Variable::named("upstream_cache_last_modified", |_, _| None),
     Variable::named("upstream_cache_etag", |_, _| None),
+    // No name is told in a TLS handshake.
     Variable::named("upstream_last_server_name", |_, _| None),
 ];
 

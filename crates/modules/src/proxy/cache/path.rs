@@ -194,7 +194,7 @@ impl Setting for CachePaths {
             return Err(Problem::new(format!("duplicate zone \"{}\"", named.name)).at(named.place));
         }
         let home = zones::home(table, &read)?;
-        let defined = Defined { path: read.clone(), home, place: directive.end };
+        let defined = Defined { path: read.clone(), kind, home, place: directive.end };
         table.declare(directive, kind, &named, &read.path, || Some(()), |_| defined.clone())?;
         cx.extensions.get_or_default::<Caches>().add(defined);
         cx.extensions.get_or_default::<TempFolders>().add(&read.path);

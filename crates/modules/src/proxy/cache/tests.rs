@@ -146,7 +146,8 @@ fn what_nginx_takes_is_taken() {
         "proxy_cache off; proxy_store on;",
         "proxy_cache_methods post; proxy_cache_bypass a b; proxy_cache_bypass c; proxy_cache_min_uses 0;",
         "proxy_cache_use_stale error timeout invalid_header updating http_500 http_502 http_503 http_504 http_429 off;",
-        "proxy_cache_use_stale non_idempotent;",
+        "proxy_cache_use_stale non_idempotent; proxy_cache_use_stale error;",
+        "proxy_cache_methods POST; proxy_cache_methods GET;",
         "proxy_cache_purge a; proxy_cache_rfc9111 on; proxy_no_cache a; proxy_no_cache b;",
     ] {
         assert_eq!(read(text).err(), None, "{text}");
@@ -160,8 +161,8 @@ fn what_nginx_takes_is_taken() {
 fn times_are_found_by_status() {
     let valid = |text| read(text).unwrap().0.proxy_cache_valid;
     let usual = valid("proxy_cache_valid 10m;");
-    assert_eq!([200, 301, 302, 404].map(|status| usual.of(status)), [Some(600), Some(600), Some(600), None]);
+    assert_eq!([200, 301, 302, 404].map(|status| usual.rules().seconds(status)), [600, 600, 600, 0]);
     let several = valid("proxy_cache_valid 200 404 1m; proxy_cache_valid any 5; proxy_cache_valid 500 1h;");
-    assert_eq!([200, 404, 500].map(|status| several.of(status)), [Some(60), Some(60), Some(5)]);
-    assert_eq!(valid("").of(200), None);
+    assert_eq!([200, 404, 500].map(|status| several.rules().seconds(status)), [60, 60, 5]);
+    assert!(valid("").rules().is_empty());
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use freerun_cache::cache::Cache;
 use freerun_conf::{Cx, Node, Place, Problem, Setting, Shape, Value, keyword_enum, parse_seconds};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_http::zones::{Zone, ZoneTable};
 use freerun_proto::Method;
 
-use super::zones::{self, Defined};
+use super::zones::{self, Caches, Defined, Registry};
 use crate::proxy::settings::FamilySettings;
 use crate::proxy::settings::store::Store;
 
@@ -20,8 +21,13 @@ pub enum CacheName {
     /// The one of this zone.
     Zone(Zone<Defined>),
     /// The variables name its zone.
-    Computed(Template),
+    Computed(Template, Registry),
 }
+
+/// There is no cache of this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cache \"{0}\" not found")]
+pub struct UnknownCache(pub String);
 
 impl Value for CacheName {
     const SHAPE: Shape = Shape::exactly(1, "zone | off");
@@ -32,7 +38,8 @@ impl Value for CacheName {
             return Ok(CacheName::Off);
         }
         if word.text.contains('$') {
-            return Template::parse(word, cx).map(CacheName::Computed);
+            let registry = cx.extensions.get_or_default::<Caches>().registry();
+            return Template::parse(word, cx).map(|name| CacheName::Computed(name, registry));
         }
         let kind = zones::kind(&directive.name.text);
         cx.extensions.get_or_default::<ZoneTable>().refer(&word.text, kind, word.place).map(CacheName::Zone)
@@ -40,48 +47,60 @@ impl Value for CacheName {
 }
 
 impl CacheName {
+    /// The cache for a request, if there is one.
+    ///
+    /// # Errors
+    /// Variables name one that there is none of.
+    pub fn find<'c>(&'c self, request: &Request) -> Result<Option<&'c Arc<Cache>>, UnknownCache> {
+        match self {
+            CacheName::Off => Ok(None),
+            CacheName::Zone(zone) => Ok(zone.get().map(|defined| &defined.home.cache)),
+            CacheName::Computed(template, registry) => {
+                let name = template.render(request);
+                if name.is_empty() || *name == *b"off" {
+                    return Ok(None);
+                }
+                let unknown = || UnknownCache(String::from_utf8_lossy(&name).into_owned());
+                registry.find(&name).map(|defined| Some(&defined.home.cache)).ok_or_else(unknown)
+            }
+        }
+    }
+
     /// Whether something may be cached.
     pub fn is_on(&self) -> bool {
         !matches!(self, CacheName::Off)
     }
 }
 
-/// The statuses that a time without statuses is for.
-const USUAL: [u16; 3] = [200, 301, 302];
-
 /// `cache_valid`: for how many seconds a response with a status is fresh, where it says nothing itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Valid(Arc<Vec<(Option<u16>, u64)>>);
+pub struct Valid(Arc<freerun_cache::rules::Valid>);
 
 impl Setting for Valid {
     const SHAPE: Shape = Shape::at_least(1, "[status …] time");
 
     fn set(previous: Option<Valid>, directive: &Node, _: &mut Cx) -> Result<Valid, Problem> {
         let mut valid = previous.unwrap_or_default();
-        let list = Arc::make_mut(&mut valid.0);
-        let Some((last, statuses)) = directive.args.split_last() else { return Err(Problem::wrong_count(directive)) };
+        let Some((last, words)) = directive.args.split_last() else { return Err(Problem::wrong_count(directive)) };
         let seconds = parse_seconds(&last.text)
             .ok_or_else(|| Problem::new(format!("invalid time value \"{}\"", last.text)).at(last.place))?;
-        if statuses.is_empty() {
-            list.extend(USUAL.map(|status| (Some(status), seconds)));
-        }
-        for word in statuses {
-            if word.text == "any" {
-                list.push((None, seconds));
-                continue;
-            }
+        let mut statuses = Vec::with_capacity(words.len());
+        for word in words {
             let status = word.text.parse().ok().filter(|status| (100..=599).contains(status));
-            let wrong = || Problem::new(format!("invalid status \"{}\"", word.text)).at(word.place);
-            list.push((Some(status.ok_or_else(wrong)?), seconds));
+            if status.is_none() && word.text != "any" {
+                return Err(Problem::new(format!("invalid status \"{}\"", word.text)).at(word.place));
+            }
+            statuses.push(status);
         }
+        Arc::make_mut(&mut valid.0).push(&statuses, u32::try_from(seconds).unwrap_or(u32::MAX));
         Ok(valid)
     }
 }
 
 impl Valid {
-    /// For how many seconds; the first one that fits counts.
-    pub fn of(&self, status: u16) -> Option<u64> {
-        self.0.iter().find(|(known, _)| known.is_none_or(|known| known == status)).map(|(_, seconds)| *seconds)
+    /// As the rules look at it.
+    pub fn rules(&self) -> &freerun_cache::rules::Valid {
+        &self.0
     }
 }
 
@@ -103,12 +122,13 @@ pub struct Methods {
     post: bool,
 }
 
-impl Value for Methods {
+impl Setting for Methods {
     const SHAPE: Shape = Shape::at_least(1, "GET | HEAD | POST …");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Methods, Problem> {
+    /// Several directives of one level add up, as in nginx.
+    fn set(previous: Option<Methods>, directive: &Node, cx: &mut Cx) -> Result<Methods, Problem> {
         let flags = freerun_conf::Flags::<CacheMethod>::parse(directive, cx)?;
-        Ok(Methods { post: flags.contains(CacheMethod::Post) })
+        Ok(Methods { post: flags.contains(CacheMethod::Post) || previous.unwrap_or_default().post })
     }
 }
 
@@ -137,6 +157,11 @@ impl Setting for Conditions {
 }
 
 impl Conditions {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether one of them is neither empty nor `0`.
     pub fn hold(&self, request: &Request) -> bool {
         self.0.iter().any(|condition| {
@@ -155,7 +180,7 @@ impl FamilySettings {
         if let CacheName::Zone(zone) = &self.proxy_cache
             && zone.get().is_none()
         {
-            let near = cx.extensions.get_or_default::<super::zones::Caches>().near(zone.name());
+            let near = cx.extensions.get_or_default::<Caches>().near(zone.name());
             let problem = Problem::new(format!("\"{prefix}cache\" zone \"{}\" is unknown", zone.name()));
             return Err(match near {
                 Some(near) => problem.hint(format!("did you mean \"{near}\"?")),

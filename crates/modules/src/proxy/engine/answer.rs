@@ -15,6 +15,7 @@ use freerun_http::variables::LimitRate;
 use freerun_runtime::loops;
 use freerun_upstream::{Failure, Lease};
 
+use super::Keep;
 use super::attempt::{Answered, Plan};
 use super::flow::{Announced, Buffering, Flow, Manner};
 use super::reader::{Broken, ErrorOutput, Parts, Reader, Ready};
@@ -27,34 +28,19 @@ use crate::proxy::variables::Record;
 /// How many pieces of a body are taken at once that have come with the head.
 const TAKEN_AT_ONCE: usize = 16;
 
-/// Makes the answer. `verdict` is what counts against the server all the same.
+/// Makes the answer. `verdict` is what counts against the server all the same, `keep` what is to become of it besides.
 pub fn answer(
     request: &mut Request,
     plan: &Plan<'_>,
     answered: Answered,
     lease: Lease,
     verdict: Option<Failure>,
+    keep: Option<Keep>,
 ) -> Outcome {
-    let Answered { head, wire, exchange, sent_all } = answered;
-    let (record, options) = (request.own.get::<Record>(), plan.options);
-    let status = head.status;
-    let began = record.answered(&head, request.generation.variables.uses_upstream_head());
-    lease.header(status, record.took(), loops::millis());
-    let peer = lease.peer().clone();
-    let parts = Parts {
-        wire,
-        exchange,
-        lease,
-        servers: plan.servers.clone(),
-        record: record.clone(),
-        client: plan.client.clone(),
-        length: head.length,
-        sent_all,
-        verdict,
-        read_timeout: options.read_timeout,
-        limit_rate: if options.buffering { options.limit_rate } else { 0 },
-        began,
-    };
+    let (head, parts) = take(request, plan, answered, lease, verdict);
+    let kept = keep.and_then(|keep| keep.judge(request, plan.family, &head));
+    let (record, options) = (parts.record.clone(), plan.options);
+    let (status, peer) = (head.status, parts.lease.peer().clone());
     if status == 101 {
         return upgrade(request, plan, parts, head);
     }
@@ -63,7 +49,10 @@ pub fn answer(
         if status == 401 {
             request.challenge = head.field(b"WWW-Authenticate").cloned();
         }
-        finish_quickly(reader);
+        match kept {
+            Some(kept) => drop(kept.run(request, reader, false)),
+            None => finish_quickly(reader),
+        }
         return Outcome::Status(status);
     }
     let length = head.length;
@@ -71,6 +60,9 @@ pub fn answer(
     let (mut response, advice) = match plan.family.respond(request, plan.target, head) {
         Ok(Passed::Response(response, advice)) => (response, advice),
         Ok(Passed::Elsewhere(outcome)) => {
+            if let Some(kept) = kept {
+                kept.give_up();
+            }
             finish_quickly(reader);
             return outcome;
         }
@@ -85,6 +77,21 @@ pub fn answer(
     if let Some(rate) = advice.limit_rate {
         request.own.get::<LimitRate>().set(rate);
     }
+    // As in nginx, what is to come to the client as it comes is not kept.
+    let buffered = advice.buffering.unwrap_or(options.buffering);
+    if let Some(kept) = kept {
+        if buffered {
+            let follows = !is_bodiless(request, status);
+            kept.offer(&mut response);
+            response.body = match kept.run(request, reader, follows) {
+                Some(body) if follows => body,
+                None if follows => return Outcome::Status(500),
+                _ => Body::Source(Box::new(Announced(announced))),
+            };
+            return Outcome::Response(response);
+        }
+        kept.give_up();
+    }
     if options.pass_trailers && length.is_none() {
         response.late_trailers = Some(Record::late_trailers);
     }
@@ -95,6 +102,42 @@ pub fn answer(
     }
     put_body(request, plan, reader, &mut response, advice);
     Outcome::Response(response)
+}
+
+/// Takes note of an answer, whose body is still to be read.
+fn take(
+    request: &Request,
+    plan: &Plan<'_>,
+    answered: Answered,
+    lease: Lease,
+    verdict: Option<Failure>,
+) -> (UpstreamHead, Parts) {
+    let Answered { head, wire, exchange, sent_all } = answered;
+    let (record, options) = (request.own.get::<Record>(), plan.options);
+    let status = head.status;
+    let began = record.answered(&head, request.generation.variables.uses_upstream_head());
+    lease.header(status, record.took(), loops::millis());
+    let parts = Parts {
+        wire,
+        exchange,
+        lease,
+        servers: plan.servers.clone(),
+        record: record.clone(),
+        client: plan.client.clone(),
+        length: head.length,
+        sent_all,
+        verdict,
+        read_timeout: options.read_timeout,
+        limit_rate: if options.buffering { options.limit_rate } else { 0 },
+        began,
+    };
+    (head, parts)
+}
+
+/// An answer that the client does not get.
+pub fn dismiss(request: &Request, plan: &Plan<'_>, answered: Answered, lease: Lease, verdict: Option<Failure>) {
+    let (_, parts) = take(request, plan, answered, lease, verdict);
+    finish_quickly(Reader::new(parts));
 }
 
 /// Passes `101 Switching Protocols` on, after which bytes go both ways.
@@ -129,6 +172,23 @@ fn upgrade(request: &mut Request, plan: &Plan<'_>, parts: Parts, head: UpstreamH
 /// Gives the response its body: what has come of it already, or what will.
 fn put_body(request: &Request, plan: &Plan<'_>, mut reader: Reader, response: &mut Response, advice: Advice) {
     let announced = reader.left().is_some();
+    let (mut front, broken) = front(request, &mut reader);
+    if announced && reader.is_over() && !broken && front.len() <= 1 {
+        response.body = front.pop_front().map_or(Body::Empty, Body::Bytes);
+        return;
+    }
+    reader.log = Some(Detached::of(request));
+    let buffering = advice.buffering.unwrap_or(plan.options.buffering).then(|| buffering(request, plan));
+    if let Some(trouble) = reader.unsaid.take() {
+        trouble.log(request, Doing::ReadingBody);
+    }
+    let manner =
+        Manner { buffering, broken, finish: plan.options.ignore_client_abort, connection: request.connection.number };
+    response.body = Body::Source(Box::new(Flow::new(reader, front, announced, manner)));
+}
+
+/// What has come already of a body, and whether no more will though it is not all.
+pub fn front(request: &Request, reader: &mut Reader) -> (VecDeque<Bytes>, bool) {
     let mut front = VecDeque::new();
     let mut broken = false;
     for _ in 0..TAKEN_AT_ONCE {
@@ -145,18 +205,7 @@ fn put_body(request: &Request, plan: &Plan<'_>, mut reader: Reader, response: &m
         log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingBody));
     }
     super::tell(request, std::mem::take(&mut reader.verdict_unsaid), Doing::ReadingHead);
-    if announced && reader.is_over() && !broken && front.len() <= 1 {
-        response.body = front.pop_front().map_or(Body::Empty, Body::Bytes);
-        return;
-    }
-    reader.log = Some(Detached::of(request));
-    let buffering = advice.buffering.unwrap_or(plan.options.buffering).then(|| buffering(request, plan));
-    if let Some(trouble) = reader.unsaid.take() {
-        trouble.log(request, Doing::ReadingBody);
-    }
-    let manner =
-        Manner { buffering, broken, finish: plan.options.ignore_client_abort, connection: request.connection.number };
-    response.body = Body::Source(Box::new(Flow::new(reader, front, announced, manner)));
+    (front, broken)
 }
 
 fn buffering(request: &Request, plan: &Plan<'_>) -> Buffering {
@@ -192,13 +241,13 @@ fn is_bodiless(request: &Request, status: u16) -> bool {
 }
 
 /// What `Content-Length` says of a body that does not follow.
-fn content_length(fields: &[(Bytes, Bytes)]) -> Option<u64> {
+pub fn content_length(fields: &[(Bytes, Bytes)]) -> Option<u64> {
     let (_, value) = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"Content-Length"))?;
     std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
 /// Whether `error_page` has something for the status here.
-fn has_page(request: &Request, status: u16) -> bool {
+pub fn has_page(request: &Request, status: u16) -> bool {
     let pages = request.settings().get::<CoreSettings>().error_page.as_slice();
     !request.plain_errors && !request.last_error_page && pages.iter().any(|page| page.statuses.contains(&status))
 }

@@ -1,13 +1,15 @@
 //! The engine: has one request answered by upstream servers, whatever protocol they speak.
 //!
 //! `mod.rs` chooses servers and decides about further tries; `attempt.rs` is one try, up to the response's head; `answer.rs`
-//! makes the client's response of it, whose body is a `flow.rs` that `reader.rs` fills. `trouble.rs` knows what follows from
+//! makes the client's response of it, whose body is a `flow.rs` that `reader.rs` fills, or what `keep.rs` has a cache keep.
+//! `trouble.rs` knows what follows from
 //! what went wrong. After `101 Switching Protocols` a `tunnel.rs` is all that is left.
 
 mod answer;
 mod attempt;
 mod early;
 mod flow;
+mod keep;
 mod outgoing;
 mod reader;
 mod spool;
@@ -26,40 +28,127 @@ use freerun_http::request::Request;
 use freerun_runtime::loops;
 use freerun_upstream::{Failure, Lease, NoPeer, Tried, Verdict};
 
-use crate::proxy::exchange::{Aim, Family, NextUpstream, Options, Pick};
+use crate::proxy::cache;
+use crate::proxy::cache::flow::Quick;
+use crate::proxy::cache::keep::Keep;
+use crate::proxy::exchange::{Aim, Family, NextUpstream, Options, Pick, Servers, Target, UpstreamHead};
 use crate::proxy::settings::store::Store;
 use crate::proxy::store;
 use crate::proxy::variables::Record;
-use attempt::{Failed, Plan};
+pub use answer::{content_length, has_page};
+use attempt::{Answered, Failed, Plan};
+pub use flow::Announced;
+pub use keep::{Followed, Kept};
 use outgoing::Outgoing;
 use trouble::{Doing, Trouble};
-use wire::Client;
+pub use wire::Client;
 
 /// Passes the request on: the content handler of a location of the family.
 pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
+    let kept = match cache::flow::quick(request, family) {
+        Quick::Uncached => None,
+        Quick::Answered(outcome) => return Box::pin(std::future::ready(outcome)),
+        Quick::Ask(job) => Some(job),
+    };
     Box::pin(async move {
-        let outcome = run(request, family).await;
-        let settings = request.location.settings.clone();
-        match family.shared(&settings) {
+        if let Some(job) = kept {
+            return cache::flow::serve(request, family, job).await;
+        }
+        let outcome = match reach(request, family, !request.is_background).await {
+            Ok(reached) => reached.answer(request, None),
+            Err(failed) => failed.outcome,
+        };
+        let location = request.location.clone();
+        match family.shared(&location.settings) {
             Some(shared) if !matches!(shared.proxy_store, Store::Off) => store::keep(request, shared, outcome).await,
             _ => outcome,
         }
     })
 }
 
-async fn run(request: &mut Request, family: &'static dyn Family) -> Outcome {
+/// A server has answered.
+pub struct Reached {
+    family: &'static dyn Family,
+    target: Rc<Target>,
+    servers: Arc<dyn Servers>,
+    options: Options,
+    client: Client,
+    record: Rc<Record>,
+    answered: Answered,
+    lease: Lease,
+    verdict: Option<Failure>,
+}
+
+impl Reached {
+    /// The head of its response.
+    pub fn head(&self) -> &UpstreamHead {
+        &self.answered.head
+    }
+
+    /// The response for the client. `keep` says what else becomes of it.
+    pub fn answer(self, request: &mut Request, keep: Option<Keep>) -> Outcome {
+        self.take(|plan, answered, lease, verdict| answer::answer(request, plan, answered, lease, verdict, keep))
+    }
+
+    /// The response is not for the client: something else is answered instead.
+    pub fn dismiss(self, request: &Request) {
+        self.take(|plan, answered, lease, verdict| answer::dismiss(request, plan, answered, lease, verdict));
+    }
+
+    fn take<T>(self, then: impl FnOnce(&Plan<'_>, Answered, Lease, Option<Failure>) -> T) -> T {
+        let Reached { family, target, servers, options, client, record, answered, lease, verdict } = self;
+        let plan = Plan {
+            family,
+            target: &target,
+            servers: &servers,
+            options: &options,
+            client: &client,
+            record: &record,
+            idempotent: true,
+        };
+        then(&plan, answered, lease, verdict)
+    }
+}
+
+/// No server has answered.
+pub struct Unreached {
+    /// The answer for the client.
+    pub outcome: Outcome,
+    /// What it is in the words of `cache_use_stale`, unless it is no fault of the servers.
+    pub cause: Option<NextUpstream>,
+}
+
+impl Unreached {
+    fn of(request: &mut Request, trouble: &Trouble) -> Unreached {
+        Unreached { outcome: trouble.outcome(request), cause: trouble.cause() }
+    }
+
+    fn plain(outcome: Outcome) -> Unreached {
+        Unreached { outcome, cause: None }
+    }
+}
+
+/// Has the request answered by a server. `watched`: it is given up when the client goes.
+///
+/// # Errors
+/// There is no response; why is logged.
+pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: bool) -> Result<Reached, Unreached> {
     let options = family.options(request);
-    let client = Client::new(request.connection.clone(), !options.ignore_client_abort && !request.is_background);
+    let client = Client::new(request.connection.clone(), watched && !options.ignore_client_abort);
     let aimed = match family.target(request) {
         Aim::Now(aimed) => Ok(aimed),
         Aim::Later(later) => client.unless_gone(later).await,
     };
     let target = match aimed {
         Ok(Ok(target)) => Rc::new(target),
-        Ok(Err(outcome)) => return outcome,
-        Err(gone) => return gone.outcome(request),
+        Ok(Err(outcome)) => {
+            // A name that cannot be found out is a server that cannot be chosen.
+            let unknown = matches!(outcome, Outcome::Status(502 | 504));
+            return Err(Unreached { outcome, cause: unknown.then_some(NextUpstream::Error) });
+        }
+        Err(gone) => return Err(Unreached::of(request, &gone)),
     };
-    let Some(servers) = target.servers.clone() else { return Outcome::Status(500) };
+    let Some(servers) = target.servers.clone() else { return Err(Unreached::plain(Outcome::Status(500))) };
     let record = request.own.get::<Record>();
     record.aim(&target);
     request.passed_to = Some(record.clone());
@@ -67,7 +156,7 @@ async fn run(request: &mut Request, family: &'static dyn Family) -> Outcome {
         Some(body) => body,
         None => match Box::pin(Outgoing::collect(request)).await {
             Ok(body) => body,
-            Err(trouble) => return trouble.outcome(request),
+            Err(trouble) => return Err(Unreached::of(request, &trouble)),
         },
     };
     let plan = Plan {
@@ -82,9 +171,9 @@ async fn run(request: &mut Request, family: &'static dyn Family) -> Outcome {
     let mut tries = Tries { options: &options, tried: Tried::new(), count: 0, began: loops::now() };
     let mut lease = match tries.pick(request, &plan).await {
         Ok(lease) => lease,
-        Err(trouble) => return without_server(request, &plan, &trouble),
+        Err(trouble) => return Err(without_server(request, &plan, &trouble)),
     };
-    loop {
+    let (answered, lease, verdict) = loop {
         record.begin(lease.peer().name.clone(), loops::now());
         tries.count += 1;
         match plan.attempt(request, &mut body, &lease).await {
@@ -107,7 +196,7 @@ async fn run(request: &mut Request, family: &'static dyn Family) -> Outcome {
                     lease = next;
                     continue;
                 }
-                return answer::answer(request, &plan, answered, lease, verdict);
+                break (answered, lease, verdict);
             }
             Err(Failed { trouble, doing, sent }) => {
                 trouble.log(request, doing);
@@ -119,25 +208,26 @@ async fn run(request: &mut Request, family: &'static dyn Family) -> Outcome {
                 if !trouble.next().is_some_and(|cause| {
                     options.next_upstream.contains(cause) && tries.allow(&plan, cause, sent, &body)
                 }) {
-                    return trouble.outcome(request);
+                    return Err(Unreached::of(request, &trouble));
                 }
                 lease = match tries.pick(request, &plan).await {
                     Ok(lease) => lease,
-                    Err(Trouble::NoPeer(NoPeer::AllTried)) => return trouble.outcome(request),
-                    Err(trouble) => return without_server(request, &plan, &trouble),
+                    Err(Trouble::NoPeer(NoPeer::AllTried)) => return Err(Unreached::of(request, &trouble)),
+                    Err(trouble) => return Err(without_server(request, &plan, &trouble)),
                 };
             }
         }
-    }
+    };
+    Ok(Reached { family, target, servers, options, client, record, answered, lease, verdict })
 }
 
 /// There is no server to ask.
-fn without_server(request: &mut Request, plan: &Plan<'_>, trouble: &Trouble) -> Outcome {
+fn without_server(request: &mut Request, plan: &Plan<'_>, trouble: &Trouble) -> Unreached {
     trouble.log(request, Doing::Connecting);
     plan.record.begin(Arc::from(plan.servers.name()), loops::now());
     plan.record.with(|last| last.status = trouble.status());
     plan.record.end(loops::now());
-    trouble.outcome(request)
+    Unreached::of(request, trouble)
 }
 
 fn fail(request: &Request, lease: Lease, failure: Failure, doing: Doing) {

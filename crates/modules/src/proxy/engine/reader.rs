@@ -276,9 +276,14 @@ impl Reader {
         took
     }
 
+    /// Goes on without the client.
+    pub fn leave_client(&mut self) {
+        self.client = self.client.unwatched();
+    }
+
     /// Reads to the end without anybody who wants it, so that the server can finish.
     pub async fn drain(mut self, room: usize) {
-        self.client = self.client.unwatched();
+        self.leave_client();
         loop {
             match self.ready() {
                 Ok(Ready::Piece(_)) => tokio::task::consume_budget().await,

@@ -122,6 +122,12 @@ impl Trouble {
         }
     }
 
+    /// Under which word of `cache_use_stale` a stale response may be used. `None`: never.
+    pub fn cause(&self) -> Option<NextUpstream> {
+        // Of this, the documentation says that it is an error, too.
+        if matches!(self, Trouble::NoPeer(_)) { Some(NextUpstream::Error) } else { self.next() }
+    }
+
     /// What counts against the server.
     pub fn failure(&self) -> Option<Failure> {
         if self.side() != Side::Upstream {

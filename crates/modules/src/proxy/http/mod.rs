@@ -108,6 +108,21 @@ impl Family for Http {
         }
     }
 
+    fn cache_key(&self, request: &Request, out: &mut Vec<u8>) -> Result<bool, Outcome> {
+        match &own(request).proxy_pass {
+            Some(pass) => pass.describe(request, out).map(|()| true),
+            None => Err(Outcome::Status(500)),
+        }
+    }
+
+    fn converts_head(&self, request: &Request) -> bool {
+        family(request).proxy_cache_convert_head
+    }
+
+    fn asks_for_part(&self, request: &Request) -> bool {
+        own(request).proxy_set_header.sets(HeaderId::Range, request)
+    }
+
     fn body(&self, request: &Request) -> RequestBody {
         match &own(request).proxy_set_body {
             Some(body) => RequestBody::Set(body.render(request).into_owned().into()),

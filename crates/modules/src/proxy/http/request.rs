@@ -9,6 +9,7 @@ use freerun_proto::{HeaderId, Method};
 
 use super::exchange::SentBody;
 use super::settings::{HttpSettings, HttpVersion};
+use crate::proxy::cache::asking::{self, Asking};
 use crate::proxy::exchange::{BodyPlan, Fault, To};
 use crate::proxy::settings::FamilySettings;
 
@@ -18,6 +19,7 @@ pub fn method<'r>(settings: &'r HttpSettings, request: &'r Request) -> Cow<'r, [
     set.unwrap_or_else(|| {
         let head = &request.head;
         Cow::Borrowed(match request.method {
+            Method::Head if Asking::of(request).is_some_and(|asking| asking.as_get.get()) => b"GET",
             method if method == head.parsed.method => head.text(head.parsed.method_text),
             method => method.as_str().unwrap_or("GET").as_bytes(),
         })
@@ -90,10 +92,19 @@ pub fn write_head(
         field(out, b"Host", &to.target.host);
     }
     let sent = announce(body, || lengthless(settings, request), out);
+    let asking = Asking::of(request);
+    if let Some(asking) = &asking {
+        asking.with_validators(|id, value| {
+            if !set.has(id) {
+                field(out, id.name().as_bytes(), value);
+            }
+        });
+    }
     if family.proxy_pass_request_headers {
         for one in request.head.parsed.fields() {
             let name = request.head.text(one.name());
-            if !is_of_connection(one.id) && !set.replaces(one.id, name) {
+            let left_out = is_of_connection(one.id) || asking.is_some() && asking::is_about_parts(one.id);
+            if !left_out && !set.replaces(one.id, name) {
                 field(out, name, request.head.text(one.value()));
             }
         }

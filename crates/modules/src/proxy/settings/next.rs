@@ -1,7 +1,7 @@
 //! `next_upstream`: after what a request is tried with the next server, and `cache_use_stale`: after what a stale response is
 //! used.
 
-use freerun_conf::{Cx, Flags, Node, Problem, Shape, Value, unknown_keyword};
+use freerun_conf::{Cx, Flags, Node, Problem, Setting, Shape, unknown_keyword};
 
 use crate::proxy::exchange::NextUpstream;
 
@@ -35,12 +35,13 @@ fn words(directive: &str) -> Vec<&'static str> {
     }
 }
 
-impl Value for Causes {
+impl Setting for Causes {
     const SHAPE: Shape = Shape::at_least(1, "cause … | off");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Causes, Problem> {
+    /// Several directives of one level add up, as in nginx.
+    fn set(previous: Option<Causes>, directive: &Node, cx: &mut Cx) -> Result<Causes, Problem> {
         let words = words(&directive.name.text);
-        let mut causes = Flags::default();
+        let mut causes = previous.unwrap_or_default().0;
         let mut seen: Vec<&str> = Vec::new();
         for word in &directive.args {
             let Some(known) = words.iter().find(|known| known.eq_ignore_ascii_case(&word.text)) else {

@@ -1,0 +1,96 @@
+//! From a stored response to the response for a client.
+
+use bytes::Bytes;
+use freerun_cache::object::{Object, ObjectBody};
+use freerun_cache::record::Head;
+use freerun_cache::rules::Lifetime;
+use freerun_http::content::response::{Body, FileRange, Response};
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::variables::LimitRate;
+
+use crate::proxy::engine::{Announced, content_length, has_page};
+use crate::proxy::exchange::{Family, Passed, Target, UpstreamHead};
+use crate::proxy::settings::FamilySettings;
+use crate::proxy::variables::Record;
+
+/// What every response offers that is kept: conditions and ranges are looked at here, since the server was not told of them.
+pub fn offer(response: &mut Response) {
+    if let Some(written) = &mut response.as_written {
+        written.unconditional = true;
+    }
+    if response.status == 200 && response.field(b"Accept-Ranges").is_some() {
+        response.remove(b"Accept-Ranges");
+        response.ranges = true;
+    }
+}
+
+/// Answers with a stored response.
+pub fn stored(
+    request: &mut Request,
+    family: &dyn Family,
+    shared: &FamilySettings,
+    object: &Object,
+    lifetime: &Lifetime,
+    now: u64,
+) -> Outcome {
+    let head = &object.head;
+    let body = || match &object.body {
+        ObjectBody::Bytes(bytes) if bytes.is_empty() => Body::Empty,
+        ObjectBody::Bytes(bytes) => Body::Bytes(bytes.clone()),
+        ObjectBody::File { file, offset, len } => {
+            Body::File(FileRange { file: file.clone(), offset: *offset, len: *len })
+        }
+    };
+    respond(request, family, shared, head, lifetime, now, Some(head.body), body)
+}
+
+/// Answers with a head that is kept, and a body. `length`: that of the body, where it is known.
+#[allow(clippy::too_many_arguments)]
+pub fn respond(
+    request: &mut Request,
+    family: &dyn Family,
+    shared: &FamilySettings,
+    head: &Head,
+    lifetime: &Lifetime,
+    now: u64,
+    length: Option<u64>,
+    body: impl FnOnce() -> Body,
+) -> Outcome {
+    let mut fields = head.fields.clone();
+    if shared.proxy_cache_rfc9111 {
+        fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Age"));
+        fields.push((Bytes::from_static(b"Age"), lifetime.age(now).to_string().into()));
+    }
+    // An answer to HEAD that was passed on as such has no body, and the length of that of GET.
+    let announced = if head.body == 0 { content_length(&fields).or(length) } else { length };
+    let head = UpstreamHead { status: head.status, reason: head.reason.clone(), fields, length, bytes: 0 };
+    if request.generation.variables.uses_upstream_head() {
+        request.own.get::<Record>().show(&head.fields);
+    }
+    let status = head.status;
+    if status >= 300 && shared.proxy_intercept_errors && has_page(request, status) {
+        if status == 401 {
+            request.challenge = head.field(b"WWW-Authenticate").cloned();
+        }
+        return Outcome::Status(status);
+    }
+    let (mut response, advice) = match family.respond(request, &Target::default(), head) {
+        Ok(Passed::Response(response, advice)) => (response, advice),
+        Ok(Passed::Elsewhere(outcome)) => return outcome,
+        Err(fault) => {
+            log_error!(request, Error, "{fault} while reading a cached response");
+            return Outcome::Status(502);
+        }
+    };
+    if let Some(rate) = advice.limit_rate {
+        request.own.get::<LimitRate>().set(rate);
+    }
+    offer(&mut response);
+    response.body = match request.is_head() || matches!(status, 204 | 304) {
+        true => Body::Source(Box::new(Announced(announced))),
+        false => body(),
+    };
+    Outcome::Response(response)
+}

@@ -1,0 +1,220 @@
+//! A server is asked for a request that has to do with a cache.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_cache::fill::Filling;
+use freerun_cache::object::{Object, ObjectBody};
+use freerun_cache::rules::update::{also_invalid, invalidates, refreshed};
+use freerun_cache::rules::{Answer, Lifetime, Verdict, judge};
+use freerun_http::content::response::{Body, FileRange};
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::worker::Background;
+use freerun_proto::{HeaderId, Method};
+use freerun_runtime::loops;
+
+use super::asking::{Asking, Validators};
+use super::flow::{Serve, unix_now};
+use super::keep::{Keep, asked, ignored, rules};
+use super::status::Status;
+use crate::proxy::engine::{Reached, Unreached, reach};
+use crate::proxy::exchange::NextUpstream;
+
+/// Asks on behalf of a request.
+pub struct Ask<'s> {
+    serve: &'s Serve<'s>,
+    /// HEAD goes as GET.
+    as_get: bool,
+}
+
+impl<'s> Ask<'s> {
+    /// For a request.
+    pub fn new(serve: &'s Serve<'s>, request: &Request) -> Ask<'s> {
+        Ask { serve, as_get: request.method == Method::Head && serve.family.converts_head(request) }
+    }
+
+    /// Asks for this request alone: nothing is kept of the response, and what the client asks for is passed on as it is.
+    pub async fn alone(&self, request: &mut Request, status: Status, stale: Option<Arc<Object>>) -> Outcome {
+        status.note(request);
+        match reach(request, self.serve.family, !request.is_background).await {
+            Ok(reached) => match self.covers(reached.head().status, stale.as_ref()) {
+                Some(object) => {
+                    reached.dismiss(request);
+                    self.serve.use_stored(request, &object, Status::Stale)
+                }
+                None => reached.answer(request, None),
+            },
+            Err(unreached) => self.unreached(request, unreached, stale),
+        }
+    }
+
+    /// Asks for the cache: what may be kept of the response is.
+    pub async fn keeping(
+        &self,
+        request: &mut Request,
+        filling: Filling,
+        status: Status,
+        stale: Option<Arc<Object>>,
+    ) -> Outcome {
+        status.note(request);
+        let sent = unix_now();
+        let revalidates = self.serve.shared.proxy_cache_revalidate || self.serve.shared.proxy_cache_rfc9111;
+        let validators = match &stale {
+            Some(object) if revalidates && object.head.status == 200 => Validators::of(&object.head.fields),
+            _ => Validators::default(),
+        };
+        let conditional = !validators.is_empty();
+        Asking::begin(request, self.as_get, validators);
+        // Others wait for it: it goes on without the client.
+        let reached = reach(request, self.serve.family, false).await;
+        Asking::end(request);
+        let reached = match reached {
+            Ok(reached) => reached,
+            Err(unreached) => {
+                drop(filling);
+                return self.unreached(request, unreached, stale);
+            }
+        };
+        if let Some(object) = stale.as_ref().filter(|_| conditional && reached.head().status == 304) {
+            return self.revalidated(request, reached, filling, object, sent);
+        }
+        if let Some(object) = self.covers(reached.head().status, stale.as_ref()) {
+            filling.not_storable();
+            reached.dismiss(request);
+            return self.serve.use_stored(request, &object, Status::Stale);
+        }
+        let keep = Keep { filling, text: self.serve.wanted.text.clone(), main: self.serve.wanted.key, sent };
+        reached.answer(request, Some(keep))
+    }
+
+    /// A request that may change what the server has: what is stored of it is invalid after an answer without an error (RFC
+    /// 9111 section 4.4).
+    pub async fn invalidating(&self, request: &mut Request) -> Outcome {
+        let reached = match reach(request, self.serve.family, !request.is_background).await {
+            Ok(reached) => reached,
+            Err(unreached) => return unreached.outcome,
+        };
+        let method = request.head.text(request.head.parsed.method_text);
+        if invalidates(method, reached.head().status) {
+            let wanted = &self.serve.wanted;
+            wanted.remove();
+            if self.serve.shared.proxy_cache_key.is_none() {
+                let host = request.head.value(HeaderId::Host).unwrap_or_default();
+                let path = request.head.parsed.target.uri(&request.head.buffer);
+                for target in also_invalid(&reached.head().fields, b"http", host, path) {
+                    if let Some(other) = wanted.beside(path, &target) {
+                        other.remove();
+                    }
+                }
+            }
+        }
+        reached.answer(request, None)
+    }
+
+    /// The stale response that is used instead of an answer with this status.
+    fn covers(&self, status: u16, stale: Option<&Arc<Object>>) -> Option<Arc<Object>> {
+        let cause = NextUpstream::of_status(status)?;
+        stale.filter(|object| self.serve.may_cover(object, cause)).cloned()
+    }
+
+    fn unreached(&self, request: &mut Request, unreached: Unreached, stale: Option<Arc<Object>>) -> Outcome {
+        match (unreached.cause, stale) {
+            (Some(cause), Some(object)) if self.serve.may_cover(&object, cause) => {
+                self.serve.use_stored(request, &object, Status::Stale)
+            }
+            _ => unreached.outcome,
+        }
+    }
+
+    /// The server says that what is stored has not changed.
+    fn revalidated(
+        &self,
+        request: &mut Request,
+        reached: Reached,
+        filling: Filling,
+        object: &Arc<Object>,
+        sent: u64,
+    ) -> Outcome {
+        let Serve { shared, wanted, family, .. } = self.serve;
+        let now = unix_now();
+        let head = reached.head();
+        let fields = match shared.proxy_cache_rfc9111 {
+            true => refreshed(&object.head.fields, &head.fields, ignored(shared)),
+            false => None,
+        };
+        let asked = asked(request, *family, shared, sent);
+        // By nginx's rules the 304 says how long it holds; by those of the RFC, what is stored with what the 304 has changed.
+        let judged: &[(Bytes, Bytes)] = match &fields {
+            Some(fields) => fields,
+            None if shared.proxy_cache_rfc9111 => &object.head.fields,
+            None => &head.fields,
+        };
+        let answer = Answer { status: object.head.status, fields: judged };
+        let lifetime: Option<Lifetime> = match judge(&asked, &answer, &rules(shared), now) {
+            Verdict::Store { lifetime, .. } => Some(lifetime),
+            Verdict::DoNot(_) => None,
+        };
+        reached.dismiss(request);
+        match (lifetime, fields) {
+            (Some(lifetime), Some(fields)) => {
+                let mut head = (*object.head).clone();
+                (head.fields, head.lifetime, head.created) = (fields, lifetime, now);
+                let renewed = Object { entry: object.entry.clone(), head: Arc::new(head), body: object.body.clone() };
+                // Those who wait look again, and find it usable before it is written anew.
+                wanted.cache.revalidated(&object.entry, lifetime);
+                rewrite(request, &renewed, filling);
+                Status::Revalidated.note(request);
+                super::answer::stored(request, *family, shared, &renewed, &lifetime, now)
+            }
+            (lifetime, _) => {
+                if let Some(lifetime) = lifetime {
+                    wanted.cache.revalidated(&object.entry, lifetime);
+                }
+                filling.not_storable();
+                self.serve.use_stored(request, object, Status::Revalidated)
+            }
+        }
+    }
+}
+
+/// Stores a response anew that has other fields now, with the body that it has.
+fn rewrite(request: &Request, object: &Object, mut filling: Filling) {
+    let head = (*object.head).clone();
+    let (length, key) = (head.body, object.entry.key());
+    let body = match &object.body {
+        ObjectBody::Bytes(bytes) => {
+            filling.head(head, Some(length), key);
+            return filling.whole(bytes.clone());
+        }
+        ObjectBody::File { file, offset, len } => {
+            Body::File(FileRange { file: file.clone(), offset: *offset, len: *len })
+        }
+    };
+    if !filling.head(head, Some(length), key) {
+        return;
+    }
+    let mut source = body.into_source(request);
+    let background = Background::new(&request.connection.home.shared);
+    loops::spawn(request.connection.number, "storing a response anew", async move {
+        let _background = background;
+        loop {
+            match source.next().await {
+                Ok(Some(piece)) => {
+                    if filling.push(piece).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => return filling.end(),
+                // What is stored stays as it is.
+                Err(_) => return,
+            }
+        }
+    });
+}
+
+/// Says that there is no room for another request in the background.
+pub fn log_full(request: &Request, most: usize) {
+    log_error!(request, Warn, "{most} requests update caches in the background, not one more");
+}

@@ -1,0 +1,416 @@
+//! A request's way through a cache: its key, what there is for it, and what follows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_cache::cache::Cache;
+use freerun_cache::fill::{Fill, Lead, Progress};
+use freerun_cache::key::Key;
+use freerun_cache::object::Object;
+use freerun_cache::rules::Lifetime;
+use freerun_cache::rules::reuse::{Use, reuse};
+use freerun_http::content::aio;
+use freerun_http::content::response::Body;
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_proto::{HeaderId, Method};
+use freerun_runtime::files::Aio;
+use freerun_runtime::log::clock;
+use freerun_runtime::loops;
+
+use super::answer::{respond, stored};
+use super::ask::Ask;
+use super::background;
+use super::find::{Wanted, in_memory};
+use super::keep::{control, variant};
+use super::purge;
+use super::status::Status;
+use crate::proxy::engine::{Client, Followed};
+use crate::proxy::exchange::{Family, NextUpstream};
+use crate::proxy::settings::FamilySettings;
+
+/// How often a request looks again after what it has waited for turned out to be something else.
+const MAX_ROUNDS: usize = 8;
+
+/// The time, as caches count it.
+pub fn unix_now() -> u64 {
+    u64::try_from(clock::now().secs).unwrap_or(0)
+}
+
+/// What can be said of a request at once.
+pub enum Quick {
+    /// No cache has to do with it.
+    Uncached,
+    /// It is answered.
+    Answered(Outcome),
+    /// More is to be done.
+    Ask(Job),
+}
+
+/// What is to be done for a request.
+pub struct Job {
+    wanted: Wanted,
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// It is answered from the cache, or by a server for it.
+    Answer,
+    /// A server is asked, whatever there is.
+    Bypass,
+    /// What there is goes.
+    Purge,
+    /// It is none that could be answered from a cache, but may change what is in one.
+    Unsafe,
+}
+
+/// Whether what is stored may be used.
+enum Judged {
+    Fresh,
+    /// It is stale, and the client wants it all the same.
+    Wanted,
+    Stale,
+    /// Neither may it be used nor a server asked.
+    Refused,
+}
+
+fn judged(request: &Request, shared: &FamilySettings, lifetime: &Lifetime, now: u64) -> Judged {
+    if !shared.proxy_cache_rfc9111 {
+        return if lifetime.is_fresh(now) { Judged::Fresh } else { Judged::Stale };
+    }
+    match reuse(lifetime, &control(request), now) {
+        Use::Fresh => Judged::Fresh,
+        Use::Stale => Judged::Wanted,
+        Use::Validate => Judged::Stale,
+        Use::Refuse => Judged::Refused,
+    }
+}
+
+/// Answers from memory, or says what else is to be done. Never waits.
+pub fn quick(request: &mut Request, family: &'static dyn Family) -> Quick {
+    let location = request.location.clone();
+    let Some(shared) = family.shared(&location.settings).filter(|shared| shared.proxy_cache.is_on()) else {
+        Status::forget(request);
+        return Quick::Uncached;
+    };
+    Status::forget(request);
+    let cache = match shared.proxy_cache.find(request) {
+        Ok(Some(cache)) => cache,
+        Ok(None) => return Quick::Uncached,
+        Err(unknown) => {
+            log_error!(request, Error, "{unknown}");
+            return Quick::Answered(Outcome::Status(500));
+        }
+    };
+    let what = if !shared.proxy_cache_purge.is_empty() && shared.proxy_cache_purge.hold(request) {
+        What::Purge
+    } else if shared.proxy_cache_methods.has(request.method) {
+        What::Answer
+    } else if shared.proxy_cache_rfc9111 && !matches!(request.method, Method::Options | Method::Trace) {
+        What::Unsafe
+    } else {
+        return Quick::Uncached;
+    };
+    let text = match key(request, family, shared) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Quick::Uncached,
+        Err(outcome) => return Quick::Answered(outcome),
+    };
+    let sum = Key::of(&text);
+    let ask = |what, text: Vec<u8>| {
+        Quick::Ask(Job { wanted: Wanted { cache: cache.clone(), text: text.into(), key: sum }, what })
+    };
+    if what != What::Answer {
+        return ask(what, text);
+    }
+    if shared.proxy_cache_bypass.hold(request) {
+        return ask(What::Bypass, text);
+    }
+    let now = unix_now();
+    let Some(object) = in_memory(request, cache, &text, sum, now) else { return ask(what, text) };
+    let lifetime = object.entry.lifetime();
+    match judged(request, shared, &lifetime, now) {
+        Judged::Fresh => {
+            Status::Hit.note(request);
+            Quick::Answered(stored(request, family, shared, &object, &lifetime, now))
+        }
+        _ => ask(what, text),
+    }
+}
+
+/// The text of a request's key. `None`: there is none to be had, so nothing is cached.
+fn key(request: &Request, family: &dyn Family, shared: &FamilySettings) -> Result<Option<Vec<u8>>, Outcome> {
+    let mut text = Vec::with_capacity(128);
+    if request.method == Method::Head && !family.converts_head(request) {
+        // Its answer has no body, and must never be taken for one to GET. No key that is text has this in it.
+        text.extend_from_slice(b"HEAD\0");
+    }
+    match &shared.proxy_cache_key {
+        Some(template) => template.render_into(request, &mut text),
+        None => {
+            if !family.cache_key(request, &mut text)? {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(text))
+}
+
+/// Answers a request that has to do with a cache.
+pub async fn serve(request: &mut Request, family: &'static dyn Family, job: Job) -> Outcome {
+    let location = request.location.clone();
+    let Some(shared) = family.shared(&location.settings) else { return Outcome::Status(500) };
+    let Job { wanted, what } = job;
+    let Some(aio) = aio::resolve(request) else { return Outcome::Status(500) };
+    let serve = Serve { family, shared, wanted, aio };
+    match what {
+        What::Purge => purge::run(request, &serve.wanted, &serve.aio).await,
+        What::Unsafe => Ask::new(&serve, request).invalidating(request).await,
+        What::Bypass => serve.bypass(request).await,
+        What::Answer => serve.answer(request).await,
+    }
+}
+
+/// What is known of a request while it is served.
+pub struct Serve<'s> {
+    /// The member of the family.
+    pub family: &'static dyn Family,
+    /// Its settings.
+    pub shared: &'s FamilySettings,
+    /// What is looked for.
+    pub wanted: Wanted,
+    /// How files are reached.
+    pub aio: Aio,
+}
+
+/// What became of waiting for somebody else's response.
+enum Waited {
+    /// It is answered.
+    Answered(Outcome),
+    /// There is nothing to be had from there: look again.
+    Again,
+    /// The same, with another variant's key.
+    Variant(Key),
+    /// The server is asked without keeping anything.
+    Alone,
+}
+
+impl Serve<'_> {
+    fn cache(&self) -> &Arc<Cache> {
+        &self.wanted.cache
+    }
+
+    /// Whether the response of a server may be kept at all.
+    fn may_keep(&self, request: &Request) -> bool {
+        // What the body of a GET says is no part of the key.
+        let fat = request.method != Method::Post && !request.is_subrequest() && has_body(request);
+        !fat && !self.is_far(request)
+    }
+
+    /// `cache_max_range_offset`
+    fn is_far(&self, request: &Request) -> bool {
+        let Some(most) = self.shared.proxy_cache_max_range_offset else { return false };
+        !request.is_subrequest()
+            && request.head.value(HeaderId::Range).is_some_and(|range| begins_behind(range, most.0))
+    }
+
+    async fn bypass(&self, request: &mut Request) -> Outcome {
+        Status::Bypass.note(request);
+        let ask = Ask::new(self, request);
+        if !self.may_keep(request) {
+            return ask.alone(request, Status::Bypass, None).await;
+        }
+        let key = self.wanted.key;
+        for _ in 0..MAX_ROUNDS {
+            let known = self.cache().peek(key);
+            match self.cache().lead(key, known.as_ref(), Some(Duration::ZERO), &self.aio, request.client_key()) {
+                Lead::Leader(filling) => return ask.keeping(request, filling, Status::Bypass, None).await,
+                Lead::Changed => {}
+                Lead::Follow(_) | Lead::Alone => break,
+            }
+        }
+        ask.alone(request, Status::Bypass, None).await
+    }
+
+    async fn answer(&self, request: &mut Request) -> Outcome {
+        let began = loops::now();
+        let mut counted = false;
+        let mut waits = true;
+        let mut forced = None;
+        for _ in 0..MAX_ROUNDS {
+            let now = unix_now();
+            let mut located = self.wanted.locate(request, &self.aio, now).await;
+            if let Some(key) = forced.take()
+                && located.object.is_none()
+            {
+                located.key = key;
+            }
+            let mut stale = None;
+            if let Some(object) = located.object {
+                let lifetime = object.entry.lifetime();
+                match judged(request, self.shared, &lifetime, now) {
+                    Judged::Fresh => return self.use_stored(request, &object, Status::Hit),
+                    Judged::Wanted => return self.use_stored(request, &object, Status::Stale),
+                    Judged::Refused => return Outcome::Status(504),
+                    Judged::Stale => stale = Some(object),
+                }
+            } else if self.shared.proxy_cache_rfc9111 && control(request).only_if_cached {
+                return Outcome::Status(504);
+            }
+            let status = if stale.is_some() { Status::Expired } else { Status::Miss };
+            status.note(request);
+            let ask = Ask::new(self, request);
+            if located.taken || !self.may_keep(request) {
+                return ask.alone(request, status, stale).await;
+            }
+            // Counted once, however often it is looked for; what is being fetched was asked for often enough.
+            if stale.is_none() && !counted && self.shared.proxy_cache_min_uses > 1 {
+                counted = true;
+                if self.cache().count(located.key, now) < self.shared.proxy_cache_min_uses {
+                    return ask.alone(request, status, None).await;
+                }
+            }
+            let age = Some(self.shared.proxy_cache_lock_age);
+            let known = stale.as_ref().map(|object| &object.entry);
+            match self.cache().lead(located.key, known, age, &self.aio, request.client_key()) {
+                Lead::Leader(filling) => {
+                    let Some(object) = &stale else { return ask.keeping(request, filling, status, stale).await };
+                    let behind = self.shared.proxy_cache_background_update && request.method != Method::Post;
+                    if !behind || !self.may_update_behind(object, now) {
+                        return ask.keeping(request, filling, status, stale).await;
+                    }
+                    return match background::update(request, self, object.clone(), filling) {
+                        Ok(()) => self.use_stored(request, object, Status::Stale),
+                        Err(filling) => ask.keeping(request, filling, status, stale).await,
+                    };
+                }
+                Lead::Follow(fill) => {
+                    if let Some(object) = &stale
+                        && self.may_update_behind(object, now)
+                    {
+                        return self.use_stored(request, object, Status::Updating);
+                    }
+                    if !waits {
+                        return ask.alone(request, status, stale).await;
+                    }
+                    let left = self.shared.proxy_cache_lock_timeout.saturating_sub(loops::now() - began);
+                    match self.wait(request, &fill, left).await {
+                        Waited::Answered(outcome) => return outcome,
+                        // All who have waited for what never came ask at once, unless there is something by now.
+                        Waited::Again => waits = loops::now() - began < self.shared.proxy_cache_lock_timeout,
+                        Waited::Variant(key) => forced = Some(key),
+                        Waited::Alone => return ask.alone(request, status, stale).await,
+                    }
+                }
+                Lead::Changed => {}
+                Lead::Alone => return ask.alone(request, status, stale).await,
+            }
+        }
+        Status::Miss.note(request);
+        Ask::new(self, request).alone(request, Status::Miss, None).await
+    }
+
+    /// Waits for the response that somebody else has asked for, and follows it.
+    async fn wait(&self, request: &mut Request, fill: &Arc<Fill>, left: Duration) -> Waited {
+        let head = match fill.progress() {
+            Progress::Known(head) => head,
+            Progress::Never => return Waited::Again,
+            Progress::Asked if !self.shared.proxy_cache_lock => return Waited::Alone,
+            Progress::Asked => {
+                let Some(follower) = fill.join(self.aio.clone(), request.client_key()) else { return Waited::Again };
+                // After `lock_age` one of those who wait asks, too.
+                let pause = left.min(self.shared.proxy_cache_lock_age.max(Duration::from_millis(1)));
+                let client = Client::new(request.connection.clone(), !request.is_background);
+                match client.unless_gone(tokio::time::timeout(pause, follower.head())).await {
+                    Err(gone) => return Waited::Answered(gone.outcome(request)),
+                    Ok(Ok(Some(head))) => head,
+                    Ok(Ok(None)) => return Waited::Again,
+                    Ok(Err(_)) if left <= pause => return Waited::Alone,
+                    Ok(Err(_)) => return Waited::Again,
+                }
+            }
+        };
+        if *head.key != *self.wanted.text {
+            return Waited::Alone;
+        }
+        if let Some(vary) = &head.vary {
+            let own = variant(request, vary.names.clone(), self.wanted.key).variant;
+            if own != vary.variant {
+                return if own == fill.key() { Waited::Alone } else { Waited::Variant(own) };
+            }
+        }
+        let Some(follower) = fill.join(self.aio.clone(), request.client_key()) else { return Waited::Again };
+        Status::Hit.note(request);
+        let length = follower.length();
+        let body = || Body::Source(Box::new(Followed(follower)));
+        let lifetime = head.lifetime;
+        let (family, shared) = (self.family, self.shared);
+        Waited::Answered(respond(request, family, shared, &head, &lifetime, unix_now(), length, body))
+    }
+
+    /// Answers with what is stored.
+    pub fn use_stored(&self, request: &mut Request, object: &Object, status: Status) -> Outcome {
+        status.note(request);
+        stored(request, self.family, self.shared, object, &object.entry.lifetime(), unix_now())
+    }
+
+    /// Whether a stale response may be used while the server is asked.
+    fn may_update_behind(&self, object: &Object, now: u64) -> bool {
+        let lifetime = object.entry.lifetime();
+        let says = self.shared.proxy_cache_use_stale.0.contains(NextUpstream::Updating);
+        !lifetime.must_revalidate && !lifetime.no_cache && (says || lifetime.may_refresh_behind(now))
+    }
+
+    /// Whether a stale response may be used after this has happened.
+    pub fn may_cover(&self, object: &Object, cause: NextUpstream) -> bool {
+        let lifetime = object.entry.lifetime();
+        let is_error = !matches!(cause, NextUpstream::Http403 | NextUpstream::Http404 | NextUpstream::Http429);
+        let says = self.shared.proxy_cache_use_stale.0.contains(cause);
+        !lifetime.must_revalidate && !lifetime.no_cache && (says || is_error && lifetime.may_cover_errors(unix_now()))
+    }
+}
+
+/// Whether the client sends a body with the request.
+fn has_body(request: &Request) -> bool {
+    request.body.declared_length() != Some(0) && !request.body.is_done() || request.body.received() > 0
+}
+
+/// Whether the first range begins at this offset or behind it, or is one of the last bytes.
+fn begins_behind(range: &[u8], offset: u64) -> bool {
+    let Some(ranges) = range.get(..6).filter(|unit| unit.eq_ignore_ascii_case(b"bytes=")).map(|_| &range[6..]) else {
+        return false;
+    };
+    let digits = ranges.trim_ascii_start();
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+    match std::str::from_utf8(&digits[..end]).ok().filter(|digits| !digits.is_empty()) {
+        Some(first) => first.parse().map_or(true, |first: u64| first >= offset),
+        None => digits.first() == Some(&b'-'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_begin_behind_an_offset() {
+        for (range, behind) in [
+            ("bytes=4-5", true),
+            ("bytes=3-", true),
+            ("bytes=2-9", false),
+            ("bytes= 4-", true),
+            ("Bytes=-1", true),
+            ("bytes=1-2,4-5", false),
+            ("bytes=4-5,1-2", true),
+            ("bytes=99999999999999999999-", true),
+            ("bytes=x", false),
+            ("bytes=", false),
+            ("items=4-", false),
+            ("", false),
+        ] {
+            assert_eq!(begins_behind(range.as_bytes(), 3), behind, "{range}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Whether a response is kept, and what of it.
+
+use bytes::{Bytes, BytesMut};
+use freerun_cache::fill::Filling;
+use freerun_cache::key::Key;
+use freerun_cache::record::Head;
+use freerun_cache::rules::control::RequestControl;
+use freerun_cache::rules::{Answer, Asked, Ignored, Rules, Vary, Verdict, judge, tags, update};
+use freerun_http::content::response::Field;
+use freerun_http::request::Request;
+use freerun_proto::{HeaderId, Method};
+
+use super::flow::unix_now;
+use crate::proxy::engine::Kept;
+use crate::proxy::exchange::{Family, UpstreamHead};
+use crate::proxy::settings::FamilySettings;
+use crate::proxy::settings::lists::Ignorable;
+
+/// What a cache knows of a request whose response it may keep.
+pub struct Keep {
+    /// Where the response goes.
+    pub filling: Filling,
+    /// The text of its key.
+    pub text: Bytes,
+    /// The key, of whatever variant it is.
+    pub main: Key,
+    /// When the server was asked, in unix seconds.
+    pub sent: u64,
+}
+
+impl Keep {
+    /// Decides, now that the head is there. What is not kept is not waited for by others any more.
+    pub fn judge(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> Option<Kept> {
+        let Keep { filling, text, main, sent } = self;
+        let Some(shared) = family.shared(request.settings()) else {
+            filling.not_storable();
+            return None;
+        };
+        let now = unix_now();
+        let asked = asked(request, family, shared, sent);
+        let answer = Answer { status: head.status, fields: &head.fields };
+        // 304 answers somebody's condition, 101 is the end of HTTP: neither is a response to keep, whatever the rules say.
+        let never = matches!(head.status, 101 | 304) || shared.proxy_no_cache.hold(request);
+        let (lifetime, names) = match never {
+            true => (None, None),
+            false => match judge(&asked, &answer, &rules(shared), now) {
+                Verdict::Store { lifetime, vary } => (Some(lifetime), vary),
+                Verdict::DoNot(_) => (None, None),
+            },
+        };
+        let Some(lifetime) = lifetime else {
+            filling.not_storable();
+            return None;
+        };
+        let vary = names.map(|names| variant(request, names, main));
+        let led = filling.fill().key();
+        // A variant that was asked for stays where it is looked for. If others choose now, the first one begins anew.
+        let key = if vary.as_ref().is_some_and(|vary| vary.variant == led) { led } else { main };
+        let fields = compact(&update::stored(&head.fields, shared.proxy_cache_rfc9111, ignored(shared)));
+        let head = Head {
+            key: text,
+            status: head.status,
+            reason: Bytes::copy_from_slice(&head.reason),
+            tags: tags::tags(&fields),
+            fields,
+            created: now,
+            lifetime,
+            vary,
+            body: 0,
+        };
+        Some(Kept { filling, head, key })
+    }
+}
+
+/// What `cache_valid`, `ignore_headers` and so on say.
+pub fn rules(shared: &FamilySettings) -> Rules<'_> {
+    Rules {
+        rfc9111: shared.proxy_cache_rfc9111,
+        ignored: ignored(shared),
+        valid: Some(shared.proxy_cache_valid.rules()),
+    }
+}
+
+/// What of the request matters.
+pub fn asked(request: &Request, family: &dyn Family, shared: &FamilySettings, sent: u64) -> Asked {
+    if !shared.proxy_cache_rfc9111 {
+        return Asked { sent, ..Asked::default() };
+    }
+    Asked {
+        head: request.method == Method::Head && !family.converts_head(request),
+        authorization: request.head.parsed.has(HeaderId::Authorization),
+        ranged: family.asks_for_part(request),
+        control: control(request),
+        sent,
+    }
+}
+
+/// The client's `Cache-Control`.
+pub fn control(request: &Request) -> RequestControl {
+    let values = |name: &'static [u8]| {
+        let fields = request.head.parsed.fields().iter();
+        let same = move |field: &&freerun_proto::Field| request.head.text(field.name()).eq_ignore_ascii_case(name);
+        fields.filter(same).map(|field| request.head.text(field.value()))
+    };
+    RequestControl::of(values(b"Cache-Control"), values(b"Pragma"))
+}
+
+/// `ignore_headers`
+pub fn ignored(shared: &FamilySettings) -> Ignored {
+    Ignored {
+        accel_expires: shared.ignores(Ignorable::XAccelExpires),
+        expires: shared.ignores(Ignorable::Expires),
+        cache_control: shared.ignores(Ignorable::CacheControl),
+        set_cookie: shared.ignores(Ignorable::SetCookie),
+        vary: shared.ignores(Ignorable::Vary),
+    }
+}
+
+/// The variant that a request is of, by the names that a response of its key has in `Vary`.
+pub fn variant(request: &Request, names: Bytes, main: Key) -> Vary {
+    Vary::new(names, main, |name, add| {
+        for field in request.head.parsed.fields() {
+            if request.head.text(field.name()).eq_ignore_ascii_case(name) {
+                add(request.head.text(field.value()));
+            }
+        }
+    })
+}
+
+/// The same fields without the buffer that they came in, which is larger; usual names take up nothing.
+fn compact(fields: &[Field]) -> Vec<Field> {
+    let usual = |name: &Bytes| {
+        let usual = HeaderId::of(name).name().as_bytes();
+        (!usual.is_empty() && *usual == **name).then(|| Bytes::from_static(usual))
+    };
+    let mut all = BytesMut::with_capacity(fields.iter().map(|(name, value)| name.len() + value.len()).sum());
+    let mut taken = |bytes: &Bytes| {
+        all.extend_from_slice(bytes);
+        all.split().freeze()
+    };
+    fields.iter().map(|(name, value)| (usual(name).unwrap_or_else(|| taken(name)), taken(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_the_same_without_their_buffer() {
+        let field = |name: &'static str, value: &'static str| (Bytes::from(name), Bytes::from(value));
+        let fields = [field("ETag", "\"a\""), field("etag", "b"), field("X-Other", ""), field("", "c")];
+        assert_eq!(compact(&fields), fields);
+    }
+}

@@ -1,0 +1,92 @@
+//! `cache_purge`: what is stored is removed, at once.
+
+use bytes::Bytes;
+use freerun_cache::cache::Found;
+use freerun_cache::purge::{Purge, PurgeRefused};
+use freerun_cache::rules::tags;
+use freerun_http::content::response::{Body, Response};
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::write::body::ClientGone;
+use freerun_runtime::files::{Aio, Via};
+
+use super::find::Wanted;
+use super::flow::unix_now;
+
+/// The most tags that one request may name; one with more is refused.
+const MAX_TAGS: usize = 64;
+
+/// Answers a purge.
+pub async fn run(request: &Request, wanted: &Wanted, aio: &Aio) -> Outcome {
+    let named = tags_of(request);
+    if named.len() > MAX_TAGS {
+        return Outcome::Status(400);
+    }
+    let purged = if !named.is_empty() {
+        named.into_iter().try_for_each(|tag| wanted.cache.purge(&Purge::Tag(tag)).map(drop)).map(|()| true)
+    } else if let Some(prefix) = wanted.text.strip_suffix(b"*") {
+        wanted.cache.purge(&Purge::Prefix(wanted.text.slice_ref(prefix))).map(|_| true)
+    } else {
+        wanted.purge_key(request, aio).await
+    };
+    match purged {
+        Ok(true) => Response::new(204, Bytes::new(), Body::Empty).into(),
+        Ok(false) => Outcome::Status(404),
+        Err(refused) => {
+            log_error!(request, Error, "purge of \"{}\" refused: {refused}", String::from_utf8_lossy(&wanted.text));
+            Outcome::Status(match refused {
+                PurgeRefused::TooMany => 503,
+                PurgeRefused::TooLong => 414,
+            })
+        }
+    }
+}
+
+/// The tags that a request names, as a response would.
+fn tags_of(request: &Request) -> Vec<Bytes> {
+    let fields = request.head.parsed.fields().iter().map(|field| {
+        let copy = |span| Bytes::copy_from_slice(request.head.text(span));
+        (copy(field.name()), copy(field.value()))
+    });
+    tags::tags(&fields.collect::<Vec<_>>())
+}
+
+impl Wanted {
+    /// Removes what the key has, without looking for other variants where there are none; whether there was something.
+    async fn purge_key(&self, request: &Request, aio: &Aio) -> Result<bool, PurgeRefused> {
+        let gone = ClientGone(&request.connection);
+        let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
+        let alone = match self.cache.find(self.key, unix_now()) {
+            Found::Stored(entry) => {
+                let object = self.cache.object(&entry, via).await;
+                object.is_ok_and(|object| object.head.vary.is_none() && *object.head.key == *self.text)
+            }
+            _ => false,
+        };
+        let removed = self.cache.remove(self.key);
+        if !alone {
+            self.cache.purge(&Purge::Key(self.text.clone()))?;
+        }
+        Ok(removed)
+    }
+
+    /// Removes what the key has, with all its variants, as far as that can be done at once.
+    pub fn remove(&self) {
+        let known = self.cache.in_memory(self.key).is_some_and(|object| object.head.vary.is_none());
+        if self.cache.peek(self.key).is_some() {
+            self.cache.remove(self.key);
+        }
+        if !known {
+            // A list that is full has the variants stay until they are stale; the response of the key itself is gone.
+            let _ = self.cache.purge(&Purge::Key(self.text.clone()));
+        }
+    }
+
+    /// The same for another target of the same server, by a key that ends with the request's.
+    pub fn beside(&self, path: &[u8], target: &[u8]) -> Option<Wanted> {
+        let text: Bytes = [self.text.strip_suffix(path)?, target].concat().into();
+        let key = freerun_cache::key::Key::of(&text);
+        Some(Wanted { cache: self.cache.clone(), text, key })
+    }
+}
