@@ -284,7 +284,14 @@ impl Builder<'_> {
         let new = match kind {
             Kind::Exact => into.add_exact(&name, location),
             Kind::Prefix { .. } => into.add_prefix(&name, location),
-            Kind::Named => into.add_named(&name, location),
+            Kind::Named => {
+                if !into.add_named(&name, location) {
+                    // As in nginx the first one is taken, but it says nothing.
+                    let message = format!("location \"{name}\" is there already and this one is never used");
+                    cx.warn(Problem::warning(message).at_node(node));
+                }
+                true
+            }
             Kind::Regex(pattern) => {
                 into.add_regex(pattern, location);
                 true

@@ -86,6 +86,8 @@ enum Spec {
     From(u64, Option<u64>),
     /// `-length`.
     Suffix(u64),
+    /// `-` alone.
+    Nothing,
 }
 
 impl Spec {
@@ -95,8 +97,7 @@ impl Spec {
         let dash = memchr::memchr(b'-', text)?;
         let (first, last) = (&text[..dash], &text[dash + 1..]);
         if first.is_empty() {
-            // `-` alone is a suffix of no bytes.
-            return Some(Spec::Suffix(if last.is_empty() { 0 } else { number(last)? }));
+            return Some(if last.is_empty() { Spec::Nothing } else { Spec::Suffix(number(last)?) });
         }
         let first = number(trim_spaces(first))?;
         let last = trim_spaces(last);
@@ -110,13 +111,14 @@ impl Spec {
                 ByteRange { start: first, end: last.map_or(size, |last| last.saturating_add(1)).min(size) }
             }
             Spec::Suffix(length) => ByteRange { start: size.saturating_sub(length), end: size },
+            Spec::Nothing => return None,
         };
         (!range.is_empty()).then_some(range)
     }
 
-    /// Whether it would take the first byte of an empty representation, if that had one.
+    /// Whether it begins where an empty representation does, which is at its end.
     fn reaches_empty(&self) -> bool {
-        matches!(self, Spec::From(0, _) | Spec::Suffix(1..))
+        matches!(self, Spec::From(0, _) | Spec::Suffix(_))
     }
 }
 

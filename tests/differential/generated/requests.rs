@@ -15,6 +15,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether its body comes in chunks.
+    pub fn is_chunked(&self) -> bool {
+        self.fields.iter().any(|field| field.starts_with("Transfer-Encoding:"))
+    }
+
     fn text(&self) -> String {
         if self.version.is_empty() {
             return format!("{} {}\r\n", self.method, self.target);

@@ -2,6 +2,7 @@
 
 use super::config::{self, Node, print};
 use super::random::Random;
+use crate::checks::same_words;
 use freerun_testkit::{Kind, check};
 
 /// What stands in for a word, besides words from elsewhere in the same configuration.
@@ -183,12 +184,10 @@ fn verdict(kind: Kind, text: &str) -> (Option<i32>, String) {
 pub fn difference(seed: u64) -> Option<String> {
     let text = configuration(seed);
     let (nginx, freerun) = (verdict(Kind::Nginx, &text), verdict(Kind::under_test(), &text));
-    // nginx does not say where an unknown variable is.
-    let placed =
-        freerun.1.strip_prefix(&nginx.1).is_some_and(|rest| rest.starts_with(" in ") && nginx.1.ends_with(" variable"));
+    let same = nginx.0 == freerun.0 && (same_words(&nginx.1, &freerun.1) || nginx.0 == Some(1) && nginx.1.is_empty());
     // Nor does it look for these two before all else is right; it also compares the names of `server_names`.
     let later = freerun.1.starts_with("duplicate location") || nginx.1.starts_with("conflicting parameter");
-    if nginx == freerun || placed || later && nginx.0 == Some(1) {
+    if same || later && nginx.0 == Some(1) {
         return None;
     }
     let line = |words: &str| words.rsplit_once(':').and_then(|(_, line)| line.parse::<usize>().ok());

@@ -138,10 +138,10 @@ fn choose(request: &mut Request) -> Step {
     }
     request.judge_keep_alive();
     let limit = request.settings().get::<CoreSettings>().client_max_body_size.0;
-    // The page for this error is not refused in turn.
-    let judged = request.body.declared_length().filter(|_| !request.in_error_page);
+    let judged = request.body.declared_length().filter(|_| !request.body_too_large);
     if let Some(length) = judged.filter(|length| limit > 0 && *length > limit) {
         request.body.refuse();
+        request.body_too_large = true;
         log_error!(request, Error, "client intended to send too large body: {length} bytes");
         request.keep_alive = false;
         return follow(request, Outcome::Status(413));
@@ -270,6 +270,11 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             Step::Route
         }
         Outcome::Named(name) => {
+            if request.path.is_empty() {
+                // Of a request line that was not understood.
+                log_error!(request, Error, "empty URI in redirect to named location \"{name}\"");
+                return Step::Answer(Box::new(error_page::built_in(request, 500)));
+            }
             if !take_redirect(request) {
                 return cycle(request, "redirect to named location", name.as_bytes());
             }
@@ -347,7 +352,6 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
     let location = request.location.clone();
     let core = location.settings.get::<CoreSettings>();
     let page = core.error_page.iter().find(|page| page.statuses.contains(&response.status))?;
-    request.in_error_page = true;
     request.last_error_page = !core.recursive_error_pages;
     let uri = match &page.target {
         Target::Named(name) => name.clone().into_bytes(),

@@ -98,7 +98,6 @@ impl Condition {
             return match rest {
                 [] => Ok(Condition { test: Test::True(variable), negative: false }),
                 [operator, value] => Condition::compare(node, variable, operator, value, cx),
-                [operator] if !is_operator(&operator.text) => Err(unexpected(node, operator)),
                 _ => Err(invalid(&shown)),
             };
         }
@@ -135,10 +134,6 @@ impl Condition {
         };
         Ok(Condition { test, negative })
     }
-}
-
-fn is_operator(text: &str) -> bool {
-    matches!(text, "=" | "!=" | "~" | "~*" | "!~" | "!~*")
 }
 
 fn unexpected(node: &Node, operator: &Word) -> Problem {

@@ -1,6 +1,7 @@
 //! `location` and the choice of one: exact, longest prefix (final with `^~`), regular expressions in order.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 
@@ -67,9 +68,15 @@ impl Locations {
         self.regex.push((pattern, location));
     }
 
-    /// Adds a named location (with its `@`); `false` when the name was taken.
+    /// Adds a named location (with its `@`); `false` when the name was taken, and stays with the one that has it.
     pub fn add_named(&mut self, name: &str, location: Arc<Location>) -> bool {
-        self.named.insert(name.into(), location).is_none()
+        match self.named.entry(name.into()) {
+            Entry::Vacant(entry) => {
+                entry.insert(location);
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
     }
 
     /// A named location.

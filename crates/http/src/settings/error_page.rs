@@ -44,6 +44,10 @@ impl Value for ErrorPage {
                 return Err(Problem::new(format!("invalid value \"{}\"", word.text)).at(word.place));
             }
         }
+        let target = match uri.text.strip_prefix('@') {
+            Some(_) => Target::Named(uri.text.clone()),
+            None => Target::Uri(Template::parse(uri, cx)?),
+        };
         let mut statuses = Vec::with_capacity(codes.len());
         for word in codes {
             let invalid = |why: &str| Err(Problem::new(format!("{why} \"{}\"", word.text)).at(word.place));
@@ -57,10 +61,6 @@ impl Value for ErrorPage {
                 Err(_) => return invalid("invalid value"),
             }
         }
-        let target = match uri.text.strip_prefix('@') {
-            Some(_) => Target::Named(uri.text.clone()),
-            None => Target::Uri(Template::parse(uri, cx)?),
-        };
         Ok(ErrorPage { statuses, overwrite, target })
     }
 }

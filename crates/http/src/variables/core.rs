@@ -44,7 +44,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("content_type", |r, _| header(r, HeaderId::ContentType)),
     Variable::family("cookie_", cookie),
     Variable::named("document_root", |r, _| owned(path::document_root(r))),
-    Variable::named("document_uri", |r, _| understood(r).then_some(Cow::Borrowed(&r.path))),
+    Variable::named("document_uri", |r, _| path(r)),
     Variable::named("host", host),
     Variable::named("hostname", |_, _| text(hostname())),
     Variable::family("http_", http),
@@ -91,11 +91,13 @@ pub const VARIABLES: &[Variable] = &[
         number(if r.is_subrequest() { 0 } else { r.head.parsed.len as u64 + r.body.received() })
     }),
     Variable::named("request_method", |r, _| {
-        some(understood(r).then(|| match r.main_method.unwrap_or(r.method) {
-            method if method == r.head.parsed.method => r.head.text(r.head.parsed.method_text),
-            Method::Get => b"GET",
-            _ => b"",
-        }))
+        let own = |method: &Method| understood(r) && *method == r.head.parsed.method;
+        some(match r.main_method.unwrap_or(r.method) {
+            method if own(&method) => Some(r.head.text(r.head.parsed.method_text)),
+            // Of the page that stands for an error.
+            Method::Get if understood(r) || r.internal => Some(&b"GET"[..]),
+            _ => understood(r).then_some(b""),
+        })
     }),
     Variable::named("request_port", |r, _| match r.head.parsed.host.and_then(|host| host.port) {
         Some(port) => number(u64::from(port)),
@@ -125,12 +127,17 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("tcpinfo_snd_cwnd", |r, _| number(tcp(r)?.snd_cwnd.into())),
     Variable::named("time_iso8601", |_, _| owned(clock::time_iso8601(now()).to_vec())),
     Variable::named("time_local", |_, _| owned(clock::time_local(now()).to_vec())),
-    Variable::named("uri", |r, _| understood(r).then_some(Cow::Borrowed(&r.path))),
+    Variable::named("uri", |r, _| path(r)),
 ];
 
 /// Whether the request line was understood: otherwise nothing is known of what it asks for.
 fn understood(request: &Request) -> bool {
     !request.head.parsed.method_text.is_empty()
+}
+
+/// The path. That of the page that stands for an error is known, even where the request's own is not.
+fn path(request: &Request) -> Value<'_> {
+    (understood(request) || request.internal).then_some(Cow::Borrowed(&request.path))
 }
 
 /// What `set $limit_rate` has asked for, or once a response is being written, what it is written with: bytes in a second,

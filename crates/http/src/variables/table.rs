@@ -21,7 +21,8 @@ pub enum Target {
 struct Entry {
     used: Option<(Arc<Declared>, Place)>,
     slot: Option<u32>,
-    by_set: bool,
+    /// Whether the first directive that assigns to it is `set`.
+    by_set: Option<bool>,
     compute: Option<Arc<dyn Compute>>,
 }
 
@@ -72,18 +73,30 @@ impl VariableTable {
         self.slot(name)
     }
 
-    /// What `set` assigns to under this name (without `$`).
+    /// What `set` assigns to under this name (without `$`). Where it did not, the variable is empty.
     ///
     /// # Errors
     /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
     pub fn assign(&mut self, name: &str) -> Result<Target, Problem> {
+        self.assigned(name, true)
+    }
+
+    /// The same for other directives: where they did not, the variable is not there. Of several directives the first one decides that.
+    ///
+    /// # Errors
+    /// Those of [`VariableTable::assign`].
+    pub fn assign_if_known(&mut self, name: &str) -> Result<Target, Problem> {
+        self.assigned(name, false)
+    }
+
+    fn assigned(&mut self, name: &str, by_set: bool) -> Result<Target, Problem> {
         let lower = name.to_ascii_lowercase();
         match self.names.get(lower.as_str()) {
             Some(Variable { set: Some(set), .. }) => Ok(Target::Call(*set)),
             Some(_) => Err(Problem::new(format!("the duplicate \"{name}\" variable"))),
             None => {
                 let slot = self.slot(&lower);
-                self.entry(&lower).by_set = true;
+                self.entry(&lower).by_set.get_or_insert(by_set);
                 Ok(Target::Slot(slot))
             }
         }
@@ -146,7 +159,7 @@ impl VariableTable {
         match (&entry.compute, entry.slot, self.names.get(name)) {
             (Some(compute), Some(slot), _) => Some(Definition::Computed(slot, compute.clone())),
             (_, _, Some(variable)) => Some(Definition::Getter(variable.get, name.into())),
-            (_, Some(slot), None) => Some(Definition::User(slot, self.family(name), entry.by_set)),
+            (_, Some(slot), None) => Some(Definition::User(slot, self.family(name), entry.by_set == Some(true))),
             (_, None, None) => self.family(name).map(|(get, argument)| Definition::Getter(get, argument)),
         }
     }

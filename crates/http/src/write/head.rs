@@ -190,6 +190,13 @@ pub fn preview(request: &mut Request, response: &Response) {
     request.keep_alive = keep_alive;
 }
 
+/// Adds a field to what [`preview`] has kept.
+pub fn preview_field(request: &mut Request, name: &[u8], value: &[u8]) {
+    if request.generation.keeps_sent_head {
+        field(&mut request.sent_head, name, value);
+    }
+}
+
 fn status_line(status: u16, out: &mut Vec<u8>) {
     if status == 200 {
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");

@@ -38,7 +38,7 @@ impl Value for Assignment {
         let name = word.text.strip_prefix('$').filter(|name| !name.is_empty());
         let name =
             name.ok_or_else(|| Problem::new(format!("invalid variable name \"{}\"", word.text)).at(word.place))?;
-        let target = cx.extensions.get_or_default::<VariableTable>().assign(name);
+        let target = cx.extensions.get_or_default::<VariableTable>().assign_if_known(name);
         let target = target.map_err(|problem| problem.at(word.place))?;
         Ok(Assignment { target, value: Template::parse(&directive.args[1], cx)? })
     }

@@ -1,5 +1,6 @@
 //! `try_files`: the first of several files that is there, else a last resort.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, group, settings};
@@ -90,7 +91,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         }
         for candidate in &*setting.tries {
             let value = candidate.path.render(request).into_owned();
-            let (uri, file) = place(request, &value);
+            let (uri, file) = place(request, &value, candidate.path.constant().is_none());
             let there = if candidate.folder {
                 open::stat(request, &file).await.is_ok_and(|meta| meta.is_dir())
             } else {
@@ -107,10 +108,16 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             }
         }
         match &setting.last {
+            // No answer has such a status. nginx sends none either.
+            Last::Status(..200) => Outcome::Close,
             Last::Status(status) => Outcome::Status(*status),
             Last::Named(name) => Outcome::Named(name.clone()),
             Last::Uri(uri) => {
-                let uri = uri.render(request).into_owned();
+                let mut value = uri.render(request);
+                if uri.constant().is_none() {
+                    value = without_prefix(request, value);
+                }
+                let uri = value.into_owned();
                 if uri.first() == Some(&b'@') {
                     return Outcome::Named(String::from_utf8_lossy(&uri).into_owned());
                 }
@@ -124,9 +131,20 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// The URI and the file that a value stands for. With `alias`, values that begin with the location's prefix keep it in
+/// What the last argument leads to: in a location with `alias`, a text with variables loses the location's prefix. That is nginx's rule,
+/// which configurations rely on (`try_files $uri /x/$uri` in `location /x/`). A path above the root does not come of it.
+fn without_prefix<'v>(request: &Request, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> {
+    let prefix = request.location.alias.as_ref().and_then(|alias| alias.prefix.as_deref());
+    let rest = prefix.and_then(|prefix| value.strip_prefix(prefix.as_bytes()));
+    match rest.filter(|rest| !rest.starts_with(b"..")) {
+        Some(rest) => Cow::Owned(rest.to_vec()),
+        None => value,
+    }
+}
+
+/// The URI and the file that a value stands for. With `alias`, values made of variables that begin with the location's prefix keep it in
 /// the URI and lose it in the file; others are put after the alias, as all are behind that of a regular expression.
-fn place(request: &Request, value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+fn place(request: &Request, value: &[u8], variables: bool) -> (Vec<u8>, Vec<u8>) {
     let Some(alias) = &request.location.alias else {
         return (value.to_vec(), path::file_name_of(request, value));
     };
@@ -134,7 +152,7 @@ fn place(request: &Request, value: &[u8]) -> (Vec<u8>, Vec<u8>) {
         return (value.to_vec(), [path::file_name_of(request, value), value.to_vec()].concat());
     };
     let prefix = prefix.as_bytes();
-    let uri = if value.starts_with(prefix) { value.to_vec() } else { [prefix, value].concat() };
+    let uri = if variables && value.starts_with(prefix) { value.to_vec() } else { [prefix, value].concat() };
     let file = path::file_name_of(request, &uri);
     (uri, file)
 }

@@ -14,7 +14,7 @@ use freerun_conf::{Cx, Node, Problem, Word};
 use freerun_http::variables::VariableTable;
 
 /// The name in a word that has to be `$name`.
-fn variable_name(word: &Word) -> Result<&str, Problem> {
+pub(crate) fn variable_name(word: &Word) -> Result<&str, Problem> {
     match word.text.strip_prefix('$').filter(|name| !name.is_empty()) {
         Some(name) => Ok(name),
         None => Err(Problem::new(format!("invalid variable name \"{}\"", word.text)).at(word.place)),

@@ -79,7 +79,13 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             Err(status) => return Outcome::Status(status),
         };
         let mut folder = path::file_name(request);
-        if folder.len() > 1 && folder.last() == Some(&b'/') {
+        if folder.last() != Some(&b'/') && folder != path::NO_NAME {
+            // The alias of a regular expression without its slash, of which nginx leaves the last letter out.
+            let name = String::from_utf8_lossy(&folder);
+            log_error!(request, Error, "\"{name}\" is no folder's name without a slash at its end");
+            return Outcome::Status(404);
+        }
+        if folder.len() > 1 {
             folder.pop();
         }
         let files::Listing { entries, share } = match open::list(request, &folder).await {

@@ -12,8 +12,9 @@ use freerun_http::log_error;
 use freerun_http::module::{Filter, Module, Slot};
 use freerun_http::request::Request;
 use freerun_http::settings::media_types::MediaTypes;
-use freerun_http::template::Template;
+use freerun_http::variables::{Reference, VariableTable};
 
+use crate::variables::variable_name;
 use map::{CharsetMaps, Names};
 
 settings! {
@@ -46,8 +47,8 @@ pub enum Charset {
     Off,
     /// Always this one.
     Name(Bytes),
-    /// What variables say.
-    Variable(Template),
+    /// What a variable says.
+    Variable(Reference),
 }
 
 impl Value for Charset {
@@ -57,8 +58,11 @@ impl Value for Charset {
         let word = &directive.args[0];
         Ok(match word.text.as_str() {
             "off" => Charset::Off,
-            // Only what begins with a variable is looked at for them.
-            text if text.starts_with('$') => Charset::Variable(Template::parse(word, cx)?),
+            // All of the word is the variable's name.
+            text if text.starts_with('$') => {
+                let name = variable_name(word)?;
+                Charset::Variable(cx.extensions.get_or_default::<VariableTable>().resolve(name, word.place))
+            }
             _ => Charset::Name(cx.extensions.get_or_default::<Names>().spelling(&word.text)),
         })
     }
@@ -69,7 +73,7 @@ impl Charset {
         match self {
             Charset::Off => None,
             Charset::Name(name) => Some(name.clone()),
-            Charset::Variable(template) => Some(Bytes::from(template.render(request).into_owned())),
+            Charset::Variable(variable) => Some(variable.get(request).unwrap_or_default().into_owned().into()),
         }
     }
 }
@@ -135,8 +139,7 @@ fn run(request: &mut Request, response: &mut Response) {
         }
         return;
     }
-    // Old browsers took the character set of a redirect for that of the page it leads to.
-    if matches!(response.status, 301 | 302) || response.content_type.is_empty() {
+    if response.content_type.is_empty() {
         return;
     }
     let own = response.charset.clone();
@@ -153,6 +156,10 @@ fn run(request: &mut Request, response: &mut Response) {
         None if target.is_empty() => return,
         Some(source) if !recode(request, response, settings, &source, &target) => return,
         _ => {}
+    }
+    // Old browsers took the character set of a redirect for that of the page it leads to.
+    if matches!(response.status, 301 | 302) {
+        return;
     }
     *page.0.borrow_mut() = Some(target.clone());
     response.charset = Some(target);

@@ -86,13 +86,13 @@ impl Setting for Additions {
             level.inherit = Some(<Inherit as freerun_conf::Value>::parse(directive, cx)?);
             return Ok(level);
         }
+        let name = Bytes::copy_from_slice(directive.args[0].text.as_bytes());
+        let value = Template::parse(&directive.args[1], cx)?;
         let always = match directive.args.get(2) {
             None => false,
             Some(word) if word.text == "always" => true,
             Some(word) => return Err(Problem::invalid_parameter(directive, word)),
         };
-        let name = Bytes::copy_from_slice(directive.args[0].text.as_bytes());
-        let value = Template::parse(&directive.args[1], cx)?;
         Arc::make_mut(&mut level.list).push(Addition { name, value, always });
         Ok(level)
     }
@@ -141,6 +141,9 @@ fn run(request: &mut Request, response: &mut Response) {
     let status = request.sent.status;
     if matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308) {
         expires::set(&settings.expires, request, response);
+        if !settings.expires.is_off() {
+            head::preview(request, response);
+        }
     }
     for Addition { name, value, .. } in settings.add_header.for_status(status) {
         let value = value.render(request);
@@ -149,10 +152,14 @@ fn run(request: &mut Request, response: &mut Response) {
             response.remove(name);
         } else if name.eq_ignore_ascii_case(b"ETag") {
             response.etag = (!value.is_empty()).then(|| Bytes::copy_from_slice(&value));
+            head::preview(request, response);
             continue;
         }
         if !value.is_empty() {
-            response.fields.push((name.clone(), Bytes::copy_from_slice(&value)));
+            let value = Bytes::copy_from_slice(&value);
+            // Those after it may ask for it.
+            head::preview_field(request, name, &value);
+            response.fields.push((name.clone(), value));
         }
     }
     if settings.add_trailer.for_status(status).next().is_some() {
