@@ -173,21 +173,6 @@ fn the_root_as_it_is_written() {
 }
 
 #[test]
-fn try_files_behind_the_alias_of_a_regular_expression() {
-    let site = site();
-    let lines = "
-        location ~ ^/file { try_files /dir $uri /dir/f.txt =404; alias @ROOT@/; }
-        location ~ ^/folder { try_files /dir/ =404; alias @ROOT@/; }
-        location ~ ^/bare { try_files a.txt /none =404; alias @ROOT@/; }
-        location ~ ^/joined { try_files /f.txt =404; alias @ROOT@/dir; }
-        location ~ ^/emptydir { try_files /none $uri/ =404; alias @ROOT@; }
-        location ~ ^/then { try_files /none /dir/ /file; alias @ROOT@/; index f.txt; }
-    ";
-    let targets = ["/file", "/folder", "/folder/", "/bare", "/joined", "/emptydir", "/emptydir/", "/then", "/then/"];
-    compare(&Setup::server(&site, lines), targets.map(get).into());
-}
-
-#[test]
 fn a_charset_that_has_a_variable_inside() {
     let site = site();
     let lines = "location / { charset x$arg_a; } location /dir { charset $arg_a; }";
@@ -242,23 +227,6 @@ fn ranges() {
 }
 
 #[test]
-fn words_that_are_wrong() {
-    crate::checks::same_verdicts(&[
-        "keepalive_disable msie6 msie6;",
-        "keepalive_disable msie6; keepalive_disable safari;",
-        "keepalive_disable none; keepalive_disable msie6; keepalive_disable msie6;",
-        "keepalive_disable safari x msie6;",
-        "location \"\" /x { }",
-        "if (!-e /x) if { }",
-        "if ($arg_x = a { }",
-        "types { gif; image/gif gif; }",
-        "error_page =201 /x;",
-        "error_page = /x;",
-        "try_files /x =0;",
-    ]);
-}
-
-#[test]
 fn statuses_below_those_of_answers() {
     let site = site();
     let lines = "location /99 { return 99 text; } location /150 { return 150; } location /try/ { try_files /none =0; }";
@@ -282,54 +250,6 @@ fn where_a_redirect_leads() {
         location /page { add_header X-L [$sent_http_location]; return 200 \"to $sent_http_location\"; }
         location @page { return 200 \"to $sent_http_location\"; }";
     compare(&Setup::server(&site, lines), ["/plain", "/whole", "/paged", "/named", "/page"].map(get).into());
-}
-
-#[test]
-fn referers_of_which_none_is_valid() {
-    crate::checks::same_verdicts(&[
-        "valid_referers;",
-        "valid_referers none;",
-        "valid_referers blocked;",
-        "valid_referers none blocked;",
-        "valid_referers server_names;",
-        "server_name a.example; valid_referers server_names;",
-        "server_name ~x; valid_referers server_names;",
-        "valid_referers ~x;",
-        "valid_referers a.example;",
-        "valid_referers *.a.example;",
-        "valid_referers ~x ~(;",
-        "location / { valid_referers none; }",
-        "valid_referers none; location / { valid_referers x; }",
-        "valid_referers x; location / { valid_referers none; }",
-        "valid_referers none; valid_referers x;",
-        "location / { if ($invalid_referer) { return 403; } }",
-        "valid_referers none; location / { if ($invalid_referer) { return 403; } }",
-    ]);
-}
-
-#[test]
-fn browsers_that_are_wrong() {
-    crate::checks::same_verdicts(&[
-        "modern_browser;",
-        "modern_browser safari;",
-        "modern_browser x;",
-        "modern_browser unlisted;",
-        "modern_browser unlisted 1;",
-        "modern_browser x 1;",
-        "modern_browser safari x;",
-        "modern_browser safari 1.2.3.4;",
-        "modern_browser safari 1.2.3.4.5;",
-        "modern_browser safari 1.2.;",
-        "modern_browser safari .1;",
-        "modern_browser safari \"\";",
-        "modern_browser \"\";",
-        "modern_browser safari 1 2;",
-        "modern_browser safari 65536;",
-        "modern_browser safari 100; modern_browser safari 50;",
-        "ancient_browser;",
-        "ancient_browser \"\";",
-        "ancient_browser netscape4 x;",
-    ]);
 }
 
 #[test]
@@ -411,76 +331,6 @@ fn internal_in_a_regular_expression() {
 }
 
 #[test]
-fn tries_that_end_with_a_status() {
-    const SILENT: &str = "nginx finishes such a request without an answer, and leaves the client waiting";
-    const NEVER: &str =
-        "nginx answers nothing and takes the next request; the client cannot know, so the connection is closed";
-    let site = site();
-    let mut lines = String::new();
-    let mut cases = Vec::new();
-    for code in [1, 99, 100, 101, 150, 199, 200, 201, 202, 204, 205, 206, 299, 300, 301, 302, 303, 304, 305, 308, 399]
-        .into_iter()
-        .chain([400, 444, 494, 499, 500, 599, 600, 700, 999])
-    {
-        lines += &format!("location /t{code} {{ try_files /none ={code}; }}\n");
-        let silent = matches!(code, 200 | 202 | 205..300);
-        let answer = match code {
-            200 => "HTTP/1.1 200 OK",
-            202 => "HTTP/1.1 202 Accepted",
-            205 => "HTTP/1.1 205 ",
-            206 => "HTTP/1.1 206 Partial Content",
-            _ => "HTTP/1.1 299 ",
-        };
-        for method in ["GET", "HEAD"] {
-            let case = raw(format!("{method} /t{code} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
-            cases.push(if silent { case.differs(SILENT, answer) } else { case });
-        }
-        let case = get(&format!("/t{code}"));
-        cases.push(match code {
-            ..200 => case.differs(NEVER, ""),
-            _ if silent => case.differs(SILENT, answer),
-            _ => case,
-        });
-    }
-    compare(&Setup::server(&site, &lines), cases);
-}
-
-#[test]
-fn tries_in_a_location_with_an_alias() {
-    let site = site();
-    let lines = "
-        location /a { alias @ROOT@/a.txt; try_files /dir/ $uri; }
-        location /b { alias @ROOT@/a.txt; try_files /b =418; }
-        location /c/ { alias @ROOT@/dir/; try_files /c/f.txt =418; }
-        location /d/ { alias @ROOT@/dir/; try_files /d/$arg_x =418; }
-        location /e/ { alias @ROOT@/dir/; try_files /none /e/$uri; }
-        location /f/ { alias @ROOT@/dir/; try_files /none /f/f.txt; }
-        location /g { alias @ROOT@/dir; try_files /none /g/to?x=$uri; }
-        location /h { alias @ROOT@/dir; try_files /none $uri; }
-        location /to { return 200 \"$uri $args\"; }
-        location @n { return 200 named; }
-    ";
-    let targets = [
-        "/a.txt",
-        "/a",
-        "/b",
-        "/c/x",
-        "/d/x",
-        "/d/x?x=f.txt",
-        "/e/to",
-        "/e/f.txt",
-        "/f/x",
-        "/g/x",
-        "/h@n",
-        "/h/to",
-        "/h",
-    ];
-    let mut cases: Vec<Case> = targets.map(get).into();
-    cases.push(get("/h/to?x"));
-    compare(&Setup::server(&site, lines), cases);
-}
-
-#[test]
 fn bodies_that_are_too_large_for_the_page_of_an_error() {
     let site = site();
     let lines = "
@@ -543,29 +393,6 @@ fn redirects_with_a_charset() {
     );
     let setup = Setup::server(&site, &lines).http("charset_map koi8-r utf-8 { C1 D0B0; }");
     compare(&setup, ["/301", "/302", "/303", "/404", "/dir", "/paged", "/set"].map(get).into());
-}
-
-#[test]
-fn words_of_conditions_and_names() {
-    crate::checks::same_verdicts(&[
-        "set $u 1; if ($u) ($u) { }",
-        "set $u 1; if ($u b) { }",
-        "set $u 1; if ($u !) { }",
-        "set $u 1; if ($u == ) { }",
-        "set $u 1; if ($u \"\") { }",
-        "set $u 1; if ($u b c) { }",
-        "charset $1;",
-        "charset $;",
-        "charset $uri$uri;",
-        "charset ${uri};",
-        "source_charset $;",
-        "source_charset $uri;",
-        "error_page 400 /x $;",
-        "error_page x =200x $;",
-        "error_page x =200 $;",
-        "add_header Location $ t;",
-        "add_header Location $uri t;",
-    ]);
 }
 
 #[test]
