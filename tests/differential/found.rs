@@ -348,10 +348,23 @@ fn bodies_that_are_too_large_for_the_page_of_an_error() {
         location /try { try_files /nope /small; }
         location /named { error_page 404 @small; return 404; }
         location @small { client_max_body_size 5; return 200 named; }
+        location /asked { client_max_body_size 0; auth_request /small; }
         location /list/ { alias @ROOT@/none/; autoindex on; error_page 404 /small; }
     ";
-    let targets =
-        ["self", "elsewhere", "denied", "returned", "folder/", "none", "a.txt", "two", "try", "named", "list/"];
+    let targets = [
+        "self",
+        "elsewhere",
+        "denied",
+        "returned",
+        "folder/",
+        "none",
+        "a.txt",
+        "two",
+        "try",
+        "named",
+        "list/",
+        "asked",
+    ];
     let mut cases = Vec::new();
     for target in targets {
         for method in ["GET", "POST"] {
@@ -439,4 +452,17 @@ fn a_location_that_is_added() {
     let setup = Setup::server(&site, &lines)
         .http("log_format l '[$sent_http_location] [$sent_http_link]'; access_log @DIR@/l.log l;");
     compare(&setup, cases);
+}
+
+#[test]
+fn the_real_path_of_no_folder() {
+    let site = site();
+    let lines = "
+        location / { return 200 \"[$realpath_root]\"; }
+        location /looked/for { root @ROOT@/none; }
+        location /none { root @ROOT@/none; return 200 \"[$realpath_root]\"; }
+        location /file { root @ROOT@/a.txt; return 200 \"[$realpath_root]\"; }
+        location /variable { root @ROOT@/none/$arg_x; add_header X-R $realpath_root; return 200 x; }
+    ";
+    compare(&Setup::server(&site, lines), ["/", "/looked/for", "/none", "/file", "/variable"].map(get).into());
 }

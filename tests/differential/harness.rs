@@ -151,6 +151,11 @@ impl Exchange {
         self.end == "closed" && self.responses.last().is_some_and(|response| response.headers.iter().any(keeps))
     }
 
+    /// Whether a response was lost by a reset, as nginx resets connections on which it leaves something unread.
+    pub fn was_reset(&self) -> bool {
+        self.end.starts_with("Reset")
+    }
+
     /// Leaves out of both the first `Connection` on which they disagree, and all that came after its response.
     pub fn forget_keep_alive(&mut self, other: &mut Exchange) {
         let value = |response: &Comparable| {
@@ -163,7 +168,7 @@ impl Exchange {
         if let Some((at, _)) = differs {
             for exchange in [self, other] {
                 exchange.cut(at + 1);
-                exchange.responses[at].headers.retain(|(name, _)| name != "Connection");
+                exchange.responses[at].headers.retain(|(name, _)| name != "Connection" && name != "Keep-Alive");
             }
         }
     }

@@ -60,6 +60,25 @@ const LOGGED: &[&str] = &[
     "server_protocol",
 ];
 
+/// Differences that are known: words of the configuration, a part of what is asked for, and why.
+const KNOWN: &[(&[&str], &str, &str)] = &[
+    (
+        &["$realpath_root"],
+        "",
+        "what is not in the kernel's cache of names yet is told as it is written: a variable cannot wait",
+    ),
+    (
+        &["disable_symlinks"],
+        "/secret",
+        "nginx opens files to look at them then, and those that may not be read are not there",
+    ),
+    (
+        &["auth_request", "if ($arg_a", "index"],
+        "",
+        "what an `if` of a subrequest made of $arg_a stays with nginx's request",
+    ),
+];
+
 /// How many bytes longer freerun's built-in pages are for its name.
 const NAME: i64 = "freerun".len() as i64 - "nginx".len() as i64;
 
@@ -149,6 +168,10 @@ impl Batch {
             for (at, connection) in case.connections.iter().enumerate() {
                 let (mut theirs, their_port) = exchange(&nginx, connection, &host(number));
                 let (mut ours, our_port) = exchange(&freerun, connection, &host(number));
+                if theirs.was_reset() {
+                    ours.cut(theirs.count());
+                    theirs.cut(theirs.count());
+                }
                 if theirs.contradicts_itself() && theirs.count() <= ours.count() {
                     // After a 412 of a filter, for one. freerun keeps its word.
                     ours.cut(theirs.count());
@@ -166,7 +189,7 @@ impl Batch {
                 };
                 if theirs == ours || plain(&theirs, &nginx) == plain(&ours, &freerun) {
                     ports.push((number, at, their_port, our_port));
-                } else {
+                } else if !self.is_known(number, connection) {
                     findings.answers.push((number, at, difference(&theirs, &ours)));
                 }
             }
@@ -177,8 +200,18 @@ impl Batch {
                 (self.answers_early(case, connection), connection.iter().any(Request::is_chunked))
             })
         });
-        findings.answers.extend(differing);
+        let known = |(case, at, _): &(usize, usize, String)| self.is_known(*case, &self.cases[*case].connections[*at]);
+        findings.answers.extend(differing.into_iter().filter(|found| !known(found)));
         findings
+    }
+
+    /// Whether a difference is one of those that are known.
+    fn is_known(&self, case: usize, connection: &[Request]) -> bool {
+        let mut text = String::new();
+        print(&self.http, 0, &mut text);
+        print(&self.cases[case].nodes, 0, &mut text);
+        let asks_for = |path: &str| connection.iter().any(|request| request.target.contains(path));
+        KNOWN.iter().any(|(words, path, _)| words.iter().all(|word| text.contains(word)) && asks_for(path))
     }
 
     /// Whether a server itself may answer a connection's requests. Some names lead to any server that has them.

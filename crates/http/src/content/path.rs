@@ -3,6 +3,9 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
 
+use freerun_runtime::files::FileError;
+
+use crate::content::open::OpenError;
 use crate::log_error;
 use crate::request::Request;
 use crate::settings::core::CoreSettings;
@@ -30,31 +33,41 @@ fn folder(request: &Request) -> &Template {
 }
 
 /// Names of files are made of variables, and variables of names of files: where one would need itself, it is empty.
-fn once(request: &Request, make: impl FnOnce(&Request) -> Vec<u8>) -> Vec<u8> {
+fn once<N: Default>(request: &Request, make: impl FnOnce(&Request) -> N) -> N {
     if request.naming_file.replace(true) {
         log_error!(request, Error, "cycle while evaluating the name of a file");
-        return Vec::new();
+        return N::default();
     }
     let name = make(request);
     request.naming_file.set(false);
     name
 }
 
-/// `$realpath_root`: the document root with its symbolic links resolved.
+/// `$realpath_root`: the document root with its symbolic links resolved. `None`, if there is no such folder.
 ///
 /// A variable cannot wait: a folder whose name is not in the kernel's lookup cache is told as it is written. It is in the
 /// cache as soon as anything was served from it.
-pub fn real_root(request: &Request) -> Vec<u8> {
+pub fn real_root(request: &Request) -> Option<Vec<u8>> {
     let root = document_root(request);
-    once(request, |request| resolve(request, &root).unwrap_or(root))
+    once(request, |request| match resolve(request, &root) {
+        Some(Err(error)) if OpenError::File(error.clone()).is_missing() => {
+            log_error!(request, Crit, "realpath() \"{}\" failed ({error})", String::from_utf8_lossy(&root));
+            None
+        }
+        Some(Ok(path)) => Some(path),
+        _ => Some(root),
+    })
 }
 
-fn resolve(request: &Request, root: &[u8]) -> Option<Vec<u8>> {
+fn resolve(request: &Request, root: &[u8]) -> Option<Result<Vec<u8>, FileError>> {
     let aio = crate::content::aio::resolve(request)?;
-    let folder = request.generation.files.try_open_now(&CString::new(root).ok()?, &aio)?.ok()?;
+    let folder = match request.generation.files.try_open_now(&CString::new(root).ok()?, &aio)? {
+        Ok(folder) => folder,
+        Err(error) => return Some(Err(error)),
+    };
     // The link of a descriptor is made by procfs, from memory.
     let link = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
-    Some(rustix::fs::readlink(link, Vec::new()).ok()?.into_bytes())
+    Some(Ok(rustix::fs::readlink(link, Vec::new()).ok()?.into_bytes()))
 }
 
 /// `$request_filename`: where the file of the request's path is.

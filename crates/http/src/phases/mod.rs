@@ -4,7 +4,7 @@ pub mod included;
 pub mod subrequest;
 
 use freerun_proto::HeaderId;
-use freerun_proto::head::Method;
+use freerun_proto::head::{Method, parse_length};
 use freerun_proto::uri::{self, EscapeSet};
 
 use crate::content::response::Response;
@@ -138,7 +138,12 @@ fn choose(request: &mut Request) -> Step {
     }
     request.judge_keep_alive();
     let limit = request.settings().get::<CoreSettings>().client_max_body_size.0;
-    let judged = request.body.declared_length().filter(|_| !request.body_too_large);
+    let declared = match request.is_subrequest() {
+        // It has no body, but the length of the client's, and is refused for that as in nginx.
+        true => request.head.value(HeaderId::ContentLength).and_then(parse_length),
+        false => request.body.declared_length(),
+    };
+    let judged = declared.filter(|_| !request.body_too_large);
     if let Some(length) = judged.filter(|length| limit > 0 && *length > limit) {
         request.body.refuse();
         request.body_too_large = true;

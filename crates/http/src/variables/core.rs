@@ -70,7 +70,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("proxy_protocol_server_port", |r, _| port(ends(r)?.server_port)),
     Variable::family("proxy_protocol_tlv_", |r, name| r.connection.proxied()?.tlv(name)),
     Variable::named("query_string", |r, _| some(r.args.as_deref())),
-    Variable::named("realpath_root", |r, _| owned(path::real_root(r))),
+    Variable::named("realpath_root", |r, _| path::real_root(r).map(Cow::Owned)),
     Variable::named("remote_addr", |r, _| owned(crate::log::Peer(r.peer()).to_string().into_bytes())),
     Variable::named("remote_port", |r, _| match r.peer() {
         Address::Ip(address) => port(address.port()),

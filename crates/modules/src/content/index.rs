@@ -32,7 +32,9 @@ impl Setting for IndexFiles {
         let mut files = previous.map(|files| files.0.to_vec()).unwrap_or_default();
         for word in &directive.args {
             if word.text.is_empty() {
-                return Err(Problem::new("index \"\" in \"index\" directive is invalid").at(word.place));
+                let first = &directive.args[0].text;
+                let message = format!("index \"{first}\" in \"index\" directive is invalid");
+                return Err(Problem::new(message).at(word.place));
             }
             files.push(Template::parse(word, cx)?);
         }

@@ -121,8 +121,9 @@ pub static MODULE: Module = Module {
 
 fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
     let Some(list) = &settings.get::<RefererSettings>().valid_referers.0 else { return Ok(()) };
-    let names = list.exact.len() + list.front.len() + list.back.len() + list.patterns.len();
-    if names == 0 && !list.server_names {
+    // As in nginx, which does not count expressions either, unless they are all there is.
+    let names = list.exact.len() + list.front.len() + list.back.len();
+    if names == 0 && !list.server_names && (list.none || list.blocked) {
         let message = "the \"none\" or \"blocked\" referers are specified in the \"valid_referers\" directive without any \
                        valid referer";
         return Err(Problem::new(message));

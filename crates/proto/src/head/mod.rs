@@ -10,6 +10,6 @@ mod parser;
 mod tests;
 mod types;
 
-pub(crate) use parser::parse_length;
+pub use parser::parse_length;
 pub use parser::{HeadParser, HeadRules, HeadStage, Progress, parse_request};
 pub use types::{BodyFraming, Field, Method, RequestHead, Target, TargetForm, Version};

@@ -398,7 +398,7 @@ fn method_of(line: &[u8]) -> Method {
 const MAX_LENGTH: u64 = i64::MAX as u64;
 
 /// A decimal number without sign, up to [`MAX_LENGTH`].
-pub(crate) fn parse_length(text: &[u8]) -> Option<u64> {
+pub fn parse_length(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
