@@ -96,6 +96,17 @@ impl Conditions<'_> {
         *self == Conditions::default()
     }
 
+    /// The conditions that count by RFC 9110 section 13.2.2: with an entity tag given, the date beside it is not looked at.
+    pub fn by_precedence(mut self) -> Self {
+        if self.if_match.is_some() {
+            self.if_unmodified_since = None;
+        }
+        if self.if_none_match.is_some() {
+            self.if_modified_since = None;
+        }
+        self
+    }
+
     /// Evaluates the conditions for an answer with this entity tag and modification time (seconds since the epoch).
     ///
     /// As nginx does, and other than RFC 9110: `If-Unmodified-Since` counts beside `If-Match`, `If-Modified-Since` beside
@@ -308,5 +319,20 @@ mod tests {
             let _ = matches(&list, Some(b"\"a\""), weak);
             let _ = if_range(&list, Some(b"\"a\""), Some(0));
         }
+    }
+
+    #[test]
+    fn tags_count_before_dates_by_the_rfc() {
+        let date: &[u8] = b"Thu, 01 Jan 1970 00:00:01 GMT";
+        let both = Conditions {
+            if_match: Some(b"\"a\""),
+            if_unmodified_since: Some(date),
+            if_none_match: Some(b"\"a\""),
+            if_modified_since: Some(date),
+        };
+        assert_eq!(both.evaluate(Some(b"\"a\""), Some(50), Modified::Exact), Verdict::PreconditionFailed);
+        assert_eq!(both.by_precedence().evaluate(Some(b"\"a\""), Some(50), Modified::Exact), Verdict::NotModified);
+        let dates = Conditions { if_match: None, if_none_match: None, ..both };
+        assert_eq!(dates.by_precedence(), dates);
     }
 }
