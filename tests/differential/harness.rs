@@ -145,6 +145,11 @@ impl Exchange {
         self.responses.first().map_or("", |response| response.line.as_str())
     }
 
+    /// Whether this is a line of what came back, as differences show it.
+    pub fn has(&self, line: &str) -> bool {
+        lines(self).iter().any(|one| one == line)
+    }
+
     /// Whether the connection was closed after a response that said that it is kept.
     pub fn contradicts_itself(&self) -> bool {
         let keeps = |(name, value): &(String, String)| name == "Connection" && value == "keep-alive";

@@ -7,6 +7,7 @@ mod additions;
 mod auth_requests;
 mod balancing;
 mod cache_rules;
+mod caching;
 mod charsets;
 
 mod checks;

@@ -308,6 +308,11 @@ impl Cache {
         tokio::time::timeout(limit, wait).await.is_ok()
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Where the file of a key is.
     pub fn path_of(&self, key: Key) -> std::path::PathBuf {
         let config = self.shared.config.load();

@@ -4,15 +4,13 @@
 //! The crate knows nothing of requests. Decisions (what may be stored, how long it is fresh, who is evicted) are pure code
 //! with the time as an argument; files are reached through `freerun_runtime`, or from the cache's own thread.
 
-// What the thread will use is there before it.
-#![allow(dead_code)]
-
 pub mod cache;
 mod config;
 mod disk;
 pub mod fill;
 pub mod health;
 mod index;
+mod journal;
 pub mod key;
 mod manager;
 pub mod memory;

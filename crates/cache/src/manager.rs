@@ -1,11 +1,35 @@
 //! The cache's own thread: it evicts, removes files, keeps the journal, and finds out what is on the disk.
+//!
+//! It may wait for its disk, and then nothing but this cache waits with it: loops hand over what they have to say through
+//! a queue, and do without storing where the thread does not keep up.
+
+mod core;
+mod disk;
+mod open;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod walk;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use freerun_runtime::log::Level;
+
+use self::core::{Manager, Moment, Next};
 use crate::cache::{Shared, Tell};
+use crate::index::State;
+use open::{Lock, Opened};
+
+/// How long a start waits for the index: a small one is there at once, and nobody notices that a large one is not.
+const START_WAIT: Duration = Duration::from_millis(200);
+
+/// How often the lock of a folder is tried that another process has: the one before this, which still ends.
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Counters of what the thread has done.
 #[derive(Debug, Default)]
@@ -24,31 +48,124 @@ pub(crate) struct Work {
 /// The thread, as the cache holds it.
 #[derive(Debug, Default)]
 pub(crate) struct Handle {
-    started: OnceLock<Arc<Progress>>,
+    progress: OnceLock<Arc<Progress>>,
 }
 
 /// How far the thread has come, for those who wait for it.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Whether the thread has ended, and if so whether all is written down.
-    ended: Mutex<Option<bool>>,
+    stage: Mutex<Stage>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Begun,
+    /// The index is there.
+    Loaded,
+    /// It has ended; whether all is written down.
+    Ended(bool),
+}
+
+impl Progress {
+    fn set(&self, stage: Stage) {
+        if let Ok(mut own) = self.stage.lock() {
+            *own = stage;
+        }
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, limit: Duration, until: impl Fn(Stage) -> bool) -> Stage {
+        let Ok(stage) = self.stage.lock() else { return Stage::Ended(false) };
+        let waited = self.changed.wait_timeout_while(stage, limit, |stage| !until(*stage));
+        waited.map_or(Stage::Ended(false), |(stage, _)| *stage)
+    }
 }
 
 impl Handle {
     /// Starts it, unless it runs.
     pub(crate) fn start(&self, shared: &Arc<Shared>, tell: Tell) -> io::Result<()> {
-        let _ = (shared, tell, &self.started);
-        shared.index.set_state(crate::index::State::Ready, false);
-        shared.index.space.open();
+        if self.progress.get().is_some() {
+            return Ok(());
+        }
+        let progress = Arc::new(Progress::default());
+        let (shared, reports) = (shared.clone(), progress.clone());
+        let name = format!("cache {}", shared.config.load().name);
+        std::thread::Builder::new().name(name).spawn(move || {
+            let run = AssertUnwindSafe(|| run(&shared, &tell, &reports));
+            let clean = catch_unwind(run).unwrap_or_else(|_| {
+                tell(Level::Alert, &format!("the thread of cache \"{}\" panicked", shared.config.load().name));
+                false
+            });
+            shared.index.space.close();
+            shared.index.set_state(State::Stopped, false);
+            shared.index.settle.notify_waiters();
+            reports.set(Stage::Ended(clean));
+        })?;
+        progress.wait(START_WAIT, |stage| stage != Stage::Begun);
+        // Two control threads there are not.
+        let _ = self.progress.set(progress);
         Ok(())
     }
 
-    /// Waits for its end.
+    /// Waits for its end. True if all is written down.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
-        let Some(progress) = self.started.get() else { return true };
-        let Ok(ended) = progress.ended.lock() else { return false };
-        let ended = progress.changed.wait_timeout_while(ended, limit, |ended| ended.is_none());
-        ended.is_ok_and(|(ended, _)| *ended == Some(true))
+        match self.progress.get() {
+            None => true,
+            Some(progress) => progress.wait(limit, |stage| matches!(stage, Stage::Ended(_))) == Stage::Ended(true),
+        }
     }
+}
+
+/// The time of day, in seconds since 1970.
+fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs())
+}
+
+/// All of the thread. True if the next process will find everything.
+fn run(shared: &Arc<Shared>, tell: &Tell, progress: &Progress) -> bool {
+    let begun = Instant::now();
+    shared.index.bell.answer_to(std::thread::current());
+    let moment = || Moment { unix: unix_time(), clock: begun.elapsed() };
+    let stopped = || shared.stop.load(Acquire);
+    let lock = loop {
+        if stopped() {
+            return false;
+        }
+        match Lock::take(shared) {
+            Lock::Own(file) => break file,
+            Lock::Others => std::thread::park_timeout(LOCK_PAUSE),
+            Lock::Failed(error) => {
+                let path = shared.config.load().path.clone();
+                tell(Level::Crit, &format!("cache folder \"{}\" cannot be used: {error}", path.display()));
+                // It may come back, with its disk.
+                std::thread::park_timeout(Duration::from_secs(1));
+            }
+        }
+    };
+    let Opened { journal, policy, walk } = open::open(shared, tell, moment());
+    let mut manager = Manager::new(shared.clone(), tell.clone(), journal, policy, walk);
+    // A small folder is through with the first round.
+    manager.round(moment());
+    progress.set(Stage::Loaded);
+    loop {
+        shared.index.bell.looked();
+        let stopping = stopped();
+        match manager.round(moment()) {
+            _ if stopping => break,
+            Next::Now => {}
+            Next::Within(pause) => std::thread::park_timeout(pause),
+            Next::Idle(pause) => {
+                shared.index.bell.rest();
+                // What was put down before the bell was out is not waited for.
+                if shared.index.events.is_empty() {
+                    std::thread::park_timeout(pause);
+                }
+            }
+        }
+    }
+    let clean = manager.end(moment());
+    drop(lock);
+    clean
 }

@@ -71,6 +71,8 @@ pub(crate) struct Active {
 pub(crate) struct Purges {
     list: ArcSwap<Vec<Active>>,
     newest: AtomicU64,
+    /// The newest one that has left the list: an object that was never compared with it may not be used.
+    dropped: AtomicU64,
 }
 
 impl Purges {
@@ -102,14 +104,12 @@ impl Purges {
         self.newest.load(Acquire)
     }
 
-    /// Whether a purge newer than `sequence` means the object.
+    /// Whether a purge newer than `sequence`, up to which the object was compared with them, means it.
     pub(crate) fn means(&self, sequence: u64, key: &[u8], tags: &[Bytes]) -> bool {
-        self.list
-            .load()
-            .iter()
-            .rev()
-            .take_while(|purge| purge.sequence > sequence)
-            .any(|purge| purge.what.means(key, tags))
+        let list = self.list.load();
+        // Once a purge has left the list nobody can tell any more whom it meant.
+        self.dropped.load(Acquire) > sequence
+            || list.iter().rev().take_while(|purge| purge.sequence > sequence).any(|purge| purge.what.means(key, tags))
     }
 
     /// The list as it is.
@@ -123,6 +123,8 @@ impl Purges {
 
     /// Takes out what a sweep is through with: everything up to that number.
     pub(crate) fn done(&self, sequence: u64) {
+        // First this: who finds the list without it has to know.
+        self.dropped.fetch_max(sequence, AcqRel);
         self.list.rcu(|list| {
             let left: Vec<Active> = list.iter().filter(|purge| purge.sequence > sequence).cloned().collect();
             Arc::new(left)
@@ -181,7 +183,9 @@ mod tests {
         assert!(!purges.means(before, b"/b", &[]));
         assert!(!purges.means(index.sequence(), b"/a/b", &[]));
         purges.done(number);
-        assert!(!purges.means(before, b"/a/b", &[]));
+        // What was not compared with it before it left the list is not used.
+        assert!(purges.means(before, b"/b", &[]));
+        assert!(!purges.means(number, b"/a/b", &[]));
         assert_eq!(purges.newest(), number);
     }
 

@@ -5,12 +5,14 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 
 /// How long it waits for a connection, or for bytes of one.
@@ -96,8 +98,14 @@ impl Upstream {
             };
             match accepted {
                 Ok(stream) => return Some(Peer::new(stream)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < end => {
-                    std::thread::sleep(Duration::from_millis(1));
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let left = end.checked_duration_since(Instant::now())?;
+                    let socket = match &self.listener {
+                        Listener::Tcp(listener) => listener.as_fd(),
+                        Listener::Unix(listener, _) => listener.as_fd(),
+                    };
+                    let left = Timespec::try_from(left).ok();
+                    let _ = poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], left.as_ref());
                 }
                 Err(_) => return None,
             }

@@ -5,7 +5,7 @@ mod checks;
 mod fastcgi;
 mod memcached;
 mod other;
-mod recorder;
+pub mod recorder;
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::harness::{Exchange, Spoken, difference};
 use recorder::{Protocol, Recorder};
 
 /// One request, what the application answers to it, and what may differ.
-struct Ask {
+pub struct Ask {
     request: Vec<u8>,
     answer: Vec<u8>,
     /// The two are to disagree: freerun's status line (`""`: it closes without a word), and why.
@@ -32,25 +32,25 @@ struct Ask {
 const OK: &[u8] = b"Content-Type: text/plain\r\n\r\nok";
 
 /// A request with these field lines (each with its end) and body.
-fn ask_with(method: &str, target: &str, fields: &str, body: &[u8]) -> Ask {
+pub fn ask_with(method: &str, target: &str, fields: &str, body: &[u8]) -> Ask {
     let mut request = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").into_bytes();
     request.extend_from_slice(body);
     Ask { request, answer: OK.to_vec(), differs: None, cut: false, log_differs: false, told: Vec::new() }
 }
 
 /// A GET.
-fn ask(target: &str) -> Ask {
+pub fn ask(target: &str) -> Ask {
     ask_with("GET", target, "", b"")
 }
 
 /// A GET that is answered with these bytes.
-fn answered(answer: impl AsRef<[u8]>) -> Ask {
+pub fn answered(answer: impl AsRef<[u8]>) -> Ask {
     ask("/").answered(answer)
 }
 
 impl Ask {
     /// What the application says: the output of a script.
-    fn answered(mut self, answer: impl AsRef<[u8]>) -> Ask {
+    pub fn answered(mut self, answer: impl AsRef<[u8]>) -> Ask {
         self.answer = answer.as_ref().to_vec();
         self
     }
@@ -109,12 +109,18 @@ fn messages(log: &str, address: &str) -> Vec<String> {
 }
 
 /// `like`: what the other server has made of it.
-fn run(kind: Kind, protocol: Protocol, lines: &str, asks: &[Ask], like: Option<&[Outcome]>) -> Vec<Outcome> {
+fn run(
+    kind: Kind,
+    protocol: Protocol,
+    (http, lines): (&str, &str),
+    asks: &[Ask],
+    like: Option<&[Outcome]>,
+) -> Vec<Outcome> {
     let recorder = Recorder::start(protocol);
     let lines = lines.replace("@ADDRESS@", recorder.address());
     let server = Setup::new()
         .http(&format!(
-            "server {{ listen 127.0.0.1:@PORT@; server_name localhost; location = /probe {{ return 204; }} {lines} }}"
+            "{http} server {{ listen 127.0.0.1:@PORT@; server_name localhost; location = /probe {{ return 204; }} {lines} }}"
         ))
         .start(kind);
     let mut outcomes = Vec::new();
@@ -139,11 +145,17 @@ fn run(kind: Kind, protocol: Protocol, lines: &str, asks: &[Ask], like: Option<&
 /// Has the same asked of both servers. `lines` are those of the server, with `@ADDRESS@` for the application's address.
 #[track_caller]
 fn alike(protocol: Protocol, lines: &str, asks: &[Ask]) {
+    alike_in(protocol, "", lines, asks);
+}
+
+/// The same with lines for the `http` block.
+#[track_caller]
+pub fn alike_in(protocol: Protocol, http: &str, lines: &str, asks: &[Ask]) {
     if !require::nginx() {
         return;
     }
-    let nginx = run(Kind::Nginx, protocol, lines, asks, None);
-    let freerun = run(Kind::under_test(), protocol, lines, asks, Some(&nginx));
+    let nginx = run(Kind::Nginx, protocol, (http, lines), asks, None);
+    let freerun = run(Kind::under_test(), protocol, (http, lines), asks, Some(&nginx));
     let strict = Kind::under_test() == Kind::Freerun;
     let mut wrong = String::new();
     let mut failed = 0;

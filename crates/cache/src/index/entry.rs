@@ -157,10 +157,6 @@ impl Entry {
         }
     }
 
-    pub(crate) fn set_accessed(&self, at: u64) {
-        self.accessed.store(seconds(at), Relaxed);
-    }
-
     /// The newest purge that it was compared with.
     pub(crate) fn checked(&self) -> u64 {
         self.checked.load(Relaxed)

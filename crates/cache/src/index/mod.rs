@@ -111,6 +111,17 @@ pub(crate) enum Event {
     Settle(u64),
 }
 
+/// What came of an entry of the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// It is in the index.
+    Done,
+    /// There is an entry of its key.
+    Exists,
+    /// Its key was purged, or there is no room: its file is removed.
+    Refused,
+}
+
 /// Uses of a key that has no object (`proxy_cache_min_uses`).
 #[derive(Debug)]
 struct Count {
@@ -276,18 +287,17 @@ impl Index {
     }
 
     /// As [`adopt`](Index::adopt), for the thread that reads the journal: nobody is told.
-    pub(crate) fn load(&self, entry: Entry) -> Option<Arc<Entry>> {
+    pub(crate) fn load(&self, entry: &Arc<Entry>) -> Load {
         let key = entry.key();
         if self.mark(key).load(SeqCst) > 0 || !self.space.has_entry() {
             self.tell(Event::Unwanted(key));
-            return None;
+            return Load::Refused;
         }
-        let entry = Arc::new(entry);
         if self.map.pin().try_insert(key, entry.clone()).is_err() {
-            return None;
+            return Load::Exists;
         }
         self.space.adopt(entry.disk());
-        Some(entry)
+        Load::Done
     }
 
     pub(crate) fn renew(&self, entry: &Arc<Entry>, lifetime: Lifetime) {

@@ -215,8 +215,8 @@ impl<I: Item> Policy<I> {
         }
     }
 
-    /// Looks at the next `count` items, in a circle over all of them.
-    pub(crate) fn survey(&mut self, count: usize, mut look: impl FnMut(&I)) {
+    /// Looks at the next `count` items, in a circle over all of them, as long as `look` says to go on.
+    pub(crate) fn survey(&mut self, count: usize, mut look: impl FnMut(&I) -> bool) {
         let total = self.small.items.len() + self.main.items.len();
         for _ in 0..count.min(total) {
             if self.cursor >= total {
@@ -230,8 +230,9 @@ impl<I: Item> Policy<I> {
             self.cursor += 1;
             if let Some(item) = item
                 && item.place() != Place::None
+                && !look(item)
             {
-                look(item);
+                return;
             }
         }
     }
@@ -244,10 +245,5 @@ impl<I: Item> Policy<I> {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.small.len() + self.main.len()
-    }
-
-    /// Bytes of the small queue, and of the main one.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
-        (self.small.bytes, self.main.bytes)
     }
 }

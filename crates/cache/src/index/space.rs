@@ -197,11 +197,6 @@ impl Space {
         self.freed.notify_waiters();
     }
 
-    /// Whether reservations are possible at all.
-    pub(crate) fn is_open(&self) -> bool {
-        self.open.load(Acquire)
-    }
-
     pub(crate) fn close(&self) {
         self.open.store(false, std::sync::atomic::Ordering::Release);
     }

@@ -1,0 +1,162 @@
+//! Reading the journal. Whatever stands in the files, nothing worse comes of it than that a cache is cold.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::line::{LINE, Line, Title, What};
+use super::{CLEAN, MAX_LOGS, SNAPSHOT, log_path};
+
+/// So much is read at a time: a whole number of lines.
+const PIECE: usize = 1 << 20;
+
+/// What was found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Loaded {
+    /// There is a journal at all.
+    pub(crate) exists: bool,
+    /// Every line of it could be read, and no file is missing.
+    pub(crate) intact: bool,
+    /// The process that wrote it came to its end in order: nothing is missing at the end, either.
+    pub(crate) clean: bool,
+    /// The generation for the next log.
+    pub(crate) next: u64,
+    /// The oldest log that is needed.
+    pub(crate) first: u64,
+    /// Lines in logs.
+    pub(crate) lines: u64,
+    /// The highest sequence number.
+    pub(crate) sequence: u64,
+}
+
+/// Reads the journal of a folder, and hands out its lines in their order; a line about a key takes the place of earlier
+/// ones about it.
+pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> Loaded {
+    let mut loaded = Loaded { intact: true, first: 1, ..Loaded::default() };
+    let mut lines = 0;
+    let mut sequence = 0;
+    let mut take = |line: &Line| {
+        match line {
+            Line::Stored(stored) => sequence = sequence.max(stored.sequence),
+            Line::Removed { sequence: own, .. } => sequence = sequence.max(*own),
+            Line::Title(_) => return,
+        }
+        lines += 1;
+        each(line);
+    };
+    let mut in_snapshot = 0;
+    match read(&folder.join(SNAPSHOT), What::Snapshot, &mut take) {
+        Ok(file) => {
+            loaded.exists = true;
+            loaded.intact = file.intact && file.title.first == file.lines;
+            loaded.first = file.title.generation;
+            loaded.sequence = file.title.second;
+            in_snapshot = file.lines;
+        }
+        Err(Missing::NotThere) => {}
+        Err(Missing::Worthless) => {
+            loaded.exists = true;
+            loaded.intact = false;
+            // Nobody knows where its logs begin; they are looked for where they may be.
+            loaded.first = first_log(folder);
+        }
+    }
+    loaded.next = loaded.first;
+    let mut last = None;
+    // A few more than are ever there.
+    for generation in (loaded.first..).take(2 * MAX_LOGS as usize + 1) {
+        match read(&log_path(folder, generation), What::Log, &mut take) {
+            Ok(file) => {
+                loaded.exists = true;
+                loaded.intact &= file.intact && file.title.generation == generation;
+                last = Some((generation, file.len));
+            }
+            Err(Missing::NotThere) => break,
+            Err(Missing::Worthless) => loaded.intact = false,
+        }
+        loaded.next = generation + 1;
+    }
+    loaded.lines = lines - in_snapshot;
+    loaded.sequence = loaded.sequence.max(sequence);
+    loaded.clean = loaded.intact && last.is_some() && is_clean(folder, last);
+    loaded
+}
+
+/// What one file had.
+struct Content {
+    title: Title,
+    intact: bool,
+    lines: u64,
+    len: u64,
+}
+
+enum Missing {
+    NotThere,
+    /// It has no head of ours, or cannot be read.
+    Worthless,
+}
+
+fn read(path: &Path, what: What, each: &mut impl FnMut(&Line)) -> Result<Content, Missing> {
+    let mut file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Missing::NotThere,
+        _ => Missing::Worthless,
+    })?;
+    let mut content: Option<Content> = None;
+    let mut piece = vec![0; PIECE];
+    let (mut kept, mut len) = (0, 0_u64);
+    loop {
+        let read = match file.read(&mut piece[kept..]) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => {
+                let content = content.as_mut().ok_or(Missing::Worthless)?;
+                content.intact = false;
+                0
+            }
+        };
+        len += read as u64;
+        let filled = kept + read;
+        let (lines, rest) = piece[..filled].as_chunks::<LINE>();
+        for bytes in lines {
+            let line = Line::decode(bytes);
+            match (&mut content, line) {
+                (None, Some(Line::Title(title))) if title.what == what => {
+                    content = Some(Content { title, intact: true, lines: 0, len: 0 });
+                }
+                (None, _) => return Err(Missing::Worthless),
+                // A damaged line is left out: what it was about is found by the walk.
+                (Some(content), None | Some(Line::Title(_))) => content.intact = false,
+                (Some(content), Some(line)) => {
+                    content.lines += 1;
+                    each(&line);
+                }
+            }
+        }
+        if read == 0 {
+            let mut content = content.ok_or(Missing::Worthless)?;
+            content.intact &= rest.is_empty();
+            content.len = len;
+            return Ok(content);
+        }
+        let (begin, left) = (filled - rest.len(), rest.len());
+        piece.copy_within(begin..filled, 0);
+        kept = left;
+    }
+}
+
+/// Whether the mark of a clean end speaks of this last log.
+fn is_clean(folder: &Path, last: Option<(u64, u64)>) -> bool {
+    let Ok(bytes) = fs::read(folder.join(CLEAN)) else { return false };
+    let Ok(bytes) = <&[u8; LINE]>::try_from(&bytes[..]) else { return false };
+    match Line::decode(bytes) {
+        Some(Line::Title(title)) => title.what == What::Clean && Some((title.generation, title.first)) == last,
+        _ => false,
+    }
+}
+
+/// The lowest number of a log in the folder.
+fn first_log(folder: &Path) -> u64 {
+    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let numbers = names.filter_map(|name| name.to_str()?.strip_prefix(super::LOG)?.strip_prefix('.')?.parse().ok());
+    numbers.min().unwrap_or(1)
+}

@@ -1,0 +1,161 @@
+//! The begin of the thread: whose folder it is, and what the journal knows of it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use freerun_runtime::log::Level;
+use rustc_hash::FxHashSet;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use super::core::Moment;
+use super::disk;
+use super::walk::Walk;
+use crate::cache::{Shared, Tell};
+use crate::index::policy::{Item, Place, Policy};
+use crate::index::{About, Entry, Load, State};
+use crate::journal::line::{Line, Stored};
+use crate::journal::{self, Journal, LOCK, purges};
+use crate::key::Key;
+use crate::purge::Purge;
+
+/// Whose the folder is.
+pub(super) enum Lock {
+    /// Ours, as long as the file is open.
+    Own(File),
+    /// Another process's, or that of a cache of an earlier configuration.
+    Others,
+    /// It cannot be told.
+    Failed(io::Error),
+}
+
+impl Lock {
+    /// Tries to make the folder ours.
+    pub(super) fn take(shared: &Shared) -> Lock {
+        let folder = shared.config.load().path.clone();
+        // The master has made it; this is for who runs without one.
+        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        let opened = File::options().write(true).create(true).truncate(false).open(folder.join(LOCK));
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => return Lock::Failed(error),
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Lock::Own(file),
+            Err(Errno::WOULDBLOCK) => Lock::Others,
+            Err(error) => Lock::Failed(error.into()),
+        }
+    }
+}
+
+/// What the thread goes on with.
+pub(super) struct Opened {
+    pub(super) journal: Journal,
+    pub(super) policy: Policy<Arc<Entry>>,
+    pub(super) walk: Option<Walk>,
+}
+
+/// Reads purges and journal. After it the cache is usable; what the journal does not know is for the walk to find.
+pub(super) fn open(shared: &Arc<Shared>, tell: &Tell, at: Moment) -> Opened {
+    let begun = Instant::now();
+    let config = shared.config.load_full();
+    let index = &shared.index;
+    disk::measure(&config.path, config.min_free, &index.space);
+    // Purges first: nothing is looked for on the disk before it is known what was purged.
+    let purges = purges::read(&config.path);
+    if let Some(purges) = &purges {
+        shared.purges.restore(purges, index);
+        index.set_state(State::Loading, true);
+    }
+    let mut loading = Loading { shared, policy: Policy::new(config.max_entries()), gone: FxHashSet::default(), at };
+    let loaded = journal::load(&config.path, |line| loading.take(line));
+    let Loading { policy, gone, .. } = loading;
+    index.raise_sequence(loaded.sequence);
+    let all = Purge::Prefix(bytes::Bytes::new());
+    if purges.is_none() {
+        tell(Level::Error, &format!("the purges of cache \"{}\" cannot be read: all of it is purged", config.name));
+        // The list was just begun, so there is room.
+        let _ = shared.purges.add(&all, index);
+    }
+    let journal = Journal::open(&config.path, &loaded);
+    shared.work.loaded.store(policy.len() as u64, Relaxed);
+    shared.work.load_ms.store(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
+    let walk = (!loaded.clean).then(|| Walk::new(&config, at.unix, gone));
+    // Without a journal a file is the only witness.
+    let look = walk.is_some() && !(loaded.exists && loaded.intact);
+    let state = if walk.is_some() { State::Walking } else { State::Ready };
+    index.set_state(state, look);
+    index.space.open();
+    if loaded.exists && !loaded.clean {
+        let text = if loaded.intact { "was not closed" } else { "is damaged" };
+        tell(Level::Notice, &format!("the journal of cache \"{}\" {text}: its folder is looked through", config.name));
+    }
+    Opened { journal, policy, walk }
+}
+
+struct Loading<'a> {
+    shared: &'a Shared,
+    policy: Policy<Arc<Entry>>,
+    /// Keys of which the last thing known is that they were removed: files of theirs are not taken in again.
+    gone: FxHashSet<Key>,
+    at: Moment,
+}
+
+impl Loading<'_> {
+    fn take(&mut self, line: &Line) {
+        match line {
+            Line::Stored(stored) => self.stored(stored),
+            Line::Removed { key, .. } => {
+                if self.forget(*key) {
+                    self.gone.insert(*key);
+                }
+            }
+            Line::Title(_) => {}
+        }
+    }
+
+    fn stored(&mut self, stored: &Stored) {
+        let index = &self.shared.index;
+        if !self.gone.is_empty() {
+            self.gone.remove(&stored.key);
+        }
+        let Stored { key, size, sequence, lifetime, .. } = *stored;
+        // What was asked for counts from now on: nobody could ask while there was no process.
+        let entry = Entry::new(&About { key, size, sequence, lifetime }, index.space.round(size), self.at.unix);
+        if stored.foreign {
+            entry.set_foreign();
+        }
+        let entry = Arc::new(entry);
+        let mut outcome = index.load(&entry);
+        if outcome == Load::Exists && self.forget(key) {
+            outcome = index.load(&entry);
+        }
+        if outcome != Load::Done {
+            return;
+        }
+        Item::set_frequency(&entry, stored.frequency);
+        if stored.main {
+            self.policy.insert_main(entry);
+        } else {
+            self.policy.insert(entry);
+        }
+    }
+
+    /// Takes out what earlier lines said of a key. False: the entry is that of a loop, which has read the file itself.
+    fn forget(&mut self, key: Key) -> bool {
+        let index = &self.shared.index;
+        let Some(entry) = index.peek(key) else { return true };
+        if Item::place(&entry) == Place::None {
+            return false;
+        }
+        if index.remove(&entry, true) {
+            self.policy.forget(&entry);
+            index.space.release(entry.disk());
+        }
+        true
+    }
+}

@@ -1,0 +1,94 @@
+//! Removing the objects that purges by prefix, tag or key text mean: all files are looked at, at the pace of
+//! `purger_files` and its like. The purges are in force meanwhile, see [`crate::purge`].
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::core::{Manager, Moment};
+use super::disk;
+use crate::index::Entry;
+
+/// A way through all objects.
+pub(super) struct Sweep {
+    entries: std::vec::IntoIter<Arc<Entry>>,
+    /// The newest purge it is for.
+    upto: u64,
+}
+
+/// Objects that are passed over in one go because nothing has to be done about them.
+const PASSED: usize = 16_384;
+
+impl Manager {
+    /// Goes on with a sweep, or begins one if there is a purge to sweep for.
+    pub(super) fn sweep(&mut self, at: Moment) {
+        if self.sweep.is_none() {
+            if !self.sweep_again {
+                return;
+            }
+            self.sweep_again = false;
+            let upto = self.shared.purges.newest();
+            let entries: Vec<_> = self.policy.items().filter(|entry| entry.checked() < upto).cloned().collect();
+            self.sweep = Some(Sweep { entries: entries.into_iter(), upto });
+            self.next_sweep = at.clock;
+        }
+        if at.clock < self.next_sweep {
+            return;
+        }
+        let pace = self.shared.config.load().purger;
+        let Some(mut sweep) = self.sweep.take() else { return };
+        let begun = Instant::now();
+        let mut looked = 0;
+        for _ in 0..PASSED {
+            let Some(entry) = sweep.entries.next() else {
+                self.swept(&sweep);
+                return;
+            };
+            if entry.is_gone() || entry.is_foreign() || entry.checked() >= sweep.upto {
+                continue;
+            }
+            self.compare(&entry, sweep.upto);
+            looked += 1;
+            if looked >= pace.files.max(1) || begun.elapsed() >= pace.threshold {
+                break;
+            }
+        }
+        self.sweep = Some(sweep);
+        self.next_sweep = at.clock + pace.sleep;
+    }
+
+    fn compare(&mut self, entry: &Arc<Entry>, upto: u64) {
+        let shared = self.shared.clone();
+        match disk::look(&disk::path_of(&shared, entry.key())) {
+            Ok(looked) => match looked.head {
+                Ok((head, _)) => {
+                    if !shared.purges.means(entry.checked(), &head.key, &head.tags) {
+                        entry.set_checked(upto);
+                    } else if self.drop_entry(entry) {
+                        shared.work.purged.fetch_add(1, Relaxed);
+                    }
+                }
+                Err(_) => self.damaged(entry),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.damaged(entry),
+            // It stays unchecked, and so is never used once the purges have left the list.
+            Err(_) => {}
+        }
+    }
+
+    fn damaged(&mut self, entry: &Arc<Entry>) {
+        if self.drop_entry(entry) {
+            self.shared.work.damaged.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn swept(&mut self, sweep: &Sweep) {
+        // Files that the index does not know yet may be meant, too: their purges wait for the walk.
+        if self.walk.is_none() {
+            self.shared.purges.done(sweep.upto);
+            self.save_purges();
+            self.sweep_again |= self.shared.purges.len() > 0;
+        }
+    }
+}

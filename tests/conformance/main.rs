@@ -1,0 +1,108 @@
+//! The npm package `http-cache-tests` against freerun's cache, with nginx beside it. `.ci/run` installs the package; where it is
+//! not there, the test says so and passes.
+//!
+//! A test of the package counts when it passes and so do those that it depends on, which is how its own page shows results. By
+//! that count nginx 1.22 has 92 of the 160 that the package calls required, Squid 120.
+//!
+//! `FREERUN_CACHE_TEST=id cargo test -p freerun-tests --test conformance rfc9111 -- --nocapture` shows one test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use freerun_testkit::{Application, Kind, Server, Setup, Site, TempDir, ports, require};
+
+/// Required tests that nginx passes, with its defaults.
+const NGINX: usize = 92;
+/// Required tests that Squid passes.
+const SQUID: usize = 120;
+
+/// Where `.ci/run` has put the package: beside the tests' own folder for temporary files.
+fn package() -> Option<PathBuf> {
+    let node = Command::new("node").arg("--version").stdout(Stdio::null()).status();
+    if !node.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no node");
+        return None;
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
+    let folder = target.join("npm/node_modules/http-cache-tests");
+    if !folder.is_dir() {
+        eprintln!("skipped: no {}; `.ci/run npm` installs it", folder.display());
+        return None;
+    }
+    Some(folder)
+}
+
+/// The package's server.
+fn origin(package: &Path) -> Application {
+    let dir = TempDir::new("http-cache-tests");
+    let port = ports::free();
+    let mut node = Command::new("node");
+    node.current_dir(package).args(["--no-warnings", "server/server.mjs"]);
+    node.env("npm_config_protocol", "http").env("npm_config_port", port.to_string());
+    node.env("npm_config_pidfile", dir.path().join("pid"));
+    Application::start(node, &format!("127.0.0.1:{port}"), dir)
+}
+
+/// How many required tests pass, and all that was printed.
+fn required(package: &Path, server: &Server) -> (usize, String) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/run.mjs");
+    let mut node = Command::new("node");
+    node.arg("--no-warnings").arg(script).arg(package).arg(format!("http://{}", server.address()));
+    node.args(std::env::var_os("FREERUN_CACHE_TEST"));
+    let output = node.output().expect("node runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("required "));
+    let number = line.and_then(|line| line.split(' ').nth(1)).and_then(|number| number.parse().ok());
+    match number {
+        Some(number) => (number, text),
+        None => panic!("no counts:\n{text}\n{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+fn cache(origin: &Application, lines: &str, kind: Kind) -> Server {
+    let location = format!(
+        "location / {{ proxy_pass http://{}; proxy_cache z; proxy_cache_revalidate on; {lines} }}",
+        origin.address()
+    );
+    Setup::server(&Site::new(), &location)
+        .events("worker_connections 2048;")
+        .http("proxy_cache_path @DIR@/cache levels=1:2 keys_zone=z:8m;")
+        .start(kind)
+}
+
+#[test]
+fn with_the_defaults_of_nginx() {
+    let Some(package) = package() else { return };
+    let origin = origin(&package);
+    let server = cache(&origin, "", Kind::under_test());
+    let (number, text) = required(&package, &server);
+    println!("with nginx's rules\n{text}");
+    assert!(number >= NGINX, "{number} required tests, {NGINX} are expected");
+}
+
+#[test]
+fn nginx_itself() {
+    if !require::nginx() {
+        return;
+    }
+    let Some(package) = package() else { return };
+    let origin = origin(&package);
+    let server = cache(&origin, "", Kind::Nginx);
+    let (number, text) = required(&package, &server);
+    println!("nginx\n{text}");
+    // If this fails, it is the machine that is too busy for the package's times.
+    assert!(number >= NGINX, "{number} required tests, {NGINX} are expected");
+}
+
+#[test]
+fn with_the_rules_of_rfc9111() {
+    if !require::freerun() {
+        return;
+    }
+    let Some(package) = package() else { return };
+    let origin = origin(&package);
+    let server = cache(&origin, "proxy_cache_rfc9111 on;", Kind::Freerun);
+    let (number, text) = required(&package, &server);
+    println!("freerun with proxy_cache_rfc9111 on\n{text}");
+    assert!(number > SQUID, "{number} required tests, more than {SQUID} are expected");
+}
