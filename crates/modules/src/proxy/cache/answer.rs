@@ -10,6 +10,7 @@ use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::variables::LimitRate;
 
+use super::ask::OWN_FAILURE;
 use crate::proxy::engine::{Announced, content_length, has_page};
 use crate::proxy::exchange::{Family, Passed, Target, UpstreamHead};
 use crate::proxy::settings::FamilySettings;
@@ -58,6 +59,9 @@ pub fn respond(
     length: Option<u64>,
     body: impl FnOnce() -> Body,
 ) -> Outcome {
+    if *head.reason == *OWN_FAILURE {
+        return Outcome::Status(head.status);
+    }
     let mut fields = head.fields.clone();
     if shared.proxy_cache_rfc9111 {
         fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Age"));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_cache::fill::Filling;
 use freerun_cache::object::{Object, ObjectBody};
+use freerun_cache::record::Head;
 use freerun_cache::rules::update::{also_invalid, invalidates, refreshed};
 use freerun_cache::rules::{Answer, Lifetime, Verdict, judge};
 use freerun_http::content::response::{Body, FileRange};
@@ -21,6 +22,10 @@ use super::keep::{Keep, asked, ignored, rules};
 use super::status::Status;
 use crate::proxy::engine::{Reached, Unreached, reach};
 use crate::proxy::exchange::NextUpstream;
+
+/// The reason phrase of what is kept where no server has answered: the answer is this server's own. No phrase that was sent
+/// has a NUL.
+pub const OWN_FAILURE: &[u8] = b"\0";
 
 /// Asks on behalf of a request.
 pub struct Ask<'s> {
@@ -73,7 +78,12 @@ impl<'s> Ask<'s> {
         let reached = match reached {
             Ok(reached) => reached,
             Err(unreached) => {
-                drop(filling);
+                let covered =
+                    unreached.cause.zip(stale.as_ref()).is_some_and(|(why, old)| self.serve.may_cover(old, why));
+                match unreached.outcome {
+                    Outcome::Status(status @ (502 | 504)) if !covered => self.keep_failure(request, filling, status),
+                    _ => filling.not_storable(),
+                }
                 return self.unreached(request, unreached, stale);
             }
         };
@@ -111,6 +121,21 @@ impl<'s> Ask<'s> {
             }
         }
         reached.answer(request, None)
+    }
+
+    /// That no server has answered is kept, too, if `cache_valid` has a time for the status that stands for it.
+    fn keep_failure(&self, request: &Request, mut filling: Filling, status: u16) {
+        let Serve { shared, wanted, .. } = self.serve;
+        let seconds = shared.proxy_cache_valid.rules().seconds(status);
+        if seconds == 0 || shared.proxy_no_cache.hold(request) {
+            return filling.not_storable();
+        }
+        let now = unix_now();
+        let lifetime = Lifetime { fresh_until: now + u64::from(seconds), born: now, ..Lifetime::default() };
+        let reason = Bytes::from_static(OWN_FAILURE);
+        let head = Head { key: wanted.text.clone(), status, reason, created: now, lifetime, ..Head::default() };
+        filling.head(head, Some(0), wanted.key);
+        filling.whole(Bytes::new());
     }
 
     /// The stale response that is used instead of an answer with this status.

@@ -11,6 +11,8 @@ use freerun_cache::rules::Lifetime;
 use freerun_cache::rules::reuse::{Use, reuse};
 use freerun_http::content::aio;
 use freerun_http::content::response::Body;
+use freerun_http::head::body::{self, BodyError};
+use freerun_http::head::collect::KeptBody;
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
@@ -46,6 +48,8 @@ pub enum Quick {
     Answered(Outcome),
     /// More is to be done.
     Ask(Job),
+    /// The request's body is to be read before.
+    Read,
 }
 
 /// What is to be done for a request.
@@ -90,6 +94,11 @@ fn judged(request: &Request, shared: &FamilySettings, lifetime: &Lifetime, now: 
 
 /// Answers from memory, or says what else is to be done. Never waits.
 pub fn quick(request: &mut Request, family: &'static dyn Family) -> Quick {
+    look(request, family, false)
+}
+
+/// `read`: the body of the request, which may be a part of its key, was read.
+fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick {
     let location = request.location.clone();
     let Some(shared) = family.shared(&location.settings).filter(|shared| shared.proxy_cache.is_on()) else {
         Status::forget(request);
@@ -113,6 +122,9 @@ pub fn quick(request: &mut Request, family: &'static dyn Family) -> Quick {
     } else {
         return Quick::Uncached;
     };
+    if !read && !request.is_subrequest() && has_body(request) && !request.body.is_done() {
+        return Quick::Read;
+    }
     let text = match key(request, family, shared) {
         Ok(Some(text)) => text,
         Ok(None) => return Quick::Uncached,
@@ -156,6 +168,22 @@ fn key(request: &Request, family: &dyn Family, shared: &FamilySettings) -> Resul
         }
     }
     Ok(Some(text))
+}
+
+/// Reads the request's body, and looks then.
+pub async fn read(request: &mut Request, family: &'static dyn Family) -> Quick {
+    match body::collect(request).await {
+        Ok(_) => look(request, family, true),
+        Err(error) => {
+            // What is left of the body is anybody's guess.
+            request.keep_alive = false;
+            Quick::Answered(Outcome::Status(match error {
+                BodyError::Status(status) => status,
+                BodyError::TimedOut => 408,
+                BodyError::Broken(_) => 400,
+            }))
+        }
+    }
 }
 
 /// Answers a request that has to do with a cache.
@@ -374,7 +402,8 @@ impl Serve<'_> {
 
 /// Whether the client sends a body with the request.
 fn has_body(request: &Request) -> bool {
-    request.body.declared_length() != Some(0) && !request.body.is_done() || request.body.received() > 0
+    let kept = request.shared().find::<KeptBody>().is_some_and(|kept| kept.0.borrow().is_some());
+    kept || request.body.received() > 0 || request.body.declared_length() != Some(0) && !request.body.is_done()
 }
 
 /// Whether the first range begins at this offset or behind it, or is one of the last bytes.

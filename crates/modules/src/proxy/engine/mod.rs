@@ -45,14 +45,19 @@ pub use wire::Client;
 
 /// Passes the request on: the content handler of a location of the family.
 pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
-    let kept = match cache::flow::quick(request, family) {
-        Quick::Uncached => None,
+    let quick = match cache::flow::quick(request, family) {
         Quick::Answered(outcome) => return Box::pin(std::future::ready(outcome)),
-        Quick::Ask(job) => Some(job),
+        quick => quick,
     };
     Box::pin(async move {
-        if let Some(job) = kept {
-            return cache::flow::serve(request, family, job).await;
+        let quick = match quick {
+            Quick::Read => cache::flow::read(request, family).await,
+            quick => quick,
+        };
+        match quick {
+            Quick::Ask(job) => return Box::pin(cache::flow::serve(request, family, job)).await,
+            Quick::Answered(outcome) => return outcome,
+            Quick::Uncached | Quick::Read => {}
         }
         let outcome = match reach(request, family, !request.is_background).await {
             Ok(reached) => reached.answer(request, None),
