@@ -211,11 +211,11 @@ pub fn front(request: &Request, reader: &mut Reader) -> (VecDeque<Bytes>, bool) 
 fn buffering(request: &Request, plan: &Plan<'_>) -> Buffering {
     let options = plan.options;
     let write = options.temp_file_write_size.min(options.buffers / 2).max(1);
-    Buffering { memory: options.buffers, write, place: place(request, plan) }
+    Buffering { memory: options.buffers, write, place: place(request, plan, options.buffers.saturating_sub(write)) }
 }
 
 /// Where files for a response go, if it may have one.
-fn place(request: &Request, plan: &Plan<'_>) -> Option<Place> {
+fn place(request: &Request, plan: &Plan<'_>, read: usize) -> Option<Place> {
     let max = Some(plan.options.max_temp_file_size).filter(|max| *max > 0)?;
     let folder = plan.family.temp_path(request.settings())?;
     Some(Place {
@@ -224,6 +224,7 @@ fn place(request: &Request, plan: &Plan<'_>) -> Option<Place> {
         client: request.client_key(),
         folder: CString::new(folder.path.as_str()).ok()?,
         max,
+        read,
     })
 }
 

@@ -201,9 +201,10 @@ impl Flow {
                 // As fast as the client takes it, from here on.
                 return;
             }
-            if self.spool.as_ref().is_some_and(|spool| spool.in_memory() >= write) {
+            let waits = self.spool.as_ref().map_or(0, Spool::in_memory);
+            if waits >= write {
                 self.write_out().await;
-            } else if let Some(piece) = self.advance(write).await
+            } else if let Some(piece) = self.advance(write - waits).await
                 && let Some(spool) = &mut self.spool
             {
                 spool.push(piece);

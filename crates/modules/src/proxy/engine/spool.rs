@@ -13,8 +13,8 @@ use bytes::{Bytes, BytesMut};
 use freerun_http::content::response::LocalBoxFuture;
 use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, TempFile, Via};
 
-/// How much of the file is read at a time.
-const READ: usize = 64 * 1024;
+/// The most that is read of the file at a time.
+pub const MAX_READ: usize = 64 * 1024;
 
 /// Where and how files are made.
 #[derive(Clone)]
@@ -29,6 +29,8 @@ pub struct Place {
     pub folder: CString,
     /// The most bytes that a file may have.
     pub max: u64,
+    /// How much of the file is read at a time, at most [`MAX_READ`]: it stands in memory while the client takes it.
+    pub read: usize,
 }
 
 type Written = (Option<TempFile>, Result<(), FileError>);
@@ -119,7 +121,10 @@ impl Spool {
             pieces => {
                 let mut all = BytesMut::with_capacity(self.tail_bytes);
                 pieces.iter().for_each(|piece| all.extend_from_slice(piece));
-                all.freeze()
+                let all = all.freeze();
+                // The pieces go, with the buffers that they are parts of.
+                self.tail = VecDeque::from([all.clone()]);
+                all
             }
         };
         self.in_flight = data.len();
@@ -182,9 +187,10 @@ impl Spool {
         if self.read < self.len
             && let Some(file) = &self.file
         {
-            let Place { files, aio, client, .. } = &self.place;
+            let Place { files, aio, client, read, .. } = &self.place;
             let via = Via { aio, client: *client, gone: None };
-            let wanted = usize::try_from(self.len - self.read).map_or(READ, |left| left.min(READ));
+            let most = (*read).clamp(1, MAX_READ);
+            let wanted = usize::try_from(self.len - self.read).map_or(most, |left| left.min(most));
             let piece = files.read_at(file, self.read, wanted, BytesMut::new(), via).await?.freeze();
             if piece.len() < wanted {
                 return Err(FileError::System { call: "pread()", errno: rustix::io::Errno::IO.raw_os_error() });
@@ -210,7 +216,14 @@ mod tests {
         let spec = PoolSpec { name: "spool".to_owned(), threads: 1, max_queue: 8 };
         let pool = ThreadPool::start(&spec).unwrap();
         let files = FileSystem::new(pool.clone()).unwrap();
-        Spool::new(Place { files, aio: Aio::Auto(pool), client: 1, folder: CString::new(folder).unwrap(), max })
+        Spool::new(Place {
+            files,
+            aio: Aio::Auto(pool),
+            client: 1,
+            folder: CString::new(folder).unwrap(),
+            max,
+            read: MAX_READ,
+        })
     }
 
     fn temp() -> String {
