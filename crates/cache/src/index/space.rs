@@ -62,7 +62,7 @@ impl Reservation {
     pub fn cover(&mut self, bytes: u64) -> bool {
         let bytes = self.space.round(bytes);
         if bytes > self.bytes {
-            if !self.space.take(bytes - self.bytes) {
+            if bytes > self.space.limit.load(Relaxed) || !self.space.take(bytes - self.bytes) {
                 return false;
             }
             self.bytes = bytes;

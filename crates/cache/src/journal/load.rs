@@ -154,9 +154,20 @@ fn is_clean(folder: &Path, last: Option<(u64, u64)>) -> bool {
     }
 }
 
+/// The logs in the folder: their numbers.
+fn logs(folder: &Path) -> impl Iterator<Item = u64> {
+    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.to_str()?.strip_prefix(super::LOG)?.strip_prefix('.')?.parse().ok())
+}
+
 /// The lowest number of a log in the folder.
 fn first_log(folder: &Path) -> u64 {
-    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let numbers = names.filter_map(|name| name.to_str()?.strip_prefix(super::LOG)?.strip_prefix('.')?.parse().ok());
-    numbers.min().unwrap_or(1)
+    logs(folder).min().unwrap_or(1)
+}
+
+/// Removes logs whose snapshot is lost: nobody knows what they build upon.
+pub(super) fn remove_logs(folder: &Path) {
+    for generation in logs(folder) {
+        let _ = fs::remove_file(log_path(folder, generation));
+    }
 }

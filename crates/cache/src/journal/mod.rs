@@ -107,6 +107,9 @@ impl Journal {
             broken: false,
             snapshot: None,
         };
+        if !loaded.exists {
+            load::remove_logs(folder);
+        }
         let old = (1..=MAX_LOGS).map_while(|back| loaded.first.checked_sub(back));
         for generation in old {
             if fs::remove_file(log_path(folder, generation)).is_err() {
@@ -195,14 +198,13 @@ impl Journal {
     }
 
     fn try_begin(&mut self, entries: Vec<Arc<Entry>>, sequence: u64) -> io::Result<()> {
-        // What changes from here on is in a log that is read on top of the snapshot.
-        if self.broken || self.len > LINE as u64 {
-            // While nothing can be written, the numbers do not grow beyond what is looked for.
-            if self.generation - self.first < 2 * MAX_LOGS {
-                self.generation += 1;
-            }
-            self.create()?;
+        // What changes from here on is in a log that is read on top of the snapshot. So log 1 is there only as long as there is
+        // no snapshot, and one that got lost is noticed. While nothing can be written, the numbers do not grow beyond what
+        // is looked for.
+        if self.generation - self.first < 2 * MAX_LOGS {
+            self.generation += 1;
         }
+        self.create()?;
         let file = File::create(self.folder.join(NEW_SNAPSHOT))?;
         let mut out = BufWriter::with_capacity(GATHERED, file);
         // The head is written last.

@@ -243,6 +243,8 @@ impl Manager {
             self.release(entry);
             return true;
         }
+        // Open files would keep what they take up.
+        self.shared.memory.forget(key);
         self.journal.removed(key, entry.sequence());
         match disk::remove(&disk::path_of(&self.shared, key)) {
             Ok(_) => {

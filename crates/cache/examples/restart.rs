@@ -1,0 +1,78 @@
+//! How long a restart takes to have its index: writes the journal of so many objects (a million, if nothing is said), as a
+//! cache that was used does, then starts a cache on it, several times.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use freerun_cache::cache::{About, Cache, CacheConfig, Pace};
+use freerun_cache::key::{Key, Levels};
+use freerun_cache::rules::Lifetime;
+
+fn main() {
+    let count: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
+    let path = std::env::temp_dir().join(format!("freerun-restart-{}", std::process::id()));
+    let done = run(count, path.clone());
+    let _ = std::fs::remove_dir_all(path);
+    if let Err(error) = done {
+        println!("{error}");
+    }
+}
+
+fn run(count: u64, path: PathBuf) -> std::io::Result<()> {
+    let config = CacheConfig {
+        name: "restart".into(),
+        path,
+        levels: Levels::parse("1:2").unwrap_or_default(),
+        zone_size: count * 128 * 2,
+        max_size: u64::MAX,
+        min_free: 0,
+        inactive: 3600,
+        memory: 0,
+        manager: Pace::default(),
+        loader: Pace::default(),
+        purger: Pace::default(),
+    };
+    let limit = Duration::from_secs(120);
+    let cache = Cache::new(config.clone());
+    cache.start(config.clone(), std::sync::Arc::new(|_, text| println!("{text}")))?;
+    let begun = Instant::now();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+    let mut refused = 0_u64;
+    for number in 0..count {
+        let about = About {
+            key: Key::of(&number.to_le_bytes()),
+            size: 2000,
+            sequence: cache.sequence(),
+            lifetime: Lifetime { fresh_until: u64::MAX / 2, ..Lifetime::default() },
+        };
+        loop {
+            match cache.reserve(2000) {
+                Some(reservation) => {
+                    cache.stored(&about, reservation, now);
+                    break;
+                }
+                None => {
+                    refused += 1;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+    }
+    println!("{count} objects put into the index in {:?} ({refused} times the thread was behind)", begun.elapsed());
+    let begun = Instant::now();
+    println!("ended in order: {} in {:?}", cache.stop(limit), begun.elapsed());
+    drop(cache);
+    for _ in 0..5 {
+        let cache = Cache::new(config.clone());
+        let begun = Instant::now();
+        cache.start(config.clone(), std::sync::Arc::new(|_, text| println!("{text}")))?;
+        while cache.figures().state != freerun_cache::cache::State::Ready {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let ready = begun.elapsed();
+        let figures = cache.figures();
+        println!("ready with {} entries after {ready:?} (reading: {} ms)", figures.entries, figures.load_ms);
+        cache.stop(limit);
+    }
+    Ok(())
+}
