@@ -286,6 +286,12 @@ impl Index {
         Some(entry)
     }
 
+    /// So many entries are about to be loaded.
+    pub(crate) fn expect(&self, entries: u64) {
+        let entries = usize::try_from(entries).unwrap_or(usize::MAX).min(self.max_entries);
+        self.map.pin().reserve(entries);
+    }
+
     /// As [`adopt`](Index::adopt), for the thread that reads the journal: nobody is told.
     pub(crate) fn load(&self, entry: &Arc<Entry>) -> Load {
         let key = entry.key();

@@ -29,6 +29,20 @@ pub(crate) struct Loaded {
     pub(crate) sequence: u64,
 }
 
+/// How many lines the journal of a folder has, by the lengths of its files.
+pub(crate) fn lines(folder: &Path) -> u64 {
+    let length = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len() / LINE as u64);
+    let snapshot = folder.join(SNAPSHOT);
+    let mut head = [0; LINE];
+    let title = File::open(&snapshot).and_then(|mut file| file.read_exact(&mut head)).ok().and(Line::decode(&head));
+    let first = match title {
+        Some(Line::Title(title)) => title.generation,
+        _ => 1,
+    };
+    let logs = (first..).take(MAX_LOGS as usize).map(|generation| length(&log_path(folder, generation)));
+    length(&snapshot) + logs.take_while(|lines| *lines > 0).sum::<u64>()
+}
+
 /// Reads the journal of a folder, and hands out its lines in their order; a line about a key takes the place of earlier
 /// ones about it.
 pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> Loaded {

@@ -29,7 +29,7 @@ use crate::index::policy::{Item, Place};
 use crate::key::Key;
 use line::{LINE, Line, Stored, Title, What};
 
-pub(crate) use load::{Loaded, load};
+pub(crate) use load::{Loaded, lines, load};
 
 /// What all names of files that are not entries begin with.
 pub(crate) const PREFIX: &str = ".freerun-";

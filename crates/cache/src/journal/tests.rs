@@ -74,6 +74,8 @@ fn what_was_written_is_read() {
     let (loaded, found) = read(&folder.0);
     assert!(loaded.exists && loaded.intact && loaded.clean);
     assert_eq!((loaded.sequence, loaded.lines), (9, 3));
+    // The heads are counted, too.
+    assert_eq!(lines(&folder.0), 5 + 3 + 2);
     assert_eq!(found, expected(2..=7));
     // Another process: what it does not end is not clean, and all is there.
     let mut journal = open(&folder.0);

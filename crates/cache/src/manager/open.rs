@@ -72,6 +72,7 @@ pub(super) fn open(shared: &Arc<Shared>, tell: &Tell, at: Moment) -> Opened {
         index.set_state(State::Loading, true);
     }
     let mut loading = Loading { shared, policy: Policy::new(config.max_entries()), gone: FxHashSet::default(), at };
+    index.expect(journal::lines(&config.path));
     let loaded = journal::load(&config.path, |line| loading.take(line));
     let Loading { policy, gone, .. } = loading;
     index.raise_sequence(loaded.sequence);
