@@ -82,6 +82,8 @@ pub struct Health {
     files: Arc<FileSystem>,
     pool: Arc<ThreadPool>,
     report: Option<Report>,
+    /// Milliseconds that a request waits; [`LIMIT`] but in tests.
+    limit: AtomicU64,
     running: AtomicU64,
     /// When an operation last began with none at work, or came to its end.
     moved: AtomicU64,
@@ -140,6 +142,7 @@ impl Health {
             files,
             pool,
             report,
+            limit: AtomicU64::new(millis(LIMIT)),
             running: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             out: AtomicU32::new(IN),
@@ -185,16 +188,29 @@ impl Health {
         if !DEVICE.iter().any(|device| device.raw_os_error() == errno) {
             return;
         }
+        self.strike(u32::try_from(errno).unwrap_or(1), clock());
+    }
+
+    fn strike(self: &Arc<Self>, errno: u32, now: u64) {
         self.errors.fetch_add(1, Relaxed);
-        let now = clock();
         let since = self.strikes_since.load(Relaxed);
         if since == 0 || now.saturating_sub(since) > millis(STRIKES_WITHIN) {
             self.strikes_since.store(now, Relaxed);
             self.strikes.store(0, Relaxed);
         }
         if self.strikes.fetch_add(1, Relaxed) + 1 >= STRIKES {
-            self.take_out(u32::try_from(errno).unwrap_or(1), now);
+            self.take_out(errno, now);
         }
+    }
+
+    /// How long a request waits.
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::from_millis(self.limit.load(Relaxed))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_limit(&self, limit: Duration) {
+        self.limit.store(millis(limit), Relaxed);
     }
 
     /// A request has waited for [`LIMIT`] and does not wait any longer.
@@ -224,7 +240,10 @@ impl Health {
     /// Whether the disk may be asked for something. Has it tried again where it is out and that is due; called with each
     /// request for the disk, and by the cache's own thread now and then.
     pub fn is_in(self: &Arc<Self>) -> bool {
-        let now = clock();
+        self.is_in_at(clock())
+    }
+
+    fn is_in_at(self: &Arc<Self>, now: u64) -> bool {
         if self.out.load(Acquire) == IN {
             if !self.is_stuck(now) {
                 return true;
@@ -307,5 +326,111 @@ fn reason(out: u32) -> Option<Out> {
         IN => None,
         STUCK_OUT => Some(Out::Stuck),
         errno => Some(Out::Failing(i32::try_from(errno).unwrap_or(0))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_runtime::files::faults::{Fault, Faults};
+    use freerun_runtime::pool::PoolSpec;
+    use freerun_testkit::{TempDir, eventually};
+    use std::os::unix::ffi::OsStrExt;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    struct Bench {
+        health: Arc<Health>,
+        faults: Faults,
+        told: Arc<Mutex<Vec<Option<Out>>>>,
+        _dir: TempDir,
+    }
+
+    fn bench() -> Bench {
+        let dir = TempDir::new("health");
+        let pool = ThreadPool::start(&PoolSpec { name: "test".to_owned(), threads: 2, max_queue: 10 }).unwrap();
+        let faults = Faults::default();
+        let files = faults.files(pool.clone()).unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = told.clone();
+        let report: Report = Box::new(move |change| tell.lock().unwrap().push(change));
+        let folder = CString::new(dir.path().as_os_str().as_bytes()).unwrap();
+        Bench { health: Health::new(folder, files, pool, Some(report)), faults, told, _dir: dir }
+    }
+
+    const EIO: FileError = FileError::System { call: "read()", errno: 5 };
+    const STEP: u64 = 100_000;
+
+    /// Asks again and again, a long time later each time, until the disk is in.
+    fn comes_back(bench: &Bench) {
+        let mut now = clock();
+        eventually("it comes back", || {
+            now += STEP;
+            bench.health.is_in_at(now)
+        });
+    }
+
+    #[test]
+    fn errors_of_the_device_take_it_out_and_a_probe_brings_it_back() {
+        let bench = bench();
+        for _ in 1..STRIKES {
+            bench.health.failed(&EIO);
+        }
+        // These are not the device's.
+        bench.health.failed(&FileError::System { call: "open()", errno: 2 });
+        bench.health.failed(&FileError::Pool(freerun_runtime::pool::PoolError::ShutDown));
+        assert!(bench.health.is_in());
+        bench.faults.write(Fault::Fail(5), 0);
+        bench.health.failed(&EIO);
+        assert!(!bench.health.is_in() && !bench.health.may_store());
+        // While it fails the probe fails.
+        assert!(!bench.health.is_in_at(clock() + STEP));
+        eventually("the probe is over", || !bench.health.probing.load(Relaxed));
+        assert!(bench.health.figures().out.is_some());
+        bench.faults.clear();
+        comes_back(&bench);
+        assert_eq!(*bench.told.lock().unwrap(), [Some(Out::Failing(5)), None]);
+        let HealthFigures { out, outages, errors, .. } = bench.health.figures();
+        assert_eq!((out, outages, errors), (None, 1, u64::from(STRIKES)));
+    }
+
+    #[test]
+    fn errors_that_are_far_apart_do_not_add_up() {
+        let bench = bench();
+        let apart = millis(STRIKES_WITHIN) + 1;
+        for round in 1..100 {
+            bench.health.strike(5, clock() + round * apart);
+        }
+        assert!(bench.health.is_in());
+    }
+
+    #[test]
+    fn what_hangs_takes_it_out_until_it_goes_on() {
+        let bench = bench();
+        let hangs = bench.health.begin();
+        let later = clock() + millis(STUCK) + 1;
+        assert!(bench.health.is_in());
+        hangs.moved();
+        // Slow is not stuck.
+        assert!(bench.health.is_in_at(clock() + millis(STUCK) - 100));
+        bench.faults.write(Fault::Hang, 0);
+        assert!(!bench.health.is_in_at(later + STEP));
+        assert!(!bench.health.is_in_at(later + 2 * STEP));
+        eventually("the probe hangs", || bench.faults.waiting() == 1);
+        // One probe at a time.
+        assert!(!bench.health.is_in_at(later + 3 * STEP));
+        bench.faults.clear();
+        drop(hangs);
+        comes_back(&bench);
+        assert_eq!(*bench.told.lock().unwrap(), [Some(Out::Stuck), None]);
+    }
+
+    #[test]
+    fn a_full_disk_is_read_from_and_left_alone() {
+        let bench = bench();
+        assert!(bench.health.may_store());
+        bench.health.failed(&FileError::System { call: "pwritev()", errno: 28 });
+        assert!(bench.health.is_in() && !bench.health.may_store());
+        assert_eq!(bench.health.figures().full, 1);
     }
 }

@@ -10,7 +10,6 @@ use rustix::io::Errno;
 
 use crate::cache::{Cache, Leave};
 use crate::disk::Disk;
-use crate::health;
 use crate::index::Entry;
 use crate::key::Key;
 use crate::memory::SMALL;
@@ -58,7 +57,7 @@ pub enum Unreadable {
     /// It cannot be read.
     #[error(transparent)]
     Failed(FileError),
-    /// The disk does not answer in [`health::LIMIT`], or is out.
+    /// The disk does not answer in [`LIMIT`](crate::health::LIMIT), or is out.
     #[error("the disk does not answer")]
     Disk,
 }
@@ -158,7 +157,7 @@ impl Cache {
                     load(&this.files, &path, key, size, &Aio::Off)
                 };
                 let read = disk.files.offload(via, tag, read);
-                match tokio::time::timeout(health::LIMIT, read).await {
+                match tokio::time::timeout(disk.health.limit(), read).await {
                     Ok(Ok(Some(load))) => load,
                     // Nothing says that it may not wait.
                     Ok(Ok(None)) => return Err(Unreadable::Disk),

@@ -10,7 +10,6 @@ use freerun_runtime::files::{Aio, OpenFile, Via};
 
 use super::Fill;
 use super::state::{End, Phase, Take};
-use crate::health;
 use crate::record::Head;
 
 /// How much of the file is read at a time by who is behind, in bytes.
@@ -104,7 +103,7 @@ impl Follower {
         let via = Via { aio: &self.aio, client: self.client, gone: None };
         let wanted = len.min(READ);
         let read = disk.files.read_at(file, offset, wanted as usize, BytesMut::new(), via);
-        let read = tokio::time::timeout(health::LIMIT, read).await.map_err(|_| {
+        let read = tokio::time::timeout(disk.health.limit(), read).await.map_err(|_| {
             disk.health.late();
             io::Error::from(io::ErrorKind::TimedOut)
         })?;

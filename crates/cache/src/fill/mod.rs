@@ -27,7 +27,6 @@ use rustc_hash::FxBuildHasher;
 
 use crate::cache::Cache;
 use crate::disk::Disk;
-use crate::health;
 use crate::index::Entry;
 use crate::key::Key;
 use crate::purge::Purge;
@@ -401,7 +400,7 @@ impl Filling {
             poll
         });
         tokio::pin!(room);
-        while tokio::time::timeout(health::LIMIT, room.as_mut()).await.is_err() {
+        while tokio::time::timeout(fill.disk.health.limit(), room.as_mut()).await.is_err() {
             // A disk that does not go on: do without it. A client that does not is waited for.
             if fill.with(|state, _| state.is_storing() && !state.has_moved()) {
                 fill.disk.health.late();

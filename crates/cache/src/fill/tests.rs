@@ -1,1 +1,592 @@
+//! Fills with real files, several loops, and a disk that fails when told.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use bytes::Bytes;
+use freerun_runtime::files::faults::{Fault, Faults};
+use freerun_runtime::files::{Aio, Via};
+use freerun_runtime::pool::{PoolSpec, ThreadPool};
+use freerun_testkit::TempDir;
+
+use super::*;
+use crate::cache::{CacheConfig, Found, Pace};
+use crate::key::Levels;
+use crate::object::{ObjectBody, Unreadable};
+use crate::purge::Purge;
+use crate::rules::Lifetime;
+
+const NOW: u64 = 1_700_000_000;
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+struct Bench {
+    cache: Arc<Cache>,
+    faults: Faults,
+    aio: Aio,
+    dir: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut CacheConfig)) -> Bench {
+        let dir = TempDir::new("fill");
+        let mut config = CacheConfig {
+            name: "one".into(),
+            path: dir.path().join("cache"),
+            levels: Levels::parse("1:2").unwrap(),
+            zone_size: 1 << 20,
+            max_size: 1 << 30,
+            min_free: 0,
+            inactive: 600,
+            memory: 8 << 20,
+            manager: Pace::default(),
+            loader: Pace::default(),
+            purger: Pace::default(),
+        };
+        change(&mut config);
+        std::fs::create_dir(&config.path).unwrap();
+        let pool = ThreadPool::start(&PoolSpec { name: "test".to_owned(), threads: 4, max_queue: 1000 }).unwrap();
+        let faults = Faults::default();
+        let files = faults.files(pool.clone()).unwrap();
+        let cache = Arc::new(Cache::new(config.clone()));
+        let quiet: crate::cache::Tell = Arc::new(|_, _| {});
+        cache.attach(files, pool.clone(), quiet.clone());
+        cache.start(config, quiet).unwrap();
+        freerun_testkit::eventually("there is space", || cache.reserve(1).is_some());
+        Bench { cache, faults, aio: Aio::Auto(pool), dir }
+    }
+
+    fn via(&self) -> Via<'_> {
+        Via { aio: &self.aio, client: 1, gone: None }
+    }
+
+    fn lead(&self, key: Key) -> Filling {
+        match self.cache.lead(key, None, None, &self.aio, 1) {
+            Lead::Leader(filling) => filling,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn join(&self, key: Key) -> Follower {
+        match self.cache.lead(key, None, None, &self.aio, 1) {
+            Lead::Follow(fill) => fill.join(self.aio.clone(), 1).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Names of files below the cache's folder that are objects.
+    fn objects(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.dir.path().join("cache")];
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.file_name().unwrap().len() == 32 {
+                    files.push(path);
+                }
+            }
+        }
+        files
+    }
+
+    fn figures(&self) -> FillFigures {
+        self.cache.fills().figures()
+    }
+
+    fn over(&self) {
+        freerun_testkit::eventually("no fill is left", || self.figures().now == 0);
+    }
+
+    async fn object(&self, key: Key) -> Result<Arc<crate::object::Object>, Unreadable> {
+        let Found::Stored(entry) = self.cache.find(key, NOW) else { panic!("it is not stored") };
+        self.cache.object(&entry, self.via()).await
+    }
+
+    async fn body(&self, key: Key) -> Vec<u8> {
+        match &self.object(key).await.unwrap().body {
+            ObjectBody::Bytes(bytes) => bytes.to_vec(),
+            ObjectBody::File { file, offset, len } => {
+                let disk = self.cache.disk().unwrap();
+                let read = disk.files.read_at(file, *offset, *len as usize, bytes::BytesMut::new(), self.via());
+                read.await.unwrap().to_vec()
+            }
+        }
+    }
+}
+
+fn text(number: u32) -> Bytes {
+    format!("http://h/{number}").into()
+}
+
+fn head(number: u32) -> Head {
+    let lifetime = Lifetime { fresh_until: NOW + 60, ..Lifetime::default() };
+    let fields = vec![(Bytes::from_static(b"Content-Type"), Bytes::from_static(b"text/plain"))];
+    Head { key: text(number), status: 200, fields, created: NOW, lifetime, ..Head::default() }
+}
+
+fn key(number: u32) -> Key {
+    Key::of(&text(number))
+}
+
+/// The body of an object: any part of it tells where it is from.
+fn body(number: u32, len: usize) -> Bytes {
+    (0..len).map(|at| (at as u32).wrapping_mul(2_654_435_761).wrapping_add(number) as u8 ^ (at >> 8) as u8).collect()
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end.max(1) as u64) as usize
+    }
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Where real time does not matter: a limit is over as soon as nothing else happens.
+fn run_paused<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(future)
+}
+
+async fn drain(follower: &mut Follower) -> std::io::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    while let Some(piece) = follower.next().await? {
+        assert!(!piece.is_empty());
+        all.extend_from_slice(&piece);
+    }
+    Ok(all)
+}
+
+#[test]
+fn what_came_at_once_is_answered_stored_and_found_in_memory() {
+    let bench = Bench::new();
+    run(async {
+        for (number, len) in [(1, 0), (2, 1), (3, 60_000), (4, 65_536), (5, 65_537), (6, 900_000)] {
+            let mut filling = bench.lead(key(number));
+            let mut follower = filling.fill().join(bench.aio.clone(), 1).unwrap();
+            let whole = body(number, len);
+            assert!(filling.head(head(number), Some(len as u64), key(number)));
+            filling.whole(whole.clone());
+            assert_eq!(follower.head().await.unwrap().body, len as u64);
+            assert_eq!(drain(&mut follower).await.unwrap(), whole);
+            bench.over();
+            let small = len <= 65_536;
+            assert_eq!(bench.cache.in_memory(key(number)).is_some(), small, "{len}");
+            assert_eq!(bench.body(key(number)).await, whole);
+            // From the disk, too.
+            bench.cache.memory().forget(key(number));
+            assert_eq!(bench.body(key(number)).await, whole);
+            let object = bench.object(key(number)).await.unwrap();
+            assert_eq!((object.head.status, &object.head.key), (200, &text(number)));
+            assert!(Arc::ptr_eq(&object, &bench.cache.in_memory(key(number)).unwrap()));
+        }
+    });
+    assert_eq!(bench.objects().len(), 6);
+    assert_eq!((bench.figures().stored, bench.figures().unstored), (6, 0));
+}
+
+#[test]
+fn those_who_come_get_what_is_there_and_what_comes() {
+    let bench = Bench::new();
+    let whole = body(1, 5_000_000);
+    run(async {
+        let mut filling = bench.lead(key(1));
+        let first = bench.join(key(1));
+        assert!(filling.head(head(1), None, key(1)));
+        assert_eq!((first.head().await.unwrap().status, first.remaining()), (200, None));
+        let mut followers = vec![];
+        for (round, piece) in whole.chunks(100_000).enumerate() {
+            filling.push(Bytes::copy_from_slice(piece)).await.unwrap();
+            if round % 7 == 0 {
+                followers.push(bench.join(key(1)));
+            }
+        }
+        // The first one has taken nothing yet: it reads what has left the memory from the file.
+        filling.end();
+        followers.push(first);
+        for mut follower in followers {
+            assert_eq!(follower.remaining(), Some(5_000_000));
+            assert_eq!(drain(&mut follower).await.unwrap(), whole);
+            assert_eq!((follower.next().await.unwrap(), follower.remaining()), (None, Some(0)));
+        }
+        bench.over();
+        assert_eq!(bench.body(key(1)).await, whole);
+    });
+}
+
+#[test]
+fn ranges_of_what_is_being_fetched() {
+    let bench = Bench::new();
+    let whole = body(1, 3_000_000);
+    run(async {
+        let mut filling = bench.lead(key(1));
+        filling.head(head(1), Some(3_000_000), key(1));
+        let cases = [(0, 1), (10, 500_000), (2_999_999, 3_000_000), (1_000_000, 1_000_000), (5, 3_000_000)];
+        let mut followers: Vec<Follower> = cases.iter().map(|_| bench.join(key(1))).collect();
+        for (follower, (begin, until)) in followers.iter_mut().zip(cases) {
+            follower.narrow(begin, until);
+            assert_eq!(follower.remaining(), Some(until - begin));
+        }
+        for piece in whole.chunks(70_000) {
+            filling.push(Bytes::copy_from_slice(piece)).await.unwrap();
+        }
+        filling.end();
+        for (mut follower, (begin, until)) in followers.into_iter().zip(cases) {
+            assert_eq!(drain(&mut follower).await.unwrap(), whole[begin as usize..until as usize]);
+        }
+    });
+}
+
+#[test]
+fn an_origin_that_breaks_off_or_lies_about_the_length() {
+    let bench = Bench::new();
+    run(async {
+        // (announced, sent, ended properly)
+        for (number, (announced, sent, ended)) in
+            [(None, 10, false), (Some(20), 10, true), (Some(20), 10, false), (Some(5), 10, true), (Some(20), 0, true)]
+                .into_iter()
+                .enumerate()
+        {
+            let number = number as u32;
+            let mut filling = bench.lead(key(number));
+            let mut follower = bench.join(key(number));
+            filling.head(head(number), announced, key(number));
+            filling.push(body(number, sent)).await.unwrap();
+            if ended {
+                filling.end();
+            } else {
+                drop(filling);
+            }
+            let error = drain(&mut follower).await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted);
+            assert!(matches!(bench.cache.find(key(number), NOW), Found::Nothing));
+            // The next one leads anew.
+            drop(bench.lead(key(number)));
+        }
+        // Before the head.
+        let filling = bench.lead(key(9));
+        let follower = bench.join(key(9));
+        drop(filling);
+        assert!(follower.head().await.is_none());
+        let filling = bench.lead(key(9));
+        let follower = bench.join(key(9));
+        filling.not_storable();
+        assert!(follower.head().await.is_none());
+    });
+    bench.over();
+    assert!(bench.objects().is_empty());
+}
+
+#[test]
+fn a_disk_that_fails_meanwhile_costs_nobody_the_answer() {
+    let whole = body(1, 4_000_000);
+    type Break = fn(&Faults);
+    let cases: [(&str, Break); 5] = [
+        ("a full disk", |faults| faults.write(Fault::Fail(ENOSPC), 1_000_000)),
+        ("errors of the device", |faults| faults.write(Fault::Fail(EIO), 2_000_000)),
+        ("from the beginning", |faults| faults.open(Fault::Fail(EIO))),
+        ("no name for it", |faults| faults.name(Fault::Fail(ENOSPC))),
+        ("a write that hangs", |faults| faults.write(Fault::Hang, 2_000_000)),
+    ];
+    for (what, breaks) in cases {
+        let bench = Bench::new();
+        breaks(&bench.faults);
+        bench.cache.disk().unwrap().health.set_limit(Duration::from_millis(200));
+        run(async {
+            let mut filling = bench.lead(key(1));
+            let mut follower = bench.join(key(1));
+            filling.head(head(1), Some(4_000_000), key(1));
+            let give = async {
+                for piece in whole.chunks(50_000) {
+                    filling.push(Bytes::copy_from_slice(piece)).await.unwrap();
+                }
+                filling.end();
+            };
+            let (got, ()) = tokio::join!(drain(&mut follower), give);
+            assert!(got.unwrap() == whole, "{what}");
+        });
+        // What hangs may be in the list no longer.
+        bench.over();
+        bench.faults.clear();
+        freerun_testkit::eventually("nothing is reserved", || bench.cache.figures().reserved == 0);
+        assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing), "{what}");
+        assert!(bench.objects().is_empty(), "{what}");
+        assert_eq!((bench.figures().stored, bench.figures().unstored), (0, 1), "{what}");
+    }
+}
+
+#[test]
+fn without_space_it_is_passed_on_and_the_slowest_decides_how_fast() {
+    let bench = Bench::with(|config| config.max_size = 1 << 20);
+    let whole = body(1, 8_000_000);
+    for length in [Some(8_000_000), None] {
+        run(async {
+            let mut filling = bench.lead(key(1));
+            let (mut quick, mut slow) = (bench.join(key(1)), bench.join(key(1)));
+            filling.head(head(1), length, key(1));
+            let most = std::cell::Cell::new(0);
+            let give = async {
+                for piece in whole.chunks(30_000) {
+                    filling.push(Bytes::copy_from_slice(piece)).await.unwrap();
+                    let weight = filling.fill().with(|state, _| state.window.weight());
+                    most.set(most.get().max(weight));
+                }
+                filling.end();
+            };
+            let (one, two, ()) = tokio::join!(drain(&mut quick), drain(&mut slow), give);
+            assert!(one.unwrap() == whole && two.unwrap() == whole);
+            assert!(most.get() <= WINDOW + 40_000, "{}", most.get());
+        });
+        bench.over();
+        assert!(bench.objects().is_empty());
+        freerun_testkit::eventually("nothing is reserved", || bench.cache.figures().reserved == 0);
+    }
+}
+
+#[test]
+fn nobody_is_left_to_want_it() {
+    let bench = Bench::with(|config| config.max_size = 8192);
+    run(async {
+        let mut filling = bench.lead(key(1));
+        let follower = bench.join(key(1));
+        assert!(!filling.head(head(1), Some(10_000), key(1)));
+        // It cannot be found any more, so the next one leads.
+        drop(bench.lead(key(1)));
+        filling.push(body(1, 100)).await.unwrap();
+        drop(follower);
+        assert_eq!(filling.push(body(1, 100)).await, Err(Unwanted));
+    });
+}
+
+#[test]
+fn purges_while_it_is_fetched() {
+    let bench = Bench::new();
+    let purges: [fn(&Cache); 4] = [
+        |cache| drop(cache.remove(key(1))),
+        |cache| drop(cache.purge(&Purge::Prefix(Bytes::from_static(b"http://h/")))),
+        |cache| drop(cache.purge(&Purge::Tag(Bytes::from_static(b"tag")))),
+        |cache| drop(cache.purge(&Purge::Key(text(1)))),
+    ];
+    for (number, purge) in purges.iter().enumerate() {
+        for before_head in [true, false] {
+            run(async {
+                let mut filling = bench.lead(key(1));
+                let mut follower = bench.join(key(1));
+                let mut head = head(1);
+                head.tags = vec![Bytes::from_static(b"tag")];
+                if before_head {
+                    purge(&bench.cache);
+                }
+                filling.head(head, Some(1000), key(1));
+                if !before_head {
+                    purge(&bench.cache);
+                }
+                // Who comes after the purge does not get what was asked for before it.
+                drop(bench.lead(key(1)));
+                filling.whole(body(1, 1000));
+                assert_eq!(drain(&mut follower).await.unwrap(), body(1, 1000));
+            });
+            bench.over();
+            assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing), "{number} {before_head}");
+        }
+    }
+    // A purge of others.
+    let mut filling = bench.lead(key(1));
+    filling.head(head(1), Some(4), key(1));
+    bench.cache.purge(&Purge::Tag(Bytes::from_static(b"other"))).unwrap();
+    filling.whole(body(1, 4));
+    bench.over();
+    assert!(matches!(bench.cache.find(key(1), NOW), Found::Stored(_)));
+}
+
+#[test]
+fn a_stale_object_is_led_anew_and_another_one_noticed() {
+    let bench = Bench::new();
+    let store = || {
+        let mut filling = bench.lead(key(1));
+        filling.head(head(1), Some(4), key(1));
+        filling.whole(body(1, 4));
+        bench.over();
+    };
+    store();
+    assert!(matches!(bench.cache.lead(key(1), None, None, &bench.aio, 1), Lead::Changed));
+    let Found::Stored(entry) = bench.cache.find(key(1), NOW) else { panic!() };
+    let Lead::Leader(mut filling) = bench.cache.lead(key(1), Some(&entry), None, &bench.aio, 1) else { panic!() };
+    // One that has no head for too long is not waited for.
+    assert!(matches!(bench.cache.lead(key(1), Some(&entry), None, &bench.aio, 1), Lead::Follow(_)));
+    let late = bench.cache.lead(key(1), Some(&entry), Some(Duration::ZERO), &bench.aio, 1);
+    assert!(matches!(late, Lead::Leader(_)));
+    drop(late);
+    filling.head(head(1), Some(5), key(1));
+    filling.whole(body(2, 5));
+    freerun_testkit::eventually("the new one is there", || entry.is_gone());
+    assert_eq!(run(bench.body(key(1))), body(2, 5));
+}
+
+#[test]
+fn damaged_and_missing_files_are_noticed_and_forgotten() {
+    let bench = Bench::new();
+    let breaks: [fn(&std::path::Path); 4] = [
+        |path| std::fs::remove_file(path).unwrap(),
+        |path| std::fs::write(path, "short").unwrap(),
+        |path| {
+            let mut text = std::fs::read(path).unwrap();
+            text[30] ^= 1;
+            std::fs::write(path, text).unwrap();
+        },
+        |path| {
+            let text = std::fs::read(path).unwrap();
+            std::fs::write(path, &text[..text.len() - 1]).unwrap();
+        },
+    ];
+    for len in [1000, 200_000] {
+        for breaks in breaks {
+            let mut filling = bench.lead(key(1));
+            filling.head(head(1), Some(len as u64), key(1));
+            filling.whole(body(1, len));
+            bench.over();
+            bench.cache.memory().forget(key(1));
+            breaks(&bench.objects()[0]);
+            let error = run(bench.object(key(1))).unwrap_err();
+            assert!(matches!(error, Unreadable::Missing | Unreadable::Damaged(_)), "{error}");
+            assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));
+            let _ = bench.objects().first().map(std::fs::remove_file);
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_not_waited_for() {
+    let bench = Bench::new();
+    let mut filling = bench.lead(key(1));
+    filling.head(head(1), Some(100_000), key(1));
+    filling.whole(body(1, 100_000));
+    bench.over();
+    for fault in [Fault::Hang, Fault::Fail(EIO)] {
+        bench.faults.read(fault);
+        let error = run_paused(bench.object(key(1))).unwrap_err();
+        assert!(matches!(error, Unreadable::Disk | Unreadable::Failed(_)), "{error}");
+        bench.faults.clear();
+    }
+    // The object is still there.
+    assert_eq!(run(bench.body(key(1))), body(1, 100_000));
+}
+
+/// Followers on several loops, each at its own pace, some of a part, some that leave; an origin that may break off and a disk
+/// that may fail: each gets exactly the bytes, or an error, and what is stored is whole.
+#[test]
+fn many_loops_and_any_order_of_events() {
+    const LOOPS: u64 = 3;
+    for seed in 1..40u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let bench = Bench::with(|config| {
+            if seed % 5 == 0 {
+                config.max_size = 1 << 20;
+            }
+        });
+        let len = [0, 10, 5_000, 300_000, 2_500_000][random.below(5)];
+        let whole = body(seed as u32, len);
+        let breaks = random.below(4) == 0;
+        match random.below(4) {
+            0 => bench.faults.write(Fault::Fail(ENOSPC), random.below(len + 1) as u64),
+            1 => bench.faults.name(Fault::Fail(EIO)),
+            _ => {}
+        }
+        let filling = bench.lead(key(1));
+        let fill = filling.fill().clone();
+        let started = AtomicU32::new(0);
+        let announced = (random.below(2) == 0).then_some(len as u64);
+        std::thread::scope(|scope| {
+            for number in 0..LOOPS {
+                let (fill, bench, whole, started) = (&fill, &bench, &whole, &started);
+                let mut random = Random(seed * 1000 + number + 1);
+                scope.spawn(move || {
+                    run(async {
+                        started.fetch_add(1, SeqCst);
+                        for _ in 0..6 {
+                            let Some(mut follower) = fill.join(bench.aio.clone(), number) else {
+                                tokio::task::yield_now().await;
+                                continue;
+                            };
+                            let Some(_) = follower.head().await else { continue };
+                            let (mut begin, mut until) = (0, whole.len());
+                            if random.below(3) == 0 && announced.is_some() {
+                                begin = random.below(whole.len() + 1);
+                                until = begin + random.below(whole.len() - begin + 1);
+                                follower.narrow(begin as u64, until as u64);
+                            }
+                            let leaves = random.below(5) == 0;
+                            let mut got = Vec::new();
+                            let end = loop {
+                                for _ in 0..random.below(3) {
+                                    tokio::task::yield_now().await;
+                                }
+                                match follower.next().await {
+                                    Ok(Some(piece)) => got.extend_from_slice(&piece),
+                                    end => break end,
+                                }
+                                if leaves && random.below(3) == 0 {
+                                    break Ok(None);
+                                }
+                            };
+                            assert!(whole[begin..].starts_with(&got), "seed {seed}: other bytes");
+                            if end.is_ok() && !leaves {
+                                assert_eq!(got.len(), until - begin, "seed {seed}: an end before the end");
+                            }
+                            if !breaks {
+                                assert!(end.is_ok(), "seed {seed}: {end:?}");
+                            }
+                        }
+                    });
+                });
+            }
+            let (started, whole) = (&started, &whole);
+            scope.spawn(move || {
+                freerun_testkit::eventually("followers are there", || started.load(SeqCst) == LOOPS as u32);
+                run(async {
+                    let mut filling = filling;
+                    filling.head(head(1), announced, key(1));
+                    let mut rest = whole.clone();
+                    while !rest.is_empty() {
+                        let piece = rest.split_to(1 + random.below(rest.len().min(90_000)));
+                        if breaks && random.below(30) == 0 {
+                            return;
+                        }
+                        if filling.push(piece).await.is_err() {
+                            return;
+                        }
+                        if random.below(3) == 0 {
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                    if !breaks {
+                        filling.end();
+                    }
+                });
+            });
+        });
+        bench.over();
+        bench.faults.clear();
+        match bench.cache.find(key(1), NOW) {
+            Found::Stored(_) => assert!(run(bench.body(key(1))) == whole, "seed {seed}"),
+            _ => assert!(bench.objects().is_empty(), "seed {seed}"),
+        }
+        drop(fill);
+        freerun_testkit::eventually("nothing is reserved", || bench.cache.figures().reserved == 0);
+    }
+}
