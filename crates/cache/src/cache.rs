@@ -96,10 +96,6 @@ impl Cache {
         &self.shared.fills
     }
 
-    pub(crate) fn purges(&self) -> &Purges {
-        &self.shared.purges
-    }
-
     /// A file was written that must not be used: it goes, with what the index has for its key.
     pub(crate) fn unwanted(&self, key: Key) {
         match self.peek(key) {

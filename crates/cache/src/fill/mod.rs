@@ -174,6 +174,11 @@ impl Fills {
 }
 
 impl Cache {
+    /// What is being fetched for a key and can be followed: for status pages.
+    pub fn fill_of(&self, key: Key) -> Option<Arc<Fill>> {
+        self.fills().get(key)
+    }
+
     /// Leads or follows the fill of a key.
     ///
     /// `known` is the entry that the request has found (one that is stale), or none: another one there now means
