@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, Via};
+use freerun_runtime::pool::PoolError;
 use rustix::io::Errno;
 
 use crate::cache::{Cache, Leave};
@@ -63,23 +64,37 @@ pub enum Unreadable {
 }
 
 impl Unreadable {
-    /// Whether there is nothing to be logged: a file that somebody else has removed, a disk of which it was said that it is out.
+    /// Whether it will not be otherwise the next time.
+    fn is_for_good(&self) -> bool {
+        match self {
+            Unreadable::Missing | Unreadable::Damaged(_) => true,
+            // Asked for again and again, one bad file would take out the disk.
+            Unreadable::Failed(error) => error.errno() == Some(Errno::IO.raw_os_error()),
+            Unreadable::Disk => false,
+        }
+    }
+
+    /// Whether there is nothing to be logged: a file that somebody else has removed, a disk of which it was said that it is
+    /// out, a client that has left.
     pub fn is_expected(&self) -> bool {
-        matches!(self, Unreadable::Missing | Unreadable::Disk)
+        let left = Unreadable::Failed(FileError::Pool(PoolError::ClientGone));
+        matches!(self, Unreadable::Missing | Unreadable::Disk) || *self == left
     }
 }
 
 impl Cache {
-    /// The object of a key, if it is in memory, or its file open. Neither waits nor asks the disk.
+    /// The object of a key, if it is in memory, or its file open on a disk that is well. Neither waits nor asks the disk.
     pub fn in_memory(&self, key: Key) -> Option<Arc<Object>> {
-        self.memory().get(key)
+        let object = self.memory().get(key)?;
+        let on_disk = matches!(object.body, ObjectBody::File { .. });
+        (!on_disk || self.disk().is_some_and(|disk| disk.health.is_in())).then_some(object)
     }
 
     /// Opens a stored object. The head was verified when this is ready, and the file has the length that it says; whether the
     /// text of the key is the request's is for the caller to see.
     ///
     /// # Errors
-    /// See [`Unreadable`]. An entry whose file is missing or damaged is gone then.
+    /// See [`Unreadable`]. An entry whose file is missing, damaged, or on a bad part of the disk is gone then.
     pub async fn object(self: &Arc<Self>, entry: &Arc<Entry>, via: Via<'_>) -> Result<Arc<Object>, Unreadable> {
         let key = entry.key();
         if let Some(object) = self.in_memory(key)
@@ -98,7 +113,7 @@ impl Cache {
                 Ok(object)
             }
             Err(unreadable) => {
-                if matches!(unreadable, Unreadable::Missing | Unreadable::Damaged(_)) {
+                if unreadable.is_for_good() {
                     self.discard(entry, Leave::Damaged);
                 }
                 Err(unreadable)
@@ -112,7 +127,11 @@ impl Cache {
     /// # Errors
     /// See [`Unreadable`]; [`Unreadable::Missing`] where there is nothing to use.
     pub async fn adopt_object(self: &Arc<Self>, key: Key, now: u64, via: Via<'_>) -> Result<Arc<Object>, Unreadable> {
-        let (head, body) = self.open_object(key, None, via).await?;
+        let (head, body) = match self.open_object(key, None, via).await {
+            // Of another program, or another version: the cache's thread counts it, and it is replaced when there is a reason.
+            Err(Unreadable::Damaged(Damage::Foreign | Damage::Version)) => return Err(Unreadable::Missing),
+            opened => opened?,
+        };
         let size = head.size() as u64 + head.body;
         let entry = self.adopt(key, size, head.lifetime, now).ok_or(Unreadable::Missing)?;
         let object = Arc::new(Object { entry: entry.clone(), head: Arc::new(head), body });

@@ -15,8 +15,8 @@ mod write;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,8 @@ const RESERVE: u64 = 1 << 20;
 #[derive(Default)]
 pub(crate) struct Fills {
     map: papaya::HashMap<Key, Arc<Fill>, FxBuildHasher>,
+    /// Those that go on though another one has taken their place, by their addresses.
+    replaced: papaya::HashMap<usize, Arc<Fill>, FxBuildHasher>,
     pub(crate) figures: Counts,
 }
 
@@ -108,7 +110,14 @@ pub struct Fill {
     began: Instant,
     pool: Arc<ThreadPool>,
     client: u64,
+    /// Another one has its place, or may have it soon.
+    replaced: AtomicBool,
     state: Mutex<State>,
+}
+
+/// What a fill is known by that cannot be found by its key.
+fn address(fill: &Arc<Fill>) -> usize {
+    Arc::as_ptr(fill) as usize
 }
 
 impl fmt::Debug for Fill {
@@ -121,7 +130,7 @@ impl Fills {
     pub(crate) fn figures(&self) -> FillFigures {
         let Counts { begun, stored, unstored, broken, followed } = &self.figures;
         FillFigures {
-            now: self.map.len() as u64,
+            now: (self.map.len() + self.replaced.len()) as u64,
             begun: begun.load(Relaxed),
             stored: stored.load(Relaxed),
             unstored: unstored.load(Relaxed),
@@ -147,8 +156,8 @@ impl Fills {
 
     /// The same for what a purge means, or may mean: of a response whose head has not come nobody knows its tags.
     pub(crate) fn purged(&self, what: &Purge, number: u64) {
-        let map = self.map.pin();
-        let older = map.values().filter(|fill| fill.sequence.load(Acquire) < number);
+        let (map, replaced) = (self.map.pin(), self.replaced.pin());
+        let older = map.values().chain(replaced.values()).filter(|fill| fill.sequence.load(Acquire) < number);
         for fill in older.cloned().collect::<Vec<_>>() {
             let meant = fill.with(|state, wakes| {
                 let meant = match &state.phase {
@@ -169,6 +178,9 @@ impl Fills {
     fn remove(&self, fill: &Arc<Fill>) {
         // It may have been replaced, and is not in the map then.
         let _ = self.map.pin().remove_if(&fill.key, |_, there| Arc::ptr_eq(there, fill));
+        if fill.replaced.load(Acquire) {
+            self.replaced.pin().remove(&address(fill));
+        }
         drop(fill.with(|state, _| state.close()));
     }
 }
@@ -204,7 +216,7 @@ impl Cache {
             {
                 return Lead::Follow(fill.clone());
             }
-            if there.is_none() && map.len() >= MAX_FILLS {
+            if map.len() + self.fills().replaced.len() >= MAX_FILLS {
                 return Lead::Alone;
             }
             let fill = spare.take().unwrap_or_else(|| {
@@ -212,6 +224,14 @@ impl Cache {
                 Arc::new(Fill::new(self.clone(), disk.clone(), key, pool, client))
             });
             let before = there.cloned();
+            if let Some(before) = &before {
+                // It is found in one of the two places at any time, or has ended.
+                before.replaced.store(true, Release);
+                self.fills().replaced.pin().insert(address(before), before.clone());
+                if before.with(|state, _| state.is_closed()) {
+                    self.fills().replaced.pin().remove(&address(before));
+                }
+            }
             let placed = map.compute(key, |there| match (there, &before) {
                 (None, None) => papaya::Operation::Insert(fill.clone()),
                 (Some((_, there)), Some(before)) if Arc::ptr_eq(there, before) => {
@@ -244,7 +264,8 @@ const MAX_ROUNDS: usize = 12;
 impl Fill {
     fn new(cache: Arc<Cache>, disk: Arc<Disk>, key: Key, pool: Arc<ThreadPool>, client: u64) -> Fill {
         let (sequence, began) = (AtomicU64::new(0), Instant::now());
-        Fill { cache, disk, key, sequence, began, pool, client, state: Mutex::default() }
+        let replaced = AtomicBool::new(false);
+        Fill { cache, disk, key, sequence, began, pool, client, replaced, state: Mutex::default() }
     }
 
     /// Does something with the state, and wakes afterwards who is to be woken. The lock is held for a look into a list, and

@@ -205,6 +205,10 @@ impl State {
         !self.closed && !lingers && self.can_join(0)
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// It cannot be found by its key any more. What it gives back is nobody's any more.
     pub(super) fn close(&mut self) -> Left {
         self.closed = true;

@@ -405,6 +405,18 @@ fn purges_while_it_is_fetched() {
             assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing), "{number} {before_head}");
         }
     }
+    // One that another one has taken the place of.
+    let mut old = bench.lead(key(1));
+    let Lead::Leader(mut new) = bench.cache.lead(key(1), None, Some(Duration::ZERO), &bench.aio, 1) else { panic!() };
+    for filling in [&mut old, &mut new] {
+        filling.head(head(1), Some(4), key(1));
+    }
+    assert_eq!(bench.figures().now, 2);
+    bench.cache.purge(&Purge::Key(text(1))).unwrap();
+    old.whole(body(1, 4));
+    new.whole(body(1, 4));
+    bench.over();
+    assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));
     // A purge of others.
     let mut filling = bench.lead(key(1));
     filling.head(head(1), Some(4), key(1));

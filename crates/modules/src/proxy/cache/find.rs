@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_cache::cache::{Cache, Found, Leave};
+use freerun_cache::cache::{Cache, Entry, Found, Leave};
 use freerun_cache::key::Key;
 use freerun_cache::object::{Object, Unreadable};
 use freerun_http::log_error;
@@ -29,6 +29,8 @@ pub struct Wanted {
 pub struct Located {
     /// The stored response.
     pub object: Option<Arc<Object>>,
+    /// What is stored, but cannot be read now: it is asked for anew, and not looked for again.
+    pub unreadable: Option<Arc<Entry>>,
     /// The key that the request's variant is stored under, or would be.
     pub key: Key,
     /// The key is another text's, too (MD5): nothing can be stored for this one.
@@ -86,11 +88,12 @@ impl Wanted {
         let main = self.key;
         let mut key = main;
         loop {
-            let Some(object) = self.open(request, aio, key, now).await else {
-                return Located { object: None, key, taken: false };
+            let object = match self.open(request, aio, key, now).await {
+                Ok(object) => object,
+                Err(unreadable) => return Located { object: None, unreadable, key, taken: false },
             };
             match which(request, &object, &self.text, main, key) {
-                Which::This => return Located { object: Some(object), key, taken: false },
+                Which::This => return Located { object: Some(object), unreadable: None, key, taken: false },
                 Which::Other(other) if key == main => key = other,
                 _ => {
                     let taken = *object.head.key != *self.text;
@@ -102,26 +105,27 @@ impl Wanted {
                             self.cache.path_of(key).display()
                         );
                     }
-                    return Located { object: None, key, taken };
+                    return Located { object: None, unreadable: None, key, taken };
                 }
             }
         }
     }
 
-    async fn open(&self, request: &Request, aio: &Aio, key: Key, now: u64) -> Option<Arc<Object>> {
+    /// The object of a key; or what there is that cannot be read.
+    async fn open(&self, request: &Request, aio: &Aio, key: Key, now: u64) -> Result<Arc<Object>, Option<Arc<Entry>>> {
         let gone = ClientGone(&request.connection);
         let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
-        let found = match self.cache.find(key, now) {
-            Found::Stored(entry) => self.cache.object(&entry, via).await,
+        let (known, found) = match self.cache.find(key, now) {
+            Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, via).await),
             Found::Unknown => match self.cache.adopt_object(key, now, via).await {
                 // Another request was quicker.
                 Err(Unreadable::Missing) => match self.cache.find(key, now) {
-                    Found::Stored(entry) => self.cache.object(&entry, via).await,
-                    _ => return None,
+                    Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, via).await),
+                    _ => return Err(None),
                 },
-                found => found,
+                found => (None, found),
             },
-            Found::Nothing => return None,
+            Found::Nothing => return Err(None),
         };
         let object = match found {
             Ok(object) => object,
@@ -129,13 +133,13 @@ impl Wanted {
                 if !why.is_expected() {
                     log_error!(request, Crit, "cache file \"{}\": {why}", self.cache.path_of(key).display());
                 }
-                return None;
+                return Err(known.filter(|entry| !entry.is_gone()));
             }
         };
         if self.cache.is_purged(&object.entry, &object.head.key, &object.head.tags) {
             self.cache.discard(&object.entry, Leave::Purged);
-            return None;
+            return Err(None);
         }
-        Some(object)
+        Ok(object)
     }
 }

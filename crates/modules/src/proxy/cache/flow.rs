@@ -301,7 +301,7 @@ impl Serve<'_> {
                 }
             }
             let age = Some(self.shared.proxy_cache_lock_age);
-            let known = stale.as_ref().map(|object| &object.entry);
+            let known = stale.as_ref().map(|object| &object.entry).or(located.unreadable.as_ref());
             match self.cache().lead(located.key, known, age, &self.aio, request.client_key()) {
                 Lead::Leader(filling) => {
                     let Some(object) = &stale else { return ask.keeping(request, filling, status, stale).await };
