@@ -31,6 +31,9 @@ const START_WAIT: Duration = Duration::from_millis(200);
 /// How often the lock of a folder is tried that another process has: the one before this, which still ends.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
+/// How often a folder is tried that cannot be used.
+const FOLDER_PAUSE: Duration = Duration::from_secs(1);
+
 /// Counters of what the thread has done.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
@@ -129,6 +132,7 @@ fn run(shared: &Arc<Shared>, tell: &Tell, progress: &Progress) -> bool {
     shared.index.bell.answer_to(std::thread::current());
     let moment = || Moment { unix: unix_time(), clock: begun.elapsed() };
     let stopped = || shared.stop.load(Acquire);
+    let mut told = None;
     let lock = loop {
         if stopped() {
             return false;
@@ -137,10 +141,12 @@ fn run(shared: &Arc<Shared>, tell: &Tell, progress: &Progress) -> bool {
             Lock::Own(file) => break file,
             Lock::Others => std::thread::park_timeout(LOCK_PAUSE),
             Lock::Failed(error) => {
-                let path = shared.config.load().path.clone();
-                tell(Level::Crit, &format!("cache folder \"{}\" cannot be used: {error}", path.display()));
+                if told.replace(error.kind()) != Some(error.kind()) {
+                    let path = shared.config.load().path.clone();
+                    tell(Level::Crit, &format!("cache folder \"{}\" cannot be used: {error}", path.display()));
+                }
                 // It may come back, with its disk.
-                std::thread::park_timeout(Duration::from_secs(1));
+                std::thread::park_timeout(FOLDER_PAUSE);
             }
         }
     };

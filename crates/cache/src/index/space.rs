@@ -13,10 +13,12 @@ pub(crate) const BLOCK: u64 = 4096;
 
 /// One in so many bytes, and entries, is kept free ahead of those who will want it…
 const MARGIN_SHARE: u64 = 32;
-/// … but not more than this.
+/// … but not more than this…
 const MAX_MARGIN: u64 = 64 << 20;
 /// … and this many entries.
 const MAX_MARGIN_ENTRIES: u64 = 4096;
+/// Where reservations are refused, room for such ones is kept free from then on, up to one in so many bytes.
+const AHEAD_SHARE: u64 = 8;
 
 /// Bytes and entries of one cache. `taken` is what is stored and what is reserved, and never passes `limit` by anything
 /// that is done here.
@@ -230,14 +232,20 @@ impl Space {
         self.wanted.swap(0, Relaxed)
     }
 
-    /// Whether something has to go, so that the margin and `wanted` bytes are free.
-    pub(crate) fn is_short(&self, wanted: u64) -> bool {
-        let ahead = self.margin().max(wanted);
+    /// The most that is kept free for reservations like those that were refused.
+    pub(crate) fn max_ahead(&self) -> u64 {
+        self.limit.load(Relaxed) / AHEAD_SHARE
+    }
+
+    /// Whether something has to go, so that the margin, and `ahead` bytes, are free.
+    pub(crate) fn is_short(&self, ahead: u64) -> bool {
         let limit = self.limit.load(Relaxed);
-        let signed = i64::try_from(wanted.max(self.block.load(Relaxed))).unwrap_or(i64::MAX);
-        self.taken.load(Acquire) > limit.saturating_sub(ahead)
+        let taken = self.taken.load(Acquire);
+        // What others leave on the file system is no measure for what this cache may keep: its own size is.
+        let beyond = ahead.max(self.margin().min(taken / MARGIN_SHARE)).max(self.block.load(Relaxed));
+        taken > limit.saturating_sub(ahead.max(self.margin()))
             || self.entries.load(Acquire) + self.entries_margin() > self.max_entries
-            || self.room.load(Relaxed) < signed
+            || self.room.load(Relaxed) < i64::try_from(beyond).unwrap_or(i64::MAX)
     }
 
     /// Whether another entry may be taken in that has no reservation.

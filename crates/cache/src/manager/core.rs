@@ -29,6 +29,8 @@ const RETRY: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 /// What is done every so often even if nothing happens: asking the file system, looking for inactive objects.
 const TICK: Duration = Duration::from_secs(1);
+/// Each tick takes one in so many bytes of what is kept free for reservations like those that were refused.
+const AHEAD_FADES: u64 = 64;
 /// Counts of keys without objects are cleaned out so often.
 const COUNTS: Duration = Duration::from_secs(60);
 /// So many objects are looked at for inactivity in one tick, however many there are.
@@ -72,6 +74,8 @@ pub(super) struct Manager {
     purges_unsaved: bool,
     /// The largest reservation that was refused and may be tried again.
     wanted: u64,
+    /// Room that is kept for such reservations; it shrinks as long as there are none.
+    ahead: u64,
     stubborn: VecDeque<Arc<Entry>>,
     /// Files had to be left behind.
     left_behind: bool,
@@ -111,6 +115,7 @@ impl Manager {
             sweep_again,
             purges_unsaved: sweep_again,
             wanted: 0,
+            ahead: 0,
             stubborn: VecDeque::new(),
             left_behind: false,
             asked: None,
@@ -277,11 +282,12 @@ impl Manager {
     fn evict(&mut self, at: Moment) -> bool {
         let space = self.shared.index.space.clone();
         self.wanted = self.wanted.max(space.take_wanted());
+        self.ahead = self.ahead.max(self.wanted).min(space.max_ahead());
         if at.clock < self.resume_evicting {
             return false;
         }
         for _ in 0..EVICTIONS {
-            if !space.is_short(self.wanted) {
+            if !space.is_short(self.wanted.max(self.ahead)) {
                 self.wanted = 0;
                 return false;
             }
@@ -305,6 +311,7 @@ impl Manager {
     fn tick(&mut self, at: Moment) {
         let config = self.shared.config.load_full();
         let index = &self.shared.index;
+        self.ahead -= (self.ahead / AHEAD_FADES).max(self.ahead.min(1));
         disk::measure(&config.path, config.min_free, &index.space);
         if at.clock >= self.next_counts || index.counts_are_full() {
             self.next_counts = at.clock + COUNTS;

@@ -234,6 +234,37 @@ fn it_never_takes_up_more_than_its_size() {
 }
 
 #[test]
+fn room_is_kept_for_objects_like_those_that_found_none() {
+    let folder = Folder::new("ahead");
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    let mut refused = 0;
+    for number in 0..100 {
+        refused += u32::from(bench.store(&number.to_string(), 100_000).is_none());
+        bench.settle();
+    }
+    assert!(refused <= 2, "{refused}");
+}
+
+#[test]
+fn a_small_file_system_is_used_and_not_overrun() {
+    let folder = Folder::new("small-disk");
+    let mut bench = Bench::open(&CacheConfig { max_size: u64::MAX, ..config(&folder) });
+    bench.settle();
+    for number in 0..50 {
+        bench.store(&number.to_string(), 10_000).unwrap();
+    }
+    bench.settle();
+    assert_eq!(bench.cache.figures().entries, 50);
+    // The others have taken all but a few blocks.
+    let space = bench.cache.shared().index.space.clone();
+    space.set_room(3 * 4096);
+    bench.round(NOW);
+    let left = bench.cache.figures().entries;
+    assert!((45..50).contains(&left), "{left}");
+}
+
+#[test]
 fn a_smaller_size_is_taken_over() {
     let folder = Folder::new("smaller");
     let mut bench = Bench::open(&config(&folder));
