@@ -383,9 +383,9 @@ impl Builder<'_> {
     }
 }
 
-/// Where `http {}` ends. Lives in the configuration's context.
+/// Where `http {}` ends: what only merged settings show is said to be there. Lives in the configuration's context.
 #[derive(Default)]
-struct HttpEnd(Option<Place>);
+pub struct HttpEnd(pub Option<Place>);
 
 /// What only merged settings show has the line where `http {}` ends, unless it knows a better one, as in nginx.
 fn found_at_the_end(problem: Problem, cx: &mut Cx) -> Problem {

@@ -6,6 +6,7 @@
 //! when the body is whole (`write.rs`). What becomes of whom when something fails is in `state.rs`.
 
 mod follow;
+mod look;
 mod seats;
 mod state;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use bytes::Bytes;
 use freerun_runtime::files::{Aio, FileError};
 use freerun_runtime::pool::ThreadPool;
 use rustc_hash::FxBuildHasher;
+use tokio::sync::Notify;
 
 use crate::cache::Cache;
 use crate::disk::Disk;
@@ -113,6 +115,8 @@ pub struct Fill {
     /// Another one has its place, or may have it soon.
     replaced: AtomicBool,
     state: Mutex<State>,
+    /// Told when it cannot be found any more.
+    closed: Notify,
 }
 
 /// What a fill is known by that cannot be found by its key.
@@ -182,6 +186,7 @@ impl Fills {
             self.replaced.pin().remove(&address(fill));
         }
         drop(fill.with(|state, _| state.close()));
+        fill.closed.notify_waiters();
     }
 }
 
@@ -265,7 +270,18 @@ impl Fill {
     fn new(cache: Arc<Cache>, disk: Arc<Disk>, key: Key, pool: Arc<ThreadPool>, client: u64) -> Fill {
         let (sequence, began) = (AtomicU64::new(0), Instant::now());
         let replaced = AtomicBool::new(false);
-        Fill { cache, disk, key, sequence, began, pool, client, replaced, state: Mutex::default() }
+        Fill {
+            cache,
+            disk,
+            key,
+            sequence,
+            began,
+            pool,
+            client,
+            replaced,
+            state: Mutex::default(),
+            closed: Notify::new(),
+        }
     }
 
     /// Does something with the state, and wakes afterwards who is to be woken. The lock is held for a look into a list, and

@@ -124,7 +124,7 @@ pub(super) struct State {
     /// `written` when that was last looked at.
     seen: u64,
     /// It cannot be found by its key any more.
-    closed: bool,
+    pub(super) closed: bool,
     /// What it had in memory is gone.
     released: bool,
 }

@@ -247,12 +247,13 @@ pub const VARIABLES: &[Variable] = &[
 type Choose = for<'t> fn((&'t Bytes, &'t Bytes)) -> &'t Bytes;
 
 fn passed_to<'r>(request: &'r Request, which: fn(&Target) -> &Bytes, fixed: Choose) -> variables::Value<'r> {
-    let Some(record) = request.own.find::<Record>() else {
+    let Some(target) =
+        request.own.find::<Record>().map(|record| record.target()).filter(|target| !target.scheme.is_empty())
+    else {
         // It has not been passed on: a key may speak of it, and the log of what a cache has answered.
         let pass = request.settings().get::<HttpSettings>().proxy_pass.as_ref()?;
         return pass.fixed_host().map(|both| Cow::Borrowed(&fixed(both)[..]));
     };
-    let target = record.target();
     (target.scheme == SCHEME).then(|| Cow::Owned(which(&target).to_vec()))
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use freerun_cache::cache::Leave;
 use freerun_cache::fill::Filling;
 use freerun_cache::object::{Object, ObjectBody};
 use freerun_cache::record::Head;
 use freerun_cache::rules::update::{also_invalid, invalidates, refreshed};
-use freerun_cache::rules::{Answer, Lifetime, Verdict, judge};
+use freerun_cache::rules::{Answer, Lifetime, Renewed, may_validate, revalidated};
 use freerun_http::content::response::{Body, FileRange};
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
@@ -67,7 +68,7 @@ impl<'s> Ask<'s> {
         let sent = unix_now();
         let revalidates = self.serve.shared.proxy_cache_revalidate || self.serve.shared.proxy_cache_rfc9111;
         let validators = match &stale {
-            Some(object) if revalidates && object.head.status == 200 => Validators::of(&object.head.fields),
+            Some(object) if revalidates && may_validate(object.head.status) => Validators::of(&object.head.fields),
             _ => Validators::default(),
         };
         let conditional = !validators.is_empty();
@@ -170,16 +171,11 @@ impl<'s> Ask<'s> {
             false => None,
         };
         let asked = asked(request, *family, shared, sent);
-        // By nginx's rules the 304 says how long it holds; by those of the RFC, what is stored with what the 304 has changed.
-        let judged: &[(Bytes, Bytes)] = match &fields {
-            Some(fields) => fields,
-            None if shared.proxy_cache_rfc9111 => &object.head.fields,
-            None => &head.fields,
-        };
-        let answer = Answer { status: object.head.status, fields: judged };
-        let lifetime: Option<Lifetime> = match judge(&asked, &answer, &rules(shared), now) {
-            Verdict::Store { lifetime, .. } => Some(lifetime),
-            Verdict::DoNot(_) => None,
+        let answer = Answer { status: object.head.status, fields: &object.head.fields };
+        let renewed = revalidated(&asked, &answer, &head.fields, &rules(shared), now);
+        let lifetime = match renewed {
+            Renewed::Until(lifetime) => Some(lifetime),
+            Renewed::Stays | Renewed::Goes(_) => None,
         };
         reached.dismiss(request);
         match (lifetime, fields) {
@@ -197,8 +193,12 @@ impl<'s> Ask<'s> {
                 if let Some(lifetime) = lifetime {
                     wanted.cache.revalidated(&object.entry, lifetime);
                 }
+                let outcome = self.serve.use_stored(request, object, Status::Revalidated);
+                if let Renewed::Goes(_) = renewed {
+                    wanted.cache.discard(&object.entry, Leave::Invalidated);
+                }
                 filling.not_storable();
-                self.serve.use_stored(request, object, Status::Revalidated)
+                outcome
             }
         }
     }

@@ -35,6 +35,9 @@ use crate::proxy::settings::FamilySettings;
 /// How often a request looks again after what it has waited for turned out to be something else.
 const MAX_ROUNDS: usize = 8;
 
+/// What a key begins with whose response is one to HEAD, passed on as such. No other key does, since text has no NUL.
+const HEAD_ALONE: &[u8] = b"HEAD\0";
+
 /// The time, as caches count it.
 pub fn unix_now() -> u64 {
     u64::try_from(clock::now().secs).unwrap_or(0)
@@ -125,12 +128,19 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     if !read && !request.is_subrequest() && has_body(request) && !request.body.is_done() {
         return Quick::Read;
     }
-    let text = match key(request, family, shared) {
+    let mut text = match key(request, family, shared) {
         Ok(Some(text)) => text,
         Ok(None) => return Quick::Uncached,
         Err(outcome) => return Quick::Answered(outcome),
     };
-    let sum = Key::of(&text);
+    let mut sum = Key::of(&text);
+    let as_head = request.method == Method::Head && !family.converts_head(request);
+    if as_head && what == What::Answer && cache.peek(sum).is_none() {
+        // The answer to HEAD that was passed on as such has no body, and must never be taken for one to GET; one to GET does
+        // for both.
+        text.splice(..0, HEAD_ALONE.iter().copied());
+        sum = Key::of(&text);
+    }
     let ask = |what, text: Vec<u8>| {
         Quick::Ask(Job { wanted: Wanted { cache: cache.clone(), text: text.into(), key: sum }, what })
     };
@@ -155,10 +165,6 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
 /// The text of a request's key. `None`: there is none to be had, so nothing is cached.
 fn key(request: &Request, family: &dyn Family, shared: &FamilySettings) -> Result<Option<Vec<u8>>, Outcome> {
     let mut text = Vec::with_capacity(128);
-    if request.method == Method::Head && !family.converts_head(request) {
-        // Its answer has no body, and must never be taken for one to GET. No key that is text has this in it.
-        text.extend_from_slice(b"HEAD\0");
-    }
     match &shared.proxy_cache_key {
         Some(template) => template.render_into(request, &mut text),
         None => {
@@ -234,7 +240,8 @@ impl Serve<'_> {
     fn may_keep(&self, request: &Request) -> bool {
         // What the body of a GET says is no part of the key.
         let fat = request.method != Method::Post && !request.is_subrequest() && has_body(request);
-        !fat && !self.is_far(request)
+        let as_head = request.method == Method::Head && !self.family.converts_head(request);
+        !fat && !self.is_far(request) && (!as_head || self.wanted.text.starts_with(HEAD_ALONE))
     }
 
     /// `cache_max_range_offset`
@@ -291,6 +298,13 @@ impl Serve<'_> {
             status.note(request);
             let ask = Ask::new(self, request);
             if located.taken || !self.may_keep(request) {
+                // What has come already can be had all the same.
+                if !located.taken
+                    && let Some(fill) = self.cache().fill(located.key).filter(|fill| fill.is_whole())
+                    && let Waited::Answered(outcome) = self.wait(request, &fill, Duration::ZERO).await
+                {
+                    return outcome;
+                }
                 return ask.alone(request, status, stale).await;
             }
             // Counted once, however often it is looked for; what is being fetched was asked for often enough.
@@ -317,6 +331,7 @@ impl Serve<'_> {
                 Lead::Follow(fill) => {
                     if let Some(object) = &stale
                         && self.may_update_behind(object, now)
+                        && !fill.is_whole()
                     {
                         return self.use_stored(request, object, Status::Updating);
                     }
@@ -363,19 +378,31 @@ impl Serve<'_> {
         if *head.key != *self.wanted.text {
             return Waited::Alone;
         }
+        if !head.lifetime.is_fresh(unix_now()) {
+            // What was stale from the beginning is no answer to anybody else. It is stored soon, and can be revalidated then.
+            let client = Client::new(request.connection.clone(), !request.is_background);
+            return match client.unless_gone(tokio::time::timeout(left, fill.closed())).await {
+                Err(gone) => Waited::Answered(gone.outcome(request)),
+                Ok(Ok(())) => Waited::Again,
+                Ok(Err(_)) => Waited::Alone,
+            };
+        }
         if let Some(vary) = &head.vary {
             let own = variant(request, vary.names.clone(), self.wanted.key).variant;
             if own != vary.variant {
                 return if own == fill.key() { Waited::Alone } else { Waited::Variant(own) };
             }
         }
-        let Some(follower) = fill.join(self.aio.clone(), request.client_key()) else { return Waited::Again };
+        let (family, shared, lifetime) = (self.family, self.shared, head.lifetime);
+        let (length, body) = match fill.body() {
+            Some(bytes) => (Some(bytes.len() as u64), if bytes.is_empty() { Body::Empty } else { Body::Bytes(bytes) }),
+            None => {
+                let Some(follower) = fill.join(self.aio.clone(), request.client_key()) else { return Waited::Again };
+                (follower.length(), Body::Source(Box::new(Followed(follower))))
+            }
+        };
         Status::Hit.note(request);
-        let length = follower.length();
-        let body = || Body::Source(Box::new(Followed(follower)));
-        let lifetime = head.lifetime;
-        let (family, shared) = (self.family, self.shared);
-        Waited::Answered(respond(request, family, shared, &head, &lifetime, unix_now(), length, body))
+        Waited::Answered(respond(request, family, shared, &head, &lifetime, unix_now(), length, || body))
     }
 
     /// Answers with what is stored.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use freerun_cache::cache::Cache;
-use freerun_conf::{Cx, Node, Place, Problem, Setting, Shape, Value, keyword_enum, parse_seconds};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, keyword_enum, parse_seconds};
+use freerun_http::build::HttpEnd;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_http::zones::{Zone, ZoneTable};
@@ -188,7 +189,12 @@ impl FamilySettings {
             });
         }
         if self.proxy_cache.is_on() && self.proxy_cache_key.is_none() && !has_key {
-            cx.warn(Problem::warning(format!("no \"{prefix}cache_key\" for \"{prefix}cache\"")).at(Place::NONE));
+            let warning = Problem::warning(format!("no \"{prefix}cache_key\" for \"{prefix}cache\""));
+            let end = cx.extensions.get_or_default::<HttpEnd>().0;
+            cx.warn(match end {
+                Some(end) => warning.at(end).reported_at(end),
+                None => warning,
+            });
         }
         Ok(())
     }

@@ -1,0 +1,47 @@
+//! What can be seen of a fill without following it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Fill;
+use super::state::End;
+use crate::cache::Cache;
+use crate::key::Key;
+
+impl Cache {
+    /// The fill of a key, if there is one that can be followed. Nobody leads one for having asked.
+    pub fn fill(&self, key: Key) -> Option<Arc<Fill>> {
+        self.fills().get(key)
+    }
+}
+
+impl Fill {
+    /// Whether all of the body has come.
+    pub fn is_whole(&self) -> bool {
+        self.with(|state, _| state.end == Some(End::Whole))
+    }
+
+    /// All of the body, where it has come and is in memory in one piece.
+    pub fn body(&self) -> Option<Bytes> {
+        self.with(|state, _| {
+            let (window, whole) = (&state.window, state.end == Some(End::Whole));
+            if whole && window.end() == 0 {
+                return Some(Bytes::new());
+            }
+            window.get(0).filter(|piece| whole && piece.len() as u64 == window.end())
+        })
+    }
+
+    /// Waits until it cannot be found any more: what it has is stored, or will not be.
+    pub async fn closed(&self) {
+        loop {
+            let mut closed = std::pin::pin!(self.closed.notified());
+            closed.as_mut().enable();
+            if self.with(|state, _| state.closed) {
+                return;
+            }
+            closed.await;
+        }
+    }
+}
