@@ -132,8 +132,7 @@ pub fn judge(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) ->
 /// What a 304 makes of a stored response: RFC 9111 section 4.3.4. Its fields take the place of those stored; the age begins anew,
 /// so neither the stored `Age` nor the stored `Date` counts any more.
 pub fn revalidated(asked: &Asked, stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Renewed {
-    let new = update::refreshed(stored.fields, not_modified, rules.ignored);
-    let mut fields = new.unwrap_or_else(|| stored.fields.to_vec());
+    let mut fields = update::merged(stored.fields, update::of_a_304(not_modified, rules.ignored));
     for name in [&b"age"[..], b"date"] {
         if values(not_modified, name).next().is_none() {
             fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));

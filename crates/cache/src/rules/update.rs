@@ -45,22 +45,32 @@ pub fn stored(fields: &[Field], rfc9111: bool, ignored: Ignored) -> Vec<Field> {
     fields.iter().filter(kept).cloned().collect()
 }
 
-/// The stored fields as a 304 leaves them; `None` where it changes nothing. A field that it has takes the place of all stored
+/// The stored fields as a 304 leaves them; `None` where it changes nothing but `Date` and `Age`, which follow from the lifetime
+/// that it gives, so that nothing has to be written anew. A field that it has takes the place of all stored
 /// ones of its name; those of the body stay, and no cookie is taken from it (unless `Set-Cookie` is ignored).
 pub fn refreshed(stored_fields: &[Field], not_modified: &[Field], ignored: Ignored) -> Option<Vec<Field>> {
+    let new = of_a_304(not_modified, ignored);
+    let same =
+        |(name, _): &Field| is_one_of(name, &[b"date", b"age"]) || values(&new, name).eq(values(stored_fields, name));
+    (!new.iter().all(same)).then(|| merged(stored_fields, new))
+}
+
+/// The fields of a 304 that take the place of stored ones.
+pub(super) fn of_a_304(not_modified: &[Field], ignored: Ignored) -> Vec<Field> {
     let usable = |(name, _): &Field| {
         !is_one_of(name, &OF_THE_BODY) && (ignored.set_cookie || !name.eq_ignore_ascii_case(b"set-cookie"))
     };
     let mut new = stored(not_modified, true, ignored);
     new.retain(usable);
+    new
+}
+
+/// Stored fields, but for those whose names are among the new ones, and the new ones.
+pub(super) fn merged(stored_fields: &[Field], new: Vec<Field>) -> Vec<Field> {
     let replaced = |name: &Bytes| new.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
-    let same = |(name, _): &Field| values(&new, name).eq(values(stored_fields, name));
-    if new.iter().all(same) {
-        return None;
-    }
     let mut fields: Vec<Field> = stored_fields.iter().filter(|(name, _)| !replaced(name)).cloned().collect();
-    fields.append(&mut new);
-    Some(fields)
+    fields.extend(new);
+    fields
 }
 
 /// Whether what is stored for a request's target is invalid after it: an answer without an error to a method that is not
@@ -165,6 +175,7 @@ mod tests {
         assert_eq!(changed("B: 3|a: 1|a: 2"), None);
         assert_eq!(changed("ETag: \"y\"|Content-Length: 0|Content-Encoding: x|Set-Cookie: c|Keep-Alive: 1"), None);
         assert_eq!(changed("Connection: B|B: 4"), None);
+        assert_eq!(changed("Date: now|Age: 1|B: 3"), None);
         let expected = "B: 3|ETag: \"x\"|Content-Length: 5|Content-Type: t|a: 2|D: 1";
         assert_eq!(changed("a: 2|D: 1").as_deref(), Some(expected));
         let expected = "A: 1|A: 2|B: 3|ETag: \"x\"|Content-Length: 5|content-type: u";

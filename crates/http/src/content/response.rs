@@ -133,8 +133,20 @@ pub struct AsWritten {
     pub server: bool,
     /// The fields have a `Date`, so none is added.
     pub date: bool,
-    /// The other server was not told of the request's conditions: they are looked at here.
-    pub unconditional: bool,
+    /// Who looks at the request's conditions.
+    pub conditions: Conditional,
+}
+
+/// Who looks at the conditions of a request that another server has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Conditional {
+    /// The other server.
+    #[default]
+    There,
+    /// It was not told of them: they are looked at here, as for a file.
+    Here,
+    /// The same, by the precedence of RFC 9110 section 13.2.2.
+    ByPrecedence,
 }
 
 /// The value of a field in [`Response::fields`] that only says where `Last-Modified`, `ETag` or `Location` is sent, instead

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use freerun_http::content::error_page;
-use freerun_http::content::response::{Body, Response};
+use freerun_http::content::response::{Body, Conditional, Response};
 use freerun_http::module::{Filter, Module, Slot};
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
 use freerun_proto::HeaderId;
-use freerun_proto::conditional::{Conditions, Verdict};
+use freerun_proto::conditional::{Conditions, Modified, Verdict};
 
 /// The module.
 pub static MODULE: Module = Module {
@@ -18,11 +18,12 @@ pub static MODULE: Module = Module {
 
 fn run(request: &mut Request, response: &mut Response) {
     // An upstream server has had the conditions, too, unless it was asked for a cache.
-    let decided = response.as_written.as_ref().is_some_and(|written| !written.unconditional);
+    let looked_at = response.as_written.as_ref().map_or(Conditional::Here, |written| written.conditions);
+    let decided = looked_at == Conditional::There;
     if response.status != 200 || response.special || decided || request.is_subrequest() {
         return;
     }
-    let conditions = Conditions {
+    let mut conditions = Conditions {
         if_match: request.head.value(HeaderId::IfMatch),
         if_none_match: request.head.value(HeaderId::IfNoneMatch),
         if_modified_since: request.head.value(HeaderId::IfModifiedSince),
@@ -31,7 +32,11 @@ fn run(request: &mut Request, response: &mut Response) {
     if conditions.is_empty() {
         return;
     }
-    let mode = request.settings().get::<CoreSettings>().if_modified_since.into();
+    let mut mode = request.settings().get::<CoreSettings>().if_modified_since.into();
+    if looked_at == Conditional::ByPrecedence {
+        conditions = conditions.by_precedence();
+        mode = Modified::Before;
+    }
     match conditions.evaluate(response.etag.as_deref(), response.last_modified, mode) {
         Verdict::Proceed => {}
         Verdict::NotModified => {

@@ -1,7 +1,7 @@
 //! What the client gets of an upstream server's head: for all members of the family.
 
 use bytes::Bytes;
-use freerun_http::content::response::{AsWritten, Body, Field, PLACE, Response};
+use freerun_http::content::response::{AsWritten, Body, Conditional, Field, PLACE, Response};
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
@@ -143,7 +143,7 @@ pub fn respond(
         read_as: (Bytes::new(), None),
         server: false,
         date: false,
-        unconditional: false,
+        conditions: Conditional::There,
     };
     let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
     response.fields.reserve(head.fields.len());

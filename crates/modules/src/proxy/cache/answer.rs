@@ -4,11 +4,12 @@ use bytes::Bytes;
 use freerun_cache::object::{Object, ObjectBody};
 use freerun_cache::record::Head;
 use freerun_cache::rules::Lifetime;
-use freerun_http::content::response::{Body, FileRange, Response};
+use freerun_http::content::response::{Body, Conditional, FileRange, Response};
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::variables::LimitRate;
+use freerun_proto::date::{imf_fixdate, parse_http_date};
 
 use super::ask::OWN_FAILURE;
 use crate::proxy::engine::{Announced, content_length, has_page};
@@ -17,11 +18,13 @@ use crate::proxy::settings::FamilySettings;
 use crate::proxy::variables::Record;
 
 /// What every response offers that is kept: conditions and ranges are looked at here, since the server was not told of them.
-pub fn offer(response: &mut Response) {
+/// By nginx's rules only ranges that the server would have answered, too (or `force_ranges`); by the RFC's a stored whole has
+/// all its parts.
+pub fn offer(response: &mut Response, rfc9111: bool) {
     if let Some(written) = &mut response.as_written {
-        written.unconditional = true;
+        written.conditions = if rfc9111 { Conditional::ByPrecedence } else { Conditional::Here };
     }
-    if response.status == 200 && response.field(b"Accept-Ranges").is_some() {
+    if response.status == 200 && (rfc9111 || response.field(b"Accept-Ranges").is_some()) {
         response.remove(b"Accept-Ranges");
         response.ranges = true;
     }
@@ -47,6 +50,14 @@ pub fn stored(
     respond(request, family, shared, head, lifetime, now, Some(head.body), body)
 }
 
+/// When a response was made (RFC 9110 section 6.6.1), in unix seconds: by its own `Date`, or by that of the 304 that has
+/// renewed it since, or when it came.
+fn generated(head: &Head, lifetime: &Lifetime) -> i64 {
+    let own = head.field(b"Date").and_then(|date| parse_http_date(date));
+    let seconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+    own.unwrap_or(seconds(head.created)).max(seconds(lifetime.born))
+}
+
 /// Answers with a head that is kept, and a body. `length`: that of the body, where it is known.
 #[allow(clippy::too_many_arguments)]
 pub fn respond(
@@ -63,9 +74,14 @@ pub fn respond(
         return Outcome::Status(head.status);
     }
     let mut fields = head.fields.clone();
+    let mut dated = None;
     if shared.proxy_cache_rfc9111 {
-        fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Age"));
+        let date = Bytes::copy_from_slice(&imf_fixdate(generated(head, lifetime)));
+        let replaced = |name: &Bytes| name.eq_ignore_ascii_case(b"Age") || name.eq_ignore_ascii_case(b"Date");
+        fields.retain(|(name, _)| !replaced(name));
+        fields.push((Bytes::from_static(b"Date"), date.clone()));
         fields.push((Bytes::from_static(b"Age"), lifetime.age(now).to_string().into()));
+        dated = Some(date);
     }
     // An answer to HEAD that was passed on as such has no body, and the length of that of GET.
     let announced = if head.body == 0 { content_length(&fields).or(length) } else { length };
@@ -91,7 +107,13 @@ pub fn respond(
     if let Some(rate) = advice.limit_rate {
         request.own.get::<LimitRate>().set(rate);
     }
-    offer(&mut response);
+    if let Some((date, written)) = dated.zip(response.as_written.as_mut())
+        && !written.date
+    {
+        written.date = true;
+        response.fields.push((Bytes::from_static(b"Date"), date));
+    }
+    offer(&mut response, shared.proxy_cache_rfc9111);
     response.body = match request.is_head() || matches!(status, 204 | 304) {
         true => Body::Source(Box::new(Announced(announced))),
         false => body(),

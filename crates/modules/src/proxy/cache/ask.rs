@@ -96,7 +96,8 @@ impl<'s> Ask<'s> {
             reached.dismiss(request);
             return self.serve.use_stored(request, &object, Status::Stale);
         }
-        let keep = Keep { filling, text: self.serve.wanted.text.clone(), main: self.serve.wanted.key, sent };
+        let wanted = &self.serve.wanted;
+        let keep = Keep { filling, text: wanted.text.clone(), main: wanted.key, edition: wanted.edition.get(), sent };
         reached.answer(request, Some(keep))
     }
 
@@ -110,14 +111,14 @@ impl<'s> Ask<'s> {
         let method = request.head.text(request.head.parsed.method_text);
         if invalidates(method, reached.head().status) {
             let wanted = &self.serve.wanted;
-            wanted.remove();
-            if self.serve.shared.proxy_cache_key.is_none() {
-                let host = request.head.value(HeaderId::Host).unwrap_or_default();
-                let path = request.head.parsed.target.uri(&request.head.buffer);
-                for target in also_invalid(&reached.head().fields, b"http", host, path) {
-                    if let Some(other) = wanted.beside(path, &target) {
-                        other.remove();
-                    }
+            // A list that is full leaves what an index that is being loaded does not know yet.
+            let _ = wanted.remove();
+            let host = request.head.value(HeaderId::Host).unwrap_or_default();
+            let path = request.head.parsed.target.uri(&request.head.buffer);
+            for target in also_invalid(&reached.head().fields, b"http", host, path) {
+                // A key that does not end with the target has its others in no known place.
+                if let Some(other) = wanted.beside(path, &target) {
+                    let _ = other.remove();
                 }
             }
         }
@@ -173,13 +174,9 @@ impl<'s> Ask<'s> {
         let asked = asked(request, *family, shared, sent);
         let answer = Answer { status: object.head.status, fields: &object.head.fields };
         let renewed = revalidated(&asked, &answer, &head.fields, &rules(shared), now);
-        let lifetime = match renewed {
-            Renewed::Until(lifetime) => Some(lifetime),
-            Renewed::Stays | Renewed::Goes(_) => None,
-        };
         reached.dismiss(request);
-        match (lifetime, fields) {
-            (Some(lifetime), Some(fields)) => {
+        match (renewed, fields) {
+            (Renewed::Until(lifetime), Some(fields)) => {
                 let mut head = (*object.head).clone();
                 (head.fields, head.lifetime, head.created) = (fields, lifetime, now);
                 let renewed = Object { entry: object.entry.clone(), head: Arc::new(head), body: object.body.clone() };
@@ -187,20 +184,17 @@ impl<'s> Ask<'s> {
                 wanted.cache.revalidated(&object.entry, lifetime);
                 rewrite(request, &renewed, filling);
                 Status::Revalidated.note(request);
-                super::answer::stored(request, *family, shared, &renewed, &lifetime, now)
+                return super::answer::stored(request, *family, shared, &renewed, &lifetime, now);
             }
-            (lifetime, _) => {
-                if let Some(lifetime) = lifetime {
-                    wanted.cache.revalidated(&object.entry, lifetime);
-                }
-                let outcome = self.serve.use_stored(request, object, Status::Revalidated);
-                if let Renewed::Goes(_) = renewed {
-                    wanted.cache.discard(&object.entry, Leave::Invalidated);
-                }
-                filling.not_storable();
-                outcome
-            }
+            (Renewed::Until(lifetime), None) => wanted.cache.revalidated(&object.entry, lifetime),
+            (Renewed::Stays | Renewed::Goes(_), _) => {}
         }
+        let outcome = self.serve.use_stored(request, object, Status::Revalidated);
+        if let Renewed::Goes(_) = renewed {
+            wanted.cache.discard(&object.entry, Leave::Invalidated);
+        }
+        filling.not_storable();
+        outcome
     }
 }
 

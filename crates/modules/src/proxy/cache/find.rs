@@ -1,5 +1,6 @@
 //! What there is for a request: memory first, then the disk, and of several variants (`Vary`) the request's.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,6 +23,8 @@ pub struct Wanted {
     pub text: Bytes,
     /// Its sum.
     pub key: Key,
+    /// The edition of what is stored for it, whose variants can be found.
+    pub edition: Cell<Option<u64>>,
 }
 
 /// What was found.
@@ -53,7 +56,7 @@ fn which(request: &Request, object: &Object, text: &[u8], main: Key, key: Key) -
     }
     match &object.head.vary {
         None if key == main => Which::This,
-        Some(vary) if key == main => match variant(request, vary.names.clone(), main).variant {
+        Some(vary) if key == main => match variant(request, vary.names.clone(), main, vary.edition).variant {
             variant if variant == vary.variant => Which::This,
             variant => Which::Other(variant),
         },
@@ -88,9 +91,15 @@ impl Wanted {
         let main = self.key;
         let mut key = main;
         loop {
-            let object = match self.open(request, aio, key, now).await {
-                Ok(object) => object,
-                Err(unreadable) => return Located { object: None, unreadable, key, taken: false },
+            let (object, unreadable) = match self.open(request, aio, key, now).await {
+                Ok(object) => (Some(object), None),
+                Err(unreadable) => (None, unreadable),
+            };
+            if key == main {
+                self.edition.set(object.as_ref().and_then(|object| object.head.vary.as_ref()).map(|vary| vary.edition));
+            }
+            let Some(object) = object else {
+                return Located { object: None, unreadable, key, taken: false };
             };
             match which(request, &object, &self.text, main, key) {
                 Which::This => return Located { object: Some(object), unreadable: None, key, taken: false },

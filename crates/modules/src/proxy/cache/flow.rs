@@ -1,5 +1,6 @@
 //! A request's way through a cache: its key, what there is for it, and what follows.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,7 +143,10 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
         sum = Key::of(&text);
     }
     let ask = |what, text: Vec<u8>| {
-        Quick::Ask(Job { wanted: Wanted { cache: cache.clone(), text: text.into(), key: sum }, what })
+        Quick::Ask(Job {
+            wanted: Wanted { cache: cache.clone(), text: text.into(), key: sum, edition: Cell::default() },
+            what,
+        })
     };
     if what != What::Answer {
         return ask(what, text);
@@ -200,7 +204,7 @@ pub async fn serve(request: &mut Request, family: &'static dyn Family, job: Job)
     let Some(aio) = aio::resolve(request) else { return Outcome::Status(500) };
     let serve = Serve { family, shared, wanted, aio };
     match what {
-        What::Purge => purge::run(request, &serve.wanted, &serve.aio).await,
+        What::Purge => purge::run(request, &serve.wanted),
         What::Unsafe => Ask::new(&serve, request).invalidating(request).await,
         What::Bypass => serve.bypass(request).await,
         What::Answer => serve.answer(request).await,
@@ -258,6 +262,9 @@ impl Serve<'_> {
             return ask.alone(request, Status::Bypass, None).await;
         }
         let key = self.wanted.key;
+        // What it takes the place of goes with its variants, unless it is at hand.
+        let old = self.cache().in_memory(key);
+        self.wanted.edition.set(old.and_then(|old| old.head.vary.as_ref().map(|vary| vary.edition)));
         for _ in 0..MAX_ROUNDS {
             let known = self.cache().peek(key);
             match self.cache().lead(key, known.as_ref(), Some(Duration::ZERO), &self.aio, request.client_key()) {
@@ -388,8 +395,9 @@ impl Serve<'_> {
             };
         }
         if let Some(vary) = &head.vary {
-            let own = variant(request, vary.names.clone(), self.wanted.key).variant;
+            let own = variant(request, vary.names.clone(), self.wanted.key, vary.edition).variant;
             if own != vary.variant {
+                self.wanted.edition.set(Some(vary.edition));
                 return if own == fill.key() { Waited::Alone } else { Waited::Variant(own) };
             }
         }

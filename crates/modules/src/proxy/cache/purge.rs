@@ -1,5 +1,7 @@
 //! `cache_purge`: what is stored is removed, at once.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use freerun_cache::cache::Found;
 use freerun_cache::purge::{Purge, PurgeRefused};
@@ -8,8 +10,6 @@ use freerun_http::content::response::{Body, Response};
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
-use freerun_http::write::body::ClientGone;
-use freerun_runtime::files::{Aio, Via};
 
 use super::find::Wanted;
 use super::flow::unix_now;
@@ -18,7 +18,7 @@ use super::flow::unix_now;
 const MAX_TAGS: usize = 64;
 
 /// Answers a purge.
-pub async fn run(request: &Request, wanted: &Wanted, aio: &Aio) -> Outcome {
+pub fn run(request: &Request, wanted: &Wanted) -> Outcome {
     let named = tags_of(request);
     if named.len() > MAX_TAGS {
         return Outcome::Status(400);
@@ -28,7 +28,7 @@ pub async fn run(request: &Request, wanted: &Wanted, aio: &Aio) -> Outcome {
     } else if let Some(prefix) = wanted.text.strip_suffix(b"*") {
         wanted.cache.purge(&Purge::Prefix(wanted.text.slice_ref(prefix))).map(|_| true)
     } else {
-        wanted.purge_key(request, aio).await
+        wanted.remove()
     };
     match purged {
         Ok(true) => Response::new(204, Bytes::new(), Body::Empty).into(),
@@ -53,40 +53,23 @@ fn tags_of(request: &Request) -> Vec<Bytes> {
 }
 
 impl Wanted {
-    /// Removes what the key has, without looking for other variants where there are none; whether there was something.
-    async fn purge_key(&self, request: &Request, aio: &Aio) -> Result<bool, PurgeRefused> {
-        let gone = ClientGone(&request.connection);
-        let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
-        let alone = match self.cache.find(self.key, unix_now()) {
-            Found::Stored(entry) => {
-                let object = self.cache.object(&entry, via).await;
-                object.is_ok_and(|object| object.head.vary.is_none() && *object.head.key == *self.text)
-            }
-            _ => false,
-        };
+    /// Removes what the key has: whether there was something. Variants of it are not found without it.
+    ///
+    /// # Errors
+    /// The index does not know yet what there is on the disk, and no more purges can be remembered.
+    pub fn remove(&self) -> Result<bool, PurgeRefused> {
+        let loading = matches!(self.cache.find(self.key, unix_now()), Found::Unknown);
         let removed = self.cache.remove(self.key);
-        if !alone {
-            self.cache.purge(&Purge::Key(self.text.clone()))?;
+        if loading {
+            return self.cache.purge(&Purge::Key(self.text.clone())).map(|_| true);
         }
         Ok(removed)
-    }
-
-    /// Removes what the key has, with all its variants, as far as that can be done at once.
-    pub fn remove(&self) {
-        let known = self.cache.in_memory(self.key).is_some_and(|object| object.head.vary.is_none());
-        if self.cache.peek(self.key).is_some() {
-            self.cache.remove(self.key);
-        }
-        if !known {
-            // A list that is full has the variants stay until they are stale; the response of the key itself is gone.
-            let _ = self.cache.purge(&Purge::Key(self.text.clone()));
-        }
     }
 
     /// The same for another target of the same server, by a key that ends with the request's.
     pub fn beside(&self, path: &[u8], target: &[u8]) -> Option<Wanted> {
         let text: Bytes = [self.text.strip_suffix(path)?, target].concat().into();
         let key = freerun_cache::key::Key::of(&text);
-        Some(Wanted { cache: self.cache.clone(), text, key })
+        Some(Wanted { cache: self.cache.clone(), text, key, edition: Cell::default() })
     }
 }

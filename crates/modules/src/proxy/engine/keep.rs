@@ -29,6 +29,8 @@ pub struct Kept {
     pub head: Head,
     /// The key that it is kept under.
     pub key: Key,
+    /// By the rules of RFC 9111.
+    pub rfc9111: bool,
 }
 
 impl Kept {
@@ -39,12 +41,12 @@ impl Kept {
 
     /// What a kept response offers to its clients.
     pub fn offer(&self, response: &mut Response) {
-        offer(response);
+        offer(response, self.rfc9111);
     }
 
     /// Has the body read and kept. What the client gets of it, if it follows: `None`: nothing can be had.
     pub fn run(self, request: &Request, mut reader: Reader, follows: bool) -> Option<Body> {
-        let Kept { mut filling, head, key } = self;
+        let Kept { mut filling, head, key, .. } = self;
         let length = reader.left();
         let (mut front, broken) = answer::front(request, &mut reader);
         filling.head(head, length, key);
