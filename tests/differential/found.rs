@@ -466,3 +466,27 @@ fn the_real_path_of_no_folder() {
     ";
     compare(&Setup::server(&site, lines), ["/", "/looked/for", "/none", "/file", "/variable"].map(get).into());
 }
+
+#[test]
+fn dates_of_pages_with_another_status() {
+    let site = site();
+    let mut lines = String::new();
+    let mut cases = Vec::new();
+    for status in [200, 201, 203, 206, 299, 301, 304, 404, 412, 416, 500] {
+        lines += &format!("location /p{status} {{ error_page 404 ={status} /a.txt; return 404; }}\n");
+        cases.push(get(&format!("/p{status}")));
+        cases.push(get(&format!("/p{status}")).field("Range: bytes=1-2"));
+    }
+    lines += "location /r206 { return 206 text; } location /p { error_page 404 /a.txt; return 404; }";
+    cases.extend(["/r206", "/p"].map(get));
+    compare(&Setup::server(&site, &lines), cases);
+}
+
+#[test]
+fn bodies_of_heads_that_are_wrong() {
+    let site = site();
+    let lines = "client_max_body_size 5; error_page 400 = /dir/f.txt; location /dir/ { client_max_body_size 3; }";
+    let body = "Host: h\r\nContent-Length: 10\r\nConnection: close\r\n\r\n0123456789";
+    let cases = ["GET /../ HTTP/1.1\r\n", "POST /%zz HTTP/1.1\r\n", "POST /a.txt HTTP/1.1\r\nHost: a/b\r\n"];
+    compare(&Setup::server(&site, lines), cases.map(|begin| raw(format!("{begin}{body}"))).into());
+}

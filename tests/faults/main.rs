@@ -10,6 +10,7 @@ mod dns;
 mod figures;
 mod full;
 mod limits;
+mod logs;
 mod passed_on;
 mod passwords;
 mod pools;

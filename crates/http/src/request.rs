@@ -297,8 +297,8 @@ pub struct Request {
     /// `try_files` has found a file behind the `alias` of a regular expression, which has no path of its own: the request's
     /// path comes behind it from then on.
     pub path_behind_alias: bool,
-    /// Whether the body was refused for its length. What comes in its place is not refused in turn.
-    pub body_too_large: bool,
+    /// Whether the body was refused for its length, or nothing is known of it. What comes in its place is not refused in turn.
+    pub body_judged: bool,
     /// Whether it is not followed again, because `recursive_error_pages` was off where it was.
     pub last_error_page: bool,
     /// What the error that an error page replaced had in its head, and goes with the page.
@@ -372,7 +372,7 @@ impl Request {
             rewritten_here: false,
             uri_kept: true,
             path_behind_alias: false,
-            body_too_large: false,
+            body_judged: false,
             last_error_page: false,
             carried: Carried::default(),
             internal: false,
@@ -460,7 +460,7 @@ impl Request {
         fork.uri_kept = self.uri_kept;
         fork.path_behind_alias = self.path_behind_alias;
         fork.forced_status = self.forced_status;
-        fork.body_too_large = self.body_too_large;
+        fork.body_judged = self.body_judged;
         fork.internal = self.internal;
         fork.pipelined = self.pipelined;
         fork.keep_alive = self.keep_alive;

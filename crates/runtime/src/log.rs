@@ -1,7 +1,8 @@
 //! Logs that never stop an event loop.
 //!
 //! A [`LogFile`] takes finished lines (or whole buffers of lines) and returns at once. One thread of the process, the
-//! [`Writer`], gathers what waits and writes it with `writev`. What waits for one file is bounded by [`MAX_WAITING`]
+//! [`Writer`]'s, gathers what waits and writes it with `writev`. If a write takes long, another thread goes on with the other logs
+//! (at most [`MAX_LOG_THREADS`] in all). What waits for one file is bounded by [`MAX_WAITING`]
 //! bytes: beyond that lines are dropped and counted, and one line in the error log says how many once the file takes
 //! writes again. A full disk, an I/O error or a blocked pipe therefore costs lines, never a request.
 //!
@@ -11,7 +12,9 @@
 pub mod clock;
 mod error;
 mod file;
+mod keeper;
 mod named;
+mod relief;
 mod sink;
 pub mod syslog;
 mod writer;
@@ -19,6 +22,7 @@ mod writer;
 pub use error::{Errno, ErrorLog, Level, MAX_LINE, Target};
 pub use file::{LogFile, MAX_WAITING};
 pub use named::{Destination, Keep};
+pub use relief::MAX_LOG_THREADS;
 pub use sink::{MAX_MEMORY, MEMORY, NAMED, SYSLOG, syslog_socket};
 pub use writer::Writer;
 

@@ -60,7 +60,7 @@ const LOGGED: &[&str] = &[
     "server_protocol",
 ];
 
-/// Differences that are known: words of the configuration, a part of what is asked for, and why.
+/// Differences that are known: words of the configuration, a part of what is said to it, and why.
 const KNOWN: &[(&[&str], &str, &str)] = &[
     (
         &["$realpath_root"],
@@ -72,6 +72,13 @@ const KNOWN: &[(&[&str], &str, &str)] = &[
         "/secret",
         "nginx opens files to look at them then, and those that may not be read are not there",
     ),
+    (&["open_file_cache"], "/secret", "the same for what is kept open"),
+    (
+        &["directio", "output_buffers 1 1;"],
+        "",
+        "nginx reads nothing directly with a buffer of a byte, and closes the connection",
+    ),
+    (&["msie_refresh"], "If-", "nginx judges the conditions of the page that refreshes, which is no resource"),
     (
         &["auth_request", "if ($arg_a", "index"],
         "",
@@ -210,7 +217,8 @@ impl Batch {
         let mut text = String::new();
         print(&self.http, 0, &mut text);
         print(&self.cases[case].nodes, 0, &mut text);
-        let asks_for = |path: &str| connection.iter().any(|request| request.target.contains(path));
+        let said = String::from_utf8_lossy(&bytes(connection, "")).into_owned();
+        let asks_for = |text: &str| said.contains(text);
         KNOWN.iter().any(|(words, path, _)| words.iter().all(|word| text.contains(word)) && asks_for(path))
     }
 
@@ -308,6 +316,8 @@ fn line_difference(theirs: &Line, ours: &Line, chunked: bool) -> String {
     let allowed = |name: &str| match name {
         // Of a line that was not understood: empty, or not there.
         "server_protocol" => protocol == "-",
+        // Of a line that was not understood nginx knows what had come of it.
+        "request" => protocol == "-" && ours[2].starts_with(&theirs[2]),
         // nginx loses count where a chunked body is followed by more, even below zero.
         "request_length" => chunked,
         // Empty or not there: it is both in nginx, depending on what came before.

@@ -65,6 +65,8 @@ pub async fn make_content(request: &mut Request) -> Answer {
 
 /// The answer to a request that never reached the phases (a bad head, for example): error pages apply all the same.
 pub async fn respond_with_status(request: &mut Request, status: u16) -> Answer {
+    // Where the head is wrong, what it says of a body does not count.
+    request.body_judged = true;
     let page = Box::new(error_page::built_in(request, status));
     walk(request, Step::Answer(page)).await
 }
@@ -143,10 +145,10 @@ fn choose(request: &mut Request) -> Step {
         true => request.head.value(HeaderId::ContentLength).and_then(parse_length),
         false => request.body.declared_length(),
     };
-    let judged = declared.filter(|_| !request.body_too_large);
+    let judged = declared.filter(|_| !request.body_judged);
     if let Some(length) = judged.filter(|length| limit > 0 && *length > limit) {
         request.body.refuse();
-        request.body_too_large = true;
+        request.body_judged = true;
         log_error!(request, Error, "client intended to send too large body: {length} bytes");
         request.keep_alive = false;
         return follow(request, Outcome::Status(413));
@@ -324,7 +326,7 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
             // The words are those of another status now, even where it is the same one.
             written.status = 0;
         }
-        if status != 200 {
+        if !matches!(status, 200 | 206 | 304) {
             // What an error page shows is not the resource that was asked for.
             response.last_modified = None;
         }

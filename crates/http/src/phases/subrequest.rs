@@ -156,7 +156,7 @@ fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Re
     let mut request = parent.fork();
     request.depth += 1;
     request.internal = true;
-    request.body_too_large = false;
+    request.body_judged = false;
     request.captures.clear();
     request.rewritten_here = false;
     request.uri_kept = false;

@@ -46,8 +46,13 @@
 //!   } ],
 //!   "logs": [ {                  log files of the current configuration
 //!     "name": "/var/log/nginx/access.log",
-//!     "lost_lines": 0            dropped because the file did not take them fast enough
+//!     "lost_lines": 0,           dropped because the file did not take them fast enough
+//!     "waiting_bytes": 0,        not written yet
+//!     "held_up": false           whether a write takes so long that other logs are written by another thread
 //!   } ],
+//!   "log_threads": {             threads that write logs, stand by, or are held up
+//!     "now": 2, "limit": 8
+//!   },
 //!   "upstreams": [ {             groups of servers of the current configuration, by name
 //!     "name": "backend",
 //!     "declared": true,          by an upstream block; otherwise a directive names the address

@@ -35,6 +35,8 @@ pub(super) struct Inner {
     pub(super) lost: AtomicU64,
     /// Lines dropped since the file is in use.
     pub(super) lost_in_all: AtomicU64,
+    /// A thread has been writing it for long, and others go on with the other logs.
+    pub(super) held_up: AtomicBool,
     /// The file is in the writer's list of files with work (or in its list of files that failed).
     pub(super) scheduled: AtomicBool,
     /// `None`: no thread, write where called.
@@ -140,6 +142,31 @@ impl LogFile {
     /// Lines dropped and not yet reported in the error log.
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Acquire)
+    }
+
+    /// Whether a write to it takes long, so that its lines wait while another thread goes on with the other logs.
+    pub fn is_held_up(&self) -> bool {
+        self.0.held_up.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that wait to be written.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How many threads write logs, or are held up doing so, the one that stands by included.
+    pub fn threads(&self) -> usize {
+        self.0.shared.as_ref().map_or(0, |shared| shared.threads())
+    }
+
+    /// Whether both write to the same file.
+    pub(super) fn is(&self, other: &LogFile) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// What to call it in an error log.
+    pub(super) fn shown(&self) -> &str {
+        if self.0.sink == Sink::Named { "files with variables in their paths" } else { &self.0.name }
     }
 
     /// Lines dropped since the file is in use, reported or not.

@@ -117,10 +117,7 @@ impl Ring {
 /// Writes some of `chunks`, which are not empty, and takes it off their front.
 pub(super) fn write_some(inner: &Inner, chunks: &mut VecDeque<Bytes>, memories: &mut Memories) -> Written {
     match &inner.sink {
-        Sink::File | Sink::Named => match write_file(inner, chunks) {
-            Ok(written) => Written::Some(written),
-            Err(error) => Written::Later(error, RETRY),
-        },
+        Sink::File | Sink::Named => write_waiting(inner, chunks),
         Sink::Socket(_) => send_some(inner, chunks),
         Sink::Memory(size) => {
             let ring = memories.0.entry(inner.name.clone()).or_insert_with(|| Ring::new(*size));
@@ -131,6 +128,14 @@ pub(super) fn write_some(inner: &Inner, chunks: &mut VecDeque<Bytes>, memories: 
             }
             Written::Some(written)
         }
+    }
+}
+
+/// The same for what may have to wait.
+pub(super) fn write_waiting(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> Written {
+    match write_file(inner, chunks) {
+        Ok(written) => Written::Some(written),
+        Err(error) => Written::Later(error, RETRY),
     }
 }
 

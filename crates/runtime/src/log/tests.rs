@@ -2,9 +2,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
+
+mod relief;
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -1,26 +1,23 @@
-//! The thread that writes the logs.
+//! The thread that writes the logs, and the one that goes on while a write takes long.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use bytes::Bytes;
 use crossbeam_queue::SegQueue;
 
 use super::clock;
-use super::error::{Errno, ErrorLog, Level};
-use super::file::{Chunk, Inner, LogFile, MAX_WAITING};
-use super::named::OpenFiles;
-use super::sink::{self, BATCH, Memories, Sink, Written};
-
-/// How often at most it is said that files which lines name cannot be written.
-const NAMED_REPORT: Duration = Duration::from_secs(1);
+use super::error::{ErrorLog, Level};
+use super::file::{Inner, LogFile};
+use super::keeper::{HandedIn, Keeper};
+use super::relief::{Baton, Look, PATIENCE};
+use super::sink::Sink;
 
 /// Makes [`LogFile`]s and owns the thread that writes them. Cheap to clone; the thread lives until
 /// [`Writer::shutdown`] or the end of the process.
@@ -33,14 +30,19 @@ pub struct Writer {
 
 /// What producers and the thread share. Loops touch only lock-free parts of it.
 pub(super) struct Shared {
-    dirty: SegQueue<LogFile>,
-    commands: SegQueue<Command>,
+    pub(super) dirty: SegQueue<LogFile>,
+    pub(super) commands: SegQueue<Command>,
+    /// What threads that were held up have to tell; as many as there are threads at most.
+    pub(super) handed_in: SegQueue<HandedIn>,
     sleeping: AtomicBool,
-    thread: OnceLock<Thread>,
-    report: ArcSwapOption<ErrorLog>,
+    thread: ArcSwapOption<Thread>,
+    pub(super) report: ArcSwapOption<ErrorLog>,
+    pub(super) baton: Baton<Box<Keeper>>,
+    /// How long a write may take before another thread goes on with the other logs.
+    patience: Duration,
 }
 
-enum Command {
+pub(super) enum Command {
     /// Answer once everything queued before has been written, or has failed.
     Flush(SyncSender<()>),
     /// The same, then end.
@@ -50,6 +52,17 @@ enum Command {
 }
 
 impl Shared {
+    /// How many threads write logs, or are held up doing so, the one that stands by included.
+    pub(super) fn threads(&self) -> usize {
+        self.baton.threads()
+    }
+
+    /// Tells what came of a call whose end another thread did not wait for.
+    pub(super) fn hand_in(&self, what: HandedIn) {
+        self.handed_in.push(what);
+        self.wake();
+    }
+
     pub(super) fn schedule(&self, file: LogFile) {
         self.dirty.push(file);
         self.wake();
@@ -60,7 +73,7 @@ impl Shared {
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed)
             && self.sleeping.swap(false, Ordering::AcqRel)
-            && let Some(thread) = self.thread.get()
+            && let Some(thread) = &*self.thread.load()
         {
             thread.unpark();
         }
@@ -68,19 +81,29 @@ impl Shared {
 }
 
 impl Writer {
-    /// Starts the writing thread. An error only if the system gives no thread.
+    /// Starts the writing thread, and one that stands by. An error only if the system gives no thread.
     pub fn start() -> io::Result<Writer> {
+        Writer::start_with(PATIENCE)
+    }
+
+    pub(super) fn start_with(patience: Duration) -> io::Result<Writer> {
         let shared = Arc::new(Shared {
             dirty: SegQueue::new(),
             commands: SegQueue::new(),
+            handed_in: SegQueue::new(),
             sleeping: AtomicBool::new(false),
-            thread: OnceLock::new(),
+            thread: ArcSwapOption::empty(),
             report: ArcSwapOption::empty(),
+            baton: Baton::new(),
+            patience,
         });
         clock::refresh_offset();
         let for_thread = shared.clone();
-        let handle = std::thread::Builder::new().name("log".into()).spawn(move || run(&for_thread))?;
-        let _ = shared.thread.set(handle.thread().clone());
+        let handle =
+            std::thread::Builder::new().name("log".into()).spawn(move || work(&for_thread, Some(Box::default())))?;
+        shared.thread.store(Some(Arc::new(handle.thread().clone())));
+        shared.baton.announce();
+        relieve(&shared);
         Ok(Writer { shared: Some(shared), files: Arc::default() })
     }
 
@@ -109,6 +132,7 @@ impl Writer {
             broken: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             lost_in_all: AtomicU64::new(0),
+            held_up: AtomicBool::new(false),
             scheduled: AtomicBool::new(false),
             shared: self.shared.clone(),
         });
@@ -125,6 +149,11 @@ impl Writer {
     pub fn get(&self, name: &str) -> Option<LogFile> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.get(name).and_then(Weak::upgrade).map(LogFile)
+    }
+
+    /// How many threads write logs, or are held up doing so, the one that stands by included.
+    pub fn threads(&self) -> usize {
+        self.shared.as_ref().map_or(0, |shared| shared.threads())
     }
 
     /// Where the writer reports its own troubles: failed writes, dropped lines.
@@ -158,201 +187,66 @@ impl Writer {
     }
 }
 
-/// A file whose last write failed, with what was taken from its queue.
-struct Failed {
-    file: LogFile,
-    chunks: VecDeque<Bytes>,
-    retry: Instant,
+/// Starts a thread that stands by; it is counted already.
+fn relieve(shared: &Arc<Shared>) {
+    let for_thread = shared.clone();
+    if std::thread::Builder::new().name("log".into()).spawn(move || work(&for_thread, None)).is_err() {
+        shared.baton.not_started();
+    }
 }
 
-/// What the thread keeps.
-struct Keeper<'s> {
-    shared: &'s Shared,
-    failed: Vec<Failed>,
-    memories: Memories,
-    open: OpenFiles,
-    /// When files that are open but unused are to be closed.
-    purge: Option<Instant>,
-    /// When it was last said that a named file cannot be written.
-    named_reported: Option<Instant>,
-}
-
-fn run(shared: &Shared) {
-    let mut thread = Keeper {
-        shared,
-        failed: Vec::new(),
-        memories: Memories::default(),
-        open: OpenFiles::default(),
-        purge: None,
-        named_reported: None,
-    };
-    let mut minute = i64::MIN;
+/// What the threads do: write logs or stand by, until they are not needed any more.
+fn work(shared: &Arc<Shared>, mut keeper: Option<Box<Keeper>>) {
     loop {
-        let now = clock::now();
-        if now.secs.div_euclid(60) != minute {
-            minute = now.secs.div_euclid(60);
-            clock::refresh_offset();
+        let Some(mut kept) = keeper.take().or_else(|| stand_by(shared)) else { return };
+        shared.thread.store(Some(Arc::new(std::thread::current())));
+        while let Some(back) = kept.round(shared) {
+            kept = back;
         }
-        // Taken before the files are: whoever asked for a flush pushed their lines first.
-        let command = shared.commands.pop();
-        // One round over what was dirty when it began, so that a file that is written without end does not keep
-        // the others (or a flush) waiting.
-        for _ in 0..shared.dirty.len() {
-            let Some(file) = shared.dirty.pop() else { break };
-            if !thread.failed.iter().any(|f| Arc::ptr_eq(&f.file.0, &file.0)) {
-                thread.turn(file, VecDeque::new(), false);
-            }
-        }
-        let hurry = command.is_some();
-        let due = Instant::now();
-        for entry in std::mem::take(&mut thread.failed) {
-            if hurry || entry.retry <= due {
-                thread.turn(entry.file, entry.chunks, true);
-            } else {
-                thread.failed.push(entry);
-            }
-        }
-        if thread.purge.is_some_and(|purge| purge <= due) {
-            thread.purge = thread.open.purge(due);
-        }
-        match command {
-            Some(Command::Flush(done)) => {
-                let _ = done.send(());
-            }
-            Some(Command::CloseNamed(done)) => {
-                thread.open.close_all();
-                let _ = done.send(());
-            }
-            Some(Command::Stop(done)) => {
-                let _ = done.send(());
-                return;
-            }
-            None => thread.idle(now),
-        }
-    }
-}
-
-impl Keeper<'_> {
-    /// Sleeps until there is work, a failed file is due, a named one has to be closed, or the minute ends.
-    fn idle(&self, now: clock::Moment) {
-        let shared = self.shared;
-        shared.sleeping.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if shared.dirty.is_empty() && shared.commands.is_empty() {
-            let to_minute = 60_000 - now.secs.rem_euclid(60) as u64 * 1000 - u64::from(now.millis);
-            let mut pause = Duration::from_millis(to_minute.max(1));
-            if let Some(first) = self.failed.iter().map(|f| f.retry).chain(self.purge).min() {
-                pause = pause.min(first.saturating_duration_since(Instant::now()));
-            }
-            std::thread::park_timeout(pause);
-        }
-        shared.sleeping.store(false, Ordering::Relaxed);
-    }
-
-    /// Writes what waits for one file, at most about [`MAX_WAITING`] bytes; the rest gets another turn.
-    fn turn(&mut self, file: LogFile, mut chunks: VecDeque<Bytes>, retried: bool) {
-        let inner = &*file.0;
-        // Cleared before the queue is looked at: a line pushed from now on schedules the file again.
-        inner.scheduled.swap(false, Ordering::AcqRel);
-        let mut budget = MAX_WAITING;
-        loop {
-            while chunks.len() < BATCH
-                && let Some(chunk) = inner.queue.pop()
-            {
-                match chunk {
-                    Chunk::Lines(lines) => chunks.push_back(lines),
-                    Chunk::Packed(lines, level) => {
-                        let packed = pack(&lines, level);
-                        // What waits from here on are the packed ones; they may be longer, if there are few.
-                        inner.waiting.fetch_add(packed.len(), Ordering::AcqRel);
-                        inner.waiting.fetch_sub(lines.len(), Ordering::AcqRel);
-                        chunks.push_back(packed);
-                    }
-                    Chunk::Named(to, lines) => {
-                        self.write_named(inner, &to, &lines);
-                        inner.waiting.fetch_sub(lines.len(), Ordering::AcqRel);
-                        budget = budget.saturating_sub(lines.len());
-                        if budget == 0 {
-                            break;
-                        }
-                    }
-                }
-            }
-            if !chunks.is_empty() {
-                match sink::write_some(inner, &mut chunks, &mut self.memories) {
-                    Written::Some(written) => {
-                        inner.waiting.fetch_sub(written, Ordering::AcqRel);
-                        budget = budget.saturating_sub(written);
-                        inner.broken.store(false, Ordering::Relaxed);
-                    }
-                    Written::Dropped(bytes, error) => {
-                        inner.waiting.fetch_sub(bytes, Ordering::AcqRel);
-                        budget = budget.saturating_sub(bytes);
-                        if !inner.broken.swap(true, Ordering::Relaxed) {
-                            self.report(format_args!("send() to \"{}\" failed ({})", inner.name, Errno(&error)));
-                        }
-                    }
-                    Written::Later(error, pause) => {
-                        if Arc::strong_count(&file.0) == 1 {
-                            return; // Nobody can log to it any more; nothing is gained by trying for ever.
-                        }
-                        if !retried && inner.sink == Sink::File {
-                            self.report(format_args!("write() to \"{}\" failed ({})", inner.name, Errno(&error)));
-                        }
-                        inner.scheduled.store(true, Ordering::Release);
-                        self.failed.push(Failed { file, chunks, retry: Instant::now() + pause });
-                        return;
-                    }
-                }
-            }
-            if chunks.is_empty() && (budget == 0 || inner.queue.is_empty()) {
-                if budget == 0 && !inner.scheduled.swap(true, Ordering::AcqRel) {
-                    self.shared.dirty.push(file.clone());
-                }
-                break;
-            }
-        }
-        // Nobody is told of a server that is gone, again and again, perhaps through that very server.
-        if inner.broken.load(Ordering::Relaxed) {
+        if !shared.baton.is_vacant() {
             return;
         }
-        let lost = inner.lost.swap(0, Ordering::AcqRel);
-        if lost > 0 {
-            let name = if inner.sink == Sink::Named { "files with variables in their paths" } else { &inner.name };
-            self.report(format_args!(
-                "{lost} lines for \"{name}\" were dropped, as it could not be written fast enough"
-            ));
-        }
     }
+}
 
-    fn write_named(&mut self, inner: &Inner, to: &super::Destination, lines: &[u8]) {
-        let now = Instant::now();
-        if let Err(error) = self.open.write(to, lines, now) {
-            inner.lost_in_all.fetch_add(memchr::memchr_iter(b'\n', lines).count().max(1) as u64, Ordering::Relaxed);
-            if self.named_reported.is_none_or(|last| now.saturating_duration_since(last) >= NAMED_REPORT) {
-                self.named_reported = Some(now);
-                if let Some(log) = &*self.shared.report.load() {
-                    log.write(Level::Crit, None, format_args!("{error} while logging request"));
-                }
+/// Stands by until a write takes too long. `None`: it is over.
+fn stand_by(shared: &Arc<Shared>) -> Option<Box<Keeper>> {
+    loop {
+        match shared.baton.look(shared.patience, Instant::now()) {
+            Look::After(time) => std::thread::sleep(time),
+            Look::Sleep => {
+                std::thread::park();
+                // What was laid down just now has all the time it may have.
+                std::thread::sleep(shared.patience);
             }
-        } else if let Some(keep) = &to.keep {
-            let purge = now + keep.inactive;
-            self.purge = Some(self.purge.map_or(purge, |known| known.min(purge)));
-        }
-    }
-
-    fn report(&self, message: std::fmt::Arguments<'_>) {
-        if let Some(log) = &*self.shared.report.load() {
-            log.write(Level::Alert, None, message);
+            Look::TakeOver(mut keeper, file, more) => {
+                if more {
+                    relieve(shared);
+                }
+                keeper.leave_out(shared, file);
+                return Some(keeper);
+            }
+            Look::End => return None,
         }
     }
 }
 
-/// One member of gzip (RFC 1952). Members stand one after the other in a file, and unpack as one text.
-fn pack(lines: &[u8], level: u8) -> Bytes {
-    use std::io::Write as _;
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level.into()));
-    // Writing to a vector does not fail.
-    let _ = encoder.write_all(lines);
-    encoder.finish().unwrap_or_default().into()
+impl Shared {
+    /// Sleeps until there is work, or for `pause`, or the minute ends.
+    pub(super) fn idle(&self, now: clock::Moment, pause: Option<Duration>) {
+        self.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.dirty.is_empty() && self.commands.is_empty() && self.handed_in.is_empty() {
+            let to_minute = 60_000 - now.secs.rem_euclid(60) as u64 * 1000 - u64::from(now.millis);
+            let to_minute = Duration::from_millis(to_minute.max(1));
+            std::thread::park_timeout(pause.map_or(to_minute, |pause| pause.min(to_minute)));
+        }
+        self.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn say(&self, level: Level, message: std::fmt::Arguments<'_>) {
+        if let Some(log) = &*self.report.load() {
+            log.write(level, None, message);
+        }
+    }
 }

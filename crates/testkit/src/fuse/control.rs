@@ -16,15 +16,18 @@ pub enum Op {
     Read,
     /// A directory is read.
     Readdir,
+    /// Bytes are appended to a file.
+    Write,
 }
 
 impl Op {
-    const ALL: [(&'static str, Op); 5] = [
+    const ALL: [(&'static str, Op); 6] = [
         ("lookup", Op::Lookup),
         ("getattr", Op::Getattr),
         ("open", Op::Open),
         ("read", Op::Read),
         ("readdir", Op::Readdir),
+        ("write", Op::Write),
     ];
 }
 
@@ -231,7 +234,7 @@ mod tests {
         assert_eq!(control.command(&["dance"]), None);
         assert_eq!(
             control.command(&["stats"]),
-            Some(Ok("lookup=0 getattr=0 open=2 read=0 readdir=0 waiting=0".into()))
+            Some(Ok("lookup=0 getattr=0 open=2 read=0 readdir=0 write=0 waiting=0".into()))
         );
     }
 }

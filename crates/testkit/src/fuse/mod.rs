@@ -37,7 +37,7 @@ impl Fixture {
         let (control, tree) = (Control::default(), Tree::default());
         let mut config = Config::default();
         config.acl = SessionACL::All;
-        config.mount_options = vec![MountOption::FSName("freerun-fixture".into()), MountOption::RO];
+        config.mount_options = vec![MountOption::FSName("freerun-fixture".into())];
         let mounted = tree::Mounted { tree: tree.clone(), control: control.clone(), direct };
         let session = Session::new(mounted, mountpoint, &config).and_then(Session::spawn).map_err(failed)?;
         Ok(Fixture { mountpoint: mountpoint.to_owned(), control, tree, session: Some(session) })

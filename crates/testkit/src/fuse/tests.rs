@@ -3,7 +3,7 @@
 use super::*;
 use crate::{TempDir, require};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -85,4 +85,24 @@ fn delays_are_kept() {
     let file = File::open(dir.path().join("f")).expect("opening");
     file.metadata().expect("stat");
     assert!(start.elapsed() >= Duration::from_millis(30), "{:?}", start.elapsed());
+}
+
+#[test]
+fn writes_hang_and_are_kept() {
+    if !require::fuse() {
+        return;
+    }
+    let dir = TempDir::new("fuse");
+    let fixture = Fixture::mount(dir.path(), false).expect("mounting");
+    fixture.file("log", 0).control().hang(Op::Write, "log");
+    let path = dir.path().join("log");
+    let writer = std::thread::spawn(move || {
+        let mut log = fs::OpenOptions::new().append(true).create(true).open(path).expect("opening");
+        log.write_all(b"one").and_then(|()| log.write_all(b"two"))
+    });
+    crate::eventually("a write hangs", || fixture.control().waiting() == 1);
+    assert!(fixture.tree().written("log").is_empty());
+    fixture.control().clear();
+    writer.join().expect("no panic").expect("writing");
+    assert_eq!(fixture.tree().written("log"), b"onetwo");
 }

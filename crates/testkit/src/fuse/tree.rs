@@ -4,7 +4,7 @@ use super::control::{Control, Failed, Op};
 use super::pattern;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,
-    ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, ReplyOpen, Request,
+    ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -28,6 +28,8 @@ struct File {
     /// How much there is to read; less than `size` for a file that was cut while nobody looked.
     available: u64,
     mtime: SystemTime,
+    /// What was written, whatever the offset; it cannot be read through the mount.
+    written: Vec<u8>,
 }
 
 /// The files of one fixture; clones share them.
@@ -63,7 +65,8 @@ impl Tree {
             return Err(format!("{size} bytes are more than {MAX_SIZE}"));
         }
         let mut table = self.shared.write().unwrap_or_else(PoisonError::into_inner);
-        let file = File { seed: pattern::seed(path), size, available: size, mtime: SystemTime::now() };
+        let file =
+            File { seed: pattern::seed(path), size, available: size, mtime: SystemTime::now(), written: Vec::new() };
         let at = table.place(path)?;
         table.entries[at].file = Some(file);
         Ok(())
@@ -78,6 +81,21 @@ impl Tree {
             None => return Err(format!("\"{path}\" is a folder")),
         }
         Ok(())
+    }
+
+    /// What has been appended to a file.
+    pub fn written(&self, path: &str) -> Vec<u8> {
+        let table = self.shared.read().unwrap_or_else(PoisonError::into_inner);
+        let file = table.by_path.get(path).and_then(|at| table.entries[*at].file.as_ref());
+        file.map(|file| file.written.clone()).unwrap_or_default()
+    }
+
+    fn append(&self, ino: INodeNo, data: &[u8]) {
+        let mut table = self.shared.write().unwrap_or_else(PoisonError::into_inner);
+        let at = usize::try_from(u64::from(ino)).ok().and_then(|ino| ino.checked_sub(1));
+        if let Some(Entry { file: Some(file), .. }) = at.and_then(|at| table.entries.get_mut(at)) {
+            file.written.extend_from_slice(data);
+        }
     }
 
     fn entry(&self, ino: INodeNo) -> Option<(usize, Entry)> {
@@ -254,6 +272,31 @@ impl Filesystem for Mounted {
             }
             let length = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
             reply.data(&pattern::bytes(file.seed, offset, length));
+        });
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let Some((_, Entry { file: Some(_), path, .. })) = self.tree.entry(ino) else {
+            return reply.error(Errno::EISDIR);
+        };
+        let (tree, data) = (self.tree.clone(), data.to_vec());
+        self.held(Op::Write, &path, move |held| match held {
+            Ok(()) => {
+                tree.append(ino, &data);
+                reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX));
+            }
+            Err(Failed) => reply.error(Errno::EIO),
         });
     }
 

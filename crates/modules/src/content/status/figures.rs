@@ -1,7 +1,7 @@
 //! The figures, gathered from where they are kept. The field names are those of the JSON.
 
 use freerun_http::worker::Shared;
-use freerun_runtime::log::LogFile;
+use freerun_runtime::log::{LogFile, MAX_LOG_THREADS};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
@@ -23,6 +23,7 @@ pub struct Figures {
     pub pools: Vec<Pool>,
     pub mounts: Vec<Mount>,
     pub logs: Vec<Log>,
+    pub log_threads: LogThreads,
     pub upstreams: Vec<Upstream>,
     pub resolvers: Vec<Resolver>,
 }
@@ -85,6 +86,15 @@ pub struct Mount {
 pub struct Log {
     pub name: String,
     pub lost_lines: u64,
+    pub waiting_bytes: usize,
+    pub held_up: bool,
+}
+
+/// Threads that write logs.
+#[derive(Debug, Serialize)]
+pub struct LogThreads {
+    pub now: usize,
+    pub limit: usize,
 }
 
 /// A histogram of durations.
@@ -128,6 +138,10 @@ impl Figures {
             pools,
             mounts,
             logs: generation.logs.iter().map(Log::from).collect(),
+            log_threads: LogThreads {
+                now: generation.logs.first().map_or(0, LogFile::threads),
+                limit: MAX_LOG_THREADS,
+            },
             upstreams: super::upstreams::collect(&generation, freerun_upstream::now()),
             resolvers: super::resolvers::collect(&generation),
         }
@@ -190,7 +204,12 @@ impl From<MountStatus> for Mount {
 
 impl From<&LogFile> for Log {
     fn from(file: &LogFile) -> Log {
-        Log { name: file.name().to_owned(), lost_lines: file.lost_in_all() }
+        Log {
+            name: file.name().to_owned(),
+            lost_lines: file.lost_in_all(),
+            waiting_bytes: file.waiting(),
+            held_up: file.is_held_up(),
+        }
     }
 }
 

@@ -124,6 +124,13 @@ impl Text {
         for log in &figures.logs {
             self.sample(name, &[("log", &log.name)], log.lost_lines);
         }
+        let name = "freerun_log_held_up";
+        self.head(name, "gauge", "1 while a write takes so long that other logs are written by another thread.");
+        for log in &figures.logs {
+            self.sample(name, &[("log", &log.name)], u64::from(log.held_up));
+        }
+        self.head("freerun_log_threads", "gauge", "Threads that write logs, stand by, or are held up.");
+        self.sample("freerun_log_threads", &[], figures.log_threads.now);
     }
 
     /// `# HELP` and `# TYPE`, once for each name.

@@ -7,7 +7,7 @@ use freerun_runtime::stats;
 use freerun_upstream::resolve::ResolverSpec;
 use freerun_upstream::{Failure, Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
 
-use super::figures::{Connections, Figures, Histogram, Log, Loop, Mount, Pool};
+use super::figures::{Connections, Figures, Histogram, Log, LogThreads, Loop, Mount, Pool};
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
 use super::{Format, prometheus};
@@ -66,7 +66,8 @@ fn figures() -> Figures {
             stalls: 4,
             demotions: 5,
         }],
-        logs: vec![Log { name: nasty.to_owned(), lost_lines: 9 }],
+        logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true }],
+        log_threads: LogThreads { now: 2, limit: 8 },
         upstreams: vec![upstream(nasty)],
         resolvers: vec![resolver(nasty)],
     }
@@ -113,6 +114,7 @@ fn json_says_what_the_documentation_says() {
         &value["pools"][0],
         &value["mounts"][0],
         &value["logs"][0],
+        &value["log_threads"],
         &value["upstreams"][0],
         &value["resolvers"][0],
         server,

@@ -1,0 +1,395 @@
+//! What the log thread knows and does: a turn for each log that has lines, again and again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::clock;
+use super::error::{Errno, Level};
+use super::file::{Chunk, LogFile, MAX_WAITING};
+use super::named::{Destination, Failure, OpenFiles};
+use super::sink::{self, BATCH, Memories, Sink, Written};
+use super::writer::{Command, Shared};
+
+/// How often at most it is said that files which lines name cannot be written.
+const NAMED_REPORT: Duration = Duration::from_secs(1);
+
+/// A log whose turn it is, with what was taken from its queue.
+pub(super) struct Job {
+    file: LogFile,
+    chunks: VecDeque<Bytes>,
+    /// Its last write failed.
+    retried: bool,
+    /// How many bytes more it may write before it is another log's turn.
+    budget: usize,
+}
+
+/// A log whose last write failed.
+struct Failed {
+    job: Job,
+    retry: Instant,
+}
+
+/// What came of a call during which another thread has taken over.
+pub(super) enum HandedIn {
+    /// Of writing.
+    Written(Job, Written),
+    /// Of writing lines that name their file.
+    Named(Job, OpenFiles, Named),
+    /// Of closing files that lines have named: when to come back for the next ones, and who waits for it.
+    Closed(OpenFiles, Option<Instant>, Option<SyncSender<()>>),
+}
+
+/// Lines that name their file, and what came of writing them.
+pub(super) struct Named {
+    to: Box<Destination>,
+    lines: Bytes,
+    result: Result<(), Failure>,
+}
+
+/// What one thread at a time has; the thread that takes over goes on with it.
+pub(super) struct Keeper {
+    failed: Vec<Failed>,
+    /// Logs that other threads are held up with.
+    held_up: Vec<LogFile>,
+    memories: Memories,
+    /// Files that lines name. `None`: another thread is held up with one of them.
+    open: Option<OpenFiles>,
+    /// Logs whose turn comes when the files that lines name are there again.
+    put_off: Vec<LogFile>,
+    /// When files that are open but unused are to be closed.
+    purge: Option<Instant>,
+    /// Who waits until these are closed, as soon as they are there again.
+    close: Vec<SyncSender<()>>,
+    /// Who waits until all is written.
+    flush: Vec<SyncSender<()>>,
+    stop: Option<SyncSender<()>>,
+    /// When it was last said that a named file cannot be written.
+    named_reported: Option<Instant>,
+    /// The minute in which it was last asked what the local time is.
+    minute: i64,
+}
+
+impl Default for Keeper {
+    fn default() -> Keeper {
+        Keeper {
+            failed: Vec::new(),
+            held_up: Vec::new(),
+            memories: Memories::default(),
+            open: Some(OpenFiles::default()),
+            put_off: Vec::new(),
+            purge: None,
+            close: Vec::new(),
+            flush: Vec::new(),
+            stop: None,
+            named_reported: None,
+            minute: i64::MIN,
+        }
+    }
+}
+
+/// What a call that may wait gave, and the keeper, unless another thread has it.
+type Lent<R> = (Option<Box<Keeper>>, R);
+
+impl Keeper {
+    /// One round over all that has something to do. `None`: another thread has the keeper, or all is over.
+    pub(super) fn round(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<Keeper>> {
+        let now = clock::now();
+        if now.secs.div_euclid(60) != self.minute {
+            self.minute = now.secs.div_euclid(60);
+            clock::refresh_offset();
+        }
+        while let Some(what) = shared.handed_in.pop() {
+            self = self.take_back(shared, what)?;
+        }
+        // Taken before the files are: whoever asked for a flush pushed their lines first.
+        let command = shared.commands.pop();
+        // One round over what was dirty when it began, so that a file that is written without end does not keep
+        // the others (or a flush) waiting.
+        for _ in 0..shared.dirty.len() {
+            let Some(file) = shared.dirty.pop() else { break };
+            let has_its_turn = self.failed.iter().map(|failed| &failed.job.file).chain(&self.held_up);
+            if !has_its_turn.into_iter().any(|other| other.is(&file)) {
+                self = self.turn(shared, Job::new(file))?;
+            }
+        }
+        let hurry = command.is_some();
+        let due = Instant::now();
+        for Failed { mut job, retry } in std::mem::take(&mut self.failed) {
+            if hurry || retry <= due {
+                (job.retried, job.budget) = (true, MAX_WAITING);
+                self = self.turn(shared, job)?;
+            } else {
+                self.failed.push(Failed { job, retry });
+            }
+        }
+        if self.purge.is_some_and(|purge| purge <= due) {
+            self = self.close_files(shared, None)?;
+        }
+        match command {
+            Some(Command::Flush(done)) => self.flush.push(done),
+            Some(Command::Stop(done)) => self.stop = Some(done),
+            Some(Command::CloseNamed(done)) => self = self.close_files(shared, Some(done))?,
+            None if self.is_done() => return self.answer(shared),
+            None => {
+                let retries = self.failed.iter().map(|failed| failed.retry);
+                let first = retries.chain(self.purge).min();
+                shared.idle(now, first.map(|first| first.saturating_duration_since(Instant::now())));
+            }
+        }
+        if hurry && self.is_done() { self.answer(shared) } else { Some(self) }
+    }
+
+    /// Whether somebody waits until all is written, and it is.
+    fn is_done(&self) -> bool {
+        self.held_up.is_empty() && self.put_off.is_empty() && (!self.flush.is_empty() || self.stop.is_some())
+    }
+
+    fn answer(mut self: Box<Self>, shared: &Shared) -> Option<Box<Keeper>> {
+        for done in self.flush.drain(..) {
+            let _ = done.send(());
+        }
+        let Some(done) = self.stop.take() else { return Some(self) };
+        shared.baton.end();
+        let _ = done.send(());
+        None
+    }
+
+    /// Runs a call that may wait. If it takes too long, another thread has the keeper when it ends.
+    fn lend<R>(self: Box<Self>, shared: &Shared, file: Option<&LogFile>, call: impl FnOnce() -> R) -> Lent<R> {
+        let ticket = shared.baton.lay_down(self, file, Instant::now());
+        let result = call();
+        (shared.baton.take_up(ticket), result)
+    }
+
+    /// A thread is held up with this log (`None`: with closing files that lines have named): the others go on.
+    pub(super) fn leave_out(&mut self, shared: &Shared, file: Option<LogFile>) {
+        let Some(file) = file else { return };
+        file.0.held_up.store(true, Ordering::Relaxed);
+        shared.say(Level::Alert, format_args!("write() to \"{}\" takes long, other logs go on", file.shown()));
+        self.held_up.push(file);
+    }
+
+    /// The thread that was held up is done.
+    fn take_back(mut self: Box<Self>, shared: &Arc<Shared>, what: HandedIn) -> Option<Box<Keeper>> {
+        let mut back = |job: &Job| {
+            let file = &job.file;
+            file.0.held_up.store(false, Ordering::Relaxed);
+            self.held_up.retain(|other| !other.is(file));
+            shared.say(Level::Notice, format_args!("write() to \"{}\" has come to its end", file.shown()));
+        };
+        match what {
+            HandedIn::Written(job, written) => {
+                back(&job);
+                match self.settle(shared, job, written, 1) {
+                    Some(job) => self.turn(shared, job),
+                    None => Some(self),
+                }
+            }
+            HandedIn::Named(mut job, open, named) => {
+                back(&job);
+                self.open = Some(open);
+                self.settle_named(shared, &mut job, named);
+                self.open_is_back(shared)?.turn(shared, job)
+            }
+            HandedIn::Closed(open, purge, done) => {
+                self.open = Some(open);
+                self.purge = purge;
+                done.map(|done| done.send(()));
+                self.open_is_back(shared)
+            }
+        }
+    }
+
+    /// What had to wait for the files that lines name.
+    fn open_is_back(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<Keeper>> {
+        for done in std::mem::take(&mut self.close) {
+            self = self.close_files(shared, Some(done))?;
+        }
+        for file in std::mem::take(&mut self.put_off) {
+            self = self.turn(shared, Job::new(file))?;
+        }
+        Some(self)
+    }
+
+    /// Closes all files that lines have named if somebody waits for it, else those that are not used.
+    fn close_files(mut self: Box<Self>, shared: &Arc<Shared>, done: Option<SyncSender<()>>) -> Option<Box<Keeper>> {
+        let Some(mut open) = self.open.take() else {
+            self.close.extend(done);
+            self.purge = None;
+            return Some(self);
+        };
+        let all = done.is_some();
+        let (keeper, purge) = self.lend(shared, None, || match all {
+            true => {
+                open.close_all();
+                None
+            }
+            false => open.purge(Instant::now()),
+        });
+        let Some(mut keeper) = keeper else {
+            shared.hand_in(HandedIn::Closed(open, purge, done));
+            return None;
+        };
+        keeper.open = Some(open);
+        keeper.purge = purge;
+        if let Some(done) = done {
+            let _ = done.send(());
+        }
+        Some(keeper)
+    }
+
+    /// Writes what waits for one log, at most about [`MAX_WAITING`] bytes; the rest gets another turn.
+    fn turn(mut self: Box<Self>, shared: &Arc<Shared>, mut job: Job) -> Option<Box<Keeper>> {
+        let file = job.file.clone();
+        let inner = &*file.0;
+        if inner.sink == Sink::Named && self.open.is_none() {
+            self.put_off.push(file);
+            return Some(self);
+        }
+        // Cleared before the queue is looked at: a line pushed from now on schedules the file again.
+        inner.scheduled.swap(false, Ordering::AcqRel);
+        loop {
+            while job.chunks.len() < BATCH
+                && let Some(chunk) = inner.queue.pop()
+            {
+                match chunk {
+                    Chunk::Lines(lines) => job.chunks.push_back(lines),
+                    Chunk::Packed(lines, level) => {
+                        let packed = pack(&lines, level);
+                        // What waits from here on are the packed ones; they may be longer, if there are few.
+                        inner.waiting.fetch_add(packed.len(), Ordering::AcqRel);
+                        inner.waiting.fetch_sub(lines.len(), Ordering::AcqRel);
+                        job.chunks.push_back(packed);
+                    }
+                    Chunk::Named(to, lines) => {
+                        let mut open = self.open.take().unwrap_or_default();
+                        let write = || open.write(&to, &lines, Instant::now());
+                        let (keeper, result) = self.lend(shared, Some(&file), write);
+                        let named = Named { to, lines, result };
+                        let Some(keeper) = keeper else {
+                            shared.hand_in(HandedIn::Named(job, open, named));
+                            return None;
+                        };
+                        self = keeper;
+                        self.open = Some(open);
+                        self.settle_named(shared, &mut job, named);
+                        if job.budget == 0 {
+                            break;
+                        }
+                    }
+                }
+            }
+            if !job.chunks.is_empty() {
+                let written = match inner.sink {
+                    // These never wait.
+                    Sink::Memory(_) | Sink::Socket(_) => sink::write_some(inner, &mut job.chunks, &mut self.memories),
+                    Sink::File | Sink::Named => {
+                        let (keeper, written) =
+                            self.lend(shared, Some(&file), || sink::write_waiting(inner, &mut job.chunks));
+                        let Some(keeper) = keeper else {
+                            shared.hand_in(HandedIn::Written(job, written));
+                            return None;
+                        };
+                        self = keeper;
+                        written
+                    }
+                };
+                match self.settle(shared, job, written, 2) {
+                    Some(left) => job = left,
+                    None => return Some(self),
+                }
+            }
+            if job.chunks.is_empty() && (job.budget == 0 || inner.queue.is_empty()) {
+                if job.budget == 0 && !inner.scheduled.swap(true, Ordering::AcqRel) {
+                    shared.dirty.push(file.clone());
+                }
+                break;
+            }
+        }
+        // Nobody is told of a server that is gone, again and again, perhaps through that very server.
+        if inner.broken.load(Ordering::Relaxed) {
+            return Some(self);
+        }
+        let lost = inner.lost.swap(0, Ordering::AcqRel);
+        if lost > 0 {
+            let name = file.shown();
+            shared.say(
+                Level::Alert,
+                format_args!("{lost} lines for \"{name}\" were dropped, as it could not be written fast enough"),
+            );
+        }
+        Some(self)
+    }
+
+    /// Accounts for what was written. `None`: the log is to rest. The caller has so many handles on the log.
+    fn settle(&mut self, shared: &Shared, mut job: Job, written: Written, handles: usize) -> Option<Job> {
+        let inner = &*job.file.0;
+        match written {
+            Written::Some(written) => {
+                inner.waiting.fetch_sub(written, Ordering::AcqRel);
+                job.budget = job.budget.saturating_sub(written);
+                inner.broken.store(false, Ordering::Relaxed);
+                Some(job)
+            }
+            Written::Dropped(bytes, error) => {
+                inner.waiting.fetch_sub(bytes, Ordering::AcqRel);
+                job.budget = job.budget.saturating_sub(bytes);
+                if !inner.broken.swap(true, Ordering::Relaxed) {
+                    let said = format_args!("send() to \"{}\" failed ({})", inner.name, Errno(&error));
+                    shared.say(Level::Alert, said);
+                }
+                Some(job)
+            }
+            Written::Later(error, pause) => {
+                if Arc::strong_count(&job.file.0) == handles {
+                    return None; // Nobody can log to it any more; nothing is gained by trying for ever.
+                }
+                if !job.retried && inner.sink == Sink::File {
+                    let said = format_args!("write() to \"{}\" failed ({})", inner.name, Errno(&error));
+                    shared.say(Level::Alert, said);
+                }
+                inner.scheduled.store(true, Ordering::Release);
+                self.failed.push(Failed { job, retry: Instant::now() + pause });
+                None
+            }
+        }
+    }
+
+    /// Accounts for lines that name their file.
+    fn settle_named(&mut self, shared: &Shared, job: &mut Job, Named { to, lines, result }: Named) {
+        let inner = &*job.file.0;
+        let now = Instant::now();
+        if let Err(error) = result {
+            inner.lost_in_all.fetch_add(memchr::memchr_iter(b'\n', &lines).count().max(1) as u64, Ordering::Relaxed);
+            if self.named_reported.is_none_or(|last| now.saturating_duration_since(last) >= NAMED_REPORT) {
+                self.named_reported = Some(now);
+                shared.say(Level::Crit, format_args!("{error} while logging request"));
+            }
+        } else if let Some(keep) = &to.keep {
+            let purge = now + keep.inactive;
+            self.purge = Some(self.purge.map_or(purge, |known| known.min(purge)));
+        }
+        inner.waiting.fetch_sub(lines.len(), Ordering::AcqRel);
+        job.budget = job.budget.saturating_sub(lines.len());
+    }
+}
+
+impl Job {
+    fn new(file: LogFile) -> Job {
+        Job { file, chunks: VecDeque::new(), retried: false, budget: MAX_WAITING }
+    }
+}
+
+/// One member of gzip (RFC 1952). Members stand one after the other in a file, and unpack as one text.
+fn pack(lines: &[u8], level: u8) -> Bytes {
+    use std::io::Write as _;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level.into()));
+    // Writing to a vector does not fail.
+    let _ = encoder.write_all(lines);
+    encoder.finish().unwrap_or_default().into()
+}

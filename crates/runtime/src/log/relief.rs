@@ -1,0 +1,160 @@
+//! Relief for the log thread: while a write takes long, another thread goes on with the other logs.
+//!
+//! Whoever writes the logs holds what there is to know about them, the [`Baton`]'s load. Before a call that may wait the thread lays
+//! it down, and takes it up again afterwards. A thread that stands by looks at it, once a second while logs are written and not
+//! at all otherwise; if it has been lying there for [`PATIENCE`], it takes it up and is the log thread from then on. The one that
+//! was held up hands in what came of its call when that ends, and stands by or ends in its turn.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use super::file::LogFile;
+
+/// How long a write may take before another thread goes on with the other logs.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Threads for logs at most, those that are held up included. If all are, all logs wait.
+pub const MAX_LOG_THREADS: usize = 8;
+
+/// What one thread at a time holds.
+pub(super) struct Baton<L> {
+    inner: Mutex<Inner<L>>,
+    /// Threads there are, the one that stands by included. Changed by who has the lock; loops read it.
+    threads: AtomicUsize,
+}
+
+struct Inner<L> {
+    /// What was laid down, since when, and which log is written meanwhile.
+    lying: Option<(L, Instant, Option<LogFile>)>,
+    /// Counts how often it was laid down, so that nobody takes up what another one has laid down.
+    ticket: u64,
+    standby: Standby,
+    ended: bool,
+}
+
+/// The thread that stands by.
+enum Standby {
+    /// There is none.
+    Missing,
+    /// It sleeps until something is laid down.
+    Asleep(Thread),
+    /// It looks again after a while.
+    Awake,
+}
+
+/// What the thread that stands by is to do.
+pub(super) enum Look<L> {
+    /// Look again after so long.
+    After(Duration),
+    /// Sleep until something is laid down.
+    Sleep,
+    /// Go on with this, while the thread that laid it down is held up with the log. With `true` another thread is to be started,
+    /// which stands by.
+    TakeOver(L, Option<LogFile>, bool),
+    /// End.
+    End,
+}
+
+impl<L> Baton<L> {
+    /// One that the calling thread holds, or a thread that it starts.
+    pub(super) fn new() -> Baton<L> {
+        let inner = Inner { lying: None, ticket: 0, standby: Standby::Missing, ended: false };
+        Baton { inner: Mutex::new(inner), threads: AtomicUsize::new(1) }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner<L>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lays it down for the time of a call that may wait.
+    pub(super) fn lay_down(&self, load: L, file: Option<&LogFile>, now: Instant) -> u64 {
+        let mut inner = self.inner();
+        inner.lying = Some((load, now, file.cloned()));
+        inner.ticket += 1;
+        if let Standby::Asleep(thread) = &inner.standby {
+            thread.unpark();
+            inner.standby = Standby::Awake;
+        }
+        inner.ticket
+    }
+
+    /// Takes it up again, unless another thread has it.
+    pub(super) fn take_up(&self, ticket: u64) -> Option<L> {
+        let mut inner = self.inner();
+        if inner.ticket != ticket {
+            return None;
+        }
+        inner.lying.take().map(|(load, ..)| load)
+    }
+
+    /// Asked by the thread that stands by.
+    pub(super) fn look(&self, patience: Duration, now: Instant) -> Look<L> {
+        let mut inner = self.inner();
+        if inner.ended {
+            return Look::End;
+        }
+        let lies =
+            inner.lying.as_ref().map(|(_, since, _)| patience.saturating_sub(now.saturating_duration_since(*since)));
+        match lies {
+            None => {
+                inner.standby = Standby::Asleep(std::thread::current());
+                Look::Sleep
+            }
+            Some(left) if !left.is_zero() => Look::After(left),
+            Some(_) => {
+                // Nobody takes up this one.
+                inner.ticket += 1;
+                let more = self.threads() < MAX_LOG_THREADS;
+                inner.standby = if more { Standby::Awake } else { Standby::Missing };
+                self.threads.fetch_add(usize::from(more), Ordering::Relaxed);
+                match inner.lying.take() {
+                    Some((load, _, file)) => Look::TakeOver(load, file, more),
+                    None => Look::Sleep,
+                }
+            }
+        }
+    }
+
+    /// A thread that is not needed any more asks whether it is to stand by; otherwise it ends, and is not counted from here on.
+    pub(super) fn is_vacant(&self) -> bool {
+        let mut inner = self.inner();
+        let vacant = matches!(inner.standby, Standby::Missing) && !inner.ended;
+        match vacant {
+            true => inner.standby = Standby::Awake,
+            false => {
+                self.threads.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        vacant
+    }
+
+    /// A thread that was to be started could not be.
+    pub(super) fn not_started(&self) {
+        let mut inner = self.inner();
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+        inner.standby = Standby::Missing;
+    }
+
+    /// Whoever stands by ends.
+    pub(super) fn end(&self) {
+        let mut inner = self.inner();
+        inner.ended = true;
+        if let Standby::Asleep(thread) = &inner.standby {
+            thread.unpark();
+        }
+    }
+
+    /// Counts a thread that is about to stand by.
+    pub(super) fn announce(&self) {
+        let mut inner = self.inner();
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        inner.standby = Standby::Awake;
+    }
+
+    /// How many threads there are.
+    pub(super) fn threads(&self) -> usize {
+        self.threads.load(Ordering::Relaxed)
+    }
+}

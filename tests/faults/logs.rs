@@ -1,0 +1,57 @@
+//! Logs on a disk that hangs.
+
+use crate::{Disk, goes_on};
+use freerun_testkit::fuse::Op;
+use freerun_testkit::{Server, Setup, eventually, require};
+use serde_json::Value;
+use std::fs;
+
+/// What `status` says of the log on the disk, and of the threads.
+fn status(server: &Server) -> (Value, Value) {
+    let status: Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
+    let logs = status["logs"].as_array().expect("logs");
+    let log = logs.iter().find(|log| log["name"].as_str().is_some_and(|name| name.ends_with("slow/log")));
+    (log.expect("the log").clone(), status["log_threads"].clone())
+}
+
+#[test]
+fn one_that_hangs_leaves_the_others_alone() {
+    if !require::fuse() {
+        return;
+    }
+    let disk = Disk::new();
+    disk.fixture.file("log", 0);
+    let http = "log_format line '$request_uri';
+        server { listen 127.0.0.1:@PORT@; root @ROOT@; access_log @DIR@/other.log line; access_log @ROOT@/slow/log line;
+            location = /text { return 200 text; } location = /status { status; access_log off; } }";
+    let server = Setup::new().root(&disk.site).http(http).freerun();
+    let log = |text: &str| String::from_utf8_lossy(&disk.fixture.tree().written("log")).contains(text);
+    let other = |text: &str| fs::read_to_string(server.path("other.log")).is_ok_and(|lines| lines.contains(text));
+    server.get("/fast?before");
+    eventually("both logs are written", || log("/fast?before") && other("/fast?before"));
+
+    disk.fixture.control().hang(Op::Write, "log");
+    server.get("/fast?hangs");
+    eventually("a write hangs", || disk.fixture.control().waiting() == 1);
+    goes_on(&server);
+    for number in 0..3 {
+        server.get(&format!("/fast?{number}"));
+        eventually("the other log is written", || other(&format!("/fast?{number}\n")));
+    }
+    server.logs("slow/log\" takes long, other logs go on");
+    let (held, threads) = status(&server);
+    assert_eq!((&held["held_up"], &threads["now"], &threads["limit"]), (&true.into(), &3.into(), &8.into()));
+    assert!(held["waiting_bytes"].as_u64() > Some(0));
+    assert_eq!(disk.fixture.control().waiting(), 1, "nobody else tries");
+    assert!(!log("/fast?hangs"));
+
+    disk.fixture.control().clear();
+    eventually("what waited is written", || log("/fast?hangs\n") && log("/fast?2\n"));
+    eventually("the thread is back", || {
+        let (held, threads) = status(&server);
+        held["held_up"] == false && held["waiting_bytes"] == 0 && threads["now"] == 2
+    });
+    let text = String::from_utf8(disk.fixture.tree().written("log")).expect("text");
+    let kept = fs::read_to_string(server.path("other.log")).expect("the other log");
+    assert_eq!(text, kept, "no line is lost, and none moved");
+}
