@@ -123,6 +123,20 @@ impl Group {
         }
     }
 
+    /// Lets the group's processes read and write so many bytes a second of `disk`, each; `None`: as many as they like.
+    pub fn throttle(&self, disk: Disk, bytes: Option<u64>) -> Result<()> {
+        match &self.version {
+            // Zero takes the rule away.
+            Version::One { blkio, .. } => ["read", "write"].iter().try_for_each(|what| {
+                put(&blkio.join(format!("blkio.throttle.{what}_bps_device")), &format!("{disk} {}", bytes.unwrap_or(0)))
+            }),
+            Version::Two { folder } => {
+                let bytes = bytes.map_or_else(|| "max".to_owned(), |bytes| bytes.to_string());
+                put(&folder.join("io.max"), &format!("{disk} rbps={bytes} wbps={bytes}"))
+            }
+        }
+    }
+
     /// The files into which a process writes its id to enter.
     pub fn entries(&self) -> Vec<PathBuf> {
         match &self.version {

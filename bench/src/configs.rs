@@ -19,7 +19,11 @@ pub fn write(spec: &Spec, folder: &Path, address: SocketAddr, user: Option<&User
     match spec.kind {
         Kind::Nginx | Kind::Freerun => {
             put("mime.types", MIME_TYPES.to_owned())?;
-            let file = put("nginx.conf", nginx(spec, &place, address, user))?;
+            let text = match &spec.whole {
+                Some(text) => whole(text, spec, &place, address, user),
+                None => nginx(spec, &place, address, user),
+            };
+            let file = put("nginx.conf", text)?;
             let log = format!("{place}/error.log");
             Ok(["-c", &file, "-p", &place, "-e", &log].map(ToOwned::to_owned).to_vec())
         }
@@ -34,6 +38,15 @@ pub fn write(spec: &Spec, folder: &Path, address: SocketAddr, user: Option<&User
         Kind::Haproxy => {
             let file = put("haproxy.cfg", haproxy(spec, address, user))?;
             Ok(["-db", "-f", &file].map(ToOwned::to_owned).to_vec())
+        }
+        Kind::Varnish => {
+            let file = put("default.vcl", varnish(spec))?;
+            let work = format!("{place}/work");
+            let (listen, memory) = (format!("{address},HTTP"), "malloc,512m");
+            // No jail: its user could not enter the folder everywhere.
+            let args =
+                ["-F", "-j", "none", "-a", &listen, "-f", &file, "-s", memory, "-n", &work, "-T", "none", "-t", "3600"];
+            Ok(args.map(ToOwned::to_owned).to_vec())
         }
     }
 }
@@ -52,10 +65,31 @@ pub const STATUS_PATH: &str = "/status";
 /// What the upstream of a proxy is called.
 const BACKEND: &str = "backend";
 
+/// What the temporary folders are called, where nginx would use those it was built with.
+fn temporary(spec: &Spec, place: &str) -> String {
+    if spec.kind != Kind::Nginx {
+        return String::new();
+    }
+    ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {place}/{name}_temp;\n"))
+        .concat()
+}
+
+/// A configuration that is there already, with what tells one server from another.
+fn whole(text: &str, spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
+    let user = user.map_or_else(String::new, |user| format!("user {} {};\n", user.name, user.group));
+    let status =
+        if spec.kind == Kind::Freerun { format!("location = {STATUS_PATH} {{ status; }}") } else { String::new() };
+    let text = text.replace("@ADDRESS@", &address.to_string()).replace("@DIR@", place);
+    let text = text.replace("@STATUS@", &status).replace("@TEMPORARY@", &temporary(spec, place));
+    format!("daemon off;\n{user}pid {place}/pid;\nerror_log {place}/error.log notice;\n{text}")
+}
+
 /// nginx's language, the form of the seed's first configuration.
 fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
     let line = |text: Option<String>| text.map_or_else(String::new, |text| format!("{text};\n"));
     let Spec { workers, connections, main, lines, .. } = spec;
+    let http = spec.http.replace("@DIR@", place);
     let root = spec.root.display();
     let user = line(user.map(|user| format!("user {} {}", user.name, user.group)));
     let mutex = line(spec.accept_mutex.map(|on| format!("accept_mutex {}", if on { "on" } else { "off" })));
@@ -70,19 +104,17 @@ fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> 
         ),
         None => (String::new(), format!("root {root};\n{aio}")),
     };
-    let (status, temporary) = match spec.kind {
-        Kind::Freerun => (format!("location = {STATUS_PATH} {{ status; }}\n"), String::new()),
-        _ => {
-            let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-            (String::new(), paths.map(|name| format!("{name}_temp_path {place}/{name}_temp;\n")).concat())
-        }
+    let temporary = temporary(spec, place);
+    let status = match spec.kind {
+        Kind::Freerun => format!("location = {STATUS_PATH} {{ status; }}\n"),
+        _ => String::new(),
     };
     format!(
         "daemon off;\n{main}{user}worker_processes {workers};\npid {place}/pid;\n\
          error_log {place}/error.log;\n\
          events {{\nworker_connections {connections};\n{mutex}}}\n\
          http {{\ninclude mime.types;\ndefault_type application/octet-stream;\naccess_log {};\nsendfile on;\n{chunk}\
-         keepalive_timeout 600s;\nkeepalive_requests 1000000000;\n{temporary}{upstream}\
+         keepalive_timeout 600s;\nkeepalive_requests 1000000000;\n{temporary}{http}{upstream}\
          server {{\nlisten {address}{reuseport}{sndbuf};\n\
          location / {{\n{content}}}\n\
          location = {OK_PATH} {{ return 200 \"OK\"; }}\n\
@@ -120,6 +152,16 @@ fn lighttpd(spec: &Spec, address: SocketAddr, user: Option<&User>) -> String {
         address.ip(),
         address.port(),
         spec.connections.min(18_000),
+    )
+}
+
+/// Everything is kept for an hour, whatever the upstream says of it.
+fn varnish(spec: &Spec) -> String {
+    let upstream = spec.upstream.map_or_else(|| "127.0.0.1:1".to_owned(), |upstream| upstream.to_string());
+    let (host, port) = upstream.rsplit_once(':').unwrap_or((&upstream, "80"));
+    format!(
+        "vcl 4.1;\nbackend default {{ .host = \"{host}\"; .port = \"{port}\"; }}\n\
+         sub vcl_backend_response {{ set beresp.ttl = 1h; }}\n"
     )
 }
 

@@ -8,12 +8,13 @@ use crate::error::{Error, Result};
 use crate::process::ask;
 
 /// A program from a Debian package: its name, the package, and the argument that makes it say its version.
-const PROGRAMS: [(&str, &str, &str); 6] = [
+const PROGRAMS: [(&str, &str, &str); 7] = [
     ("nginx", "nginx-light", "-v"),
     ("wrk", "wrk", "-v"),
     ("h2o", "h2o", "-v"),
     ("lighttpd", "lighttpd", "-v"),
     ("haproxy", "haproxy", "-v"),
+    ("varnishd", "varnish", "-V"),
     ("fusermount3", "fuse3", "-V"),
 ];
 
@@ -86,6 +87,7 @@ impl Machine {
 
 fn first_line(text: &str) -> &str {
     let line = text.lines().next().unwrap_or("");
+    let line = line.strip_prefix("varnishd (").map_or(line, |line| line.split(" revision").next().unwrap_or(line));
     line.strip_prefix("nginx version: ")
         .unwrap_or(line)
         .split(" (")
@@ -96,7 +98,8 @@ fn first_line(text: &str) -> &str {
         .unwrap_or("")
 }
 
-fn find(name: &str) -> Option<PathBuf> {
+/// Where the program `name` is.
+pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':')
         .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"])

@@ -1,11 +1,17 @@
 //! Benchmarks against other servers, side by side in one run. See `bench/README.md`.
 
 mod bench;
+mod cache_herd;
+mod cache_hits;
+mod cache_node;
+mod cache_ratio;
+mod cache_restart;
 mod cgroup;
 mod client;
 mod compress;
 mod configs;
 mod connections;
+mod disks;
 mod error;
 mod fixture;
 mod grid;
@@ -16,6 +22,7 @@ mod machine;
 mod metadata;
 mod mixed;
 mod options;
+mod origin;
 mod probe;
 mod process;
 mod proxy;
@@ -97,6 +104,11 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "proxy" => proxy::run(bench),
         "tunnels" => tunnels::run(bench),
         "slow" => slow::run(bench),
+        "cache-hits" => cache_hits::run(bench),
+        "cache-node" => cache_node::run(bench),
+        "cache-herd" => cache_herd::run(bench),
+        "cache-restart" => cache_restart::run(bench),
+        "cache-ratio" => cache_ratio::run(bench),
         _ => Err(Error::Setup(format!("no benchmark is called {name}"))),
     }
 }

@@ -7,7 +7,7 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 12] = [
+pub const BENCHMARKS: [&str; 17] = [
     "warm",
     "connections",
     "sharding",
@@ -20,6 +20,11 @@ pub const BENCHMARKS: [&str; 12] = [
     "proxy",
     "tunnels",
     "slow",
+    "cache-hits",
+    "cache-node",
+    "cache-herd",
+    "cache-restart",
+    "cache-ratio",
 ];
 
 /// What the command line asks for.
@@ -51,7 +56,8 @@ pub struct Options {
 pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
-benchmarks: mixed metadata warm connections sharding compress reload log limits proxy tunnels slow all
+benchmarks: mixed metadata warm connections sharding compress reload log limits proxy tunnels slow
+            cache-hits cache-node cache-herd cache-restart cache-ratio all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")

@@ -134,6 +134,14 @@ impl Process {
         Ok(self.ended)
     }
 
+    /// Ends the process and its descendants at once, by SIGKILL.
+    pub fn kill(&mut self) {
+        for pid in self.tree() {
+            let _ = send(pid, Signal::KILL);
+        }
+        self.stop();
+    }
+
     /// Ends the process and its descendants: SIGTERM to the process, SIGKILL to whatever is left after the grace.
     pub fn stop(&mut self) {
         if self.ended {

@@ -22,7 +22,7 @@ pub struct Scratch {
 }
 
 /// The folders made in the scratch folder.
-const FOLDERS: [&str; 3] = ["data", "servers", "fuse"];
+const FOLDERS: [&str; 4] = ["data", "servers", "fuse", "mounts"];
 
 impl Scratch {
     /// Makes and locks the folder. It must be on a disk: memory file systems would hide what is measured.

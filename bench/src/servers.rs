@@ -29,6 +29,8 @@ pub enum Kind {
     Lighttpd,
     /// HAProxy, which only passes requests on.
     Haproxy,
+    /// Varnish, which passes requests on and keeps the answers in memory.
+    Varnish,
 }
 
 impl Kind {
@@ -40,6 +42,7 @@ impl Kind {
             Kind::H2o => "h2o",
             Kind::Lighttpd => "lighttpd",
             Kind::Haproxy => "haproxy",
+            Kind::Varnish => "varnishd",
         }
     }
 }
@@ -77,6 +80,10 @@ pub struct Spec {
     pub passing: String,
     /// Further lines of the main context (nginx and freerun).
     pub main: String,
+    /// Further lines of `http` (nginx and freerun); `@DIR@` is the server's own folder.
+    pub http: String,
+    /// The whole configuration instead (nginx and freerun); `@ADDRESS@` is where to listen, `@DIR@` the server's own folder.
+    pub whole: Option<String>,
     /// Further lines of the server (nginx and freerun).
     pub lines: String,
 }
@@ -100,6 +107,8 @@ impl Spec {
             upstream: None,
             passing: "proxy_set_header Connection \"\";\n".to_owned(),
             main: String::new(),
+            http: String::new(),
+            whole: None,
             lines: String::new(),
         }
     }

@@ -17,6 +17,8 @@ pub struct Status {
     pub longest_poll_ms: Option<f64>,
     /// Connections accepted by each loop.
     pub accepted: Vec<u64>,
+    /// Entries of all caches whose indexes are there.
+    pub cache_entries: Option<u64>,
     /// How each mount was probed, in words.
     pub mounts: Vec<String>,
 }
@@ -41,6 +43,10 @@ fn read(status: &Value) -> Status {
         stalls: (!stalls.is_empty()).then(|| stalls.iter().sum::<f64>() as u64),
         longest_poll_ms: longest.max_by(f64::total_cmp).map(|us| us / 1000.0),
         accepted: loops.iter().filter_map(|one| number(one, "accepted")).map(|count| count as u64).collect(),
+        cache_entries: status.get("caches").and_then(Value::as_array).map(|list| {
+            let entries = list.iter().filter_map(|cache| cache.get("entries").and_then(Value::as_u64));
+            entries.sum()
+        }),
         mounts: status
             .get("mounts")
             .and_then(Value::as_array)
@@ -75,7 +81,10 @@ mod tests {
                        "mounts":[{"mount":"/","type":"ext4","rung":"nowait","hits":3}]}"#;
         let status = read(&serde_json::from_str(text).unwrap());
         let mounts = vec!["type ext4, rung nowait, hits 3".to_owned()];
-        assert_eq!(status, Status { stalls: Some(3), longest_poll_ms: Some(2.5), accepted: vec![3, 4], mounts });
+        assert_eq!(
+            status,
+            Status { stalls: Some(3), longest_poll_ms: Some(2.5), accepted: vec![3, 4], cache_entries: None, mounts }
+        );
         assert_eq!(read(&Value::Null), Status::default());
     }
 }

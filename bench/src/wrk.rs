@@ -44,6 +44,8 @@ pub enum Target {
     Random(usize),
     /// One path, in a content coding.
     Coded(String, &'static str),
+    /// One of these paths each time, at random; the first word names the load.
+    List(&'static str, Vec<String>),
 }
 
 /// A wrk under way.
@@ -84,13 +86,14 @@ impl Wrk {
     pub fn start(program: &Path, folder: &Path, server: SocketAddr, load: &Load) -> Result<Wrk> {
         let whole = load.seconds.ceil().max(1.0);
         let script: PathBuf = folder.join(match load.target {
-            Target::Path(_) | Target::Coded(..) => "path.lua",
-            Target::Random(_) => "random.lua",
+            Target::Path(_) | Target::Coded(..) => "path.lua".to_owned(),
+            Target::Random(_) => "random.lua".to_owned(),
+            Target::List(name, _) => format!("{name}.lua"),
         });
         fs::write(&script, script_for(&load.target)).doing(script.display())?;
         let path = match &load.target {
             Target::Path(path) | Target::Coded(path, _) => path.as_str(),
-            Target::Random(_) => "/",
+            Target::Random(_) | Target::List(..) => "/",
         };
         let mut args: Vec<String> = Vec::new();
         args.extend([format!("-t{}", load.threads.min(load.connections)), format!("-c{}", load.connections)]);
@@ -130,6 +133,17 @@ pub fn run(program: &Path, folder: &Path, server: SocketAddr, load: &Load) -> Re
 fn script_for(target: &Target) -> String {
     let random = match target {
         Target::Path(_) | Target::Coded(..) => String::new(),
+        Target::List(_, paths) => {
+            let paths: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
+            format!(
+                "local paths = {{{}}}\n\
+                 local threads = 0\n\
+                 function setup(thread) thread:set(\"number\", threads) threads = threads + 1 end\n\
+                 function init(args) math.randomseed(os.time() * 31 + number * 7919) end\n\
+                 function request() return wrk.format(\"GET\", paths[math.random(#paths)]) end\n",
+                paths.join(",")
+            )
+        }
         Target::Random(count) => format!(
             "local threads = 0\n\
              function setup(thread) thread:set(\"number\", threads) threads = threads + 1 end\n\
