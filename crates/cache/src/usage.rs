@@ -1,0 +1,208 @@
+//! What a cache was good for: how requests were answered, and how many bytes went to its disk and came from it.
+//!
+//! Counters are kept in several parts, so that loops do not take a cache line from each other with every hit.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// How a cache has answered a request: nginx's `$upstream_cache_status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answered {
+    /// It had nothing.
+    Miss,
+    /// It was not asked (`cache_bypass`).
+    Bypass,
+    /// What it had was stale; the server has answered.
+    Expired,
+    /// What it had was stale, and was used.
+    Stale,
+    /// The same, while somebody else asks the server.
+    Updating,
+    /// What it had was stale, and the server said that it has not changed.
+    Revalidated,
+    /// From what it had.
+    Hit,
+}
+
+impl Answered {
+    /// All of them.
+    pub const ALL: [Answered; 7] = [
+        Answered::Miss,
+        Answered::Bypass,
+        Answered::Expired,
+        Answered::Stale,
+        Answered::Updating,
+        Answered::Revalidated,
+        Answered::Hit,
+    ];
+
+    /// nginx's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Answered::Miss => "MISS",
+            Answered::Bypass => "BYPASS",
+            Answered::Expired => "EXPIRED",
+            Answered::Stale => "STALE",
+            Answered::Updating => "UPDATING",
+            Answered::Revalidated => "REVALIDATED",
+            Answered::Hit => "HIT",
+        }
+    }
+}
+
+/// Parts of the counters. More threads than these share some.
+const PARTS: usize = 8;
+
+/// Seconds that a rate is remembered for; a power of two.
+const SECONDS: u64 = 16;
+/// Whole seconds that a rate is the mean of.
+const MEAN: u64 = 10;
+
+/// Counters of one part, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Part([AtomicU64; Answered::ALL.len()]);
+
+/// Bytes, and when they went.
+#[derive(Debug, Default)]
+pub struct Flow {
+    total: AtomicU64,
+    /// For each of the last seconds: which one it is (upper 24 bits), and its bytes.
+    seconds: [AtomicU64; SECONDS as usize],
+}
+
+/// Bits of a second's bytes.
+const BITS: u32 = 40;
+
+impl Flow {
+    /// Notes bytes at a time in seconds.
+    pub fn add(&self, bytes: u64, now: u64) {
+        self.total.fetch_add(bytes, Relaxed);
+        let slot = &self.seconds[(now % SECONDS) as usize];
+        let stamp = now << BITS;
+        let bytes = bytes.min((1 << BITS) - 1);
+        // Two that begin a second at once may lose one's bytes: it is a rate.
+        if slot.load(Relaxed) >> BITS == stamp >> BITS {
+            slot.fetch_add(bytes, Relaxed);
+        } else {
+            slot.store(stamp | bytes, Relaxed);
+        }
+    }
+
+    /// All bytes so far.
+    pub fn total(&self) -> u64 {
+        self.total.load(Relaxed)
+    }
+
+    /// Bytes a second, over the ten whole seconds before this one.
+    pub fn rate(&self, now: u64) -> u64 {
+        let of = |second: u64| {
+            let slot = self.seconds[(second % SECONDS) as usize].load(Relaxed);
+            if slot >> BITS == (second << BITS) >> BITS { slot & ((1 << BITS) - 1) } else { 0 }
+        };
+        (1..=MEAN).map(|back| of(now.wrapping_sub(back))).sum::<u64>() / MEAN
+    }
+}
+
+/// What is counted of a cache's use.
+#[derive(Debug, Default)]
+pub struct Usage {
+    parts: [Part; PARTS],
+    waiting: AtomicUsize,
+    /// Bytes of stored files.
+    pub written: Flow,
+    /// Bytes of bodies answered from files.
+    pub read: Flow,
+    /// Bytes of bodies answered from the memory tier.
+    pub from_memory: Flow,
+}
+
+/// A request that waits for what another one fetches.
+#[derive(Debug)]
+pub struct Waiting<'u>(&'u Usage);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The part of the thread that asks.
+fn part() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static OWN: Cell<Option<usize>> = const { Cell::new(None) });
+    OWN.with(|own| {
+        let number = own.get().unwrap_or_else(|| NEXT.fetch_add(1, Relaxed));
+        own.set(Some(number));
+        number % PARTS
+    })
+}
+
+impl Usage {
+    /// A request is answered in this way. `was`: what was counted for it before, by the same thread; each request counts once.
+    pub fn count(&self, was: Option<Answered>, is: Answered) {
+        let counters = &self.parts[part()].0;
+        if let Some(was) = was {
+            counters[was as usize].fetch_sub(1, Relaxed);
+        }
+        counters[is as usize].fetch_add(1, Relaxed);
+    }
+
+    /// How many requests were answered so.
+    pub fn answered(&self, how: Answered) -> u64 {
+        self.parts.iter().fold(0, |sum, part| sum.wrapping_add(part.0[how as usize].load(Relaxed)))
+    }
+
+    /// A request waits, until what this gives is dropped.
+    pub fn wait(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Relaxed);
+        Waiting(self)
+    }
+
+    /// Requests that wait for what others fetch.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_counts_once_whatever_becomes_of_it() {
+        let usage = Usage::default();
+        usage.count(None, Answered::Miss);
+        usage.count(None, Answered::Expired);
+        usage.count(Some(Answered::Expired), Answered::Stale);
+        std::thread::scope(|scope| {
+            scope.spawn(|| usage.count(None, Answered::Stale));
+        });
+        let counts = Answered::ALL.map(|how| usage.answered(how));
+        assert_eq!(counts, [1, 0, 0, 2, 0, 0, 0]);
+    }
+
+    #[test]
+    fn those_who_wait_are_counted_while_they_wait() {
+        let usage = Usage::default();
+        let (one, other) = (usage.wait(), usage.wait());
+        assert_eq!(usage.waiting(), 2);
+        drop((one, other));
+        assert_eq!(usage.waiting(), 0);
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_last_seconds() {
+        let flow = Flow::default();
+        let now = 1_900_000_000;
+        for second in 0..20 {
+            flow.add(500, now + second);
+            flow.add(500, now + second);
+        }
+        assert_eq!(flow.total(), 20_000);
+        assert_eq!(flow.rate(now + 20), 1_000);
+        assert_eq!(flow.rate(now + 25), 500);
+        assert_eq!(flow.rate(now + 100), 0);
+    }
+}
