@@ -25,6 +25,7 @@ use crate::manager::{Handle, Work};
 use crate::memory::{Memory, MemoryFigures, OPEN_FILES};
 use crate::purge::{Purge, PurgeRefused, Purges};
 use crate::rules::Lifetime;
+use crate::usage::Usage;
 
 /// Where the cache's thread tells what went wrong.
 pub type Tell = Arc<dyn Fn(Level, &str) + Send + Sync>;
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     /// Small objects, and open files of others. What leaves the index is to be forgotten here.
     pub(crate) memory: Memory,
     pub(crate) fills: Fills,
+    pub(crate) usage: Usage,
     /// There once the cache was started.
     pub(crate) disk: OnceLock<Arc<Disk>>,
     /// The thread is to write everything down and to end.
@@ -66,6 +68,7 @@ impl Cache {
         let shared = Shared {
             memory: Memory::new(config.memory, OPEN_FILES),
             fills: Fills::default(),
+            usage: Usage::default(),
             disk: OnceLock::new(),
             config: ArcSwap::from_pointee(config),
             index,
@@ -102,6 +105,16 @@ impl Cache {
             Some(entry) => drop(self.shared.index.remove(&entry, false)),
             None => self.shared.index.tell(crate::index::Event::Unwanted(key)),
         }
+    }
+
+    /// What it was good for.
+    pub fn usage(&self) -> &Usage {
+        &self.shared.usage
+    }
+
+    /// How often a key was asked for that has no object yet, where that is counted (`cache_min_uses`).
+    pub fn uses(&self, key: Key) -> u32 {
+        self.shared.index.uses(key)
     }
 
     /// Figures of the disk's health, the memory tier, and of objects that are being fetched.
@@ -214,6 +227,7 @@ impl Cache {
     /// An object has been written whole and has its name; the index takes it, in the place of what the key had. `None`:
     /// its key was purged while it was fetched, and the file is removed.
     pub fn stored(&self, about: &About, reservation: Reservation, now: u64) -> Option<Arc<Entry>> {
+        self.usage().written.add(about.size, now);
         self.shared.index.store(about, reservation, now)
     }
 

@@ -18,5 +18,6 @@ pub mod object;
 pub mod purge;
 pub mod record;
 pub mod rules;
+pub mod usage;
 
 pub use index::simulate;

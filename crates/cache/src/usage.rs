@@ -112,10 +112,8 @@ pub struct Usage {
     waiting: AtomicUsize,
     /// Bytes of stored files.
     pub written: Flow,
-    /// Bytes of bodies answered from files.
+    /// Bytes of the objects in files that were answered with, whatever part of them was wanted.
     pub read: Flow,
-    /// Bytes of bodies answered from the memory tier.
-    pub from_memory: Flow,
 }
 
 /// A request that waits for what another one fetches.

@@ -206,6 +206,11 @@ impl Index {
         counts.get_or_insert(key, count).uses.fetch_add(1, Relaxed).saturating_add(1)
     }
 
+    /// What [`count`](Index::count) has counted.
+    pub(crate) fn uses(&self, key: Key) -> u32 {
+        self.counts.pin().get(&key).map_or(0, |count| count.uses.load(Relaxed))
+    }
+
     pub(crate) fn counted(&self) -> usize {
         self.counts.len()
     }

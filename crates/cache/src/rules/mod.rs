@@ -5,7 +5,7 @@
 //! [`judge`] takes the one that is asked for.
 
 pub mod control;
-mod headers;
+pub mod headers;
 pub mod nginx;
 pub mod reuse;
 pub mod rfc9111;

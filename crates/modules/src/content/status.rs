@@ -87,7 +87,80 @@
 //!     "found": 7, "not_found": 1,
 //!     "timed_out": 1,            who waited for an answer and got none
 //!     "failed": 1
+//!   } ],
+//!   "caches": [ {                of the current configuration, by name; figures go on over reloads
+//!     "name": "cache_1", "path": "/mnt/disk1",
+//!     "state": "ready",          of the index: starting, loading, walking (after an unclean end), ready, stopped
+//!     "load_ms": 410,            how long reading its journal took
+//!     "entries": 1000, "max_entries": 2097152,   objects, and how many the zone has room for
+//!     "counted": 5,              keys without objects whose uses are counted (cache_min_uses)
+//!     "bytes": 4096000,          of the objects' files
+//!     "reserved": 0,             for objects that are being written
+//!     "max_size": 1099511627776, of both; null: not limited
+//!     "refused": 0,              reservations refused for want of space
+//!     "pending": 0,              changes that the cache's thread has not looked at yet
+//!     "purges": 0,               by prefix or tag, whose files are still being removed
+//!     "answers": {               requests, by $upstream_cache_status
+//!       "miss": 10, "bypass": 0, "expired": 1, "stale": 0, "updating": 0, "revalidated": 0, "hit": 990
+//!     },
+//!     "hit_ratio": 0.989,        hits among these
+//!     "waiting": 0,              requests that wait for what others fetch
+//!     "fills": {                 objects that are, or were, fetched
+//!       "now": 0, "begun": 11, "stored": 11,
+//!       "unstored": 0,           there was no room, or the disk failed
+//!       "broken": 0,             they did not come whole
+//!       "followed": 30           requests answered while an object came, those that asked for it included
+//!     },
+//!     "removed": {
+//!       "evicted": 0,            to make room
+//!       "inactive": 0,           nobody asked for them
+//!       "purged": 0,
+//!       "damaged": 0,            the file was not there, or not what it should be
+//!       "failed": 0              files that cannot be removed, tried again
+//!     },
+//!     "adopted": 0,              files found that the journal did not know
+//!     "orphans": 0,              left-over files removed
+//!     "loaded": 989,             entries that the journal had
+//!     "memory": {                small objects, and files that are kept open
+//!       "objects": 900, "object_bytes": 900000, "limit": 33554432, "memory_hits": 980,
+//!       "files": 20, "file_hits": 10
+//!     },
+//!     "disk": {
+//!       "health": "in",          or it is out: stuck (operations do not end), failing; nothing is stored or read then
+//!       "error": null,           why it is out
+//!       "outages": 0,            times that it was taken out
+//!       "errors": 0,             operations that failed with an error of the device
+//!       "late": 0,               requests that waited for it no longer
+//!       "full": 0,               times that there was no room on it
+//!       "running": 0,            operations at work
+//!       "written": 4096000, "write_rate": 0,   bytes of stored files, and a second (the last ten)
+//!       "read": 0, "read_rate": 0              bytes of the objects answered from files
+//!     }
 //!   } ]
+//! }
+//!
+//! With the arguments `cache=NAME` and `key=TEXT` (percent-encoded; or `hash=` with the 32 digits of a file's name) it
+//! says what a cache knows of one key, and changes nothing by it. Variants (`Vary`) have hashes of their own.
+//!
+//! {
+//!   "cache": "cache_1", "key": "/a", "hash": "7b85...", "file": "/mnt/disk1/d/f4/7b85...",
+//!   "place": "memory",           memory, disk, being fetched, nowhere
+//!   "why": "fresh for 93 more seconds: Cache-Control: max-age=100",
+//!   "uses": 0,                   while there is no object and cache_min_uses counts them
+//!   "fill": null,                asked, coming, ending: it is being fetched
+//!   "entry": {                   null: there is none. Times are seconds since 1970
+//!     "size": 700, "on_disk": 4096,
+//!     "accessed": 1900000000,
+//!     "verified": true,          its file was looked at by this process
+//!     "foreign": false,          another program's file
+//!     "fresh": true, "fresh_until": 1900000093, "age": 7,
+//!     "stale_while_revalidate": 0, "stale_if_error": 0, "must_revalidate": false
+//!   },
+//!   "response": {                null: it could not be read
+//!     "status": 200, "created": 1900000000, "length": 500,
+//!     "fields": [["Cache-Control", "max-age=100"]],
+//!     "vary": null, "variant": null, "tags": []
+//!   }
 //! }
 //!
 //! HISTOGRAM: {
@@ -97,7 +170,9 @@
 //! }
 //! ```
 
+mod caches;
 mod figures;
+mod key;
 mod prometheus;
 mod resolvers;
 #[cfg(test)]
@@ -105,15 +180,22 @@ mod tests;
 mod upstreams;
 
 use bytes::Bytes;
+use freerun_cache::key::Key;
 use freerun_conf::{SettingsSet, group, settings};
-use freerun_http::content::response::{Body, Response};
+use freerun_http::content::aio;
+use freerun_http::content::response::{Body, LocalBoxFuture, Response};
 use freerun_http::head::body;
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::core::Switch;
+use freerun_http::write::body::ClientGone;
 use freerun_proto::{Method, uri};
+use freerun_runtime::files::Via;
+use serde::Serialize;
 
+use crate::proxy::cache::flow::unix_now;
+use crate::proxy::cache::zones::Caches;
 use figures::Figures;
 
 settings! {
@@ -121,9 +203,10 @@ settings! {
     #[module = "status"]
     pub struct StatusSettings {
         /// Answers with the figures of the worker: connections, event loops, thread pools, mounts, logs, groups of
-        /// upstream servers.
+        /// upstream servers, caches.
         ///
-        /// They come as JSON, or with the argument `format=prometheus` as text for Prometheus. Whoever may ask learns
+        /// They come as JSON, or with the argument `format=prometheus` as text for Prometheus. With `cache=NAME` and
+        /// `key=TEXT` they are those of one key of a cache: where it is, how fresh, why. Whoever may ask learns
         /// paths of the machine: allow it only to those who should.
         status: Switch, in LOCATION, local, fidelity = Own;
     }
@@ -133,7 +216,10 @@ settings! {
 pub static MODULE: Module = Module {
     name: "status",
     groups: &[group::<StatusSettings>()],
-    handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Now(answer) }],
+    handlers: &[
+        Handler { phase: Phase::Content, wanted, run: Run::Now(answer) },
+        Handler { phase: Phase::Content, wanted, run: Run::Later(explain) },
+    ],
     ..Module::EMPTY
 };
 
@@ -163,21 +249,62 @@ fn answer(request: &mut Request) -> Outcome {
     if !matches!(request.method, Method::Get | Method::Head) {
         return Outcome::Status(405);
     }
+    if argument(request, b"cache").is_some() {
+        return Outcome::Declined;
+    }
     let Some(format) = Format::asked(request.args.as_deref()) else { return Outcome::Status(400) };
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
     let figures = Figures::collect(&request.connection.home.shared);
-    let (content_type, text) = match format {
-        Format::Json => match serde_json::to_vec(&figures) {
-            Ok(text) => ("application/json", text),
-            Err(error) => {
-                log_error!(request, Error, "status cannot be written as JSON ({error})");
-                return Outcome::Status(500);
-            }
-        },
-        Format::Prometheus => (prometheus::CONTENT_TYPE, prometheus::text(&figures).into_bytes()),
-    };
+    match format {
+        Format::Json => json(request, &figures),
+        Format::Prometheus => respond(prometheus::CONTENT_TYPE, prometheus::text(&figures).into_bytes()),
+    }
+}
+
+/// The value of an argument, without its percent-encoding.
+fn argument(request: &Request, name: &[u8]) -> Option<Vec<u8>> {
+    let value = uri::argument(request.args.as_deref()?, name)?;
+    Some(uri::unescape(value).into_owned())
+}
+
+/// Says what a cache knows of one key.
+fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    Box::pin(async move {
+        if let Err(status) = body::begin_discarding(request) {
+            return Outcome::Status(status);
+        }
+        let (name, text) = (argument(request, b"cache").unwrap_or_default(), argument(request, b"key"));
+        let hash = argument(request, b"hash").map(|hash| Key::from_hex(&hash));
+        let key = match (&text, hash) {
+            (Some(text), None) => Key::of(text),
+            (None, Some(Some(key))) => key,
+            _ => return Outcome::Status(400),
+        };
+        let caches = request.generation.parts.get::<Caches>();
+        let all = caches.as_deref().into_iter().flat_map(|caches| caches.iter());
+        let found = all.filter(|one| one.path.name.as_bytes() == name).map(|one| one.home.cache.clone()).next();
+        let Some(cache) = found else { return Outcome::Status(404) };
+        let Some(aio) = aio::resolve(request) else { return Outcome::Status(500) };
+        let gone = ClientGone(&request.connection);
+        let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
+        let explained = key::explain(&cache, key, text.as_deref(), via, unix_now()).await;
+        json(request, &explained)
+    })
+}
+
+fn json(request: &Request, figures: &impl Serialize) -> Outcome {
+    match serde_json::to_vec(figures) {
+        Ok(text) => respond("application/json", text),
+        Err(error) => {
+            log_error!(request, Error, "status cannot be written as JSON ({error})");
+            Outcome::Status(500)
+        }
+    }
+}
+
+fn respond(content_type: &'static str, text: Vec<u8>) -> Outcome {
     let mut response = Response::new(200, content_type, Body::Bytes(text.into()));
     response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
     response.into()

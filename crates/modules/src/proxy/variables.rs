@@ -17,7 +17,7 @@ use freerun_http::variables::{Value, Variable};
 use freerun_runtime::loops;
 use smallvec::SmallVec;
 
-use crate::proxy::cache::status::Status;
+use crate::proxy::cache::status;
 use crate::proxy::exchange::{Target, UpstreamHead};
 
 /// One try.
@@ -195,7 +195,9 @@ pub const VARIABLES: &[Variable] = &[
         })
     }),
     Variable::family("upstream_trailer_", |r, name| field(r, name, |inner| &inner.trailers)),
-    Variable::named("upstream_cache_status", |request, _| Status::of(request).map(|status| status.word().into())),
+    Variable::named("upstream_cache_status", |request, _| {
+        status::of(request).map(|status| status.word().as_bytes().into())
+    }),
     // What a stale response is asked for by: nginx has them while it does so, and nowhere else.
     Variable::named("upstream_cache_last_modified", |_, _| None),
     Variable::named("upstream_cache_etag", |_, _| None),

@@ -8,6 +8,7 @@ use freerun_runtime::pool::PoolStatus;
 use freerun_runtime::stats::{BUCKETS, HistogramSnapshot};
 use serde::Serialize;
 
+use super::caches::CacheFigures;
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
 
@@ -26,6 +27,7 @@ pub struct Figures {
     pub log_threads: LogThreads,
     pub upstreams: Vec<Upstream>,
     pub resolvers: Vec<Resolver>,
+    pub caches: Vec<CacheFigures>,
 }
 
 /// A loop.
@@ -144,6 +146,7 @@ impl Figures {
             },
             upstreams: super::upstreams::collect(&generation, freerun_upstream::now()),
             resolvers: super::resolvers::collect(&generation),
+            caches: super::caches::collect(&generation),
         }
     }
 }

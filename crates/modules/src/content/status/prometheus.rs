@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Write};
 
 use super::figures::{Figures, Histogram};
-use super::{resolvers, upstreams};
+use super::{caches, resolvers, upstreams};
 
 /// The media type.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -21,6 +21,7 @@ pub fn text(figures: &Figures) -> String {
     out.logs(figures);
     upstreams::text(&figures.upstreams, &mut out);
     resolvers::text(&figures.resolvers, &mut out);
+    caches::text(&figures.caches, &mut out);
     out.0
 }
 

@@ -3,10 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use freerun_cache::cache::{Cache, CacheConfig, Pace};
+use freerun_cache::key::Levels;
+use freerun_cache::usage::Answered;
 use freerun_runtime::stats;
 use freerun_upstream::resolve::ResolverSpec;
 use freerun_upstream::{Failure, Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
 
+use super::caches::CacheFigures;
 use super::figures::{Connections, Figures, Histogram, Log, LogThreads, Loop, Mount, Pool};
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
@@ -70,7 +74,28 @@ fn figures() -> Figures {
         log_threads: LogThreads { now: 2, limit: 8 },
         upstreams: vec![upstream(nasty)],
         resolvers: vec![resolver(nasty)],
+        caches: vec![cache(nasty), cache("other")],
     }
+}
+
+/// A cache that has answered from what it had, once.
+fn cache(name: &str) -> CacheFigures {
+    let config = CacheConfig {
+        name: name.into(),
+        path: "/nowhere".into(),
+        levels: Levels::default(),
+        zone_size: 1 << 20,
+        max_size: 1 << 30,
+        min_free: 0,
+        inactive: 600,
+        memory: 0,
+        manager: Pace::default(),
+        loader: Pace::default(),
+        purger: Pace::default(),
+    };
+    let cache = Cache::new(config);
+    cache.usage().count(None, Answered::Hit);
+    CacheFigures::of(&cache, 1_900_000_000)
 }
 
 fn resolver(name: &str) -> Resolver {
@@ -117,6 +142,12 @@ fn json_says_what_the_documentation_says() {
         &value["log_threads"],
         &value["upstreams"][0],
         &value["resolvers"][0],
+        &value["caches"][0],
+        &value["caches"][0]["answers"],
+        &value["caches"][0]["fills"],
+        &value["caches"][0]["removed"],
+        &value["caches"][0]["memory"],
+        &value["caches"][0]["disk"],
         server,
         &server["responses"],
         &server["failures"],
@@ -135,6 +166,7 @@ fn json_says_what_the_documentation_says() {
     assert_eq!(polls["counts"][2], 2, "3 µs are below 4");
     assert_eq!(polls["bounds_us"][2], 4);
     assert_eq!(polls["counts"].as_array().unwrap().len(), polls["bounds_us"].as_array().unwrap().len() + 1);
+    assert_eq!((&value["caches"][0]["answers"]["hit"], &value["caches"][0]["hit_ratio"]), (&1.into(), &1.0.into()));
     assert_eq!(value["mounts"][0]["type"], "ext4");
     assert_eq!(value["logs"][0]["lost_lines"], 9);
     assert_eq!((&server["responses"]["2xx"], &server["state"]), (&1.into(), &"up".into()));

@@ -20,7 +20,7 @@ use freerun_runtime::loops;
 use super::asking::{Asking, Validators};
 use super::flow::{Serve, unix_now};
 use super::keep::{Keep, asked, ignored, rules};
-use super::status::Status;
+use super::status::{self, Status};
 use crate::proxy::engine::{Reached, Unreached, reach};
 use crate::proxy::exchange::NextUpstream;
 
@@ -43,7 +43,7 @@ impl<'s> Ask<'s> {
 
     /// Asks for this request alone: nothing is kept of the response, and what the client asks for is passed on as it is.
     pub async fn alone(&self, request: &mut Request, status: Status, stale: Option<Arc<Object>>) -> Outcome {
-        status.note(request);
+        status::note(request, &self.serve.wanted.cache, status);
         match reach(request, self.serve.family, !request.is_background).await {
             Ok(reached) => match self.covers(reached.head().status, stale.as_ref()) {
                 Some(object) => {
@@ -64,7 +64,7 @@ impl<'s> Ask<'s> {
         status: Status,
         stale: Option<Arc<Object>>,
     ) -> Outcome {
-        status.note(request);
+        status::note(request, &self.serve.wanted.cache, status);
         let sent = unix_now();
         let revalidates = self.serve.shared.proxy_cache_revalidate || self.serve.shared.proxy_cache_rfc9111;
         let validators = match &stale {
@@ -183,7 +183,7 @@ impl<'s> Ask<'s> {
                 // Those who wait look again, and find it usable before it is written anew.
                 wanted.cache.revalidated(&object.entry, lifetime);
                 rewrite(request, &renewed, filling);
-                Status::Revalidated.note(request);
+                status::note(request, &wanted.cache, Status::Revalidated);
                 return super::answer::stored(request, *family, shared, &renewed, &lifetime, now);
             }
             (Renewed::Until(lifetime), None) => wanted.cache.revalidated(&object.entry, lifetime),

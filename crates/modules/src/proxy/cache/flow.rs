@@ -28,7 +28,7 @@ use super::background;
 use super::find::{Wanted, in_memory};
 use super::keep::{control, variant};
 use super::purge;
-use super::status::Status;
+use super::status::{self, Status};
 use crate::proxy::engine::{Client, Followed};
 use crate::proxy::exchange::{Family, NextUpstream};
 use crate::proxy::settings::FamilySettings;
@@ -105,10 +105,10 @@ pub fn quick(request: &mut Request, family: &'static dyn Family) -> Quick {
 fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick {
     let location = request.location.clone();
     let Some(shared) = family.shared(&location.settings).filter(|shared| shared.proxy_cache.is_on()) else {
-        Status::forget(request);
+        status::forget(request);
         return Quick::Uncached;
     };
-    Status::forget(request);
+    status::forget(request);
     let cache = match shared.proxy_cache.find(request) {
         Ok(Some(cache)) => cache,
         Ok(None) => return Quick::Uncached,
@@ -159,7 +159,8 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     let lifetime = object.entry.lifetime();
     match judged(request, shared, &lifetime, now) {
         Judged::Fresh => {
-            Status::Hit.note(request);
+            status::note(request, cache, Status::Hit);
+            status::used(cache, &object, now);
             Quick::Answered(stored(request, family, shared, &object, &lifetime, now))
         }
         _ => ask(what, text),
@@ -256,7 +257,7 @@ impl Serve<'_> {
     }
 
     async fn bypass(&self, request: &mut Request) -> Outcome {
-        Status::Bypass.note(request);
+        status::note(request, self.cache(), Status::Bypass);
         let ask = Ask::new(self, request);
         if !self.may_keep(request) {
             return ask.alone(request, Status::Bypass, None).await;
@@ -302,7 +303,7 @@ impl Serve<'_> {
                 return Outcome::Status(504);
             }
             let status = if stale.is_some() { Status::Expired } else { Status::Miss };
-            status.note(request);
+            status::note(request, self.cache(), status);
             let ask = Ask::new(self, request);
             if located.taken || !self.may_keep(request) {
                 // What has come already can be had all the same.
@@ -358,7 +359,7 @@ impl Serve<'_> {
                 Lead::Alone => return ask.alone(request, status, stale).await,
             }
         }
-        Status::Miss.note(request);
+        status::note(request, self.cache(), Status::Miss);
         Ask::new(self, request).alone(request, Status::Miss, None).await
     }
 
@@ -369,6 +370,7 @@ impl Serve<'_> {
             Progress::Never => return Waited::Again,
             Progress::Asked if !self.shared.proxy_cache_lock => return Waited::Alone,
             Progress::Asked => {
+                let _waits = self.wanted.cache.usage().wait();
                 let Some(follower) = fill.join(self.aio.clone(), request.client_key()) else { return Waited::Again };
                 // After `lock_age` one of those who wait asks, too.
                 let pause = left.min(self.shared.proxy_cache_lock_age.max(Duration::from_millis(1)));
@@ -409,14 +411,16 @@ impl Serve<'_> {
                 (follower.length(), Body::Source(Box::new(Followed(follower))))
             }
         };
-        Status::Hit.note(request);
+        status::note(request, self.cache(), Status::Hit);
         Waited::Answered(respond(request, family, shared, &head, &lifetime, unix_now(), length, || body))
     }
 
     /// Answers with what is stored.
     pub fn use_stored(&self, request: &mut Request, object: &Object, status: Status) -> Outcome {
-        status.note(request);
-        stored(request, self.family, self.shared, object, &object.entry.lifetime(), unix_now())
+        status::note(request, self.cache(), status);
+        let now = unix_now();
+        status::used(self.cache(), object, now);
+        stored(request, self.family, self.shared, object, &object.entry.lifetime(), now)
     }
 
     /// Whether a stale response may be used while the server is asked.

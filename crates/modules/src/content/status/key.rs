@@ -1,0 +1,273 @@
+//! What a cache knows of one key: `?cache=NAME&key=TEXT`, or `&hash=` with the name of a file.
+//!
+//! It looks and changes nothing that counts: neither uses nor the time of the last one.
+
+use std::sync::Arc;
+
+use freerun_cache::cache::{Cache, Entry, State};
+use freerun_cache::fill::Progress;
+use freerun_cache::key::Key;
+use freerun_cache::object::{Object, ObjectBody};
+use freerun_cache::record::Head;
+use freerun_cache::rules::Lifetime;
+use freerun_cache::rules::control::ResponseControl;
+use freerun_cache::rules::headers::values;
+use freerun_proto::date::parse_http_date;
+use freerun_runtime::files::Via;
+use serde::Serialize;
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub struct Explained {
+    pub cache: String,
+    pub key: Option<String>,
+    pub hash: String,
+    pub file: String,
+    pub place: &'static str,
+    pub why: String,
+    pub uses: u32,
+    pub fill: Option<&'static str>,
+    pub entry: Option<EntryFigures>,
+    pub response: Option<Response>,
+}
+
+/// What the index has.
+#[derive(Debug, Serialize)]
+pub struct EntryFigures {
+    pub size: u64,
+    pub on_disk: u64,
+    pub accessed: u64,
+    pub verified: bool,
+    pub foreign: bool,
+    pub fresh: bool,
+    pub fresh_until: u64,
+    pub age: u64,
+    pub stale_while_revalidate: u32,
+    pub stale_if_error: u32,
+    pub must_revalidate: bool,
+}
+
+/// What the file has.
+#[derive(Debug, Serialize)]
+pub struct Response {
+    pub status: u16,
+    pub created: u64,
+    pub length: u64,
+    pub fields: Vec<(String, String)>,
+    pub vary: Option<String>,
+    pub variant: Option<String>,
+    pub tags: Vec<String>,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn hex(key: Key) -> String {
+    text(&key.hex())
+}
+
+impl EntryFigures {
+    fn new(entry: &Entry, now: u64) -> EntryFigures {
+        let lifetime = entry.lifetime();
+        EntryFigures {
+            size: entry.size(),
+            on_disk: entry.disk(),
+            accessed: entry.accessed(),
+            verified: entry.is_verified(),
+            foreign: entry.is_foreign(),
+            fresh: lifetime.is_fresh(now),
+            fresh_until: lifetime.fresh_until,
+            age: lifetime.age(now),
+            stale_while_revalidate: lifetime.stale_while_revalidate,
+            stale_if_error: lifetime.stale_if_error,
+            must_revalidate: lifetime.must_revalidate,
+        }
+    }
+}
+
+impl Response {
+    fn new(head: &Head) -> Response {
+        Response {
+            status: head.status,
+            created: head.created,
+            length: head.body,
+            fields: head.fields.iter().map(|(name, value)| (text(name), text(value))).collect(),
+            vary: head.vary.as_ref().map(|vary| text(&vary.names)),
+            variant: head.vary.as_ref().map(|vary| hex(vary.variant)),
+            tags: head.tags.iter().map(|tag| text(tag)).collect(),
+        }
+    }
+}
+
+/// Looks at a key. `known`: its text, where it was asked for by that.
+pub async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Via<'_>, now: u64) -> Explained {
+    let mut out = Explained {
+        cache: cache.config().name.to_string(),
+        key: known.map(text),
+        hash: hex(key),
+        file: cache.path_of(key).display().to_string(),
+        place: "nowhere",
+        why: "nothing is stored for this key".to_owned(),
+        uses: cache.uses(key),
+        fill: cache.fill_of(key).map(|fill| match fill.progress() {
+            Progress::Asked => "asked",
+            Progress::Known(_) => "coming",
+            Progress::Never => "ending",
+        }),
+        entry: None,
+        response: None,
+    };
+    let Some(entry) = cache.peek(key) else {
+        if out.fill.is_some() {
+            out.place = "being fetched";
+            out.why = "the server was asked for it just now".to_owned();
+        } else if out.uses > 0 {
+            out.why = format!("asked for {} times, not often enough to be stored (cache_min_uses)", out.uses);
+        } else if matches!(cache.figures().state, State::Starting | State::Loading | State::Walking) {
+            out.why = "the index does not know it, and is still being read: there may be a file".to_owned();
+        }
+        return out;
+    };
+    out.entry = Some(EntryFigures::new(&entry, now));
+    out.place = "disk";
+    if entry.is_foreign() {
+        out.why = "the file was stored by another program: it takes up room until it is asked for".to_owned();
+        return out;
+    }
+    // Before it is opened, which may put it into memory.
+    let in_memory = cache.in_memory(key).filter(|object| Arc::ptr_eq(&object.entry, &entry));
+    if matches!(in_memory.as_deref(), Some(Object { body: ObjectBody::Bytes(_), .. })) {
+        out.place = "memory";
+    }
+    let object = match in_memory {
+        Some(object) => object,
+        None => match cache.object(&entry, via).await {
+            Ok(object) => object,
+            Err(unreadable) => {
+                out.why = format!("it cannot be used: {unreadable}");
+                return out;
+            }
+        },
+    };
+    let head = &object.head;
+    out.response = Some(Response::new(head));
+    out.key.get_or_insert_with(|| text(&head.key));
+    out.why = if known.is_some_and(|known| *known != *head.key) {
+        "another text with the same sum is stored".to_owned()
+    } else if cache.is_purged(&entry, &head.key, &head.tags) {
+        "a purge means it: it is not used, and its file goes".to_owned()
+    } else {
+        why(head, &entry.lifetime(), now)
+    };
+    out
+}
+
+/// What decides over its use.
+fn why(head: &Head, lifetime: &Lifetime, now: u64) -> String {
+    let by = source(head, lifetime);
+    if lifetime.no_cache {
+        return format!("stored, but the server is asked each time: no-cache; {by}");
+    }
+    if lifetime.is_fresh(now) {
+        return format!("fresh for {} more seconds: {by}", lifetime.remaining(now));
+    }
+    let since = now.saturating_sub(lifetime.fresh_until);
+    let mut out = format!("stale for {since} seconds: {by}");
+    if lifetime.must_revalidate {
+        out += "; it may not be used without asking the server (must-revalidate)";
+        return out;
+    }
+    if lifetime.may_refresh_behind(now) {
+        out += "; it is used while a new one is fetched (stale-while-revalidate)";
+    }
+    if lifetime.may_cover_errors(now) {
+        out += "; it is used if the server fails (stale-if-error)";
+    }
+    out
+}
+
+/// Where the time comes from until which it is fresh: the field that gives this time, reckoned from when it was stored.
+fn source(head: &Head, lifetime: &Lifetime) -> String {
+    if *lifetime != head.lifetime {
+        return "the server has said since then that it has not changed (304)".to_owned();
+    }
+    let until = lifetime.fresh_until;
+    let is = |seconds: u64| head.created.saturating_add(seconds).abs_diff(until) <= 1;
+    let number = |value: &[u8]| std::str::from_utf8(value).ok()?.trim().parse::<u64>().ok();
+    for value in values(&head.fields, b"x-accel-expires") {
+        let at = value.strip_prefix(b"@").and_then(number);
+        if at == Some(until) || number(value).is_some_and(is) {
+            return format!("X-Accel-Expires: {}", text(value));
+        }
+    }
+    let control = ResponseControl::of(values(&head.fields, b"cache-control"));
+    for (name, time) in [("s-maxage", control.s_maxage), ("max-age", control.max_age)] {
+        // A response that was old when it came is fresh for less.
+        if let Some(seconds) = time.seconds()
+            && (is(seconds) || lifetime.born.saturating_add(seconds).abs_diff(until) <= 1)
+        {
+            return format!("Cache-Control: {name}={seconds}");
+        }
+    }
+    for value in values(&head.fields, b"expires") {
+        if parse_http_date(value).and_then(|time| u64::try_from(time).ok()) == Some(until) {
+            return format!("Expires: {}", text(value));
+        }
+    }
+    format!("the configuration keeps responses with status {} so long (cache_valid)", head.status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    const NOW: u64 = 1_900_000_000;
+
+    fn head(fresh_until: u64, fields: &[(&'static str, &'static str)]) -> Head {
+        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+        Head {
+            status: 200,
+            created: NOW,
+            lifetime: Lifetime { fresh_until, born: NOW, ..Lifetime::default() },
+            fields: fields.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+            ..Head::default()
+        }
+    }
+
+    #[test]
+    fn the_field_that_decides_is_found() {
+        for (until, fields, want) in [
+            (NOW + 10, &[("X-Accel-Expires", "10"), ("Cache-Control", "max-age=20")][..], "X-Accel-Expires: 10"),
+            (NOW - 7, &[("X-Accel-Expires", "@1899999993")], "X-Accel-Expires: @1899999993"),
+            (NOW + 20, &[("Cache-Control", "public, max-age=20"), ("Expires", "x")], "Cache-Control: max-age=20"),
+            (NOW + 30, &[("Cache-Control", "max-age=20, s-maxage=30")], "Cache-Control: s-maxage=30"),
+            (784_111_777, &[("Expires", "Sun, 06 Nov 1994 08:49:37 GMT")], "Expires: Sun, 06 Nov 1994 08:49:37 GMT"),
+            (
+                NOW + 60,
+                &[("Cache-Control", "max-age=20")],
+                "the configuration keeps responses with status 200 so long (cache_valid)",
+            ),
+        ] {
+            let head = head(until, fields);
+            assert_eq!(source(&head, &head.lifetime), want);
+        }
+        let head = head(NOW + 20, &[("Cache-Control", "max-age=20")]);
+        let renewed = Lifetime { fresh_until: NOW + 50, ..head.lifetime };
+        assert!(source(&head, &renewed).contains("304"));
+    }
+
+    #[test]
+    fn what_may_be_done_with_it_is_said() {
+        let mut head = head(NOW + 20, &[("Cache-Control", "max-age=20")]);
+        assert_eq!(why(&head, &head.lifetime, NOW + 5), "fresh for 15 more seconds: Cache-Control: max-age=20");
+        assert_eq!(why(&head, &head.lifetime, NOW + 25), "stale for 5 seconds: Cache-Control: max-age=20");
+        head.lifetime.stale_while_revalidate = 10;
+        head.lifetime.stale_if_error = 3;
+        let said = why(&head, &head.lifetime, NOW + 25);
+        assert!(said.contains("while a new one is fetched") && !said.contains("if the server fails"), "{said}");
+        head.lifetime.must_revalidate = true;
+        assert!(why(&head, &head.lifetime, NOW + 25).ends_with("(must-revalidate)"));
+    }
+}
