@@ -4,6 +4,7 @@
 
 mod access;
 mod applications;
+mod caching;
 mod command_line;
 mod compress;
 mod config_errors;

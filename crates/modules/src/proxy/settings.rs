@@ -104,8 +104,13 @@ settings! {
             fidelity = Differs("tags are of our own");
         /// Whether an entry whose time is over is asked for with `If-Modified-Since` and `If-None-Match`.
         proxy_cache_revalidate: bool = "off", in HTTP | SERVER | LOCATION;
-        /// Whether the rules of RFC 9111 hold where those of nginx differ: unsafe methods invalidate, `304` changes the
-        /// fields that are kept, `Age` is sent and counted, `must-understand`, `no-cache` with fields and `Vary: *` are known.
+        /// Whether responses are stored and used by the rules of RFC 9111 instead of those of nginx. `Age` and `Date` count and
+        /// are sent; `must-revalidate`, `must-understand`, `no-cache` and `private` with fields, and what clients say in
+        /// `Cache-Control` are heeded; a response without a lifetime has a heuristic one if it has `Last-Modified`; what can be
+        /// validated is; a `304` changes the stored fields; answers to requests with `Authorization` are stored if they allow it;
+        /// requests with unsafe methods make invalid what is stored for their target and for those that `Location` and
+        /// `Content-Location` name. `X-Accel-Expires` still counts before the rest, `cache_valid` where a response says nothing,
+        /// and `Set-Cookie` prevents storing.
         proxy_cache_rfc9111: bool = "off", in HTTP | SERVER | LOCATION;
         /// In which cases an entry whose time is over is used: when asking the upstream server fails so, or with
         /// `updating` while another request does it.

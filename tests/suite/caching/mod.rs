@@ -1,0 +1,3 @@
+//! Caching, as far as nginx has nothing to compare with.
+
+mod rfc9111;
