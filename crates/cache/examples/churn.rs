@@ -55,7 +55,8 @@ fn run(rate: u64, path: PathBuf) -> std::io::Result<()> {
                 continue;
             };
             std::fs::write(cache.path_of(key), [b'x'; SIZE])?;
-            let about = About { key, size: SIZE as u64, sequence: cache.sequence(), lifetime: Lifetime::default() };
+            let about =
+                About { key, main: key, size: SIZE as u64, sequence: cache.sequence(), lifetime: Lifetime::default() };
             cache.stored(&about, reservation, now);
             stored += 1;
         }

@@ -39,8 +39,10 @@ fn run(count: u64, path: PathBuf) -> std::io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
     let mut refused = 0_u64;
     for number in 0..count {
+        let key = Key::of(&number.to_le_bytes());
         let about = About {
-            key: Key::of(&number.to_le_bytes()),
+            key,
+            main: key,
             size: 2000,
             sequence: cache.sequence(),
             lifetime: Lifetime { fresh_until: u64::MAX / 2, ..Lifetime::default() },

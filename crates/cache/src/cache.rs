@@ -124,13 +124,13 @@ impl Cache {
     }
 
     /// Takes over what the configuration says now, and starts the cache's thread with the first call, which waits a
-    /// moment for the index to be there: for a control thread, not for a loop. Name, folder, levels and size of the zone
-    /// are what a cache is known by: they do not change.
+    /// moment for the index to be there: for a control thread, not for a loop. Folder and levels are what a cache is known
+    /// by: they do not change.
     ///
     /// # Errors
     /// The thread could not be made.
     pub fn start(&self, config: CacheConfig, tell: Tell) -> io::Result<()> {
-        self.shared.index.space.set_limit(config.max_size);
+        self.shared.index.space.set_limits(config.max_size, config.max_entries());
         self.shared.memory.resize(config.memory);
         self.shared.config.store(Arc::new(config));
         self.shared.index.bell.urgent();
@@ -232,10 +232,10 @@ impl Cache {
     }
 
     /// A file was found on the disk for a key that was [`Found::Unknown`], and read. `None`: it may not be used (the key
-    /// was purged), or there is an entry by now, which [`find`](Cache::find) has.
-    pub fn adopt(&self, key: Key, size: u64, lifetime: Lifetime, now: u64) -> Option<Arc<Entry>> {
+    /// was purged), or there is an entry by now, which [`find`](Cache::find) has. `main` is the key of its text.
+    pub fn adopt(&self, key: Key, main: Key, size: u64, lifetime: Lifetime, now: u64) -> Option<Arc<Entry>> {
         let index = &self.shared.index;
-        let about = About { key, size, sequence: 0, lifetime };
+        let about = About { key, main, size, sequence: 0, lifetime };
         let entry = Entry::new(&about, index.space.round(size), now);
         entry.set_verified();
         index.adopt(entry)
@@ -258,17 +258,22 @@ impl Cache {
         removed
     }
 
-    /// Removes what the key has, if it has something: the exact purge. What is fetched at this moment is not stored. True
-    /// if there was an object. It is in force at once; [`settled`](Cache::settled) tells when the file is gone, too.
+    /// Removes what the key has, if it has something, with all its variants: the exact purge. What is fetched at this moment
+    /// is not stored. True if there was an object. It is in force at once; [`settled`](Cache::settled) tells when the file is gone, too.
     pub fn remove(&self, key: Key) -> bool {
         // First what is being fetched, so that the look at the index comes after what that may put there.
         self.shared.fills.forbid(key);
-        let removed = self.shared.index.purge(key);
+        let (_, removed) = self.purge_key(key);
+        removed
+    }
+
+    fn purge_key(&self, key: Key) -> (u64, bool) {
+        let (number, removed) = self.shared.index.purge(key);
         self.shared.memory.forget(key);
         if removed {
             self.shared.work.purged.fetch_add(1, Relaxed);
         }
-        removed
+        (number, removed)
     }
 
     /// Purges all objects that are meant, at once; their files go in the background. The answer is its number.
@@ -276,6 +281,12 @@ impl Cache {
     /// # Errors
     /// It is refused, see [`PurgeRefused`].
     pub fn purge(&self, what: &Purge) -> Result<u64, PurgeRefused> {
+        if let Purge::Key(text) = what {
+            // It needs no list: variants know whose they are.
+            let (number, _) = self.purge_key(Key::of(text));
+            self.shared.fills.purged(what, number);
+            return Ok(number);
+        }
         let number = self.shared.purges.add(what, &self.shared.index)?;
         self.shared.fills.purged(what, number);
         self.shared.index.tell(crate::index::Event::Purges);
@@ -285,6 +296,9 @@ impl Cache {
     /// Whether a purge newer than the object means it. To be asked whenever an object is opened or taken from memory; if
     /// so, it is to be [discarded](Cache::discard). Where nothing was purged meanwhile this is one look.
     pub fn is_purged(&self, entry: &Entry, key: &[u8], tags: &[Bytes]) -> bool {
+        if self.shared.index.is_marked(entry) {
+            return true;
+        }
         let newest = self.shared.purges.newest();
         let checked = entry.checked();
         if checked >= newest {

@@ -133,7 +133,7 @@ impl Cache {
             opened => opened?,
         };
         let size = head.size() as u64 + head.body;
-        let entry = self.adopt(key, size, head.lifetime, now).ok_or(Unreadable::Missing)?;
+        let entry = self.adopt(key, Key::of(&head.key), size, head.lifetime, now).ok_or(Unreadable::Missing)?;
         let object = Arc::new(Object { entry: entry.clone(), head: Arc::new(head), body });
         self.memory().insert(object.clone());
         if entry.is_gone() {

@@ -106,7 +106,8 @@ impl Keeping {
         let cache = &fill.cache;
         let path = cache.c_path_of(key);
         drop(file.name_it(&path, size)?);
-        let about = About { key, size, sequence: fill.sequence.load(Acquire), lifetime: head.lifetime };
+        let (main, lifetime) = (Key::of(&head.key), head.lifetime);
+        let about = About { key, main, size, sequence: fill.sequence.load(Acquire), lifetime };
         // Under the lock: a purge comes before, and then nothing is stored, or finds the entry.
         let stored = fill.with(|state, wakes| {
             let reserved = state.reserved.take_if(|_| state.storing == Storing::Yes)?;

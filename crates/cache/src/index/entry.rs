@@ -35,6 +35,8 @@ pub struct Entry {
     checked: AtomicU64,
     /// Seconds since 1970.
     accessed: AtomicU32,
+    /// A part of the key that it is a variant of; 0 if it is none.
+    variant_of: u32,
     frequency: AtomicU8,
     flags: AtomicU8,
     /// Which queue it is in; changed by the cache's thread alone.
@@ -46,6 +48,8 @@ pub struct Entry {
 pub struct About {
     /// Its key, which names the file.
     pub key: Key,
+    /// The key of its text: another one for a variant (`Vary`), which goes with it when it is purged.
+    pub main: Key,
     /// Length of the file in bytes, its head included.
     pub size: u64,
     /// [`Cache::sequence`](crate::cache::Cache::sequence) when its upstream was asked: purges that came later mean it.
@@ -58,6 +62,7 @@ impl Entry {
     pub(crate) fn new(about: &About, disk: u64, now: u64) -> Entry {
         Entry {
             key: about.key,
+            variant_of: if about.main == about.key { 0 } else { short(about.main) },
             size: about.size,
             disk,
             sequence: about.sequence,
@@ -74,6 +79,16 @@ impl Entry {
     /// Its key.
     pub fn key(&self) -> Key {
         self.key
+    }
+
+    /// A part of the key that it is a variant of; 0 if it is none.
+    pub(crate) fn variant_of(&self) -> u32 {
+        self.variant_of
+    }
+
+    /// As the journal has it.
+    pub(crate) fn set_variant_of(&mut self, main: u32) {
+        self.variant_of = main;
     }
 
     /// Length of its file in bytes, the head included.
@@ -204,6 +219,12 @@ impl Item for Arc<Entry> {
     fn set_place(&self, place: Place) {
         self.place.store(place as u8, Relaxed);
     }
+}
+
+/// A shorter part of the key; never 0.
+pub(crate) fn short(key: Key) -> u32 {
+    let [a, b, c, d, ..] = key.0;
+    u32::from_ne_bytes([a, b, c, d]).max(1)
 }
 
 /// A part of the key that is as good as random.

@@ -19,7 +19,7 @@ use rustc_hash::FxBuildHasher;
 use tokio::sync::Notify;
 
 pub(crate) use bell::Bell;
-pub(crate) use entry::fingerprint;
+pub(crate) use entry::short;
 pub use entry::{About, Entry};
 pub use space::Reservation;
 pub(crate) use space::Space;
@@ -101,6 +101,8 @@ pub(crate) enum Event {
     Stored { entry: Arc<Entry>, replaced: Option<Arc<Entry>> },
     /// An object was removed: its file has to go.
     Removed(Arc<Entry>),
+    /// A key was purged: its variants have to go, which are known by this part of it.
+    Purged(u32),
     /// A file of this key has to go that never came into the index.
     Unwanted(Key),
     /// A lifetime has changed.
@@ -135,7 +137,6 @@ struct Count {
 pub(crate) struct Index {
     map: HashMap<Key, Arc<Entry>, FxBuildHasher>,
     counts: HashMap<Key, Count, FxBuildHasher>,
-    max_entries: usize,
     pub(crate) space: Arc<Space>,
     pub(crate) events: SegQueue<Event>,
     pub(crate) bell: Arc<Bell>,
@@ -145,6 +146,7 @@ pub(crate) struct Index {
     sequence: AtomicU64,
     /// For each mark the sequence of the newest purge of one of its keys.
     marks: Box<[AtomicU64]>,
+    newest_mark: AtomicU64,
     asked: AtomicU64,
     settled: AtomicU64,
     pub(crate) settle: Notify,
@@ -156,7 +158,6 @@ impl Index {
         Index {
             map: HashMap::with_hasher(FxBuildHasher),
             counts: HashMap::with_hasher(FxBuildHasher),
-            max_entries,
             space: Arc::new(Space::new(max_size, max_entries, bell.clone())),
             events: SegQueue::new(),
             bell,
@@ -164,6 +165,7 @@ impl Index {
             look: AtomicBool::new(false),
             sequence: AtomicU64::new(1),
             marks: (0..MARKS).map(|_| AtomicU64::new(0)).collect(),
+            newest_mark: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             settle: Notify::new(),
@@ -198,7 +200,7 @@ impl Index {
             count.seen.store(now, Relaxed);
             return count.uses.fetch_add(1, Relaxed).saturating_add(1);
         }
-        if counts.len() >= self.max_entries {
+        if counts.len() >= self.space.max_entries() {
             self.bell.urgent();
             return 1;
         }
@@ -218,7 +220,7 @@ impl Index {
     /// Forgets counts that are older than `inactive` seconds; and half of them where there is hardly any room left.
     pub(crate) fn forget_counts(&self, now: u64, inactive: u32) {
         let now = u32::try_from(now).unwrap_or(u32::MAX);
-        let full = self.counts.len() > self.max_entries / 4 * 3;
+        let full = self.counts_are_full();
         let mut odd = false;
         self.counts.pin().retain(|_, count| {
             odd = !odd;
@@ -229,7 +231,7 @@ impl Index {
     }
 
     pub(crate) fn counts_are_full(&self) -> bool {
-        self.counts.len() > self.max_entries / 4 * 3
+        self.counts.len() > self.space.max_entries() / 4 * 3
     }
 
     /// The number of purges so far, which is part of what an object knows of itself.
@@ -259,7 +261,8 @@ impl Index {
         });
         self.counts.pin().remove(&about.key);
         self.tell(Event::Stored { entry: entry.clone(), replaced });
-        if self.mark(about.key).load(SeqCst) > about.sequence {
+        let purged = |key: Key| self.mark(short(key)).load(SeqCst) > about.sequence;
+        if purged(about.key) || purged(about.main) {
             self.remove(&entry, false);
             return None;
         }
@@ -284,7 +287,7 @@ impl Index {
             return None;
         }
         self.tell(Event::Stored { entry: entry.clone(), replaced: None });
-        if self.mark(key).load(SeqCst) > entry.sequence() {
+        if self.is_marked(&entry) || self.mark(short(key)).load(SeqCst) > entry.sequence() {
             self.remove(&entry, false);
             return None;
         }
@@ -293,14 +296,16 @@ impl Index {
 
     /// So many entries are about to be loaded.
     pub(crate) fn expect(&self, entries: u64) {
-        let entries = usize::try_from(entries).unwrap_or(usize::MAX).min(self.max_entries);
+        let entries = usize::try_from(entries).unwrap_or(usize::MAX).min(self.space.max_entries());
         self.map.pin().reserve(entries);
     }
 
     /// As [`adopt`](Index::adopt), for the thread that reads the journal: nobody is told.
     pub(crate) fn load(&self, entry: &Arc<Entry>) -> Load {
         let key = entry.key();
-        if self.mark(key).load(SeqCst) > 0 || !self.space.has_entry() {
+        let marked = |name: u32| self.mark(name).load(SeqCst) > 0;
+        let purged = marked(short(key)) || (entry.variant_of() != 0 && marked(entry.variant_of()));
+        if purged || !self.space.has_entry() {
             self.tell(Event::Unwanted(key));
             return Load::Refused;
         }
@@ -328,12 +333,14 @@ impl Index {
         own
     }
 
-    /// Removes whatever object the key has, and keeps one that is being fetched from being stored. True if there was one.
-    pub(crate) fn purge(&self, key: Key) -> bool {
+    /// Removes whatever object the key has, with all variants, and keeps one that is being fetched from being stored. The
+    /// number of the purge, and whether there was an object.
+    pub(crate) fn purge(&self, key: Key) -> (u64, bool) {
         let sequence = self.next_sequence();
         // First the mark, then the look: who stores an object does it the other way round, so one of the two notices.
-        self.mark(key).fetch_max(sequence, SeqCst);
-        match self.peek(key) {
+        self.mark(short(key)).fetch_max(sequence, SeqCst);
+        self.newest_mark.fetch_max(sequence, SeqCst);
+        let there = match self.peek(key) {
             Some(entry) => {
                 let foreign = entry.is_foreign();
                 self.remove(&entry, false) && !foreign
@@ -344,13 +351,23 @@ impl Index {
                 }
                 false
             }
-        }
+        };
+        self.tell(Event::Purged(short(key)));
+        (sequence, there)
     }
 
-    /// The mark of a key: a purge of one key keeps objects of all keys with that mark from being stored that are being
-    /// fetched in that moment, which costs them a fetch.
-    fn mark(&self, key: Key) -> &AtomicU64 {
-        &self.marks[fingerprint(key) as usize % MARKS]
+    /// Whether it is a variant of a key that was purged since it was fetched.
+    pub(crate) fn is_marked(&self, entry: &Entry) -> bool {
+        let main = entry.variant_of();
+        main != 0
+            && entry.sequence() < self.newest_mark.load(Acquire)
+            && entry.sequence() < self.mark(main).load(Acquire)
+    }
+
+    /// The mark of a key, by a part of it. A purge of one key means those others with its mark, too, as far as they are
+    /// being fetched at that moment or are variants: that costs them a fetch.
+    fn mark(&self, name: u32) -> &AtomicU64 {
+        &self.marks[name as usize % MARKS]
     }
 
     pub(crate) fn tell(&self, event: Event) {

@@ -32,7 +32,7 @@ pub(crate) struct Space {
     room: AtomicI64,
     /// Entries that exist, and those that reservations will become.
     entries: AtomicU64,
-    max_entries: u64,
+    max_entries: AtomicU64,
     block: AtomicU64,
     /// Nothing is reserved before it is known what is there.
     open: AtomicBool,
@@ -99,7 +99,7 @@ impl Space {
             limit: AtomicU64::new(limit),
             room: AtomicI64::new(i64::MAX),
             entries: AtomicU64::new(0),
-            max_entries: max_entries as u64,
+            max_entries: AtomicU64::new(max_entries as u64),
             block: AtomicU64::new(BLOCK),
             open: AtomicBool::new(false),
             refused: AtomicU64::new(0),
@@ -120,7 +120,8 @@ impl Space {
         if !self.take(bytes) {
             return None;
         }
-        let grow = |entries: u64| (entries < self.max_entries).then_some(entries + 1);
+        let most = self.max_entries.load(Relaxed);
+        let grow = |entries: u64| (entries < most).then_some(entries + 1);
         if self.entries.fetch_update(AcqRel, Relaxed, grow).is_err() {
             self.reserved.fetch_sub(bytes, Relaxed);
             self.give_bytes(bytes);
@@ -128,7 +129,7 @@ impl Space {
             return None;
         }
         let entries = self.entries.load(Relaxed);
-        if entries + self.entries_margin() / 2 > self.max_entries {
+        if entries + self.entries_margin() / 2 > most {
             self.bell.urgent();
         }
         Some(Reservation { space: self.clone(), bytes, entry: true })
@@ -203,8 +204,14 @@ impl Space {
         self.open.store(false, std::sync::atomic::Ordering::Release);
     }
 
-    pub(crate) fn set_limit(&self, limit: u64) {
+    pub(crate) fn set_limits(&self, limit: u64, max_entries: usize) {
         self.limit.store(limit, Relaxed);
+        self.max_entries.store(max_entries as u64, Relaxed);
+    }
+
+    /// The most entries there may be.
+    pub(crate) fn max_entries(&self) -> usize {
+        usize::try_from(self.max_entries.load(Relaxed)).unwrap_or(usize::MAX)
     }
 
     pub(crate) fn set_block(&self, block: u64) {
@@ -224,7 +231,7 @@ impl Space {
     }
 
     fn entries_margin(&self) -> u64 {
-        (self.max_entries / MARGIN_SHARE).clamp(1, MAX_MARGIN_ENTRIES)
+        (self.max_entries.load(Relaxed) / MARGIN_SHARE).clamp(1, MAX_MARGIN_ENTRIES)
     }
 
     /// Takes note of what was refused since the last time.
@@ -244,13 +251,13 @@ impl Space {
         // What others leave on the file system is no measure for what this cache may keep: its own size is.
         let beyond = ahead.max(self.margin().min(taken / MARGIN_SHARE)).max(self.block.load(Relaxed));
         taken > limit.saturating_sub(ahead.max(self.margin()))
-            || self.entries.load(Acquire) + self.entries_margin() > self.max_entries
+            || self.entries.load(Acquire) + self.entries_margin() > self.max_entries.load(Relaxed)
             || self.room.load(Relaxed) < i64::try_from(beyond).unwrap_or(i64::MAX)
     }
 
     /// Whether another entry may be taken in that has no reservation.
     pub(crate) fn has_entry(&self) -> bool {
-        self.entries.load(Acquire) < self.max_entries
+        self.entries.load(Acquire) < self.max_entries.load(Relaxed)
     }
 
     pub(crate) fn figures(&self) -> SpaceFigures {
@@ -259,7 +266,7 @@ impl Space {
             reserved: self.reserved.load(Relaxed),
             limit: self.limit.load(Relaxed),
             refused: self.refused.load(Relaxed),
-            max_entries: self.max_entries,
+            max_entries: self.max_entries.load(Relaxed),
         }
     }
 }

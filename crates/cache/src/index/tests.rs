@@ -156,7 +156,8 @@ fn a_trace_with_scans_has_more_hits_than_with_lru() {
 }
 
 fn about(text: &str, size: u64, sequence: u64) -> About {
-    About { key: Key::of(text.as_bytes()), size, sequence, lifetime: Lifetime::default() }
+    let key = Key::of(text.as_bytes());
+    About { key, main: key, size, sequence, lifetime: Lifetime::default() }
 }
 
 #[test]

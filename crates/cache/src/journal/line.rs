@@ -14,7 +14,7 @@
 //! | 48 | 4 | `stale-while-revalidate` |
 //! | 52 | 4 | `stale-if-error` |
 //! | 56 | 4 | when its age was zero |
-//! | 60 | 4 | when it was last asked for |
+//! | 60 | 4 | for a variant: a part of the key that it is a variant of |
 //!
 //! The head of a file has, from 8 on: `frindex` and the version of the format, a digit; what the file is (8 bytes); its
 //! generation; two numbers whose meaning is for the file to say.
@@ -42,7 +42,7 @@ pub(crate) struct Stored {
     pub(crate) size: u64,
     pub(crate) sequence: u64,
     pub(crate) lifetime: Lifetime,
-    pub(crate) accessed: u64,
+    pub(crate) variant_of: u32,
     pub(crate) foreign: bool,
     pub(crate) main: bool,
     pub(crate) frequency: u8,
@@ -98,7 +98,7 @@ impl Line {
                 put(48, &lifetime.stale_while_revalidate.to_le_bytes());
                 put(52, &lifetime.stale_if_error.to_le_bytes());
                 put(56, &short(lifetime.born));
-                put(60, &short(stored.accessed));
+                put(60, &stored.variant_of.to_le_bytes());
             }
             Line::Removed { key, sequence } => {
                 put(4, &[REMOVED]);
@@ -141,7 +141,7 @@ impl Line {
                     must_revalidate: has(MUST_REVALIDATE),
                     no_cache: has(NO_CACHE),
                 },
-                accessed: number(bytes, 56) >> 32,
+                variant_of: (number(bytes, 56) >> 32) as u32,
                 foreign: has(FOREIGN),
                 main: has(MAIN),
                 frequency: bytes[6],
@@ -184,7 +184,7 @@ mod tests {
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<[u32; 4]>());
         let stored =
             (any::<[u8; 16]>(), numbers, any::<[bool; 4]>(), 0..4_u8).prop_map(|(key, numbers, flags, hits)| {
-                let (size, sequence, fresh_until, [born, swr, sie, accessed]) = numbers;
+                let (size, sequence, fresh_until, [born, swr, sie, variant_of]) = numbers;
                 let lifetime = Lifetime {
                     fresh_until,
                     born: born.into(),
@@ -193,9 +193,8 @@ mod tests {
                     must_revalidate: flags[0],
                     no_cache: flags[1],
                 };
-                let (accessed, frequency) = (accessed.into(), hits);
-                let (key, foreign, main) = (Key(key), flags[2], flags[3]);
-                Line::Stored(Stored { key, size, sequence, lifetime, accessed, foreign, main, frequency })
+                let (key, foreign, main, frequency) = (Key(key), flags[2], flags[3], hits);
+                Line::Stored(Stored { key, size, sequence, lifetime, variant_of, foreign, main, frequency })
             });
         let removed =
             (any::<[u8; 16]>(), any::<u64>()).prop_map(|(key, sequence)| Line::Removed { key: Key(key), sequence });

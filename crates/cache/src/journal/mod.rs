@@ -291,7 +291,7 @@ fn stored(entry: &Arc<Entry>) -> Stored {
         size: entry.size(),
         sequence: entry.sequence(),
         lifetime: entry.lifetime(),
-        accessed: entry.accessed(),
+        variant_of: entry.variant_of(),
         foreign: entry.is_foreign(),
         main: Item::place(entry) == Place::Main,
         frequency: Item::frequency(entry),

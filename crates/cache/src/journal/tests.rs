@@ -29,7 +29,8 @@ impl Drop for Folder {
 
 fn entry(number: u64) -> Arc<Entry> {
     let lifetime = Lifetime { fresh_until: number, ..Lifetime::default() };
-    let about = About { key: Key::of(&number.to_le_bytes()), size: number * 10, sequence: number, lifetime };
+    let key = Key::of(&number.to_le_bytes());
+    let about = About { key, main: key, size: number * 10, sequence: number, lifetime };
     Arc::new(Entry::new(&about, number * 10, 1))
 }
 

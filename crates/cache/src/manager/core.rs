@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freerun_runtime::log::Level;
+use rustc_hash::FxHashSet;
 
 use super::disk;
 use super::sweep::Sweep;
@@ -31,6 +32,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const TICK: Duration = Duration::from_secs(1);
 /// Each tick takes one in so many bytes of what is kept free for reservations like those that were refused.
 const AHEAD_FADES: u64 = 64;
+/// A look for variants of purged keys, which goes through all objects, is followed by a rest so many times as long.
+const VARIANTS_REST: u32 = 4;
 /// Counts of keys without objects are cleaned out so often.
 const COUNTS: Duration = Duration::from_secs(60);
 /// So many objects are looked at for inactivity in one tick, however many there are.
@@ -79,6 +82,9 @@ pub(super) struct Manager {
     stubborn: VecDeque<Arc<Entry>>,
     /// Files had to be left behind.
     left_behind: bool,
+    /// Keys that were purged, as their variants know them, and whether there may be such.
+    purged: FxHashSet<u32>,
+    has_variants: bool,
     /// The last request to be told when all is done.
     asked: Option<u64>,
     /// Something was given back in this round.
@@ -87,6 +93,7 @@ pub(super) struct Manager {
     worked: bool,
     resume_evicting: Duration,
     next_tick: Duration,
+    next_variants: Duration,
     next_counts: Duration,
     next_survey: Duration,
     next_retry: Duration,
@@ -118,11 +125,14 @@ impl Manager {
             ahead: 0,
             stubborn: VecDeque::new(),
             left_behind: false,
+            purged: FxHashSet::default(),
+            has_variants: true,
             asked: None,
             freed: false,
             worked: false,
             resume_evicting: Duration::ZERO,
             next_tick: Duration::ZERO,
+            next_variants: Duration::ZERO,
             next_counts: COUNTS,
             next_survey: Duration::ZERO,
             next_retry: if sweep_again { Duration::ZERO } else { RETRY },
@@ -149,13 +159,14 @@ impl Manager {
             self.next_retry = at.clock + RETRY;
             self.retry(at);
         }
+        self.purge_variants(at);
         more |= self.journal.step();
         self.journal.flush();
         if self.freed {
             self.freed = false;
             self.shared.index.space.freed.notify_waiters();
         }
-        if let Some(number) = self.asked.filter(|_| !self.purges_unsaved) {
+        if let Some(number) = self.asked.filter(|_| !self.purges_unsaved && self.purged.is_empty()) {
             self.asked = None;
             self.shared.index.set_settled(number);
             self.shared.index.settle.notify_waiters();
@@ -165,6 +176,9 @@ impl Manager {
 
     fn rest(&self, at: Moment) -> Next {
         let mut next = self.next_tick.min(self.next_survey);
+        if !self.purged.is_empty() {
+            next = next.min(self.next_variants);
+        }
         if self.walk.is_some() {
             next = next.min(self.next_walk);
         }
@@ -200,6 +214,7 @@ impl Manager {
                 if entry.is_gone() {
                     return;
                 }
+                self.has_variants |= entry.variant_of() != 0;
                 if main {
                     self.policy.insert_main(entry.clone());
                 } else {
@@ -210,6 +225,11 @@ impl Manager {
             Event::Removed(entry) => {
                 self.policy.forget(&entry);
                 self.remove_file(&entry);
+            }
+            Event::Purged(key) => {
+                if self.has_variants {
+                    self.purged.insert(key);
+                }
             }
             Event::Unwanted(key) => {
                 if index.peek(key).is_none() && disk::remove(&disk::path_of(&self.shared, key)).is_ok_and(|was| was) {
@@ -228,6 +248,29 @@ impl Manager {
             }
             Event::Settle(number) => self.asked = self.asked.max(Some(number)),
         }
+    }
+
+    /// Removes the variants of keys that were purged. They are not used any more, so there is no hurry.
+    fn purge_variants(&mut self, at: Moment) {
+        if self.purged.is_empty() || (at.clock < self.next_variants && self.asked.is_none()) {
+            return;
+        }
+        let begun = Instant::now();
+        let purged = std::mem::take(&mut self.purged);
+        self.has_variants = false;
+        let mut meant = Vec::new();
+        for entry in self.policy.items().filter(|entry| entry.variant_of() != 0) {
+            self.has_variants = true;
+            if purged.contains(&entry.variant_of()) && self.shared.index.is_marked(entry) {
+                meant.push(entry.clone());
+            }
+        }
+        for entry in meant {
+            if self.drop_entry(&entry) {
+                self.shared.work.purged.fetch_add(1, Relaxed);
+            }
+        }
+        self.next_variants = at.clock + begun.elapsed() * VARIANTS_REST;
     }
 
     /// Removes an entry of the queues and the index, with its file. False: it was gone, or the file is still there.

@@ -125,8 +125,10 @@ impl Loading<'_> {
             self.gone.remove(&stored.key);
         }
         let Stored { key, size, sequence, lifetime, .. } = *stored;
+        let about = About { key, main: key, size, sequence, lifetime };
         // What was asked for counts from now on: nobody could ask while there was no process.
-        let entry = Entry::new(&About { key, size, sequence, lifetime }, index.space.round(size), self.at.unix);
+        let mut entry = Entry::new(&about, index.space.round(size), self.at.unix);
+        entry.set_variant_of(stored.variant_of);
         if stored.foreign {
             entry.set_foreign();
         }

@@ -115,7 +115,7 @@ impl Bench {
         let path = self.cache.path_of(key);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, &bytes).unwrap();
-        let about = About { key, size: bytes.len() as u64, sequence, lifetime: lifetime() };
+        let about = About { key, main: key, size: bytes.len() as u64, sequence, lifetime: lifetime() };
         self.cache.stored(&about, reservation, NOW + self.clock.as_secs())
     }
 
@@ -273,7 +273,7 @@ fn a_smaller_size_is_taken_over() {
         bench.store(&number.to_string(), 4000).unwrap();
     }
     bench.settle();
-    bench.cache.shared().index.space.set_limit(100_000);
+    bench.cache.shared().index.space.set_limits(100_000, 8192);
     bench.settle();
     let figures = bench.cache.figures();
     assert!(figures.used <= 100_000 && figures.entries > 10, "{figures:?}");
@@ -438,11 +438,11 @@ fn without_a_journal_the_files_are_the_index() {
     // Who asks looks at the disk meanwhile.
     let key = Key::of(b"7");
     assert!(matches!(bench.cache.find(key, NOW), Found::Unknown));
-    assert!(bench.cache.adopt(key, 200, lifetime(), NOW).is_some());
-    assert!(bench.cache.adopt(key, 200, lifetime(), NOW).is_none());
+    assert!(bench.cache.adopt(key, key, 200, lifetime(), NOW).is_some());
+    assert!(bench.cache.adopt(key, key, 200, lifetime(), NOW).is_none());
     // One that is purged now does not come back.
     bench.cache.remove(Key::of(b"8"));
-    assert!(bench.cache.adopt(Key::of(b"8"), 200, lifetime(), NOW).is_none());
+    assert!(bench.cache.adopt(Key::of(b"8"), Key::of(b"8"), 200, lifetime(), NOW).is_none());
     bench.settle();
     let figures = bench.cache.figures();
     assert_eq!((figures.entries, figures.used, files(&folder.0).0), (49, 49 * 4096, 49));
@@ -491,6 +491,57 @@ fn an_object_purged_while_it_is_fetched_is_not_stored() {
     assert!(!bench.has("a") && !bench.has_file("a"));
     assert_eq!(bench.cache.figures().used, 0);
     assert!(bench.store("a", 10).is_some());
+}
+
+#[test]
+fn variants_go_with_their_key() {
+    let folder = Folder::new("variants");
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    let main = Key::of(b"a");
+    let store = |bench: &Bench, variant: &[u8], sequence: u64| {
+        let key = Key::of(variant);
+        let path = bench.cache.path_of(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut head = Head { key: Bytes::from_static(b"a"), lifetime: lifetime(), ..Head::default() };
+        head.vary = Some(crate::rules::Vary { names: Bytes::from_static(b"accept"), variant: key });
+        let bytes = head.encode().unwrap();
+        fs::write(&path, &bytes).unwrap();
+        let about = About { key, main, size: bytes.len() as u64, sequence, lifetime: lifetime() };
+        bench.cache.stored(&about, bench.cache.reserve(about.size).unwrap(), NOW)
+    };
+    let before = bench.cache.sequence();
+    bench.store("a", 10).unwrap();
+    bench.store("b", 10).unwrap();
+    let gzip = store(&bench, b"gzip", before).unwrap();
+    let other = bench.store("other", 10).unwrap();
+    bench.settle();
+    assert!(!bench.cache.is_purged(&gzip, b"a", &[]));
+    assert!(bench.cache.remove(main));
+    assert!(bench.cache.is_purged(&gzip, b"a", &[]) && !bench.cache.is_purged(&other, b"other", &[]));
+    // One whose fetch began before.
+    assert!(store(&bench, b"brotli", before).is_none());
+    let fresh = store(&bench, b"identity", bench.cache.sequence()).unwrap();
+    assert!(!bench.cache.is_purged(&fresh, b"a", &[]));
+    bench.settle();
+    assert!(gzip.is_gone() && !bench.has_file("gzip") && !bench.has_file("brotli") && bench.has("b"));
+    assert_eq!(files(&folder.0).0, 3);
+    // They are known after a restart, from the journal and from the files.
+    assert!(bench.close());
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    assert!(bench.has("identity"));
+    bench.cache.purge(&Purge::Key(Bytes::from_static(b"a"))).unwrap();
+    bench.settle();
+    assert_eq!(files(&folder.0).0, 2);
+    store(&bench, b"late", bench.cache.sequence()).unwrap();
+    bench.kill();
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    assert!(bench.has("late"));
+    bench.cache.purge(&Purge::Key(Bytes::from_static(b"a"))).unwrap();
+    bench.settle();
+    assert!(!bench.has("late") && bench.has("b"));
 }
 
 #[test]
@@ -579,7 +630,7 @@ fn the_thread_does_all_this_by_itself() {
                 let path = cache.path_of(key);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, file(&number.to_string(), 19_000, &[])).unwrap();
-                let about = About { key, size: 19_500, sequence: cache.sequence(), lifetime: lifetime() };
+                let about = About { key, main: key, size: 19_500, sequence: cache.sequence(), lifetime: lifetime() };
                 cache.stored(&about, reservation, unix_time());
             }
             let key = Key::of(b"0");
@@ -587,7 +638,7 @@ fn the_thread_does_all_this_by_itself() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, file("0", 100, &[])).unwrap();
             let reservation = cache.reserve_within(5000, limit).await.unwrap();
-            let about = About { key, size: 300, sequence: cache.sequence(), lifetime: lifetime() };
+            let about = About { key, main: key, size: 300, sequence: cache.sequence(), lifetime: lifetime() };
             cache.stored(&about, reservation, unix_time());
             assert!(cache.settled(limit).await);
             let figures = cache.figures();

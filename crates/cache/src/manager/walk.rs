@@ -163,19 +163,19 @@ impl Manager {
             Some(looked) => match looked.head {
                 Ok((head, offset)) => {
                     let whole = head.verify(offset, looked.size, key).is_ok();
-                    (looked.size, whole.then_some((head.lifetime, false)))
+                    (looked.size, whole.then(|| (Key::of(&head.key), head.lifetime, false)))
                 }
-                Err(Damage::Foreign | Damage::Version) => (looked.size, Some((Lifetime::default(), true))),
+                Err(Damage::Foreign | Damage::Version) => (looked.size, Some((key, Lifetime::default(), true))),
                 Err(_) => (looked.size, None),
             },
         };
-        let Some((lifetime, foreign)) = found else {
+        let Some((main, lifetime, foreign)) = found else {
             if index.peek(key).is_none() && disk::remove(&path).is_ok_and(|was| was) {
                 self.shared.work.orphans.fetch_add(1, Relaxed);
             }
             return;
         };
-        let about = About { key, size, sequence: 0, lifetime };
+        let about = About { key, main, size, sequence: 0, lifetime };
         let entry = Entry::new(&about, index.space.round(size), at.unix);
         if foreign {
             entry.set_foreign();

@@ -40,7 +40,8 @@ fn take(cache: &Cache, step: &Step) {
             within();
             let size = if reservation.cover((*grown).into()) { (*size).max(*grown) } else { *size };
             within();
-            let about = About { key: key(number), size: size.into(), sequence, lifetime: lifetime() };
+            let about =
+                About { key: key(number), main: key(number), size: size.into(), sequence, lifetime: lifetime() };
             if let Some(entry) = cache.stored(&about, reservation, NOW) {
                 assert!(entry.disk() >= entry.size());
             }
