@@ -140,6 +140,9 @@ pub type Finish = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
 /// Called on the control thread, never on a loop.
 pub type Begin = fn(&Arc<Generation>, &Arc<Shared>);
 
+/// Called on the control thread when there are no loops any more.
+pub type End = fn(&Generation);
+
 /// A module.
 pub struct Module {
     /// Its name, for the reference and `-V`.
@@ -165,6 +168,9 @@ pub struct Module {
     /// Called when a generation has begun to take requests: for what runs beside them. What it starts has to end with the
     /// generation.
     pub begin: Option<Begin>,
+    /// Called with the last generation when the process ends: for what the next process should find. May wait, for a bounded
+    /// time.
+    pub end: Option<End>,
 }
 
 impl Module {
@@ -180,5 +186,6 @@ impl Module {
         finish: None,
         prepare: None,
         begin: None,
+        end: None,
     };
 }

@@ -129,10 +129,13 @@ impl Engine {
         self.started.as_ref().is_some_and(|(worker, _)| worker.active() > 0 || worker.background() > 0)
     }
 
-    /// Ends the loops at once.
+    /// Ends the loops at once, and what the modules have beside them.
     pub fn stop(self) {
         if let Some((worker, _)) = self.started {
             worker.stop();
+        }
+        if let Some(generation) = &self.newest {
+            modules().iter().filter_map(|module| module.end).for_each(|end| end(generation));
         }
     }
 }

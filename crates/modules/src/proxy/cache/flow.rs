@@ -205,7 +205,7 @@ pub async fn serve(request: &mut Request, family: &'static dyn Family, job: Job)
     let Some(aio) = aio::resolve(request) else { return Outcome::Status(500) };
     let serve = Serve { family, shared, wanted, aio };
     match what {
-        What::Purge => purge::run(request, &serve.wanted),
+        What::Purge => purge::run(request, &serve.wanted).await,
         What::Unsafe => Ask::new(&serve, request).invalidating(request).await,
         What::Bypass => serve.bypass(request).await,
         What::Answer => serve.answer(request).await,

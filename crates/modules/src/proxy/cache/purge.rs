@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use freerun_cache::cache::Found;
 use freerun_cache::purge::{Purge, PurgeRefused};
@@ -17,8 +19,11 @@ use super::flow::unix_now;
 /// The most tags that one request may name; one with more is refused.
 const MAX_TAGS: usize = 64;
 
+/// How long the answer waits until the purge is written down, and outlives the process. It is in force before.
+const WRITTEN_DOWN: Duration = Duration::from_secs(1);
+
 /// Answers a purge.
-pub fn run(request: &Request, wanted: &Wanted) -> Outcome {
+pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
     let named = tags_of(request);
     if named.len() > MAX_TAGS {
         return Outcome::Status(400);
@@ -30,6 +35,9 @@ pub fn run(request: &Request, wanted: &Wanted) -> Outcome {
     } else {
         wanted.remove()
     };
+    if matches!(purged, Ok(true)) && !wanted.cache.settled(WRITTEN_DOWN).await {
+        log_error!(request, Warn, "purge of \"{}\" is not written down yet", String::from_utf8_lossy(&wanted.text));
+    }
     match purged {
         Ok(true) => Response::new(204, Bytes::new(), Body::Empty).into(),
         Ok(false) => Outcome::Status(404),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use freerun_cache::cache::{Cache, CacheConfig, Pace};
 use freerun_cache::key::Levels;
@@ -18,7 +19,8 @@ use super::path::{self, CachePath};
 const USUAL_MEMORY: u64 = 32 << 20;
 
 /// Opens the caches of a configuration. The directives are those of the members.
-pub static MODULE: Module = Module { name: "cache", finish: Some(finish), prepare: Some(prepare), ..Module::EMPTY };
+pub static MODULE: Module =
+    Module { name: "cache", finish: Some(finish), prepare: Some(prepare), end: Some(end), ..Module::EMPTY };
 
 /// A cache, as one configuration defines it.
 #[derive(Debug, Clone)]
@@ -137,6 +139,21 @@ fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let _ = caches.registry.0.set(caches.list.clone());
     cx.extensions.get_or_default::<Parts>().insert(Arc::new(caches));
     Ok(())
+}
+
+/// How long the end waits for the caches: what is not written down by then is found by looking through their folders.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Has the caches write down what they have, all at the same time.
+fn end(generation: &Generation) {
+    let Some(caches) = generation.parts.get::<Caches>() else { return };
+    for defined in caches.iter() {
+        defined.home.cache.stop(Duration::ZERO);
+    }
+    let deadline = Instant::now() + END_PATIENCE;
+    for defined in caches.iter() {
+        defined.home.cache.stop(deadline.saturating_duration_since(Instant::now()));
+    }
 }
 
 /// Starts what is new, and tells the others what the configuration says now.
