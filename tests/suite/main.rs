@@ -4,6 +4,7 @@
 
 mod access;
 mod applications;
+mod cache_flow;
 mod cache_restarts;
 mod caching;
 mod command_line;

@@ -1,20 +1,9 @@
 //! What can be seen of a fill without following it.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
 use super::Fill;
 use super::state::End;
-use crate::cache::Cache;
-use crate::key::Key;
-
-impl Cache {
-    /// The fill of a key, if there is one that can be followed. Nobody leads one for having asked.
-    pub fn fill(&self, key: Key) -> Option<Arc<Fill>> {
-        self.fills().get(key)
-    }
-}
 
 impl Fill {
     /// Whether all of the body has come.

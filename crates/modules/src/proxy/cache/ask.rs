@@ -180,9 +180,10 @@ impl<'s> Ask<'s> {
                 let mut head = (*object.head).clone();
                 (head.fields, head.lifetime, head.created) = (fields, lifetime, now);
                 let renewed = Object { entry: object.entry.clone(), head: Arc::new(head), body: object.body.clone() };
-                // Those who wait look again, and find it usable before it is written anew.
-                wanted.cache.revalidated(&object.entry, lifetime);
-                rewrite(request, &renewed, filling);
+                if !rewrite(request, &renewed, filling) {
+                    // It goes on with the fields that it has, then.
+                    wanted.cache.revalidated(&object.entry, lifetime);
+                }
                 status::note(request, &wanted.cache, Status::Revalidated);
                 return super::answer::stored(request, *family, shared, &renewed, &lifetime, now);
             }
@@ -198,21 +199,23 @@ impl<'s> Ask<'s> {
     }
 }
 
-/// Stores a response anew that has other fields now, with the body that it has.
-fn rewrite(request: &Request, object: &Object, mut filling: Filling) {
+/// Stores a response anew that has other fields now, with the body that it has; those who wait get it from there meanwhile.
+/// Whether it is going to be stored.
+fn rewrite(request: &Request, object: &Object, mut filling: Filling) -> bool {
     let head = (*object.head).clone();
     let (length, key) = (head.body, object.entry.key());
     let body = match &object.body {
         ObjectBody::Bytes(bytes) => {
-            filling.head(head, Some(length), key);
-            return filling.whole(bytes.clone());
+            let stores = filling.head(head, Some(length), key);
+            filling.whole(bytes.clone());
+            return stores;
         }
         ObjectBody::File { file, offset, len } => {
             Body::File(FileRange { file: file.clone(), offset: *offset, len: *len })
         }
     };
     if !filling.head(head, Some(length), key) {
-        return;
+        return false;
     }
     let mut source = body.into_source(request);
     let background = Background::new(&request.connection.home.shared);
@@ -231,6 +234,7 @@ fn rewrite(request: &Request, object: &Object, mut filling: Filling) {
             }
         }
     });
+    true
 }
 
 /// Says that there is no room for another request in the background.

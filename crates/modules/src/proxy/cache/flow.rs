@@ -308,7 +308,7 @@ impl Serve<'_> {
             if located.taken || !self.may_keep(request) {
                 // What has come already can be had all the same.
                 if !located.taken
-                    && let Some(fill) = self.cache().fill(located.key).filter(|fill| fill.is_whole())
+                    && let Some(fill) = self.cache().fill_of(located.key).filter(|fill| fill.is_whole())
                     && let Waited::Answered(outcome) = self.wait(request, &fill, Duration::ZERO).await
                 {
                     return outcome;
@@ -387,8 +387,8 @@ impl Serve<'_> {
         if *head.key != *self.wanted.text {
             return Waited::Alone;
         }
-        if !head.lifetime.is_fresh(unix_now()) {
-            // What was stale from the beginning is no answer to anybody else. It is stored soon, and can be revalidated then.
+        if !matches!(judged(request, self.shared, &head.lifetime, unix_now()), Judged::Fresh) {
+            // What was stale from the beginning, or is to this client, is no answer. It is stored soon, and can be revalidated then.
             let client = Client::new(request.connection.clone(), !request.is_background);
             return match client.unless_gone(tokio::time::timeout(left, fill.closed())).await {
                 Err(gone) => Waited::Answered(gone.outcome(request)),

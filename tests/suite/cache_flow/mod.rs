@@ -1,0 +1,44 @@
+//! Caching: what nginx's free edition lacks, and what must never go wrong. What nginx has is compared with it in
+//! `tests/differential/caching`.
+
+mod filling;
+mod poisoning;
+mod purges;
+mod rules;
+
+use freerun_testkit::{Answering, Received, Response, Server, Setup, Site, Upstream};
+
+/// A cache, and its status in each response. `memory` is what the tier in memory has.
+pub fn setup(lines: &str, more: &str) -> Setup {
+    Setup::server(&Site::new(), lines).http(&format!(
+        "proxy_cache_path @DIR@/cache levels=1:2 keys_zone=z:1m {more}; proxy_cache z;
+         add_header X-Cache $upstream_cache_status always;"
+    ))
+}
+
+/// A server in front of this origin.
+pub fn before(origin: &Answering, lines: &str) -> Server {
+    setup(&format!("{lines}\nlocation / {{ proxy_pass http://{}; }}", origin.address()), "").freerun()
+}
+
+/// How a response came to be, and its text.
+pub fn said(response: &Response) -> (String, String) {
+    (response.header("x-cache").unwrap_or("-").to_owned(), response.text())
+}
+
+/// A response with these fields and this body.
+pub fn ok(fields: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let fields: String =
+        fields.split('|').filter(|field| !field.is_empty()).map(|field| format!("{field}\r\n")).collect();
+    [format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+}
+
+/// An origin whose every answer is another one.
+pub fn counting(fields: &'static str) -> Answering {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    Upstream::answering(move |request: &Received| {
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+        ok(fields, format!("{} {number}", request.target()))
+    })
+}

@@ -1,0 +1,85 @@
+//! Purges: of a key, of all keys that begin alike, and of tags.
+
+use freerun_testkit::{Upstream, require};
+
+use super::{before, counting, ok, said};
+
+const PURGE: &str = "set $purge 0; if ($request_method = PURGE) { set $purge 1; } proxy_cache_purge $purge;
+    proxy_cache_key $uri;";
+
+fn purge(server: &freerun_testkit::Server, target: &str, fields: &str) -> u16 {
+    server.send(format!("PURGE {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).status
+}
+
+#[test]
+fn a_key_is_purged_and_no_other_one() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=1000");
+    let server = before(&origin, PURGE);
+    for target in ["/a", "/b"] {
+        server.get(target);
+    }
+    assert_eq!(purge(&server, "/a", ""), 204);
+    assert_eq!(said(&server.get("/a")), ("MISS".into(), "/a 3".into()));
+    assert_eq!(said(&server.get("/b")), ("HIT".into(), "/b 2".into()));
+    assert_eq!(purge(&server, "/never", ""), 404);
+    assert_eq!(origin.take_requests().len(), 3, "purges are not passed on");
+}
+
+#[test]
+fn keys_that_begin_alike_are_purged_at_once() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=1000");
+    let server = before(&origin, PURGE);
+    for target in ["/img/a", "/img/b", "/css/a"] {
+        server.get(target);
+    }
+    assert_eq!(purge(&server, "/img/*", ""), 204);
+    let told = ["/img/a", "/img/b", "/css/a"].map(|target| said(&server.get(target)).0);
+    assert_eq!(told, ["MISS", "MISS", "HIT"]);
+    // What was fetched since is newer than the purge.
+    assert_eq!(said(&server.get("/img/a")).0, "HIT");
+}
+
+#[test]
+fn what_has_a_tag_is_purged_whatever_its_key() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = Upstream::answering(|request| {
+        let tags = match request.target() {
+            "/a" => "Cache-Control: max-age=1000|Surrogate-Key: red blue",
+            "/b" => "Cache-Control: max-age=1000|Cache-Tag: blue, green",
+            _ => "Cache-Control: max-age=1000",
+        };
+        ok(tags, request.target())
+    });
+    let server = before(&origin, PURGE);
+    let all = || ["/a", "/b", "/c"].map(|target| said(&server.get(target)).0);
+    assert_eq!(all(), ["MISS", "MISS", "MISS"]);
+    assert_eq!(purge(&server, "/", "Surrogate-Key: red\r\n"), 204);
+    assert_eq!(all(), ["MISS", "HIT", "HIT"]);
+    assert_eq!(purge(&server, "/", "Cache-Tag: blue\r\n"), 204);
+    assert_eq!(all(), ["MISS", "MISS", "HIT"]);
+    assert_eq!(purge(&server, "/", "Surrogate-Key: none of them\r\n"), 204);
+    assert_eq!(all(), ["HIT", "HIT", "HIT"]);
+    let many: String = (0..100).map(|number| format!("t{number} ")).collect();
+    assert_eq!(purge(&server, "/", &format!("Surrogate-Key: {many}\r\n")), 400);
+}
+
+#[test]
+fn all_variants_of_a_key_are_purged() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=1000|Vary: X-Lang");
+    let server = before(&origin, PURGE);
+    let all = || ["de", "en"].map(|lang| said(&server.get_with("/a", &format!("X-Lang: {lang}\r\n"))).0);
+    assert_eq!((all(), all()), (["MISS".into(), "MISS".into()], ["HIT".into(), "HIT".into()]));
+    assert_eq!(purge(&server, "/a", ""), 204);
+    assert_eq!(all(), ["MISS", "MISS"]);
+}
