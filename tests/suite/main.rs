@@ -5,7 +5,6 @@
 mod access;
 mod applications;
 mod cache_flow;
-mod cache_restarts;
 mod caching;
 mod command_line;
 mod compress;

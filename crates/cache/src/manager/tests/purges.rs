@@ -1,0 +1,128 @@
+//! Purges: in force at once, and for good.
+
+use super::*;
+
+#[test]
+fn prefix_and_tag_purges_are_in_force_at_once() {
+    let folder = Folder::new("purges");
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    let before = bench.cache.sequence();
+    let a = bench.store_with("/a/1", 10, &["red"], before).unwrap();
+    let b = bench.store_with("/b/1", 10, &["red", "blue"], before).unwrap();
+    bench.settle();
+    let red = [Bytes::from_static(b"red")];
+    assert!(!bench.cache.is_purged(&a, b"/a/1", &red));
+    bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/a/"))).unwrap();
+    assert!(bench.cache.is_purged(&a, b"/a/1", &red) && !bench.cache.is_purged(&b, b"/b/1", &red));
+    // Fetched before, stored after.
+    let late = bench.store_with("/a/2", 10, &[], before).unwrap();
+    assert!(bench.cache.is_purged(&late, b"/a/2", &[]));
+    let new = bench.store("/a/3", 10).unwrap();
+    assert!(!bench.cache.is_purged(&new, b"/a/3", &[]));
+    bench.settle();
+    assert_eq!(bench.cache.figures().purges, 0);
+    assert!(!bench.has_file("/a/1") && bench.has("/a/3") && bench.has("/b/1"));
+    bench.cache.purge(&Purge::Tag(Bytes::from_static(b"blue"))).unwrap();
+    assert!(bench.cache.is_purged(&b, b"/b/1", &[Bytes::from_static(b"blue")]));
+    bench.settle();
+    assert!(!bench.has("/b/1") && bench.has("/a/3"));
+    // What comes from before a purge that nobody remembers is not used.
+    let very_late = bench.store_with("/c", 10, &[], before).unwrap();
+    assert!(bench.cache.is_purged(&very_late, b"/c", &[]));
+}
+
+#[test]
+fn an_object_purged_while_it_is_fetched_is_not_stored() {
+    let folder = Folder::new("fetched");
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    let before = bench.cache.sequence();
+    bench.cache.remove(Key::of(b"a"));
+    assert!(bench.store_with("a", 10, &[], before).is_none());
+    bench.settle();
+    assert!(!bench.has("a") && !bench.has_file("a"));
+    assert_eq!(bench.cache.figures().used, 0);
+    assert!(bench.store("a", 10).is_some());
+}
+
+#[test]
+fn variants_go_with_their_key() {
+    let folder = Folder::new("variants");
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    let main = Key::of(b"a");
+    let store = |bench: &Bench, variant: &[u8], sequence: u64| {
+        let key = Key::of(variant);
+        let path = bench.cache.path_of(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut head = Head { key: Bytes::from_static(b"a"), lifetime: lifetime(), ..Head::default() };
+        head.vary = Some(crate::rules::Vary { names: Bytes::from_static(b"accept"), variant: key, edition: 0 });
+        let bytes = head.encode().unwrap();
+        fs::write(&path, &bytes).unwrap();
+        let about = About { key, main, size: bytes.len() as u64, sequence, lifetime: lifetime() };
+        bench.cache.stored(&about, bench.cache.reserve(about.size).unwrap(), NOW)
+    };
+    let before = bench.cache.sequence();
+    bench.store("a", 10).unwrap();
+    bench.store("b", 10).unwrap();
+    let gzip = store(&bench, b"gzip", before).unwrap();
+    let other = bench.store("other", 10).unwrap();
+    bench.settle();
+    assert!(!bench.cache.is_purged(&gzip, b"a", &[]));
+    assert!(bench.cache.remove(main));
+    assert!(bench.cache.is_purged(&gzip, b"a", &[]) && !bench.cache.is_purged(&other, b"other", &[]));
+    // One whose fetch began before.
+    assert!(store(&bench, b"brotli", before).is_none());
+    let fresh = store(&bench, b"identity", bench.cache.sequence()).unwrap();
+    assert!(!bench.cache.is_purged(&fresh, b"a", &[]));
+    bench.settle();
+    assert!(gzip.is_gone() && !bench.has_file("gzip") && !bench.has_file("brotli") && bench.has("b"));
+    assert_eq!(files(&folder.0).0, 3);
+    // They are known after a restart, from the journal and from the files.
+    assert!(bench.close());
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    assert!(bench.has("identity"));
+    bench.cache.purge(&Purge::Key(Bytes::from_static(b"a"))).unwrap();
+    bench.settle();
+    assert_eq!(files(&folder.0).0, 2);
+    store(&bench, b"late", bench.cache.sequence()).unwrap();
+    bench.kill();
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    assert!(bench.has("late"));
+    bench.cache.purge(&Purge::Key(Bytes::from_static(b"a"))).unwrap();
+    bench.settle();
+    assert!(!bench.has("late") && bench.has("b"));
+}
+
+#[test]
+fn purges_outlive_the_process() {
+    let folder = Folder::new("outlive");
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    bench.store("/a", 10).unwrap();
+    bench.store("/b", 10).unwrap();
+    bench.settle();
+    bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/a"))).unwrap();
+    // No more than is done before anybody is answered.
+    let next = bench.manager.shared.index.events.pop();
+    assert!(matches!(next, Some(crate::index::Event::Purges)));
+    bench.manager.save_purges();
+    bench.kill();
+
+    let mut bench = Bench::open(&config(&folder));
+    let Found::Stored(a) = bench.cache.find(Key::of(b"/a"), NOW) else { panic!() };
+    assert!(bench.cache.is_purged(&a, b"/a", &[]));
+    bench.settle();
+    assert!(!bench.has("/a") && bench.has("/b") && !bench.has_file("/a"));
+    assert!(bench.close());
+    // A list that cannot be read: everything may be meant.
+    fs::write(folder.0.join(".freerun-purges"), b"what is this").unwrap();
+    let mut bench = Bench::open(&config(&folder));
+    let Found::Stored(b) = bench.cache.find(Key::of(b"/b"), NOW) else { panic!() };
+    assert!(bench.cache.is_purged(&b, b"/b", &[]));
+    bench.settle();
+    assert_eq!(files(&folder.0).0, 0);
+}
