@@ -20,8 +20,7 @@
 //! | 72 | 4 | number of fields |
 //! | 76 | 4 | number of tags |
 //! | 80 | 16 | the variant; zeros without `Vary` |
-//! | 96 | 8 | its edition; zeros without `Vary` |
-//! | 104 | | key, reason phrase, names of `Vary`; then each field as two lengths (4 bytes each), name and value; then each tag as a length and its text |
+//! | 96 | | key, reason phrase, names of `Vary`; then each field as two lengths (4 bytes each), name and value; then each tag as a length and its text |
 //!
 //! The numbers have a fixed width, so a head whose body's length becomes known later has the same size. A file is whole if its
 //! head can be decoded and the body has the length that it says; under its name it is never anything else, since it gets the
@@ -41,7 +40,7 @@ pub const PREFIX: usize = 16;
 const MAGIC: &[u8; 7] = b"frcache";
 const VERSION: u8 = b'1';
 /// Where the text begins.
-const TEXT: usize = 104;
+const TEXT: usize = 96;
 
 const MUST_REVALIDATE: u8 = 1;
 const NO_CACHE: u8 = 2;
@@ -141,15 +140,14 @@ impl Head {
         }
         out.put_u8(flags);
         out.put_u8(0);
-        let (names, variant, edition) = match &self.vary {
-            Some(vary) => (&vary.names[..], vary.variant.0, vary.edition),
-            None => (&[][..], [0; 16], 0),
+        let (names, variant) = match &self.vary {
+            Some(vary) => (&vary.names[..], vary.variant.0),
+            None => (&[][..], [0; 16]),
         };
         for number in [self.key.len(), self.reason.len(), names.len(), self.fields.len(), self.tags.len()] {
             out.put_u32_le(length(number));
         }
         out.put_slice(&variant);
-        out.put_u64_le(edition);
         for text in [&self.key[..], &self.reason, names] {
             out.put_slice(text);
         }
@@ -269,11 +267,10 @@ impl Reader<'_> {
         let (key, reason, names) = (self.length()?, self.length()?, self.length()?);
         let (fields, tags) = (self.length()?, self.length()?);
         let variant = Key(self.array()?);
-        let edition = self.u64()?;
         let (key, reason, names) = (self.take(key)?, self.take(reason)?, self.take(names)?);
         let vary = match flags & HAS_VARY != 0 {
-            true => Some(Vary { names, variant, edition }),
-            false if names.is_empty() && variant == Key([0; 16]) && edition == 0 => None,
+            true => Some(Vary { names, variant }),
+            false if names.is_empty() && variant == Key([0; 16]) => None,
             false => return None,
         };
         let lifetime = Lifetime {
@@ -323,8 +320,7 @@ mod tests {
     }
 
     fn head() -> impl Strategy<Value = Head> {
-        let vary = (text(), any::<([u8; 16], u64)>());
-        let vary = vary.prop_map(|(names, (variant, edition))| Vary { names, variant: Key(variant), edition });
+        let vary = (text(), any::<[u8; 16]>()).prop_map(|(names, variant)| Vary { names, variant: Key(variant) });
         let lifetime =
             (any::<[u64; 2]>(), any::<[u32; 2]>(), any::<[bool; 2]>()).prop_map(|(times, stale, flags)| Lifetime {
                 fresh_until: times[0],
@@ -419,7 +415,7 @@ mod tests {
     #[test]
     fn files_are_verified() {
         let variant = Key::of(b"variant");
-        let vary = Some(Vary { names: Bytes::from("a"), variant, edition: 1 });
+        let vary = Some(Vary { names: Bytes::from("a"), variant });
         let head = Head { key: Bytes::from("text"), body: 10, vary, ..Head::default() };
         assert_eq!(head.verify(100, 110, Key::of(b"text")), Ok(()));
         assert_eq!(head.verify(100, 110, variant), Ok(()));

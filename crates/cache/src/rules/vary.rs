@@ -2,12 +2,6 @@
 //!
 //! The first response of a key is stored under the key itself, together with the names of its `Vary` and the variant that it
 //! is for. A request of another variant is looked for under the variant's own key.
-//!
-//! That key is made with a number that the first response has got when it was stored, its edition. When that response is
-//! removed (purged, made invalid), the next one has another edition, and none of the variants that belonged to it is found
-//! any more: to remove a key with all its variants is to remove one object.
-
-use std::hash::{BuildHasher, Hasher, RandomState};
 
 use bytes::{Bytes, BytesMut};
 use md5::{Digest, Md5};
@@ -22,25 +16,17 @@ pub struct Vary {
     pub names: Bytes,
     /// The variant: [`Vary::new`].
     pub variant: Key,
-    /// Which of the responses that the key has had one after the other the variant belongs to.
-    pub edition: u64,
 }
 
-/// An edition that no response has had: what was stored as a variant of another one is not found with it.
-pub fn new_edition() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
-
-/// Fields in which white space at commas, and empty members, mean nothing, so that requests that differ in them get the
-/// same response. Those that nginx treats so; other fields may have another syntax.
+/// Fields whose members stand between commas and spaces, so that requests that differ in how many of them there are get the same
+/// response. Those that nginx treats so; other fields may have another syntax.
 const LISTS: [&[u8]; 3] = [b"accept-charset", b"accept-encoding", b"accept-language"];
 
 impl Vary {
-    /// The variant of a request: `main` is the key without `Vary`, `edition` that of what is stored for it, or a new one, and `look` calls its second argument with
-    /// every value of the field of that name (lower case) that the request has.
-    pub fn new(names: Bytes, main: Key, edition: u64, mut look: impl FnMut(&[u8], &mut dyn FnMut(&[u8]))) -> Vary {
+    /// The variant of a request: `main` is the key without `Vary`, and `look` calls its second argument with every value
+    /// of the field of that name (lower case) that the request has.
+    pub fn new(names: Bytes, main: Key, mut look: impl FnMut(&[u8], &mut dyn FnMut(&[u8]))) -> Vary {
         let mut sum = Md5::new_with_prefix(main.0);
-        sum.update(edition.to_le_bytes());
         for name in members(&names) {
             sum.update(name);
             sum.update(b":");
@@ -53,13 +39,13 @@ impl Vary {
                 sum.update(part);
             };
             look(name, &mut |value| match list {
-                true => members(value).for_each(&mut add),
+                true => value.split(|b| matches!(b, b',' | b' ')).filter(|part| !part.is_empty()).for_each(&mut add),
                 false => add(value),
             });
             // A field's value has no line end, so that one cannot pass for two.
             sum.update(b"\r\n");
         }
-        Vary { names, variant: Key(sum.finalize().into()), edition }
+        Vary { names, variant: Key(sum.finalize().into()) }
     }
 }
 
@@ -102,7 +88,7 @@ mod tests {
             let matching = request.iter().filter(|(field, _)| field.as_bytes() == name);
             matching.for_each(|(_, value)| found(value.as_bytes()));
         };
-        Vary::new(Bytes::from(names), Key::of(b"main"), 1, look).variant
+        Vary::new(Bytes::from(names), Key::of(b"main"), look).variant
     }
 
     #[test]
@@ -134,15 +120,11 @@ mod tests {
         let lists = [("accept-encoding", "gzip, br"), ("accept-encoding", "gzip ,,br,")];
         assert!(same("accept-encoding", &lists[..1], &lists[1..]));
         assert!(!same("accept-encoding", &lists[..1], &[("accept-encoding", "br,gzip")]));
+        assert!(same("accept-encoding", &lists[..1], &[("accept-encoding", "gzip br")]));
         assert!(!same("accept", &[("accept", "a, b")], &[("accept", "a,b")]));
         assert_ne!(
-            Vary::new(Bytes::from("foo"), Key::of(b"1"), 1, |_, _| {}).variant,
-            Vary::new(Bytes::from("foo"), Key::of(b"2"), 1, |_, _| {}).variant
+            Vary::new(Bytes::from("foo"), Key::of(b"1"), |_, _| {}).variant,
+            Vary::new(Bytes::from("foo"), Key::of(b"2"), |_, _| {}).variant
         );
-        assert_ne!(
-            Vary::new(Bytes::from("foo"), Key::of(b"1"), 1, |_, _| {}).variant,
-            Vary::new(Bytes::from("foo"), Key::of(b"1"), 2, |_, _| {}).variant
-        );
-        assert_ne!(new_edition(), new_edition());
     }
 }

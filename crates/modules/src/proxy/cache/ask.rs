@@ -97,7 +97,7 @@ impl<'s> Ask<'s> {
             return self.serve.use_stored(request, &object, Status::Stale);
         }
         let wanted = &self.serve.wanted;
-        let keep = Keep { filling, text: wanted.text.clone(), main: wanted.key, edition: wanted.edition.get(), sent };
+        let keep = Keep { filling, text: wanted.text.clone(), main: wanted.key, sent };
         reached.answer(request, Some(keep))
     }
 
@@ -111,14 +111,13 @@ impl<'s> Ask<'s> {
         let method = request.head.text(request.head.parsed.method_text);
         if invalidates(method, reached.head().status) {
             let wanted = &self.serve.wanted;
-            // A list that is full leaves what an index that is being loaded does not know yet.
-            let _ = wanted.remove();
+            wanted.remove();
             let host = request.head.value(HeaderId::Host).unwrap_or_default();
             let path = request.head.parsed.target.uri(&request.head.buffer);
             for target in also_invalid(&reached.head().fields, b"http", host, path) {
                 // A key that does not end with the target has its others in no known place.
                 if let Some(other) = wanted.beside(path, &target) {
-                    let _ = other.remove();
+                    other.remove();
                 }
             }
         }

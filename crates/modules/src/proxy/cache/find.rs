@@ -1,6 +1,5 @@
 //! What there is for a request: memory first, then the disk, and of several variants (`Vary`) the request's.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,8 +22,6 @@ pub struct Wanted {
     pub text: Bytes,
     /// Its sum.
     pub key: Key,
-    /// The edition of what is stored for it, whose variants can be found.
-    pub edition: Cell<Option<u64>>,
 }
 
 /// What was found.
@@ -56,7 +53,7 @@ fn which(request: &Request, object: &Object, text: &[u8], main: Key, key: Key) -
     }
     match &object.head.vary {
         None if key == main => Which::This,
-        Some(vary) if key == main => match variant(request, vary.names.clone(), main, vary.edition).variant {
+        Some(vary) if key == main => match variant(request, vary.names.clone(), main).variant {
             variant if variant == vary.variant => Which::This,
             variant => Which::Other(variant),
         },
@@ -95,9 +92,6 @@ impl Wanted {
                 Ok(object) => (Some(object), None),
                 Err(unreadable) => (None, unreadable),
             };
-            if key == main {
-                self.edition.set(object.as_ref().and_then(|object| object.head.vary.as_ref()).map(|vary| vary.edition));
-            }
             let Some(object) = object else {
                 return Located { object: None, unreadable, key, taken: false };
             };

@@ -1,6 +1,5 @@
 //! A request's way through a cache: its key, what there is for it, and what follows.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,10 +142,7 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
         sum = Key::of(&text);
     }
     let ask = |what, text: Vec<u8>| {
-        Quick::Ask(Job {
-            wanted: Wanted { cache: cache.clone(), text: text.into(), key: sum, edition: Cell::default() },
-            what,
-        })
+        Quick::Ask(Job { wanted: Wanted { cache: cache.clone(), text: text.into(), key: sum }, what })
     };
     if what != What::Answer {
         return ask(what, text);
@@ -263,9 +259,6 @@ impl Serve<'_> {
             return ask.alone(request, Status::Bypass, None).await;
         }
         let key = self.wanted.key;
-        // What it takes the place of goes with its variants, unless it is at hand.
-        let old = self.cache().in_memory(key);
-        self.wanted.edition.set(old.and_then(|old| old.head.vary.as_ref().map(|vary| vary.edition)));
         for _ in 0..MAX_ROUNDS {
             let known = self.cache().peek(key);
             match self.cache().lead(key, known.as_ref(), Some(Duration::ZERO), &self.aio, request.client_key()) {
@@ -397,9 +390,8 @@ impl Serve<'_> {
             };
         }
         if let Some(vary) = &head.vary {
-            let own = variant(request, vary.names.clone(), self.wanted.key, vary.edition).variant;
+            let own = variant(request, vary.names.clone(), self.wanted.key).variant;
             if own != vary.variant {
-                self.wanted.edition.set(Some(vary.edition));
                 return if own == fill.key() { Waited::Alone } else { Waited::Variant(own) };
             }
         }

@@ -5,7 +5,6 @@ use freerun_cache::fill::Filling;
 use freerun_cache::key::Key;
 use freerun_cache::record::Head;
 use freerun_cache::rules::control::RequestControl;
-use freerun_cache::rules::vary::new_edition;
 use freerun_cache::rules::{Answer, Asked, Ignored, Rules, Vary, Verdict, judge, tags, update};
 use freerun_http::content::response::Field;
 use freerun_http::request::Request;
@@ -25,8 +24,6 @@ pub struct Keep {
     pub text: Bytes,
     /// The key, of whatever variant it is.
     pub main: Key,
-    /// The edition that variants of the key belong to, if there is one.
-    pub edition: Option<u64>,
     /// When the server was asked, in unix seconds.
     pub sent: u64,
 }
@@ -34,7 +31,7 @@ pub struct Keep {
 impl Keep {
     /// Decides, now that the head is there. What is not kept is not waited for by others any more.
     pub fn judge(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> Option<Kept> {
-        let Keep { filling, text, main, edition, sent } = self;
+        let Keep { filling, text, main, sent } = self;
         let Some(shared) = family.shared(request.settings()) else {
             filling.not_storable();
             return None;
@@ -55,7 +52,7 @@ impl Keep {
             filling.not_storable();
             return None;
         };
-        let vary = names.map(|names| variant(request, names, main, edition.unwrap_or_else(new_edition)));
+        let vary = names.map(|names| variant(request, names, main));
         let led = filling.fill().key();
         // A variant that was asked for stays where it is looked for. If others choose now, the first one begins anew.
         let key = if vary.as_ref().is_some_and(|vary| vary.variant == led) { led } else { main };
@@ -119,9 +116,9 @@ pub fn ignored(shared: &FamilySettings) -> Ignored {
     }
 }
 
-/// The variant that a request is of, by the names that a response of its key has in `Vary`, and by its edition.
-pub fn variant(request: &Request, names: Bytes, main: Key, edition: u64) -> Vary {
-    Vary::new(names, main, edition, |name, add| {
+/// The variant that a request is of, by the names that a response of its key has in `Vary`.
+pub fn variant(request: &Request, names: Bytes, main: Key) -> Vary {
+    Vary::new(names, main, |name, add| {
         for field in request.head.parsed.fields() {
             if request.head.text(field.name()).eq_ignore_ascii_case(name) {
                 add(request.head.text(field.value()));

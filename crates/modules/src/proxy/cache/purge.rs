@@ -1,7 +1,5 @@
 //! `cache_purge`: what is stored is removed, at once.
 
-use std::cell::Cell;
-
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,7 +31,7 @@ pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
     } else if let Some(prefix) = wanted.text.strip_suffix(b"*") {
         wanted.cache.purge(&Purge::Prefix(wanted.text.slice_ref(prefix))).map(|_| true)
     } else {
-        wanted.remove()
+        Ok(wanted.remove())
     };
     if matches!(purged, Ok(true)) && !wanted.cache.settled(WRITTEN_DOWN).await {
         log_error!(request, Warn, "purge of \"{}\" is not written down yet", String::from_utf8_lossy(&wanted.text));
@@ -61,23 +59,17 @@ fn tags_of(request: &Request) -> Vec<Bytes> {
 }
 
 impl Wanted {
-    /// Removes what the key has: whether there was something. Variants of it are not found without it.
-    ///
-    /// # Errors
-    /// The index does not know yet what there is on the disk, and no more purges can be remembered.
-    pub fn remove(&self) -> Result<bool, PurgeRefused> {
-        let loading = matches!(self.cache.find(self.key, unix_now()), Found::Unknown);
-        let removed = self.cache.remove(self.key);
-        if loading {
-            return self.cache.purge(&Purge::Key(self.text.clone())).map(|_| true);
-        }
-        Ok(removed)
+    /// Removes what the key has, with all its variants: whether there was something, or may have been on a disk of which the
+    /// index does not know everything yet.
+    pub fn remove(&self) -> bool {
+        let unknown = matches!(self.cache.find(self.key, unix_now()), Found::Unknown);
+        self.cache.remove(self.key) || unknown
     }
 
     /// The same for another target of the same server, by a key that ends with the request's.
     pub fn beside(&self, path: &[u8], target: &[u8]) -> Option<Wanted> {
         let text: Bytes = [self.text.strip_suffix(path)?, target].concat().into();
         let key = freerun_cache::key::Key::of(&text);
-        Some(Wanted { cache: self.cache.clone(), text, key, edition: Cell::default() })
+        Some(Wanted { cache: self.cache.clone(), text, key })
     }
 }
