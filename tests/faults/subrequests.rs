@@ -45,6 +45,15 @@ fn a_graceful_end_waits_for_mirrored_requests() {
     eventually("it hangs", || disk.fixture.control().waiting() > 0);
     server.signal(Signal::QUIT);
     server.logs("gracefully shutting down");
+    // Others that nobody waits for come to their end meanwhile, one after the other.
+    for _ in 0..3 {
+        let mut other = Setup::server(&disk.site, &lines()).freerun();
+        assert_eq!(other.send(request.replace("copies", "fast")).text(), "fast file");
+        other.signal(Signal::QUIT);
+        other.wait();
+    }
+    assert!(server.runs());
+    assert_eq!(server.access_log().lines().count(), 1);
     disk.fixture.control().clear();
     server.wait();
     // The client's, and that of the copy.
