@@ -91,7 +91,7 @@ fn escapes_in_the_path_of_a_redirect() {
     let cases = ["/a.txt", "/none", "/dir/f.txt"]
         .map(|target| request("POST", target).field("Content-Length: 3").field("Expect: 100-continue").body("abc"));
     compare(&Setup::server(&site, "error_page 405 /errors/404.html; location /dir { }"), cases.into());
-    let cases = ["/a.txt", "/named", "/200", "/dir/f.txt"]
+    let cases = ["/a.txt", "/named", "/200", "/201", "/404", "/dir/f.txt"]
         .map(|target| request("PUT", target).field("Content-Length: 3").field("Expect: 100-continue").body("abc"));
     let lines = "
         location / { error_page 405 = /errors/404.html; }
@@ -99,6 +99,8 @@ fn escapes_in_the_path_of_a_redirect() {
         location /named { error_page 405 = @named; }
         location @named { return 200 named; }
         location /200 { error_page 405 =200 /errors/404.html; }
+        location /201 { error_page 405 =201 /errors/404.html; }
+        location /404 { error_page 405 =404 @named; }
         location /dir { error_page 405 /errors/404.html; }
     ";
     compare(&Setup::server(&site, lines), cases.into());

@@ -191,6 +191,17 @@ impl Exchange {
         }
     }
 
+    /// Replaces the port, though it may stand between other digits.
+    pub fn forget_digits(&mut self, port: u16) {
+        let forget = |text: &[u8]| replace(text, port.to_string().as_bytes(), b"PORT");
+        for response in &mut self.responses {
+            response.body = forget(&response.body);
+            for (_, value) in &mut response.headers {
+                *value = String::from_utf8_lossy(&forget(value.as_bytes())).into_owned();
+            }
+        }
+    }
+
     /// Leaves out fields.
     pub fn forget_fields(&mut self, names: &[&str]) {
         for response in &mut self.responses {

@@ -144,6 +144,7 @@ pub enum Bound<'a> {
 /// The servers that one request has been sent to.
 #[derive(Debug, Clone, Default)]
 pub struct Tried {
+    /// In order, so that a large group of which nothing answers is not searched from one end to the other for each of its servers.
     ids: SmallVec<[u32; 4]>,
 }
 
@@ -159,11 +160,13 @@ impl Tried {
     }
 
     pub(crate) fn has(&self, live: &Live) -> bool {
-        self.ids.contains(&live.id)
+        self.ids.binary_search(&live.id).is_ok()
     }
 
     pub(crate) fn add(&mut self, live: &Live) {
-        self.ids.push(live.id);
+        if let Err(place) = self.ids.binary_search(&live.id) {
+            self.ids.insert(place, live.id);
+        }
     }
 }
 

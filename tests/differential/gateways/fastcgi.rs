@@ -248,6 +248,26 @@ fn records() {
 }
 
 #[test]
+fn error_output_without_a_body() {
+    const LOST: &str = "nginx does not look at what comes behind the head";
+    let head = || ask_with("HEAD", "/", "", b"");
+    let ok = output(OK);
+    let end = record(3, &[0; 8]);
+    let asks = [
+        head().answered([record(7, b"before\n"), ok.clone()].concat()),
+        head().answered([record(6, OK), record(7, b"behind\n"), end.clone()].concat()).log_differs(LOST),
+        head()
+            .answered(
+                [record(6, b"A: b\r\n\r\n"), record(7, b"behind the head\n"), record(6, b"ok"), end.clone()].concat(),
+            )
+            .log_differs(LOST),
+        ask("/").answered([record(6, b"Status: 204 No\r\n\r\n"), record(7, b"with 204\n"), end.clone()].concat()),
+        ask("/").answered([record(6, b"Content-Length: 0\r\n\r\n"), record(7, b"empty\n"), end.clone()].concat()),
+    ];
+    alike(Protocol::Records, SIMPLE, &asks);
+}
+
+#[test]
 fn caught_error_output() {
     let lines = "location / { fastcgi_pass @ADDRESS@; fastcgi_catch_stderr \"catch me\"; }";
     let asks = [

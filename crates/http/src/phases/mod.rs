@@ -373,7 +373,7 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
         return Some(Ok(Box::new(redirect)));
     }
     request.forced_status = forced(page.overwrite, response.status);
-    if page.overwrite.is_none() {
+    if !matches!(page.overwrite, Some(0 | 200)) {
         // Who is refused is not told to send a body, by the page that stands for the error either.
         request.body.refuse();
     }

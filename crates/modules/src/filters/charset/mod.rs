@@ -28,7 +28,7 @@ settings! {
         charset: Charset = "off", in HTTP | SERVER | LOCATION | LOCATION_IF,
             fidelity = Differs("in bodies that are not valid UTF-8, each wrong byte becomes `?`");
         /// The character set that bodies are in.
-        source_charset: Charset = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
+        source_charset: Option<Charset>, in HTTP | SERVER | LOCATION | LOCATION_IF;
         /// Whether a response that has a character set already is recoded to `charset`.
         override_charset: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
         /// Media types, besides `text/html`, of the responses that get a character set; `*` is all.
@@ -57,7 +57,8 @@ impl Value for Charset {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Charset, Problem> {
         let word = &directive.args[0];
         Ok(match word.text.as_str() {
-            "off" => Charset::Off,
+            // As a source it is a name like others.
+            "off" if directive.name.text == "charset" => Charset::Off,
             // All of the word is the variable's name.
             text if text.starts_with('$') => {
                 let name = variable_name(word)?;
@@ -65,6 +66,12 @@ impl Value for Charset {
             }
             _ => Charset::Name(cx.extensions.get_or_default::<Names>().spelling(&word.text)),
         })
+    }
+}
+
+impl CharsetSettings {
+    fn source(&self, request: &Request) -> Option<Bytes> {
+        self.source_charset.as_ref().and_then(|charset| charset.value(request))
     }
 }
 
@@ -90,13 +97,13 @@ pub static MODULE: Module = Module {
 fn wanted(settings: &SettingsSet) -> bool {
     let settings = settings.get::<CharsetSettings>();
     // A part of a page whose source is known is recoded to what the page has.
-    !matches!((&settings.charset, &settings.source_charset), (Charset::Off, Charset::Off))
+    !matches!((&settings.charset, &settings.source_charset), (Charset::Off, None))
 }
 
 /// Two names that are known have to have a map between them.
 fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
     let settings = settings.get::<CharsetSettings>();
-    let (Charset::Name(target), Charset::Name(source)) = (&settings.charset, &settings.source_charset) else {
+    let (Charset::Name(target), Some(Charset::Name(source))) = (&settings.charset, &settings.source_charset) else {
         return Ok(());
     };
     if source.eq_ignore_ascii_case(target) || settings.charset_map.find(source, target).is_some() {
@@ -133,7 +140,7 @@ fn run(request: &mut Request, response: &mut Response) {
     }
     let page = request.shared().get::<Page>();
     if request.is_subrequest() {
-        let source = response.charset.take().or_else(|| settings.source_charset.value(request));
+        let source = response.charset.take().or_else(|| settings.source(request));
         if let (Some(source), Some(target)) = (source, page.0.borrow().clone()) {
             recode(request, response, settings, &source, &target);
         }
@@ -151,7 +158,7 @@ fn run(request: &mut Request, response: &mut Response) {
         *page.0.borrow_mut() = own;
         return;
     };
-    let source = own.or_else(|| settings.source_charset.value(request));
+    let source = own.or_else(|| settings.source(request));
     match source {
         None if target.is_empty() => return,
         Some(source) if !recode(request, response, settings, &source, &target) => return,

@@ -51,7 +51,7 @@ pub fn answer(
         }
         match kept {
             Some(kept) => drop(kept.run(request, reader, false)),
-            None => finish_quickly(reader),
+            None => finish_quickly(request, reader),
         }
         return Outcome::Status(status);
     }
@@ -63,7 +63,7 @@ pub fn answer(
             if let Some(kept) = kept {
                 kept.give_up();
             }
-            finish_quickly(reader);
+            finish_quickly(request, reader);
             return outcome;
         }
         Err(fault) => {
@@ -96,7 +96,7 @@ pub fn answer(
         response.late_trailers = Some(Record::late_trailers);
     }
     if is_bodiless(request, status) {
-        finish_quickly(reader);
+        finish_quickly(request, reader);
         response.body = Body::Source(Box::new(Announced(announced)));
         return Outcome::Response(response);
     }
@@ -137,7 +137,7 @@ fn take(
 /// An answer that the client does not get.
 pub fn dismiss(request: &Request, plan: &Plan<'_>, answered: Answered, lease: Lease, verdict: Option<Failure>) {
     let (_, parts) = take(request, plan, answered, lease, verdict);
-    finish_quickly(Reader::new(parts));
+    finish_quickly(request, Reader::new(parts));
 }
 
 /// Passes `101 Switching Protocols` on, after which bytes go both ways.
@@ -201,9 +201,7 @@ pub fn front(request: &Request, reader: &mut Reader) -> (VecDeque<Bytes>, bool) 
             }
         }
     }
-    for text in std::mem::take(&mut reader.unsaid_output) {
-        log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingBody));
-    }
+    say_output(request, reader);
     super::tell(request, std::mem::take(&mut reader.verdict_unsaid), Doing::ReadingHead);
     (front, broken)
 }
@@ -229,11 +227,19 @@ fn place(request: &Request, plan: &Plan<'_>, read: usize) -> Option<Place> {
 }
 
 /// The body is not wanted. What of it is here already is read past, so that the connection may be used again.
-fn finish_quickly(mut reader: Reader) {
+fn finish_quickly(request: &Request, mut reader: Reader) {
     for _ in 0..TAKEN_AT_ONCE {
         if !matches!(reader.ready(), Ok(Ready::Piece(_))) {
-            return;
+            break;
         }
+    }
+    say_output(request, &mut reader);
+}
+
+/// Logs what the application has said.
+fn say_output(request: &Request, reader: &mut Reader) {
+    for text in std::mem::take(&mut reader.unsaid_output) {
+        log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingBody));
     }
 }
 

@@ -103,10 +103,6 @@ impl FastCgiReply {
                     self.unwanted = framing == Framing::None;
                     self.left = if self.unwanted { Some(0) } else { head.content_length };
                     self.stage = Stage::Body;
-                    if self.left == Some(0) {
-                        // So that the connection can be used again, if all has come.
-                        self.skip(input)?;
-                    }
                     return Ok(Some(upstream_head(&head, &bytes, framing)));
                 }
                 Piece::Stderr(range) => self.error_output(input, range)?,
