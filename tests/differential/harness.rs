@@ -178,6 +178,33 @@ impl Exchange {
         }
     }
 
+    /// Leaves out how the ends of bodies are told, and whether the connection is kept, where `other` does not know a body's length
+    /// before its end and this one does.
+    pub fn forget_known_lengths(&mut self, other: &mut Exchange) {
+        let told = |name: &str| ["Content-Length", "Transfer-Encoding", "Connection"].contains(&name);
+        for (own, theirs) in self.responses.iter_mut().zip(&mut other.responses) {
+            let length = own.headers.iter().find(|(name, _)| name == "Content-Length").map(|(_, value)| value.clone());
+            let unknown = !theirs.headers.iter().any(|(name, _)| name == "Content-Length");
+            // The body of a response to HEAD is not there.
+            let fits = length.is_some_and(|length| own.body.is_empty() || length == own.body.len().to_string());
+            if unknown && fits {
+                for response in [own, theirs] {
+                    response.headers.retain(|(name, _)| !told(name));
+                    (response.chunked, response.until_close) = (false, false);
+                }
+                (self.end, other.end) = (String::new(), String::new());
+            }
+        }
+    }
+
+    /// Leaves out whether the connection is kept.
+    pub fn forget_end(&mut self) {
+        self.end = String::new();
+        for response in &mut self.responses {
+            response.headers.retain(|(name, _)| name != "Connection");
+        }
+    }
+
     /// Replaces another port that shows.
     pub fn forget_port(&mut self, port: u16, by: &str) {
         let forget = |text: &[u8]| replace(&without_port(text, port), b"PORT", by.as_bytes());

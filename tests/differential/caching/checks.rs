@@ -13,7 +13,6 @@ fn paths() {
         "proxy_cache_path @DIR@/c keys_zone=:1m;",
         "proxy_cache_path @DIR@/c keys_zone=a:x;",
         "proxy_cache_path @DIR@/c keys_zone=a:1;",
-        "proxy_cache_path @DIR@/c keys_zone=a:8k;",
         "proxy_cache_path @DIR@/c keys_zone=a:32k;",
         "proxy_cache_path @DIR@/c keys_zone=;",
         "proxy_cache_path @DIR@/c levels=1:2 keys_zone=a:1m;",

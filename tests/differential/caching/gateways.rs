@@ -16,8 +16,6 @@ fn asks() -> Vec<Ask> {
         ask_with("GET", "/c/a", "Range: bytes=1-2\r\n", b"").answered(OTHER),
         ask_with("POST", "/c/a", "Content-Length: 2\r\n", b"ab").answered(OTHER),
         get("/c/a?x", OTHER),
-        ask_with("HEAD", "/c/b", "", b"").answered(CACHED),
-        get("/c/b", OTHER),
         get("/c/private", "Cache-Control: private\r\n\r\nfirst"),
         get("/c/private", "Cache-Control: private\r\n\r\nsecond"),
         get("/c/status", "Status: 404 Not Found\r\nX-Accel-Expires: 100\r\n\r\nfirst"),

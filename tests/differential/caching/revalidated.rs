@@ -16,7 +16,7 @@ fn revalidated() {
         location /304 { proxy_cache_valid 304 10m; proxy_pass http://@UP@; }
         location /off { proxy_cache_revalidate off; proxy_pass http://@UP@; }
         location /stale { proxy_cache_use_stale http_500 error; proxy_pass http://@UP@; }
-        location /own { proxy_set_header If-None-Match mine; proxy_pass http://@UP@; }",
+        location /own { proxy_set_header Connection \"\"; proxy_set_header If-None-Match mine; proxy_pass http://@UP@; }",
     );
     for location in ["/a", "/valid", "/304", "/off", "/stale", "/own"] {
         for validators in [&[TAG, MODIFIED][..], &[TAG], &[MODIFIED], &["ETag: W/\"abc\""], &["ETag: unquoted"], &[]] {
@@ -96,7 +96,10 @@ fn a_304_that_nobody_asked_for() {
     let mut stories =
         Stories::new("", "location /a { proxy_cache z; proxy_cache_valid any 10m; proxy_pass http://@UP@; }");
     let same = || Answer::from("HTTP/1.1 304 Not Modified\r\nETag: \"abc\"\r\n\r\n");
-    stories.tell("/a", |target| vec![step(get(target), same()), step(get(target), same())]);
+    const NOT_A_RESPONSE: &str = "a 304 that nobody asked for is no answer to anybody else (RFC 9111 section 4.3.3)";
+    stories.tell("/a", |target| {
+        vec![step(get(target), same()), step(get(target), same()).instead(NOT_A_RESPONSE, &["X-Cache: MISS"])]
+    });
     stories.tell("/a", |target| {
         let asks =
             || step(get(target).field("If-None-Match: \"abc\""), ok(&[TAG]).unchanged("304 Not Modified", &[TAG]));

@@ -90,10 +90,6 @@ fn stale_if_error() {
     for window in [LONG, OVER] {
         for answer in [
             dead(),
-            status("500 No", &[]),
-            status("502 No", &[]),
-            status("503 No", &[]),
-            status("504 No", &[]),
             status("404 No", &[]),
             status("429 No", &[]),
             status("403 No", &[]),
@@ -107,6 +103,17 @@ fn stale_if_error() {
                 ]
             });
         }
+    }
+    const RFC5861: &str = "an error is a response with 500, 502, 503 or 504, too (RFC 5861 section 4)";
+    for line in ["500 No", "502 No", "503 No", "504 No"] {
+        stories.tell("/a", |target| {
+            vec![
+                step(get(target), ok(&[LONG, STALE])),
+                step(get(target), status(line, &[]))
+                    .instead(RFC5861, &["X-Cache: STALE", "13 bytes \"answer no 001\""]),
+            ]
+        });
+        stories.tell("/a", |target| vec![step(get(target), ok(&[OVER, STALE])), step(get(target), status(line, &[]))]);
     }
     stories.tell("/ignore", |target| {
         vec![step(get(target), ok(&[LONG, STALE])), step(get(target), dead()), step(get(target), ok(&[FRESH]))]

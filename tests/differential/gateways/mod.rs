@@ -154,8 +154,14 @@ pub fn alike_in(protocol: Protocol, http: &str, lines: &str, asks: &[Ask]) {
     if !require::nginx() {
         return;
     }
-    let nginx = run(Kind::Nginx, protocol, (http, lines), asks, None);
-    let freerun = run(Kind::under_test(), protocol, (http, lines), asks, Some(&nginx));
+    let mut nginx = run(Kind::Nginx, protocol, (http, lines), asks, None);
+    let mut freerun = run(Kind::under_test(), protocol, (http, lines), asks, Some(&nginx));
+    if !http.is_empty() {
+        // What is cached has a length, which freerun tells though the application did not.
+        for (theirs, ours) in nginx.iter_mut().zip(&mut freerun) {
+            ours.exchange.forget_known_lengths(&mut theirs.exchange);
+        }
+    }
     let strict = Kind::under_test() == Kind::Freerun;
     let mut wrong = String::new();
     let mut failed = 0;

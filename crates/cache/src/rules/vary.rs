@@ -62,7 +62,9 @@ pub(super) fn names(fields: &[Field], max: usize) -> Result<Option<Bytes>, ()> {
         if length > max {
             return Err(());
         }
-        for name in members(value) {
+        // White space is no part of a name, and separates two for nginx.
+        let words = members(value).flat_map(|member| member.split(u8::is_ascii_whitespace));
+        for name in words.filter(|word| !word.is_empty()) {
             if name == b"*" {
                 return Err(());
             }
@@ -99,6 +101,7 @@ mod tests {
         assert_eq!(of(&[field("Vary", "")]), Ok(None));
         assert_eq!(of(&[field("Vary", ", Foo ,,")]), Ok(Some("foo".into())));
         assert_eq!(of(&[field("Vary", "Foo, BAR"), field("vary", "x")]), Ok(Some("foo,bar,x".into())));
+        assert_eq!(of(&[field("Vary", "Foo  Bar ,x")]), Ok(Some("foo,bar,x".into())));
         for star in ["*", " *", ", *", "Foo, *", "*, Foo"] {
             assert_eq!(of(&[field("Vary", star)]), Err(()), "{star}");
         }

@@ -17,7 +17,8 @@ use freerun_http::variables::{Value, Variable};
 use freerun_runtime::loops;
 use smallvec::SmallVec;
 
-use crate::proxy::cache::status;
+use crate::proxy::cache::asking::{Asking, Validators};
+use crate::proxy::cache::status::{self, Status};
 use crate::proxy::exchange::{Target, UpstreamHead};
 
 /// One try.
@@ -199,11 +200,19 @@ pub const VARIABLES: &[Variable] = &[
         status::of(request).map(|status| status.word().as_bytes().into())
     }),
     // What a stale response is asked for by: nginx has them while it does so, and nowhere else.
-    Variable::named("upstream_cache_last_modified", |_, _| None),
-    Variable::named("upstream_cache_etag", |_, _| None),
+    Variable::named("upstream_cache_last_modified", |request, _| validator(request, |known| known.last_modified)),
+    Variable::named("upstream_cache_etag", |request, _| validator(request, |known| known.etag)),
     // No name is told in a TLS handshake.
     Variable::named("upstream_last_server_name", |_, _| None),
 ];
+
+/// What a stale response was known by whose place another one has taken.
+fn validator(request: &Request, which: fn(Validators) -> Option<Bytes>) -> Value<'_> {
+    if status::of(request) != Some(Status::Expired) {
+        return None;
+    }
+    Some(which(Asking::validators(request)?)?.to_vec().into())
+}
 
 /// What `show` says of each try.
 fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> Value<'r> {

@@ -56,6 +56,11 @@ impl Asking {
         *asking.validators.borrow_mut() = validators;
     }
 
+    /// What the stale response was known by, whether or not the request is still passed on.
+    pub fn validators(request: &Request) -> Option<Validators> {
+        Some(request.own.find::<Asking>()?.validators.borrow().clone())
+    }
+
     /// It is not any more.
     pub fn end(request: &Request) {
         if let Some(asking) = request.own.find::<Asking>() {
