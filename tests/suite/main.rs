@@ -5,6 +5,7 @@
 mod access;
 mod applications;
 mod cache_flow;
+mod cache_status;
 mod caching;
 mod command_line;
 mod compress;
