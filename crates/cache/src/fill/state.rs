@@ -222,7 +222,7 @@ impl State {
         let over = self.closed && self.end.is_some() && !self.working && self.seats.len() == 0;
         (over && !std::mem::replace(&mut self.released, true)).then(|| {
             self.file = None;
-            std::mem::take(&mut self.window)
+            self.window.take()
         })
     }
 

@@ -83,6 +83,14 @@ impl Window {
         batch
     }
 
+    /// Lets go of all pieces. How many bytes have come is known as before: what is not here is not what never was.
+    pub(super) fn take(&mut self) -> Window {
+        let end = self.end;
+        let taken = std::mem::take(self);
+        self.end = end;
+        taken
+    }
+
     /// Lets go of the first piece, if all of it is before `offset`. Says whether it was.
     pub(super) fn drop_first(&mut self, offset: u64) -> bool {
         match self.pieces.front() {
@@ -128,5 +136,9 @@ mod tests {
         assert!(held >= window.weight() && window.weight() == 4 + 2 * OVERHEAD);
         assert!(window.drop_first(6) && window.drop_first(6) && !window.drop_first(6));
         assert_eq!((window.start(), window.end(), window.weight()), (6, 6, 0));
+        window.push(Bytes::from_static(b"gh"));
+        drop(window.take());
+        assert_eq!((window.start(), window.end(), window.weight()), (8, 8, 0));
+        assert_eq!((window.get(0), window.get(6)), (None, None));
     }
 }
