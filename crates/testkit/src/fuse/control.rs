@@ -16,18 +16,30 @@ pub enum Op {
     Read,
     /// A directory is read.
     Readdir,
-    /// Bytes are appended to a file.
+    /// A file or folder is made.
+    Create,
+    /// Bytes are written.
     Write,
+    /// A name is given or changed.
+    Rename,
+    /// A name is removed.
+    Unlink,
+    /// What was written is made sure of.
+    Sync,
 }
 
 impl Op {
-    const ALL: [(&'static str, Op); 6] = [
+    const ALL: [(&'static str, Op); 10] = [
         ("lookup", Op::Lookup),
         ("getattr", Op::Getattr),
         ("open", Op::Open),
         ("read", Op::Read),
         ("readdir", Op::Readdir),
+        ("create", Op::Create),
         ("write", Op::Write),
+        ("rename", Op::Rename),
+        ("unlink", Op::Unlink),
+        ("sync", Op::Sync),
     ];
 }
 
@@ -161,7 +173,7 @@ impl Control {
     /// Executes a command in words, as the fixture's binary takes them; the answer is a line to print.
     ///
     /// `delay OP MS [PREFIX]`, `hang OP [PREFIX]`, `fail OP [PREFIX]`, `eio-after BYTES [PREFIX]`, `ttl MS`, `clear`, `stats`,
-    /// with OP one of `lookup getattr open read readdir`. `None`: not a command of this table.
+    /// with OP one of `lookup getattr open read readdir create write rename unlink sync`. `None`: not a command of this table.
     pub fn command(&self, words: &[&str]) -> Option<Result<String, String>> {
         let done = Ok("ok".to_owned());
         let op = |name: &str| {

@@ -1,10 +1,12 @@
 //! A file system whose slowness, hangs and errors a test decides: FUSE, served by this process.
 
 mod control;
+mod mirror;
 pub mod pattern;
 mod tree;
 
 pub use control::{Action, Control, Op};
+pub use mirror::Mirror;
 pub use tree::Tree;
 
 use crate::Error;
