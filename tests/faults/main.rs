@@ -3,6 +3,8 @@
 //! The disk is the FUSE fixture of the test kit. Nothing here looks at times: an operation either hangs until the test lets go, or it
 //! does not, and what must go on is seen to go on meanwhile.
 
+mod cache_soak;
+mod caching;
 mod changes;
 mod compress;
 mod disk;

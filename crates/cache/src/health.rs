@@ -13,9 +13,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use freerun_runtime::files::{FileError, FileSystem};
 use freerun_runtime::loops;
+use freerun_runtime::mounts::Mount;
 use freerun_runtime::pool::{Tag, ThreadPool};
 use rustix::io::Errno;
 
@@ -84,6 +86,7 @@ pub struct Health {
     report: Option<Report>,
     /// Milliseconds that a request waits; [`LIMIT`] but in tests.
     limit: AtomicU64,
+    mount: ArcSwapOption<Mount>,
     running: AtomicU64,
     /// When an operation last began with none at work, or came to its end.
     moved: AtomicU64,
@@ -143,6 +146,7 @@ impl Health {
             pool,
             report,
             limit: AtomicU64::new(millis(LIMIT)),
+            mount: ArcSwapOption::empty(),
             running: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             out: AtomicU32::new(IN),
@@ -235,6 +239,14 @@ impl Health {
 
     fn is_stuck(&self, now: u64) -> bool {
         self.running.load(Acquire) > 0 && now.saturating_sub(self.moved.load(Acquire)) > millis(STUCK)
+            || self.mount.load().as_ref().is_some_and(|mount| mount.stuck_for() > STUCK)
+    }
+
+    /// A file of the cache is on this mount: bodies are read and sent by others, and may hang there, too.
+    pub fn is_on(&self, mount: &Arc<Mount>) {
+        if !self.mount.load().as_ref().is_some_and(|known| Arc::ptr_eq(known, mount)) {
+            self.mount.store(Some(mount.clone()));
+        }
     }
 
     /// Whether the disk may be asked for something. Has it tried again where it is out and that is due; called with each

@@ -188,8 +188,10 @@ impl Cache {
                 }
             }
         };
-        if let Err(Unreadable::Failed(error)) = &load {
-            disk.health.failed(error);
+        match &load {
+            Err(Unreadable::Failed(error)) => disk.health.failed(error),
+            Ok((_, ObjectBody::File { file, .. })) => disk.health.is_on(file.mount()),
+            _ => {}
         }
         load
     }

@@ -118,3 +118,4 @@ fn watch(mounts: &Weak<Mounts>) {
 
 #[cfg(test)]
 mod tests;
+mod work;

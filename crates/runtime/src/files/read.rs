@@ -54,6 +54,7 @@ impl FileSystem {
             file.mount.pooled.add();
             let (this, held) = (self.clone(), file.clone());
             let all = move || {
+                let _work = held.mount.begin();
                 buffer.resize(start + len, 0);
                 let n = this.read_waiting(&held, offset, &mut buffer[start..])?;
                 buffer.truncate(start + n);
@@ -80,6 +81,7 @@ impl FileSystem {
         file.mount.pooled.add();
         let (this, held) = (self.clone(), file.clone());
         let rest = move || {
+            let _work = held.mount.begin();
             let n = this.read_waiting(&held, offset + got as u64, &mut buffer[start + got..])?;
             buffer.truncate(start + got + n);
             Ok(buffer)

@@ -93,6 +93,7 @@ impl FileSystem {
 
     /// On a pool thread: asks for all of the chunk, then sends it piece by piece as it arrives.
     fn send_waiting(&self, file: &OpenFile, out: BorrowedFd<'_>, offset: u64, chunk: u64) -> Result<Sent, FileError> {
+        let work = file.mount.begin();
         if file.mount.class() != Class::Memory {
             let mut at = offset;
             while at < offset + chunk {
@@ -106,6 +107,7 @@ impl FileSystem {
             match self.sendfile(file, out, offset + sent, chunk - sent) {
                 Ok(Sent::Bytes(n)) => {
                     sent += n;
+                    work.moved();
                     if sent >= chunk {
                         return Ok(Sent::Bytes(sent));
                     }

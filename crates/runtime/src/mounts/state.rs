@@ -121,6 +121,7 @@ pub struct Mount {
     pub(crate) pooled: Counter,
     stalls: Counter,
     demotions: Counter,
+    pub(super) work: super::work::Work,
 }
 
 impl Mount {
@@ -149,6 +150,7 @@ impl Mount {
             pooled: Counter::default(),
             stalls: Counter::default(),
             demotions: Counter::default(),
+            work: super::work::Work::default(),
         }
     }
 

@@ -1,0 +1,87 @@
+//! Whether operations on a mount come to their end: a disk that hangs does not say so.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::time::Duration;
+
+use super::Mount;
+use crate::loops;
+
+/// Operations at work, and when one last came to its end (or began, with none at work), in milliseconds of the process.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    running: AtomicU64,
+    moved: AtomicU64,
+}
+
+/// An operation on a pool's thread; it has ended when this is dropped.
+#[derive(Debug)]
+pub(crate) struct AtWork<'a>(&'a Work);
+
+fn clock() -> u64 {
+    u64::try_from(loops::epoch().elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+impl AtWork<'_> {
+    /// A part of it has come to its end.
+    pub(crate) fn moved(&self) {
+        self.0.moved.store(clock(), Release);
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.moved();
+        self.0.running.fetch_sub(1, AcqRel);
+    }
+}
+
+impl Work {
+    fn begin(&self) -> AtWork<'_> {
+        if self.running.fetch_add(1, AcqRel) == 0 {
+            self.moved.store(clock(), Release);
+        }
+        AtWork(self)
+    }
+
+    fn stuck_for(&self, now: u64) -> Duration {
+        if self.running.load(Acquire) == 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_millis(now.saturating_sub(self.moved.load(Acquire)))
+    }
+}
+
+impl Mount {
+    /// A pool's thread begins to read or to send a file of it.
+    pub(crate) fn begin(&self) -> AtWork<'_> {
+        self.work.begin()
+    }
+
+    /// For how long files of it have been read or sent by pools without any of these operations, or a part of one, coming to
+    /// its end; zero while there are none.
+    pub fn stuck_for(&self) -> Duration {
+        self.work.stuck_for(clock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_not_moved_for_long_is_stuck() {
+        let work = Work::default();
+        let later = clock() + 5000;
+        assert_eq!(work.stuck_for(later), Duration::ZERO);
+        let one = work.begin();
+        let other = work.begin();
+        assert!(work.stuck_for(later) > Duration::from_secs(4));
+        work.moved.store(later, Release);
+        assert!(work.stuck_for(later + 10) == Duration::from_millis(10));
+        drop(one);
+        assert!(work.stuck_for(later) > Duration::from_secs(4));
+        drop(other);
+        assert_eq!(work.stuck_for(later), Duration::ZERO);
+    }
+}
