@@ -57,7 +57,7 @@ fn variants_go_with_their_key() {
         let path = bench.cache.path_of(key);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let mut head = Head { key: Bytes::from_static(b"a"), lifetime: lifetime(), ..Head::default() };
-        head.vary = Some(crate::rules::Vary { names: Bytes::from_static(b"accept"), variant: key, edition: 0 });
+        head.vary = Some(crate::rules::Vary { names: Bytes::from_static(b"accept"), variant: key });
         let bytes = head.encode().unwrap();
         fs::write(&path, &bytes).unwrap();
         let about = About { key, main, size: bytes.len() as u64, sequence, lifetime: lifetime() };
