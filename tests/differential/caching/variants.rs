@@ -14,6 +14,7 @@ fn asks(target: &str, fields: &[&str], vary: &[&str]) -> Step {
 #[test]
 fn vary() {
     let mut stories = Stories::plain();
+    // A `*` among others is in the table of ../cache_rules.rs: nginx takes it for the name of a field.
     for vary in [
         "Vary: Accept",
         "Vary: accept",
