@@ -224,3 +224,30 @@ fn a_reload_loses_nothing() {
     server.logs("cache \"z\" had previously different levels");
     assert_eq!(said(&server.get("/a")), ("HIT".into(), "/a 1".into()));
 }
+
+#[test]
+fn what_leaves_http_is_passed_on_for_one_client_alone() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = Upstream::new();
+    let lines = format!(
+        "proxy_cache_lock on; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade;
+         location / {{ proxy_pass http://{}; }}",
+        upstream.address()
+    );
+    let server = setup(&lines, "").freerun();
+    let mut clients = [server.connect(), server.connect()];
+    for client in &mut clients {
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nhello");
+        let mut count = 1;
+        while !client.at_least(count).ends_with(b"\r\n\r\nhello") {
+            count = client.at_least(count).len() + 1;
+        }
+        client.send("ping");
+        assert_eq!(peer.bytes(4), b"ping");
+    }
+}

@@ -83,3 +83,25 @@ fn all_variants_of_a_key_are_purged() {
     assert_eq!(purge(&server, "/a", ""), 204);
     assert_eq!(all(), ["MISS", "MISS"]);
 }
+
+#[test]
+fn what_was_answered_to_head_goes_with_the_rest() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = Upstream::answering(|request| {
+        let whole = ok("Cache-Control: max-age=1000", "the body");
+        if request.line().starts_with("HEAD") { whole[..whole.len() - 8].to_vec() } else { whole }
+    });
+    let server = before(&origin, &format!("proxy_cache_convert_head off; {PURGE}"));
+    let head = || {
+        let mut client = server.connect();
+        client.send("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        said(&client.response_to("HEAD")).0
+    };
+    assert_eq!((head(), head()), ("MISS".into(), "HIT".into()));
+    purge(&server, "/a", "");
+    assert_eq!(head(), "MISS");
+    assert_eq!(purge(&server, "/*", ""), 204);
+    assert_eq!(head(), "MISS");
+}

@@ -35,8 +35,8 @@ use crate::proxy::settings::FamilySettings;
 /// How often a request looks again after what it has waited for turned out to be something else.
 const MAX_ROUNDS: usize = 8;
 
-/// What a key begins with whose response is one to HEAD, passed on as such. No other key does, since text has no NUL.
-const HEAD_ALONE: &[u8] = b"HEAD\0";
+/// What a key ends with whose response is one to HEAD, passed on as such. No other key does, since text has no NUL.
+pub const HEAD_ALONE: &[u8] = b"\0HEAD";
 
 /// The time, as caches count it.
 pub fn unix_now() -> u64 {
@@ -125,7 +125,7 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     } else {
         return Quick::Uncached;
     };
-    if !read && !request.is_subrequest() && has_body(request) && !request.body.is_done() {
+    if !read && what != What::Unsafe && !request.is_subrequest() && has_body(request) && !request.body.is_done() {
         return Quick::Read;
     }
     let mut text = match key(request, family, shared) {
@@ -138,7 +138,7 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     if as_head && what == What::Answer && cache.peek(sum).is_none() {
         // The answer to HEAD that was passed on as such has no body, and must never be taken for one to GET; one to GET does
         // for both.
-        text.splice(..0, HEAD_ALONE.iter().copied());
+        text.extend_from_slice(HEAD_ALONE);
         sum = Key::of(&text);
     }
     let ask = |what, text: Vec<u8>| {
@@ -242,7 +242,9 @@ impl Serve<'_> {
         // What the body of a GET says is no part of the key.
         let fat = request.method != Method::Post && !request.is_subrequest() && has_body(request);
         let as_head = request.method == Method::Head && !self.family.converts_head(request);
-        !fat && !self.is_far(request) && (!as_head || self.wanted.text.starts_with(HEAD_ALONE))
+        !fat && !self.is_far(request) && (!as_head || self.wanted.text.ends_with(HEAD_ALONE))
+            // What comes after 101 is nobody else's.
+            && !self.family.upgrades(request)
     }
 
     /// `cache_max_range_offset`

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_cache::cache::Found;
+use freerun_cache::fill::Progress;
+use freerun_cache::key::Key;
 use freerun_cache::purge::{Purge, PurgeRefused};
 use freerun_cache::rules::tags;
 use freerun_http::content::response::{Body, Response};
@@ -12,7 +14,7 @@ use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 
 use super::find::Wanted;
-use super::flow::unix_now;
+use super::flow::{HEAD_ALONE, unix_now};
 
 /// The most tags that one request may name; one with more is refused.
 const MAX_TAGS: usize = 64;
@@ -63,13 +65,18 @@ impl Wanted {
     /// index does not know everything yet.
     pub fn remove(&self) -> bool {
         let unknown = matches!(self.cache.find(self.key, unix_now()), Found::Unknown);
-        self.cache.remove(self.key) || unknown
+        // What is being stored is there for everybody already.
+        let coming = self.cache.fill_of(self.key);
+        let coming = coming.is_some_and(|fill| matches!(fill.progress(), Progress::Known(_)));
+        // What was answered to HEAD under a key of its own goes, too.
+        self.cache.remove(Key::of(&[&self.text[..], HEAD_ALONE].concat()));
+        self.cache.remove(self.key) || unknown || coming
     }
 
     /// The same for another target of the same server, by a key that ends with the request's.
     pub fn beside(&self, path: &[u8], target: &[u8]) -> Option<Wanted> {
         let text: Bytes = [self.text.strip_suffix(path)?, target].concat().into();
-        let key = freerun_cache::key::Key::of(&text);
+        let key = Key::of(&text);
         Some(Wanted { cache: self.cache.clone(), text, key })
     }
 }
