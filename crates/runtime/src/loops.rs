@@ -205,6 +205,11 @@ impl<'l> Row<'l> {
         Row { local, last: since_epoch(now) }
     }
 
+    /// When the last poll ended, in nanoseconds since the process began.
+    pub(crate) fn now(&self) -> u64 {
+        self.last
+    }
+
     /// One poll of a task.
     pub(crate) fn poll<T>(&mut self, activity: Activity, poll: impl FnOnce() -> T) -> T {
         let Row { local, last: start } = *self;

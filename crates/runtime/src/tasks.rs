@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +19,11 @@ use crate::loops::{self, Activity};
 
 /// How many tasks are polled before other tasks of the loop, such as the one that accepts, have their turn.
 const TURN: usize = 16;
+
+/// How long tasks are polled before the kernel is asked for events, in nanoseconds. The runtime by itself asks after 61 of its
+/// own polls, each of which is a turn here: with a thousand connections that all have much to send, a new request was not
+/// seen for a second.
+const UNASKED: u64 = 1_000_000;
 
 /// The tasks of one kind on a loop; at most one kind on each thread.
 pub struct Tasks<F>(Rc<Inner<F>>);
@@ -75,11 +80,20 @@ struct Ready {
     queue: RefCell<VecDeque<u32>>,
     /// The runner runs, or will run without being woken again.
     awake: Cell<bool>,
+    /// When the kernel was last asked for events on behalf of these tasks.
+    asked: Cell<u64>,
 }
 
 thread_local! {
     static READY: Ready =
-        const { Ready { id: Cell::new(0), queue: RefCell::new(VecDeque::new()), awake: Cell::new(false) } };
+        const {
+            Ready {
+                id: Cell::new(0),
+                queue: RefCell::new(VecDeque::new()),
+                awake: Cell::new(false),
+                asked: Cell::new(0),
+            }
+        };
 }
 
 impl Wake for Bell {
@@ -226,6 +240,7 @@ impl<F: Future<Output = ()> + Unpin> Future for Runner<F> {
                 ready.queue.borrow_mut().push_back(index);
             }
             let mut left = TURN;
+            let mut now = 0;
             loops::timed_in_a_row(|row| {
                 while left > 0 && tokio::task::coop::has_budget_remaining() {
                     let next = ready.queue.borrow_mut().pop_front();
@@ -236,11 +251,17 @@ impl<F: Future<Output = ()> + Unpin> Future for Runner<F> {
                     }
                     left -= 1;
                 }
+                now = row.now();
             });
             if ready.queue.borrow().is_empty() {
                 ready.awake.set(false);
-            } else {
+                ready.asked.set(now);
+            } else if now.saturating_sub(ready.asked.get()) < UNASKED {
                 context.waker().wake_by_ref();
+            } else {
+                ready.asked.set(now);
+                // The runtime wakes this after it has asked.
+                let _ = pin!(tokio::task::yield_now()).poll(context);
             }
         });
         Poll::Pending
@@ -264,15 +285,21 @@ mod tests {
     /// A task made of a closure.
     struct Job(Box<dyn Steps>);
 
-    trait Steps: FnMut(&mut Context<'_>) -> Poll<()> + Send {}
+    trait Steps {
+        fn step(&mut self, context: &mut Context<'_>) -> Poll<()>;
+    }
 
-    impl<F: FnMut(&mut Context<'_>) -> Poll<()> + Send> Steps for F {}
+    impl<F: FnMut(&mut Context<'_>) -> Poll<()> + Send> Steps for F {
+        fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
+            self(context)
+        }
+    }
 
     impl Future for Job {
         type Output = ();
 
         fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-            (self.0)(context)
+            self.0.step(context)
         }
     }
 
@@ -357,6 +384,51 @@ mod tests {
         handle.stop();
         // What was not over was dropped with the loop.
         assert!(finished.recv().is_err());
+    }
+
+    #[test]
+    fn events_are_seen_while_others_always_go_on() {
+        use std::io::Write as _;
+        use std::os::fd::OwnedFd;
+        use std::os::unix::net::UnixStream;
+
+        let (done, finished) = channel();
+        let handle = on_a_loop(move |tasks| {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let fd = Arc::new(OwnedFd::from(ours));
+            let polls = Rc::new(Cell::new(0_u32));
+            crate::loops::spawn(0, "waiting for an event", async move {
+                let registered = freerun_sys::registered::register(fd, tokio::io::Interest::READABLE).unwrap();
+                let hog = polls.clone();
+                // As long as a connection that has much to send.
+                struct Hog(Rc<Cell<u32>>);
+                impl Steps for Hog {
+                    fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
+                        let start = std::time::Instant::now();
+                        while start.elapsed() < std::time::Duration::from_nanos(UNASKED / 4) {
+                            std::hint::spin_loop();
+                        }
+                        self.0.set(self.0.get() + 1);
+                        context.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                }
+                for number in 0..4 {
+                    tasks.start(number, Job(Box::new(Hog(hog.clone()))));
+                }
+                while polls.get() < 100 {
+                    crate::loops::yield_now().await;
+                }
+                let before = polls.get();
+                theirs.write_all(b"x").unwrap();
+                registered.readable().await.unwrap().retain_ready();
+                done.send(polls.get() - before).unwrap();
+            });
+        });
+        let polls = finished.recv().unwrap();
+        assert!(polls <= 10 * TURN as u32, "{polls} polls before the event was seen");
+        handle.stop();
     }
 
     #[test]
