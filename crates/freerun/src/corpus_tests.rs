@@ -64,8 +64,8 @@ fn missing(nodes: &[Node], into: &mut BTreeSet<String>) {
 /// How many things of its surroundings a file may lack.
 const MAX_STUBS: usize = 20;
 
-/// What the message lacks that the file's surroundings define, as a directive.
-fn stub_for(message: &str) -> Option<String> {
+/// What the message about a file lacks that the file's surroundings define, as a directive.
+fn stub_for(message: &str, text: &str) -> Option<String> {
     let quoted = message.split('"').nth(1)?;
     if message.contains(" variable in ") {
         Some(format!("map $host ${quoted} {{ default \"\"; }}\n"))
@@ -74,6 +74,11 @@ fn stub_for(message: &str) -> Option<String> {
     } else if message.contains("no port in upstream ") {
         Some(format!("upstream {quoted} {{ server 127.0.0.1:1; }}\n"))
     } else if message.contains("zero size shared memory zone ") {
+        let words: Vec<&str> = text.split([' ', '\t', '\n', ';']).filter(|word| !word.is_empty()).collect();
+        let cache = words.windows(2).find(|pair| pair[1] == quoted && pair[0].ends_with("_cache"));
+        if let Some(pair) = cache {
+            return Some(format!("{}_path /stub/{quoted} keys_zone={quoted}:1m;\n", pair[0]));
+        }
         Some(format!("limit_req_zone $binary_remote_addr zone={quoted}:1m rate=1r/s;\n"))
     } else {
         None
@@ -93,6 +98,7 @@ fn lacking_part(message: &str) -> Option<&'static str> {
 
 /// The first problem of a file, if it is not what its author defines elsewhere.
 fn refusal(context: &str, file: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
     let mut before = String::new();
     let mut message = String::new();
     for _ in 0..MAX_STUBS {
@@ -107,7 +113,7 @@ fn refusal(context: &str, file: &Path) -> Option<String> {
         };
         let failure = read(&input, &mut loader, Side::Worker).err()?;
         message = failure.problems.first().map(|problem| problem.first_line(&failure.sources)).unwrap_or_default();
-        match stub_for(&message) {
+        match stub_for(&message, &text) {
             Some(stub) => before += &stub,
             None => break,
         }
