@@ -84,7 +84,7 @@ impl Cache {
     pub fn attach(&self, files: Arc<FileSystem>, pool: Arc<ThreadPool>, tell: Tell) {
         let config = self.config();
         let folder = CString::new(config.path.as_os_str().as_bytes()).unwrap_or_default();
-        self.shared.disk.get_or_init(|| Arc::new(Disk::new(&config.name, folder, files, pool, tell)));
+        self.shared.disk.get_or_init(|| Arc::new(Disk::new(folder, files, pool, tell)));
     }
 
     pub(crate) fn disk(&self) -> Option<&Arc<Disk>> {

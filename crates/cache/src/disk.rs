@@ -28,11 +28,11 @@ impl std::fmt::Debug for Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(name: &str, folder: CString, files: Arc<FileSystem>, pool: Arc<ThreadPool>, tell: Tell) -> Disk {
-        let (name, say) = (name.to_owned(), tell.clone());
+    pub(crate) fn new(folder: CString, files: Arc<FileSystem>, pool: Arc<ThreadPool>, tell: Tell) -> Disk {
+        let say = tell.clone();
         let report = move |change: Option<Out>| match change {
-            Some(why) => say(Level::Crit, &format!("cache \"{name}\": its disk is not used any more: {why}")),
-            None => say(Level::Notice, &format!("cache \"{name}\": its disk is used again")),
+            Some(why) => say(Level::Crit, &format!("its disk is not used any more: {why}")),
+            None => say(Level::Notice, "its disk is used again"),
         };
         let health = Health::new(folder, files.clone(), pool.clone(), Some(Box::new(report)));
         Disk { files, pool, health, tell }
