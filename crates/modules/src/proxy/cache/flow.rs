@@ -360,6 +360,8 @@ impl Serve<'_> {
 
     /// Waits for the response that somebody else has asked for, and follows it.
     async fn wait(&self, request: &mut Request, fill: &Arc<Fill>, left: Duration) -> Waited {
+        // Its place at the first byte is kept from here on: where nothing is stored, others would go on without it.
+        let mut place = None;
         let head = match fill.progress() {
             Progress::Known(head) => head,
             Progress::Never => return Waited::Again,
@@ -372,7 +374,10 @@ impl Serve<'_> {
                 let client = Client::new(request.connection.clone(), !request.is_background);
                 match client.unless_gone(tokio::time::timeout(pause, follower.head())).await {
                     Err(gone) => return Waited::Answered(gone.outcome(request)),
-                    Ok(Ok(Some(head))) => head,
+                    Ok(Ok(Some(head))) => {
+                        place = Some(follower);
+                        head
+                    }
                     Ok(Ok(None)) => return Waited::Again,
                     Ok(Err(_)) if left <= pause => return Waited::Alone,
                     Ok(Err(_)) => return Waited::Again,
@@ -384,6 +389,7 @@ impl Serve<'_> {
         }
         if !matches!(judged(request, self.shared, &head.lifetime, unix_now()), Judged::Fresh) {
             // What was stale from the beginning, or is to this client, is no answer. It is stored soon, and can be revalidated then.
+            drop(place);
             let client = Client::new(request.connection.clone(), !request.is_background);
             return match client.unless_gone(tokio::time::timeout(left, fill.closed())).await {
                 Err(gone) => Waited::Answered(gone.outcome(request)),
@@ -401,7 +407,8 @@ impl Serve<'_> {
         let (length, body) = match fill.body() {
             Some(bytes) => (Some(bytes.len() as u64), if bytes.is_empty() { Body::Empty } else { Body::Bytes(bytes) }),
             None => {
-                let Some(follower) = fill.join(self.aio.clone(), request.client_key()) else { return Waited::Again };
+                let place = place.or_else(|| fill.join(self.aio.clone(), request.client_key()));
+                let Some(follower) = place else { return Waited::Again };
                 (follower.length(), Body::Source(Box::new(Followed(follower))))
             }
         };
