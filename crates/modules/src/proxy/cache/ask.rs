@@ -67,11 +67,12 @@ impl<'s> Ask<'s> {
         status::note(request, &self.serve.wanted.cache, status);
         let sent = unix_now();
         let revalidates = self.serve.shared.proxy_cache_revalidate || self.serve.shared.proxy_cache_rfc9111;
+        // Without a validator it may be the configuration that sets a condition.
+        let conditional = revalidates && stale.as_ref().is_some_and(|object| may_validate(object.head.status));
         let validators = match &stale {
-            Some(object) if revalidates && may_validate(object.head.status) => Validators::of(&object.head.fields),
+            Some(object) if conditional => Validators::of(&object.head.fields),
             _ => Validators::default(),
         };
-        let conditional = !validators.is_empty();
         Asking::begin(request, self.as_get, validators);
         // Others wait for it: it goes on without the client.
         let reached = reach(request, self.serve.family, false).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_cache::cache::Cache;
+use freerun_cache::cache::{Cache, Leave};
 use freerun_cache::fill::{Fill, Lead, Progress};
 use freerun_cache::key::Key;
 use freerun_cache::object::Object;
@@ -135,7 +135,7 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     };
     let mut sum = Key::of(&text);
     let as_head = request.method == Method::Head && !family.converts_head(request);
-    if as_head && what == What::Answer && cache.peek(sum).is_none() {
+    if as_head && what == What::Answer && cache.peek(sum).is_none() && cache.fill_of(sum).is_none() {
         // The answer to HEAD that was passed on as such has no body, and must never be taken for one to GET; one to GET does
         // for both.
         text.extend_from_slice(HEAD_ALONE);
@@ -264,8 +264,25 @@ impl Serve<'_> {
         for _ in 0..MAX_ROUNDS {
             let known = self.cache().peek(key);
             match self.cache().lead(key, known.as_ref(), Some(Duration::ZERO), &self.aio, request.client_key()) {
-                Lead::Leader(filling) => return ask.keeping(request, filling, Status::Bypass, None).await,
+                Lead::Leader(filling) => {
+                    let outcome = ask.keeping(request, filling, Status::Bypass, None).await;
+                    // What is being stored is there for everybody: what it takes the place of is not used any more.
+                    let coming = self.cache().fill_of(key);
+                    if let Some(old) = known
+                        && coming.is_some_and(|fill| matches!(fill.progress(), Progress::Known(_)))
+                    {
+                        self.cache().discard(&old, Leave::Invalidated);
+                    }
+                    return outcome;
+                }
                 Lead::Changed => {}
+                // What has come is being stored: this response takes its place afterwards.
+                Lead::Follow(fill) if fill.is_whole() => {
+                    let limit = self.shared.proxy_cache_lock_timeout;
+                    if tokio::time::timeout(limit, fill.closed()).await.is_err() {
+                        break;
+                    }
+                }
                 Lead::Follow(_) | Lead::Alone => break,
             }
         }
@@ -400,7 +417,14 @@ impl Serve<'_> {
         if let Some(vary) = &head.vary {
             let own = variant(request, vary.names.clone(), self.wanted.key).variant;
             if own != vary.variant {
-                return if own == fill.key() { Waited::Alone } else { Waited::Variant(own) };
+                if own == fill.key() {
+                    return Waited::Alone;
+                }
+                // Variants belong to the first response of the key, which is stored soon.
+                if fill.is_whole() {
+                    let _ = tokio::time::timeout(left, fill.closed()).await;
+                }
+                return Waited::Variant(own);
             }
         }
         let (family, shared, lifetime) = (self.family, self.shared, head.lifetime);
