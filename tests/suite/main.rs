@@ -24,6 +24,7 @@ mod log_errors;
 mod logs;
 mod processes;
 mod proxied;
+mod proxy_bodies;
 mod proxy_engine;
 mod proxy_parts;
 mod proxy_settings;

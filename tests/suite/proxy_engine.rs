@@ -1,11 +1,11 @@
-//! Requests that are passed on: tries, what goes wrong on the way, bodies in both directions.
+//! Requests that are passed on: tries, what goes wrong on the way, bodies of responses. Those of requests: `proxy_bodies.rs`.
 
 use std::time::Duration;
 
-use freerun_testkit::{Answering, Client, Ending, Response, Server, Setup, Site, Upstream, eventually};
+use freerun_testkit::{Client, Ending, Response, Server, Setup, Site, Upstream, eventually};
 
 /// A server that passes everything to these servers, and logs what it knows of them.
-fn passing(servers: &[&str], lines: &str) -> Setup {
+pub fn passing(servers: &[&str], lines: &str) -> Setup {
     let servers: String = servers.iter().map(|server| format!("server {server} max_fails=0; ")).collect();
     let http = format!(
         "log_format way '$status|$upstream_addr|$upstream_status|$upstream_response_length|$upstream_bytes_received';
@@ -17,12 +17,13 @@ fn passing(servers: &[&str], lines: &str) -> Setup {
     Setup::new().root(&Site::new()).http(&http)
 }
 
-fn ok(body: &str) -> String {
+/// A whole response.
+pub fn ok(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Sends a request while the upstream is played.
-fn asked(server: &Server, request: &str) -> Client {
+pub fn asked(server: &Server, request: &str) -> Client {
     let mut client = server.connect();
     client.send(request);
     client
@@ -325,141 +326,6 @@ fn an_upstream_may_be_left_to_finish_without_the_client() {
     assert_eq!(client.response().text(), "again");
 }
 
-fn upload(server: &Server, body: &[u8], chunked: bool) -> Response {
-    let mut client = server.connect();
-    match chunked {
-        false => {
-            client.send(format!("POST /up HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len()));
-            client.send(body);
-        }
-        true => {
-            client.send("POST /up HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
-            for piece in body.chunks(70_000) {
-                client.send(format!("{:x}\r\n", piece.len())).send(piece).send("\r\n");
-            }
-            client.send("0\r\n\r\n");
-        }
-    }
-    client.response()
-}
-
-fn sums() -> Answering {
-    Upstream::answering(|request| {
-        let sum: u64 = request.body.iter().enumerate().map(|(at, byte)| (at as u64 + 1) * u64::from(*byte)).sum();
-        let framing = if request.header("content-length").is_some() { "length" } else { "chunks" };
-        ok(&format!("{} {sum} {framing}", request.body.len())).into()
-    })
-}
-
-#[test]
-fn request_bodies_of_all_sizes_arrive() {
-    let upstream = sums();
-    for (lines, streams) in [("", false), ("proxy_request_buffering off; ", true)] {
-        let lines = format!("{lines}client_max_body_size 0; client_body_buffer_size 64k; ");
-        let server = passing(&[upstream.address()], &lines).freerun();
-        for size in [0, 1, 100, 5000, 70_000, 3_000_000] {
-            let body: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
-            let sum: u64 = body.iter().enumerate().map(|(at, byte)| (at as u64 + 1) * u64::from(*byte)).sum();
-            assert_eq!(upload(&server, &body, false).text(), format!("{size} {sum} length"));
-            let framing = if streams { "chunks" } else { "length" };
-            assert_eq!(upload(&server, &body, true).text(), format!("{size} {sum} {framing}"));
-        }
-    }
-}
-
-#[test]
-fn an_unbuffered_body_is_passed_on_as_it_comes() {
-    let upstream = Upstream::new();
-    let server = passing(&[&upstream.address()], "proxy_request_buffering off; ").freerun();
-    let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\n");
-    let mut peer = upstream.accept();
-    peer.head();
-    for piece in ["ab", "cd", "ef"] {
-        client.send(piece);
-        assert_eq!(peer.bytes(2), piece.as_bytes());
-    }
-    peer.send(ok("done"));
-    assert_eq!(client.response().text(), "done");
-}
-
-#[test]
-fn what_becomes_a_get_elsewhere_needs_no_body() {
-    let upstream = Upstream::new();
-    let second = Upstream::answering(|request| ok(request.line()).into());
-    let lines = format!(
-        "proxy_request_buffering off; location /inside {{ internal; proxy_pass http://{}; }}",
-        second.address()
-    );
-    let server = passing(&[&upstream.address()], &lines).freerun();
-    let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nab");
-    let mut peer = upstream.accept();
-    peer.head();
-    assert_eq!(peer.bytes(2), b"ab");
-    peer.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /inside\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(client.response().text(), "GET /inside HTTP/1.1");
-}
-
-/// What is left of a body is not the body of what an error page asks for.
-#[test]
-fn the_rest_of_a_body_that_was_passed_on_is_not_sent_elsewhere() {
-    for other in ["on", "off"] {
-        let upstream = Upstream::new();
-        let second = Upstream::answering(|request| ok(request.target()).into());
-        let lines = format!(
-            "proxy_request_buffering off; error_page 502 = @other;
-             location @other {{ proxy_request_buffering {other}; proxy_pass http://{}; }}",
-            second.address()
-        );
-        let server = passing(&[&upstream.address()], &lines).freerun();
-        let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nab");
-        let mut peer = upstream.accept();
-        peer.head();
-        assert_eq!(peer.bytes(2), b"ab");
-        drop(peer);
-        assert_eq!(client.response().status, 500, "{other}");
-        assert_eq!(second.connections(), 0, "{other}");
-    }
-}
-
-/// Nor is it a file.
-#[test]
-fn the_rest_of_a_body_that_was_passed_on_is_not_stored() {
-    let upstream = Upstream::new();
-    let lines =
-        "proxy_request_buffering off; error_page 502 = @other; location @other { root @DIR@; dav_methods PUT; }";
-    let server = passing(&[&upstream.address()], lines).freerun();
-    let mut client = asked(&server, "PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nab");
-    let mut peer = upstream.accept();
-    peer.head();
-    assert_eq!(peer.bytes(2), b"ab");
-    drop(peer);
-    client.send("cdef");
-    assert_eq!(client.response().status, 500);
-    server.logs("a request body that was passed on in part cannot be read again");
-}
-
-#[test]
-fn an_answer_may_come_before_the_body_is_read() {
-    for lines in ["", "proxy_request_buffering off; "] {
-        let upstream = Upstream::new();
-        let server = passing(&[&upstream.address()], &format!("{lines}client_max_body_size 0; ")).freerun();
-        let mut client = server.connect();
-        let mut sender = Client::connect(server.address());
-        std::mem::swap(&mut client, &mut sender);
-        let body = vec![b'x'; 20_000_000];
-        sender.send(format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len()));
-        let sending = std::thread::spawn(move || {
-            let _ = sender.try_send(&body);
-            sender.response()
-        });
-        let mut peer = upstream.accept();
-        peer.head();
-        peer.send("HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig");
-        let response = sending.join().unwrap();
-        assert_eq!((response.status, response.text().as_str()), (413, "big"), "{lines}");
-    }
-}
-
 #[test]
 fn a_slow_client_does_not_hold_the_upstream_up() {
     const SIZE: usize = 20_000_000;
@@ -588,30 +454,4 @@ fn a_request_fails_alone_when_its_upstream_is_dead() {
     assert_eq!(client.response().status, 502);
     assert!(matches!(client.ending(), Ending::Closed));
     client.set_timeout(Duration::from_secs(1));
-}
-
-#[test]
-fn a_body_that_was_passed_on_in_part_is_not_sent_to_another_server() {
-    let (first, second) = (Upstream::new(), Upstream::answering(|request| ok(&request.head).into()));
-    let lines = format!(
-        "proxy_request_buffering off; error_page 502 @other; location @other {{ proxy_pass http://{}; }} ",
-        second.address()
-    );
-    let server = passing(&[&first.address()], &lines).freerun();
-    for sent in ["ab", "abcd"] {
-        let mut client = asked(&server, &format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n{sent}"));
-        let mut peer = first.accept();
-        peer.head();
-        peer.bytes(sent.len());
-        drop(peer);
-        assert_eq!(client.response().status, 500);
-    }
-    server.logs("the request body was passed on before, and cannot be sent again");
-    assert_eq!(second.take_requests(), []);
-    // One that was collected can be.
-    let server = passing(&[&first.address()], &lines.replace("buffering off", "buffering on")).freerun();
-    let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabcd");
-    first.accept().request();
-    assert_eq!(client.response().status, 502);
-    assert_eq!(second.take_requests().first().map(|request| request.body.clone()), Some(b"abcd".to_vec()));
 }
