@@ -11,26 +11,32 @@ fn conditions() {
     let mut stories = Stories::plain();
     let answers: [Answer; 4] =
         [ok(&[FRESH, MODIFIED, TAG]), ok(&[FRESH, "ETag: W/\"abc\""]), ok(&[FRESH, MODIFIED]), ok(&[FRESH])];
-    for answer in answers {
+    for (number, answer) in answers.into_iter().enumerate() {
         for condition in [
             "If-None-Match: \"abc\"",
             "If-None-Match: W/\"abc\"",
             "If-None-Match: \"x\"",
             "If-None-Match: \"x\", \"abc\"",
             "If-None-Match: *",
-            "If-Match: \"abc\"",
             "If-Match: *",
             "If-Modified-Since: Sat, 21 Nov 2020 13:42:48 GMT",
             "If-Modified-Since: Sat, 21 Nov 2020 13:42:49 GMT",
             "If-Modified-Since: Sat, 21 Nov 2020 13:42:47 GMT",
             "If-Modified-Since: junk",
-            "If-Unmodified-Since: Sat, 21 Nov 2020 13:42:48 GMT",
         ] {
             // On the way in, and from what is stored.
             stories.tell("/a", |target| {
                 let asks = || step(get(target).field(condition), answer.clone());
                 vec![asks(), asks(), step(get(target), answer.clone())]
             });
+        }
+        if number == 0 {
+            for condition in ["If-Match: \"abc\"", "If-Unmodified-Since: Sat, 21 Nov 2020 13:42:48 GMT"] {
+                stories.tell("/a", |target| {
+                    let asks = || step(get(target).field(condition), answer.clone());
+                    vec![asks(), asks()]
+                });
+            }
         }
         // nginx gives up the response whose condition does not hold, and stores nothing; what comes of the condition is the same.
         for condition in

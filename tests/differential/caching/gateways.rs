@@ -43,7 +43,6 @@ fn asks() -> Vec<Ask> {
         get("/valid/silent", "A: b\r\n\r\nsecond"),
         get("/valid/bypass", CACHED),
         get("/valid/bypass?b=1", OTHER),
-        get("/valid/bypass", CACHED),
     ]
 }
 

@@ -160,7 +160,8 @@ fn elsewhere() {
         location /rewritten { rewrite ^/rewritten/(.*) /a/$1?x=1 break; proxy_pass http://@UP@; }
         location /auth { auth_request /auth-ask; proxy_pass http://@UP@; }
         location = /auth-ask { internal; proxy_cache_key \"auth $http_x_user\"; proxy_pass http://@UP@/allowed; }",
-    );
+    )
+    .files_differ("nginx remembers errors that error_page has replaced in the zone alone");
     stories.twice("/intercept", status("404 No", &[FRESH]));
     stories.twice("/intercept", status("500 No", &[FRESH]));
     stories.twice("/a", ok(&[FRESH, "X-Accel-Redirect: /sent/x"]));

@@ -315,6 +315,8 @@ fn fields_of_a_stored_response() {
             vec![again(), again(), again()]
         });
         stories.tell(location, |target| {
+            // What a redirect's character set is has nothing to do with caching.
+            let fields: Vec<&str> = fields.iter().copied().filter(|field| !field.contains("Charset")).collect();
             let again = || step(get(target).in_order(), status("302 Found", &fields));
             vec![again(), again()]
         });
