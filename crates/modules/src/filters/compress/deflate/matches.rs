@@ -42,9 +42,9 @@ impl Finder {
         self.head[..1 << bits].fill(NONE);
         let end = match effort {
             Effort::Fast => self.fast(body, 32 - bits, block),
-            Effort::Chains { depth, good, lazy } => {
+            Effort::Chains { depth, good } => {
                 let (head, before) = (&mut *self.head, &mut *self.before);
-                Chains { head, before, body, shift: 32 - bits, depth, good }.run(lazy, block)
+                Chains { head, before, body, shift: 32 - bits, depth, good }.run(block)
             }
         };
         for &byte in body.get(end..).unwrap_or_default() {
@@ -89,7 +89,7 @@ struct Chains<'a> {
 }
 
 impl Chains<'_> {
-    fn run(&mut self, lazy: bool, block: &mut Block) -> usize {
+    fn run(&mut self, block: &mut Block) -> usize {
         let limit = self.body.len().saturating_sub(TAIL);
         let mut at = 0;
         while at < limit {
@@ -99,7 +99,7 @@ impl Chains<'_> {
                 continue;
             };
             let mut next = at + 1;
-            while lazy && found.len < self.good && next < limit {
+            while found.len < self.good && next < limit {
                 let better = self.longest(next, found.len);
                 next += 1;
                 let Some(better) = better else { break };

@@ -2,8 +2,8 @@
 //!
 //! What an encoder for large bodies sets up first (tables of a few hundred kilobytes that have to be cleared) costs more
 //! than packing a kilobyte. Here tables are as large as the body needs, all of it is one block, and no position of it is
-//! further away than a match reaches. Up to about 10 KB this takes half to four fifths of libdeflate's time at the same
-//! size; beyond, libdeflate is better.
+//! further away than a match reaches. Up to a few kilobytes this takes about nine tenths of libdeflate's time or less at the same
+//! size, and three quarters up to [`MAX`] where packing is to be fast above all; beyond, libdeflate is better.
 
 mod block;
 mod huffman;
@@ -16,22 +16,21 @@ use libdeflater::Crc;
 use block::Block;
 use matches::Finder;
 
-/// The longest body that is packed here, in bytes: the window of the format.
-pub const MAX: usize = 1 << 15;
+/// The longest body that is packed here, in bytes; well below the window of the format. Of longer ones [`Effort::Fast`] makes more than
+/// zlib's first level does.
+pub const MAX: usize = 1 << 14;
 
 /// How hard to look for repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
     /// Looks at the one place where the same four bytes may have been last.
     Fast,
-    /// Looks at up to `depth` such places, and is content with a match of `good` bytes.
+    /// Looks at up to `depth` such places, and is content with a match of `good` bytes. A longer match at the next byte is preferred.
     Chains {
         /// The most places.
         depth: u32,
         /// A match that long is taken without looking further.
         good: usize,
-        /// Whether a longer match at the next byte is preferred.
-        lazy: bool,
     },
 }
 
