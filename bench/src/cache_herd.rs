@@ -2,7 +2,9 @@
 //! its first byte?
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,22 +13,26 @@ use crate::bench::Bench;
 use crate::cache_hits::cached;
 use crate::error::{Doing, Error, Result};
 use crate::interrupt;
-use crate::origin::Origin;
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
+use crate::scratch::Random;
 use crate::servers::{Kind, Server, Spec, start_all};
 use crate::stats::Series;
 
 /// How long the slowest client may take.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Bytes read at once.
-const PIECE: usize = 256 * 1024;
+/// Bytes read at once; of the first read of a client.
+const PIECE: usize = 64 * 1024;
+const FIRST: usize = 4 * 1024;
+/// Clients that are read from before those are looked at that have nothing yet.
+const FEW: usize = 8;
 /// Threads of the clients.
 const THREADS: usize = 2;
 /// Longest head.
 const MAX_HEAD: usize = 16 * 1024;
-/// Bytes a second that the origin sends.
-const ORIGIN_RATE: &str = "5m";
+/// Bytes that the origin sends at a time, and how often: 2 MB a second, evenly. (nginx's `limit_rate` would send a second's share at
+/// once, and copying that a thousand times keeps two cores busy for longer than the first bytes take.)
+const PACE: (usize, Duration) = (32 * 1024, Duration::from_millis(16));
 
 /// What one herd saw.
 #[derive(Debug, Default)]
@@ -64,20 +70,19 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let (clients, size) = if bench.options.quick { (100, 1_000_000) } else { (1_000, 10_000_000) };
     let rounds = bench.options.runs(3);
     let root = bench.scratch.folder("data")?;
-    let lines = format!("location /herd {{ root {}; limit_rate {ORIGIN_RATE}; }}\n", root.display());
-    let origin = Origin::start(bench, &[], &lines)?;
+    let origin = Paced::start(size)?;
     let specs = [
         cached(Spec::new(Kind::Nginx, "", &root), ""),
         cached(Spec::new(Kind::Freerun, "", &root), ""),
         Spec::new(Kind::Varnish, "", &root),
     ]
-    .map(|spec| spec.workers(2).proxy(origin.address()));
+    .map(|spec| spec.workers(2).proxy(origin.address));
     let (servers, notes) = start_all(bench, &specs, &Placement::default())?;
     let mut report = Report {
         name: "cache-herd",
         method: format!(
-            "{clients} clients, connected before, ask at once for an object of {} MB that is in no cache, which the origin sends with {ORIGIN_RATE} \
-             bytes a second; `proxy_cache_lock on`; 2 workers; {rounds} rounds, another object each. Times are from the moment the requests \
+            "{clients} clients, connected before, ask at once for an object of {} MB that is in no cache, which the origin sends with 2 MB \
+             a second; `proxy_cache_lock on`; 2 workers; {rounds} rounds, another object each. Times are from the moment the requests \
              were sent to the first byte of the body, and to the last one of the last client. Every byte is compared.",
             size / 1_000_000
         ),
@@ -98,13 +103,13 @@ pub fn run(bench: &Bench) -> Result<Report> {
         let mut rounds_seen = Vec::new();
         for round in 0..rounds {
             let path = format!("/herd-{}-{round}.bin", server.spec.name.replace(' ', "-"));
-            let file = bench.scratch.file(path.trim_start_matches('/'), size)?;
-            let body = std::fs::read(&file).doing(file.display())?;
-            let (mut seen, asked) = origin.during(|| herd(server.address, &path, clients, &body))?;
-            seen.asked = asked;
+            let before = origin.asked.load(Relaxed);
+            let mut seen = herd(server.address, &path, clients, &origin.body)?;
+            seen.asked = (origin.asked.load(Relaxed) - before) as u64;
             bench.say(&format!(
-                "{:16} {asked} requests, first bytes {:.1} to {:.1} ms",
+                "{:16} {} requests, first bytes {:.1} to {:.1} ms",
                 server.spec.name,
+                seen.asked,
                 seen.earliest(),
                 seen.latest()
             ));
@@ -138,6 +143,58 @@ pub fn run(bench: &Bench) -> Result<Report> {
     report.tables.push(table);
     servers.into_iter().for_each(Server::stop);
     Ok(report)
+}
+
+/// An origin that sends one object to whoever asks for anything, at an even pace, and counts.
+struct Paced {
+    address: SocketAddr,
+    body: Arc<Vec<u8>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Paced {
+    /// Listens on a free port until the process ends.
+    fn start(size: u64) -> Result<Paced> {
+        let listener = TcpListener::bind("127.0.0.1:0").doing("listen")?;
+        let address = listener.local_addr().doing("listen")?;
+        let mut random = Random::new(size);
+        let body: Vec<u8> = (0..size / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+        let (body, asked) = (Arc::new(body), Arc::new(AtomicUsize::new(0)));
+        let (sent, count) = (body.clone(), asked.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (sent, count) = (sent.clone(), count.clone());
+                std::thread::spawn(move || {
+                    // A connection that ends is no error of the origin's.
+                    let _ = answer(stream, &sent, &count);
+                });
+            }
+        });
+        Ok(Paced { address, body, asked })
+    }
+}
+
+fn answer(mut stream: TcpStream, body: &[u8], count: &AtomicUsize) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    loop {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            if stream.read(&mut byte)? == 0 || head.len() > MAX_HEAD {
+                return Ok(());
+            }
+            head.push(byte[0]);
+        }
+        count.fetch_add(1, Relaxed);
+        let head = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all(head.as_bytes())?;
+        let begin = Instant::now();
+        for (number, piece) in body.chunks(PACE.0).enumerate() {
+            let due = PACE.1 * u32::try_from(number).unwrap_or(u32::MAX);
+            std::thread::sleep(due.saturating_sub(begin.elapsed()));
+            stream.write_all(piece)?;
+        }
+    }
 }
 
 /// One client.
@@ -220,32 +277,50 @@ fn herd(server: SocketAddr, path: &str, count: usize, body: &[u8]) -> Result<See
     })
 }
 
-/// Sends the requests of some clients and reads what comes until all have it.
+/// Sends the requests of some clients and reads what comes until all have it. Those that have nothing yet are looked at between
+/// any few others, so that their time is not that of reading what others got.
 fn serve(clients: &mut [One], request: &[u8], body: &[u8], begin: Instant) {
     for one in clients.iter_mut() {
         one.failed |= one.stream.write_all(request).is_err();
     }
     let mut piece = vec![0; PIECE];
+    let (wait, look) = (Timespec { tv_sec: 0, tv_nsec: 20_000_000 }, Timespec { tv_sec: 0, tv_nsec: 0 });
     while begin.elapsed() < LIMIT && interrupt::check().is_ok() {
-        let waiting: Vec<usize> = (0..clients.len()).filter(|at| !clients[*at].is_done()).collect();
+        let waiting = all(clients, |one| !one.is_done());
         if waiting.is_empty() {
             return;
         }
-        let mut fds: Vec<PollFd<'_>> =
-            waiting.iter().map(|at| PollFd::new(&clients[*at].stream, PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        let _ = poll(&mut fds, Some(&timeout));
-        let ready: Vec<usize> =
-            waiting.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty()).map(|(at, _)| *at).collect();
-        drop(fds);
-        for at in ready {
-            let one = &mut clients[at];
-            match one.stream.read(&mut piece) {
-                Ok(0) => one.failed = true,
-                Ok(count) => one.take(&piece[..count], body, begin.elapsed()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(_) => one.failed = true,
+        for few in ready(clients, &waiting, &wait).chunks(FEW) {
+            for at in few {
+                read(&mut clients[*at], &mut piece, body, begin);
+            }
+            let new = all(clients, |one| one.first.is_none() && !one.is_done());
+            for at in ready(clients, &new, &look) {
+                read(&mut clients[at], &mut piece[..FIRST], body, begin);
             }
         }
+    }
+}
+
+fn all(clients: &[One], which: impl Fn(&One) -> bool) -> Vec<usize> {
+    (0..clients.len()).filter(|at| which(&clients[*at])).collect()
+}
+
+/// Those of `which` that have something to read.
+fn ready(clients: &[One], which: &[usize], wait: &Timespec) -> Vec<usize> {
+    let mut fds: Vec<PollFd<'_>> = which.iter().map(|at| PollFd::new(&clients[*at].stream, PollFlags::IN)).collect();
+    // Nothing is ready after an error either.
+    if fds.is_empty() || poll(&mut fds, Some(wait)).is_err() {
+        return Vec::new();
+    }
+    which.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty()).map(|(at, _)| *at).collect()
+}
+
+fn read(one: &mut One, piece: &mut [u8], body: &[u8], begin: Instant) {
+    match one.stream.read(piece) {
+        Ok(0) => one.failed = true,
+        Ok(count) => one.take(&piece[..count], body, begin.elapsed()),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        Err(_) => one.failed = true,
     }
 }
