@@ -2,30 +2,36 @@
 //! is left of the others' hits when one disk does not answer any more?
 
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
 use crate::cgroup::{Group, Limits};
+use crate::client::Client;
 use crate::disks::Disk;
 use crate::error::{Doing, Error, Result};
-use crate::interrupt::pause;
+use crate::interrupt::{self, pause};
 use crate::origin::{Origin, ask_all};
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
 use crate::servers::{Kind, Server, Spec};
 use crate::stats::{Series, short_or_nothing};
 use crate::status;
-use crate::wrk::{self, Load, Outcome, Target, Wrk};
+use crate::wrk::{self, Load, Outcome, Target};
 
 /// Bytes of each object.
 const OBJECT: u64 = 100_000;
 /// Bytes of each file system; what is not written takes up nothing.
 const DISK: u64 = 1_000_000_000;
-/// Connections that ask for objects of the disks that work, and of the one that does not.
-const CONNECTIONS: (usize, usize) = (32, 50);
+/// Connections that ask for objects of the first two disks, one after the other; and of the third, each request at its time.
+const CONNECTIONS: (usize, usize) = (32, 64);
+/// Requests a second for objects of the third disk.
+const RATE: f64 = 200.0;
+/// How long a client of the third disk waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes a second that the throttled disk gives.
 const NOTHING: u64 = 1;
-/// Seconds for which the disk is throttled before it is measured.
+/// Seconds for which it is asked for objects of the third disk before the others are measured.
 const SETTLE: f64 = 3.0;
 
 /// The seed's text. Of it are changed: the mount points, the address of the backend and the one to listen on; freerun's
@@ -75,8 +81,8 @@ http {
 struct Shown {
     alone: Outcome,
     with: Outcome,
-    /// Requests for objects of the throttled disk that were answered meanwhile, a second.
-    throttled: f64,
+    /// Requests for objects of the third disk that were answered, a second: before, and when it was throttled.
+    third: (f64, f64),
     stalls: Option<u64>,
 }
 
@@ -94,21 +100,23 @@ pub fn run(bench: &Bench) -> Result<Report> {
         method: format!(
             "The seed's second configuration; mount points, the backend's address and `listen` are filled in. Three ext4 file systems (images on \
              loop devices), {objects} objects of 100 KB spread over them by `split_clients`, all stored, then mounted anew, so that nothing of \
-             the third is in memory. {} connections ask for objects of the first two (in memory); then the third is throttled to {NOTHING} byte a second \
-             in both directions and {} connections ask for its objects, while the first two are measured again. One worker on one core, origin \
-             and wrk on the other; {rounds} rounds of {seconds} s, a fresh server each.",
+             the third is in memory. {} connections ask for objects of the first two (in memory), while objects of the third are asked for {RATE} \
+             times a second (at most {} at once). Then the third is throttled to {NOTHING} byte a second in both directions, other objects of it are \
+             asked for at the same pace, and the first two are measured again. One worker on one core, origin and clients on the other; {rounds} \
+             rounds of {seconds} s, a fresh server each.",
             CONNECTIONS.0, CONNECTIONS.1
         ),
         ..Report::default()
     };
     let head = [
         "server",
-        "alone requests/s",
+        "requests/s",
         "third disk throttled",
         "kept %",
         "p50 ms",
         "p99 ms",
-        "of the throttled disk, answered/s",
+        "of the third disk, answered/s",
+        "throttled",
         "stalls",
     ];
     let mut table = Table::new("", &head);
@@ -146,7 +154,8 @@ pub fn run(bench: &Bench) -> Result<Report> {
             kept.cell(),
             series(&|one| one.with.p50_ms).cell(),
             series(&|one| one.with.p99_ms).cell(),
-            series(&|one| one.throttled).cell(),
+            series(&|one| one.third.0).cell(),
+            series(&|one| one.third.1).cell(),
             short_or_nothing(stalls.max()),
         ]);
     }
@@ -194,42 +203,74 @@ fn one(
     if ask_all(server.address, 4, working.len() * 2, |number| working[number % working.len()].clone())? > 0 {
         return Err(Error::Failed("objects of the disks that work are not answered".into()));
     }
-    let folder = bench.scratch.folder("servers")?;
-    let load = |connections, seconds, name, paths: &[String]| Load {
+    let hits = Load {
         threads: 1,
-        connections,
+        connections: CONNECTIONS.0,
         seconds,
-        target: Target::List(name, paths.to_vec()),
+        target: Target::List("working", working),
         close: false,
         cores: client_cores.to_vec(),
     };
-    let hits = load(CONNECTIONS.0, seconds, "working", &working);
-    let alone = wrk::run(bench.wrk()?, &folder, server.address, &hits)?;
+    let (before, throttled) = on[2].split_at(on[2].len() / 2);
+    let (alone, third) = measure(bench, &server, &hits, before)?;
     group.throttle(disks[2].device()?, Some(NOTHING))?;
     // From here on the throttle has to go before the server can end.
-    let measured = (|| {
-        let busy = load(CONNECTIONS.1, SETTLE + seconds, "throttled", &on[2]);
-        let busy = Wrk::start(bench.wrk()?, &folder, server.address, &busy)?;
-        pause(Duration::from_secs_f64(SETTLE))?;
-        let with = wrk::run(bench.wrk()?, &folder, server.address, &hits)?;
-        Ok((with, busy.finish()))
-    })();
+    let measured = measure(bench, &server, &hits, throttled);
     let stalls = status::of(&server).and_then(|status| status.stalls);
     group.throttle(disks[2].device()?, None)?;
     pause(Duration::from_millis(500))?;
     server.stop();
-    let (with, busy): (Outcome, Result<Outcome>) = measured?;
-    // A wrk none of whose requests was answered still tells so.
-    let throttled = busy.map_or(0.0, |busy| busy.rate());
+    let (with, throttled) = measured?;
     bench.say(&format!(
-        "{:16} alone {:.0}/s, with a disk throttled {:.0}/s (p99 {:.1} ms); of that disk {throttled:.0}/s",
+        "{:16} {:.0}/s and {third:.0}/s; with a disk throttled {:.0}/s (p99 {:.1} ms) and {throttled:.0}/s",
         spec.name,
         alone.rate(),
         with.rate(),
         with.p99_ms
     ));
     drop(group);
-    Ok(Shown { alone, with, throttled, stalls })
+    Ok(Shown { alone, with, third: (third, throttled), stalls })
+}
+
+/// The hits of the first two disks, while objects of the third are asked for; and how many of those are answered a second.
+fn measure(bench: &Bench, server: &Server, hits: &Load, third: &[String]) -> Result<(Outcome, f64)> {
+    let length = Duration::from_secs_f64(SETTLE + hits.seconds);
+    let (next, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let begin = Instant::now();
+    let folder = bench.scratch.folder("servers")?;
+    let outcome = std::thread::scope(|scope| {
+        for _ in 0..CONNECTIONS.1 {
+            scope.spawn(|| ask_in_time(server, third, (begin, length), &next, &answered));
+        }
+        pause(Duration::from_secs_f64(SETTLE))?;
+        wrk::run(bench.wrk()?, &folder, server.address, hits)
+    })?;
+    Ok((outcome, answered.into_inner() as f64 / length.as_secs_f64()))
+}
+
+/// Asks for one of the paths after the other, each when it is due.
+fn ask_in_time(
+    server: &Server,
+    paths: &[String],
+    (begin, length): (Instant, Duration),
+    next: &AtomicUsize,
+    answered: &AtomicUsize,
+) {
+    let mut client = None;
+    while interrupt::check().is_ok() {
+        let number = next.fetch_add(1, Relaxed);
+        let due = Duration::from_secs_f64(number as f64 / RATE);
+        if due >= length || begin.elapsed() >= length {
+            return;
+        }
+        std::thread::sleep(due.saturating_sub(begin.elapsed()));
+        let kept = client.take().map_or_else(|| Client::connect(server.address, None, PATIENCE), Ok);
+        let asked = kept.and_then(|mut kept: Client| Ok((kept.get(&paths[number % paths.len()])?, kept)));
+        if let Ok((reply, kept)) = asked {
+            answered.fetch_add(usize::from(reply.status == 200), Relaxed);
+            client = (!reply.closes).then_some(kept);
+        }
+    }
 }
 
 /// The targets of the objects stored below `folder`: both servers keep the key's text in front.
