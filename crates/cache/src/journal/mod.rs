@@ -3,7 +3,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `.freerun-index` | the snapshot: a head, then a [line](line) for each object, in the order of the queues |
+//! | `.freerun-index` | the snapshot: a head, then a line (`line.rs`) for each object, in the order of the queues |
 //! | `.freerun-journal.N` | a log. The snapshot's generation says from which N on they are read, one after the other |
 //! | `.freerun-clean` | the process came to its end in order, and the last log has that length |
 //! | `.freerun-purges` | purges at work, see [`purges`] |

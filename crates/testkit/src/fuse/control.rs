@@ -246,7 +246,9 @@ mod tests {
         assert_eq!(control.command(&["dance"]), None);
         assert_eq!(
             control.command(&["stats"]),
-            Some(Ok("lookup=0 getattr=0 open=2 read=0 readdir=0 write=0 waiting=0".into()))
+            Some(Ok(
+                "lookup=0 getattr=0 open=2 read=0 readdir=0 create=0 write=0 rename=0 unlink=0 sync=0 waiting=0".into()
+            ))
         );
     }
 }
