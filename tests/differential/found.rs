@@ -249,9 +249,12 @@ fn where_a_redirect_leads() {
         location /whole { add_header X-L [$sent_http_location]; return 302 http://a.example/b; }
         location /paged { error_page 301 /page; return 301 /a; }
         location /named { error_page 302 =200 @page; return 302 http://a.example/b; }
+        location /file { error_page 302 = /a.txt; return 302 http://a.example/b; }
         location /page { add_header X-L [$sent_http_location]; return 200 \"to $sent_http_location\"; }
         location @page { return 200 \"to $sent_http_location\"; }";
-    compare(&Setup::server(&site, lines), ["/plain", "/whole", "/paged", "/named", "/page"].map(get).into());
+    let mut cases: Vec<Case> = ["/plain", "/whole", "/paged", "/named", "/page", "/file"].map(get).into();
+    cases.extend(["0-0", "99-"].map(|range| get("/file").field(&format!("Range: bytes={range}"))));
+    compare(&Setup::server(&site, lines), cases);
 }
 
 #[test]

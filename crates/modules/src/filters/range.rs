@@ -41,6 +41,7 @@ fn run(request: &mut Request, response: &mut Response) {
             // As in nginx the page goes through the filters once more, with what they added to the response before.
             refusal.fields = std::mem::take(&mut response.fields);
             refusal.late_trailers = response.late_trailers;
+            refusal.location = response.location.take();
             refusal.add(&b"Content-Range"[..], range::content_range_unsatisfied(size));
             *response = refusal;
             filters::run(request, response, Slot::Headers..Slot::Range);
