@@ -72,7 +72,7 @@ const KNOWN: &[(&[&str], &str, &str)] = &[
         "/secret",
         "nginx opens files to look at them then, and those that may not be read are not there",
     ),
-    (&["alias ", "try_files $uri"], "", "what is left of a path may be empty, and nginx looks at the byte before it"),
+    (&["alias ", "try_files"], "", "what is left of a path may be empty, and nginx looks at the byte before it"),
     (&["expires @"], "", "the second may have passed between the two answers"),
     (&["open_file_cache"], "/secret", "the same for what is kept open"),
     (
