@@ -110,6 +110,15 @@ impl Two {
         eventually("it is stored", || get(&self.server, prefix, target) == "HIT");
     }
 
+    /// Empties the page cache of what is stored on the slow disk: to be answered, it has to be read.
+    fn forget(&self) {
+        for path in files(&self.site.at("slow")) {
+            let file = fs::File::open(&path).expect("a stored file");
+            file.sync_all().expect("syncing");
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("emptying the cache");
+        }
+    }
+
     /// What does not need that disk goes on.
     #[track_caller]
     fn others_go_on(&self) {
@@ -170,6 +179,7 @@ fn a_disk_that_hangs_while_bodies_are_read() {
         two.store("/slow", target);
     }
     two.store("/fast", "/300000/kept");
+    two.forget();
     two.disk.control().hang(Op::Read, "");
     let mut stuck: Vec<Client> = targets.iter().map(|_| two.server.connect()).collect();
     for (target, client) in targets.iter().zip(&mut stuck) {
