@@ -88,7 +88,8 @@ fn whole(text: &str, spec: &Spec, place: &str, address: SocketAddr, user: Option
 /// nginx's language, the form of the seed's first configuration.
 fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
     let line = |text: Option<String>| text.map_or_else(String::new, |text| format!("{text};\n"));
-    let Spec { workers, connections, main, lines, .. } = spec;
+    let Spec { workers, connections, lines, .. } = spec;
+    let main = spec.main.replace("@DIR@", place);
     let http = spec.http.replace("@DIR@", place);
     let root = spec.root.display();
     let user = line(user.map(|user| format!("user {} {}", user.name, user.group)));

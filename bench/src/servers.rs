@@ -78,7 +78,7 @@ pub struct Spec {
     pub upstream: Option<SocketAddr>,
     /// Further lines of the location that passes requests on (nginx and freerun).
     pub passing: String,
-    /// Further lines of the main context (nginx and freerun).
+    /// Further lines of the main context (nginx and freerun); `@DIR@` is the server's own folder.
     pub main: String,
     /// Further lines of `http` (nginx and freerun); `@DIR@` is the server's own folder.
     pub http: String,
