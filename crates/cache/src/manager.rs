@@ -26,7 +26,7 @@ use crate::index::State;
 use open::{Lock, Opened};
 
 /// How long a start waits for the index: a small one is there at once, and nobody notices that a large one is not.
-const START_WAIT: Duration = Duration::from_millis(200);
+const START_WAIT: Duration = Duration::from_secs(1);
 
 /// How often the lock of a folder is tried that another process has: the one before this, which still ends.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
