@@ -24,8 +24,8 @@ const EVICTIONS: usize = 256;
 /// Files that could not be removed and are tried again; beyond, they stay where they are until the next start, and what
 /// they take up stays taken.
 const MAX_STUBBORN: usize = 65_536;
-/// When files that could not be removed, and a journal that could not be written, are tried again.
-const RETRY: Duration = Duration::from_secs(10);
+/// When files that could not be removed or read, and a journal that could not be written, are tried again.
+pub(super) const RETRY: Duration = Duration::from_secs(10);
 /// While there is something to do, the thread looks so often what else there is.
 const PAUSE: Duration = Duration::from_millis(20);
 /// What is done every so often even if nothing happens: asking the file system, looking for inactive objects.

@@ -59,28 +59,37 @@ pub(super) struct Opened {
     pub(super) walk: Option<Walk>,
 }
 
+/// Of the numbers of purges, so many bits are for those of one second.
+const PURGES_A_SECOND: u32 = 20;
+
 /// Reads purges and journal. After it the cache is usable; what the journal does not know is for the walk to find.
 pub(super) fn open(shared: &Arc<Shared>, tell: &Tell, at: Moment) -> Opened {
     let begun = Instant::now();
     let config = shared.config.load_full();
     let index = &shared.index;
     disk::measure(&config.path, config.min_free, &index.space);
+    // What was purged while the thread was not here yet, and what is purged while it reads, has to be newer than all that the
+    // journal has: so the numbers of a process begin where no process before it has come to.
+    let base = at.unix << PURGES_A_SECOND;
+    index.raise_sequence(base);
     // Purges first: nothing is looked for on the disk before it is known what was purged.
     let purges = purges::read(&config.path);
-    if let Some(purges) = &purges {
-        shared.purges.restore(purges, index);
+    shared.purges.restore(purges.as_deref().unwrap_or_default(), index);
+    if purges.is_some() {
         index.set_state(State::Loading, true);
+    } else {
+        tell(Level::Error, &format!("the purges of cache \"{}\" cannot be read: all of it is purged", config.name));
+        // The list was just begun, so there is room.
+        let _ = shared.purges.add(&Purge::Prefix(bytes::Bytes::new()), index);
     }
     let mut loading = Loading { shared, policy: Policy::new(config.max_entries()), gone: FxHashSet::default(), at };
     index.expect(journal::lines(&config.path));
     let loaded = journal::load(&config.path, |line| loading.take(line));
     let Loading { policy, gone, .. } = loading;
-    index.raise_sequence(loaded.sequence);
-    let all = Purge::Prefix(bytes::Bytes::new());
-    if purges.is_none() {
-        tell(Level::Error, &format!("the purges of cache \"{}\" cannot be read: all of it is purged", config.name));
-        // The list was just begun, so there is room.
-        let _ = shared.purges.add(&all, index);
+    if loaded.sequence >= base {
+        // The clock went back, or it is the same second still.
+        index.raise_sequence(loaded.sequence);
+        shared.purges.restore(purges.as_deref().unwrap_or_default(), index);
     }
     let journal = Journal::open(&config.path, &loaded);
     shared.work.loaded.store(policy.len() as u64, Relaxed);

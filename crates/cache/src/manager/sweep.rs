@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::core::{Manager, Moment};
+use super::core::{Manager, Moment, RETRY};
 use super::disk;
 use crate::index::Entry;
 
@@ -15,6 +15,10 @@ pub(super) struct Sweep {
     entries: std::vec::IntoIter<Arc<Entry>>,
     /// The newest purge it is for.
     upto: u64,
+    /// What could not be read, and is tried once more.
+    unread: Vec<Arc<Entry>>,
+    /// This is that second time.
+    again: bool,
 }
 
 /// Objects that are passed over in one go because nothing has to be done about them.
@@ -30,7 +34,7 @@ impl Manager {
             self.sweep_again = false;
             let upto = self.shared.purges.newest();
             let entries: Vec<_> = self.policy.items().filter(|entry| entry.checked() < upto).cloned().collect();
-            self.sweep = Some(Sweep { entries: entries.into_iter(), upto });
+            self.sweep = Some(Sweep { entries: entries.into_iter(), upto, unread: Vec::new(), again: false });
             self.next_sweep = at.clock;
         }
         if at.clock < self.next_sweep {
@@ -42,13 +46,25 @@ impl Manager {
         let mut looked = 0;
         for _ in 0..PASSED {
             let Some(entry) = sweep.entries.next() else {
-                self.swept(&sweep);
+                if sweep.unread.is_empty() {
+                    self.swept(&sweep);
+                } else {
+                    let entries = std::mem::take(&mut sweep.unread).into_iter();
+                    self.sweep = Some(Sweep { entries, again: true, ..sweep });
+                    self.next_sweep = at.clock + RETRY;
+                }
                 return;
             };
             if entry.is_gone() || entry.is_foreign() || entry.checked() >= sweep.upto {
                 continue;
             }
-            self.compare(&entry, sweep.upto);
+            if !self.compare(&entry, sweep.upto) {
+                // Nobody else would ever know that it may be meant: the next process does not know the purge.
+                match sweep.again {
+                    true => self.damaged(&entry),
+                    false => sweep.unread.push(entry),
+                }
+            }
             looked += 1;
             if looked >= pace.files.max(1) || begun.elapsed() >= pace.threshold {
                 break;
@@ -58,7 +74,8 @@ impl Manager {
         self.next_sweep = at.clock + pace.sleep;
     }
 
-    fn compare(&mut self, entry: &Arc<Entry>, upto: u64) {
+    /// False: it cannot be read.
+    fn compare(&mut self, entry: &Arc<Entry>, upto: u64) -> bool {
         let shared = self.shared.clone();
         match disk::look(&disk::path_of(&shared, entry.key())) {
             Ok(looked) => match looked.head {
@@ -72,9 +89,9 @@ impl Manager {
                 Err(_) => self.damaged(entry),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.damaged(entry),
-            // It stays unchecked, and so is never used once the purges have left the list.
-            Err(_) => {}
+            Err(_) => return false,
         }
+        true
     }
 
     fn damaged(&mut self, entry: &Arc<Entry>) {

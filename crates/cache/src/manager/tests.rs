@@ -64,12 +64,18 @@ struct Bench {
 
 impl Bench {
     fn open(config: &CacheConfig) -> Bench {
+        Bench::open_at(config, NOW, |_| {})
+    }
+
+    /// At another time; something happens before the thread is there.
+    fn open_at(config: &CacheConfig, unix: u64, before: impl FnOnce(&Cache)) -> Bench {
         let cache = Cache::new(config.clone());
+        before(&cache);
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let lines = told.clone();
         let tell: Tell = Arc::new(move |_, text: &str| lines.lock().unwrap().push(text.to_owned()));
         let Lock::Own(lock) = Lock::take(cache.shared()) else { panic!("the folder is in use") };
-        let at = Moment { unix: NOW, clock: Duration::ZERO };
+        let at = Moment { unix, clock: Duration::ZERO };
         let Opened { journal, policy, walk } = open::open(cache.shared(), &tell, at);
         let manager = Manager::new(cache.shared().clone(), tell, journal, policy, walk);
         Bench { cache, manager, lock, clock: Duration::ZERO, told }

@@ -126,3 +126,73 @@ fn purges_outlive_the_process() {
     bench.settle();
     assert_eq!(files(&folder.0).0, 0);
 }
+
+#[test]
+fn purges_that_come_before_the_index_is_there_are_in_force() {
+    // The clock may have gone back meanwhile.
+    for unix in [NOW + 10, NOW, NOW - 1000] {
+        let folder = Folder::new("early");
+        let mut bench = Bench::open(&config(&folder));
+        bench.settle();
+        for _ in 0..100 {
+            bench.cache.remove(Key::of(b"/other"));
+        }
+        bench.store("/a", 10).unwrap();
+        bench.store("/b", 10).unwrap();
+        bench.settle();
+        assert!(bench.close());
+        let purge = |cache: &Cache| {
+            cache.purge(&Purge::Prefix(Bytes::from_static(b"/a"))).unwrap();
+        };
+        let mut bench = Bench::open_at(&config(&folder), unix, purge);
+        let find = |text: &[u8]| match bench.cache.find(Key::of(text), NOW) {
+            Found::Stored(entry) => entry,
+            found => panic!("{found:?}"),
+        };
+        assert!(bench.cache.is_purged(&find(b"/a"), b"/a", &[]), "{unix}");
+        assert!(!bench.cache.is_purged(&find(b"/b"), b"/b", &[]), "{unix}");
+        bench.settle();
+        assert!(!bench.has("/a") && !bench.has_file("/a") && bench.has("/b"), "{unix}");
+        // Those of the next process are newer still.
+        assert!(bench.close());
+        let bench = Bench::open_at(&config(&folder), unix, |_| {});
+        bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/b"))).unwrap();
+        let Found::Stored(b) = bench.cache.find(Key::of(b"/b"), NOW) else { panic!() };
+        assert!(bench.cache.is_purged(&b, b"/b", &[]), "{unix}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_no_way_past_a_purge() {
+    let folder = Folder::new("unread");
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    for text in ["/a", "/b", "/c"] {
+        bench.store(text, 10).unwrap();
+    }
+    bench.settle();
+    let path = |bench: &Bench, text: &str| bench.cache.path_of(Key::of(text.as_bytes()));
+    // Links are not followed: opening one fails.
+    let (a, b) = (path(&bench, "/a"), path(&bench, "/b"));
+    for path in [&a, &b] {
+        fs::rename(path, folder.0.join("away")).unwrap();
+        fs::copy(folder.0.join("away"), path.with_extension("kept")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", path).unwrap();
+    }
+    bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/a"))).unwrap();
+    bench.clock += Duration::from_secs(1);
+    bench.round(NOW);
+    // One of them can be read the next time.
+    fs::remove_file(&b).unwrap();
+    fs::rename(b.with_extension("kept"), &b).unwrap();
+    bench.settle();
+    assert_eq!(bench.cache.figures().purges, 0);
+    assert!(bench.has("/b") && bench.has("/c"));
+    let _ = fs::remove_file(&a);
+    fs::rename(a.with_extension("kept"), &a).unwrap();
+    bench.kill();
+    // The next process knows nothing of the purge.
+    let mut bench = Bench::open(&config(&folder));
+    bench.settle();
+    assert!(bench.has("/b") && !bench.has("/a"));
+}
