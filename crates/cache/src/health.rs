@@ -165,6 +165,10 @@ impl Health {
 
     /// An operation begins, on the thread that does it: time in a queue is not the disk's.
     pub fn begin(&self) -> Running<'_> {
+        // First the time, then the number: who looks in between must not see an operation that has not moved since the last one.
+        if self.running.load(Acquire) == 0 {
+            self.moved.store(clock(), Release);
+        }
         if self.running.fetch_add(1, AcqRel) == 0 {
             self.moved.store(clock(), Release);
         }

@@ -107,6 +107,8 @@ pub struct Fill {
     cache: Arc<Cache>,
     disk: Arc<Disk>,
     key: Key,
+    /// The key of its text: another one for a variant.
+    main: Key,
     /// Purges that come later mean this object. Set when it can be found, so that none is missed.
     sequence: AtomicU64,
     began: Instant,
@@ -149,10 +151,12 @@ impl Fills {
         self.map.pin().get(&key).filter(|fill| fill.is_open()).cloned()
     }
 
-    /// What is being fetched for this key is not to be stored: it was purged meanwhile. Who follows goes on; nobody joins.
+    /// What is being fetched for this key, or for a variant of it, is not to be stored: it was purged meanwhile. Who follows goes
+    /// on; nobody joins.
     pub(crate) fn forbid(&self, key: Key) {
-        let fill = self.map.pin().get(&key).cloned();
-        if let Some(fill) = fill {
+        let (map, replaced) = (self.map.pin(), self.replaced.pin());
+        let meant = map.values().chain(replaced.values()).filter(|fill| fill.main == key || fill.key == key);
+        for fill in meant.cloned().collect::<Vec<_>>() {
             fill.with(|state, wakes| state.give_up_disk(wakes));
             self.remove(&fill);
         }
@@ -160,6 +164,9 @@ impl Fills {
 
     /// The same for what a purge means, or may mean: of a response whose head has not come nobody knows its tags.
     pub(crate) fn purged(&self, what: &Purge, number: u64) {
+        if let Purge::Key(text) = what {
+            return self.forbid(Key::of(text));
+        }
         let (map, replaced) = (self.map.pin(), self.replaced.pin());
         let older = map.values().chain(replaced.values()).filter(|fill| fill.sequence.load(Acquire) < number);
         for fill in older.cloned().collect::<Vec<_>>() {
@@ -180,12 +187,13 @@ impl Fills {
     }
 
     fn remove(&self, fill: &Arc<Fill>) {
+        // First this: who takes its place meanwhile sees it, or has put it among those replaced before this looks there.
+        drop(fill.with(|state, _| state.close()));
         // It may have been replaced, and is not in the map then.
         let _ = self.map.pin().remove_if(&fill.key, |_, there| Arc::ptr_eq(there, fill));
         if fill.replaced.load(Acquire) {
             self.replaced.pin().remove(&address(fill));
         }
-        drop(fill.with(|state, _| state.close()));
         fill.closed.notify_waiters();
     }
 }
@@ -196,7 +204,7 @@ impl Cache {
         self.fills().get(key)
     }
 
-    /// Leads or follows the fill of a key.
+    /// Leads or follows the fill of a key; `main` is the key of its text, which is another one for a variant.
     ///
     /// `known` is the entry that the request has found (one that is stale), or none: another one there now means
     /// [`Lead::Changed`]. A fill without a head that is older than `age` (`proxy_cache_lock_age`) is not followed, but led
@@ -204,6 +212,7 @@ impl Cache {
     pub fn lead(
         self: &Arc<Self>,
         key: Key,
+        main: Key,
         known: Option<&Arc<Entry>>,
         age: Option<Duration>,
         aio: &Aio,
@@ -226,7 +235,7 @@ impl Cache {
             }
             let fill = spare.take().unwrap_or_else(|| {
                 let pool = aio.pool().unwrap_or(&disk.pool).clone();
-                Arc::new(Fill::new(self.clone(), disk.clone(), key, pool, client))
+                Arc::new(Fill::new(self.clone(), disk.clone(), (key, main), pool, client))
             });
             let before = there.cloned();
             if let Some(before) = &before {
@@ -267,13 +276,15 @@ impl Cache {
 const MAX_ROUNDS: usize = 12;
 
 impl Fill {
-    fn new(cache: Arc<Cache>, disk: Arc<Disk>, key: Key, pool: Arc<ThreadPool>, client: u64) -> Fill {
+    fn new(cache: Arc<Cache>, disk: Arc<Disk>, keys: (Key, Key), pool: Arc<ThreadPool>, client: u64) -> Fill {
+        let (key, main) = keys;
         let (sequence, began) = (AtomicU64::new(0), Instant::now());
         let replaced = AtomicBool::new(false);
         Fill {
             cache,
             disk,
             key,
+            main,
             sequence,
             began,
             pool,

@@ -68,14 +68,14 @@ impl Bench {
     }
 
     fn lead(&self, key: Key) -> Filling {
-        match self.cache.lead(key, None, None, &self.aio, 1) {
+        match self.cache.lead(key, key, None, None, &self.aio, 1) {
             Lead::Leader(filling) => filling,
             other => panic!("{other:?}"),
         }
     }
 
     fn join(&self, key: Key) -> Follower {
-        match self.cache.lead(key, None, None, &self.aio, 1) {
+        match self.cache.lead(key, key, None, None, &self.aio, 1) {
             Lead::Follow(fill) => fill.join(self.aio.clone(), 1).unwrap(),
             other => panic!("{other:?}"),
         }
@@ -395,7 +395,9 @@ fn purges_while_it_is_fetched() {
     }
     // One that another one has taken the place of.
     let mut old = bench.lead(key(1));
-    let Lead::Leader(mut new) = bench.cache.lead(key(1), None, Some(Duration::ZERO), &bench.aio, 1) else { panic!() };
+    let Lead::Leader(mut new) = bench.cache.lead(key(1), key(1), None, Some(Duration::ZERO), &bench.aio, 1) else {
+        panic!()
+    };
     for filling in [&mut old, &mut new] {
         filling.head(head(1), Some(4), key(1));
     }
@@ -415,6 +417,57 @@ fn purges_while_it_is_fetched() {
 }
 
 #[test]
+fn purges_of_a_key_mean_variants_that_are_being_fetched() {
+    let bench = Bench::new();
+    let purges: [fn(&Cache); 2] =
+        [|cache| assert!(!cache.remove(key(1))), |cache| assert!(cache.purge(&Purge::Key(text(1))).is_ok())];
+    for purge in purges {
+        let lead = |key: Key, main: Key| match bench.cache.lead(key, main, None, None, &bench.aio, 1) {
+            Lead::Leader(filling) => filling,
+            other => panic!("{other:?}"),
+        };
+        let vary = Some(crate::rules::Vary { names: Bytes::from_static(b"accept"), variant: key(11) });
+        let (mut variant, mut other) = (lead(key(11), key(1)), lead(key(12), key(2)));
+        let mut follower = variant.fill().join(bench.aio.clone(), 1).unwrap();
+        variant.head(Head { vary, ..head(1) }, Some(100_000), key(11));
+        other.head(head(2), Some(4), key(12));
+        purge(&bench.cache);
+        // Who comes now begins anew; those who were there go on, and others have nothing to do with it.
+        drop(lead(key(11), key(1)));
+        assert!(matches!(bench.cache.lead(key(12), key(2), None, None, &bench.aio, 1), Lead::Follow(_)));
+        variant.whole(body(1, 100_000));
+        other.whole(body(2, 4));
+        assert_eq!(run(drain(&mut follower)).unwrap(), body(1, 100_000));
+        bench.over();
+        assert!(matches!(bench.cache.find(key(11), NOW), Found::Nothing));
+        assert!(
+            bench.cache.peek(key(12)).is_some_and(|entry| bench.cache.discard(&entry, crate::cache::Leave::Damaged))
+        );
+    }
+}
+
+/// Who waits for what cannot be stored looks again at the moment at which it goes.
+#[test]
+fn none_is_left_behind_by_those_who_lead_at_the_same_moment() {
+    let bench = Bench::new();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..5_000 {
+                    if let Lead::Leader(filling) =
+                        bench.cache.lead(key(1), key(1), None, Some(Duration::ZERO), &bench.aio, 1)
+                    {
+                        filling.not_storable();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(bench.figures().now, 0);
+    drop(bench.lead(key(1)));
+}
+
+#[test]
 fn a_stale_object_is_led_anew_and_another_one_noticed() {
     let bench = Bench::new();
     let store = || {
@@ -424,12 +477,14 @@ fn a_stale_object_is_led_anew_and_another_one_noticed() {
         bench.over();
     };
     store();
-    assert!(matches!(bench.cache.lead(key(1), None, None, &bench.aio, 1), Lead::Changed));
+    assert!(matches!(bench.cache.lead(key(1), key(1), None, None, &bench.aio, 1), Lead::Changed));
     let Found::Stored(entry) = bench.cache.find(key(1), NOW) else { panic!() };
-    let Lead::Leader(mut filling) = bench.cache.lead(key(1), Some(&entry), None, &bench.aio, 1) else { panic!() };
+    let Lead::Leader(mut filling) = bench.cache.lead(key(1), key(1), Some(&entry), None, &bench.aio, 1) else {
+        panic!()
+    };
     // One that has no head for too long is not waited for.
-    assert!(matches!(bench.cache.lead(key(1), Some(&entry), None, &bench.aio, 1), Lead::Follow(_)));
-    let late = bench.cache.lead(key(1), Some(&entry), Some(Duration::ZERO), &bench.aio, 1);
+    assert!(matches!(bench.cache.lead(key(1), key(1), Some(&entry), None, &bench.aio, 1), Lead::Follow(_)));
+    let late = bench.cache.lead(key(1), key(1), Some(&entry), Some(Duration::ZERO), &bench.aio, 1);
     assert!(matches!(late, Lead::Leader(_)));
     drop(late);
     filling.head(head(1), Some(5), key(1));

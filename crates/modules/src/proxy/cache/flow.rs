@@ -263,7 +263,8 @@ impl Serve<'_> {
         let key = self.wanted.key;
         for _ in 0..MAX_ROUNDS {
             let known = self.cache().peek(key);
-            match self.cache().lead(key, known.as_ref(), Some(Duration::ZERO), &self.aio, request.client_key()) {
+            let age = Some(Duration::ZERO);
+            match self.cache().lead(key, key, known.as_ref(), age, &self.aio, request.client_key()) {
                 Lead::Leader(filling) => {
                     let outcome = ask.keeping(request, filling, Status::Bypass, None).await;
                     // What is being stored is there for everybody: what it takes the place of is not used any more.
@@ -336,7 +337,8 @@ impl Serve<'_> {
             }
             let age = Some(self.shared.proxy_cache_lock_age);
             let known = stale.as_ref().map(|object| &object.entry).or(located.unreadable.as_ref());
-            match self.cache().lead(located.key, known, age, &self.aio, request.client_key()) {
+            let main = self.wanted.key;
+            match self.cache().lead(located.key, main, known, age, &self.aio, request.client_key()) {
                 Lead::Leader(filling) => {
                     let Some(object) = &stale else { return ask.keeping(request, filling, status, stale).await };
                     let behind = self.shared.proxy_cache_background_update && request.method != Method::Post;
