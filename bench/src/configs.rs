@@ -85,7 +85,7 @@ fn whole(text: &str, spec: &Spec, place: &str, address: SocketAddr, user: Option
     format!("daemon off;\n{user}pid {place}/pid;\nerror_log {place}/error.log notice;\n{text}")
 }
 
-/// nginx's language, the form of the seed's first configuration.
+/// In nginx's language.
 fn nginx(spec: &Spec, place: &str, address: SocketAddr, user: Option<&User>) -> String {
     let line = |text: Option<String>| text.map_or_else(String::new, |text| format!("{text};\n"));
     let Spec { workers, connections, lines, .. } = spec;

@@ -122,7 +122,7 @@ fn group_name(index: usize) -> String {
     format!("freerun-bench-{}-{index}", std::process::id())
 }
 
-/// The configuration of the seed, with and without the pool.
+/// The servers, each with and without a pool.
 fn specs(bench: &Bench) -> Result<Vec<Spec>> {
     let root = bench.scratch.folder("data")?;
     let spec = |kind, variant, aio: Option<&'static str>| Spec {
