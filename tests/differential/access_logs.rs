@@ -316,7 +316,7 @@ fn errors_to_syslog() {
             server.get(target);
         }
         let mut out = Vec::new();
-        eventually("four messages", || {
+        eventually("three messages", || {
             syslog.take(&mut out);
             out.len() >= 3
         });

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use freerun_testkit::{Kind, Server, Setup, Site, Upstream, eventually};
+use freerun_testkit::{Kind, Refusing, Server, Setup, Site, eventually};
 
 use crate::proxied::TODAY;
 
@@ -24,7 +24,11 @@ const CONDITIONS: [&str; 5] = [
 /// A server that does that with each request; its address.
 fn behind(kind: &'static str) -> String {
     let answer: &[u8] = match kind {
-        "refuse" => return Upstream::new().address(),
+        "refuse" => {
+            // For as long as the tests run.
+            let refusing = Box::leak(Box::new(Refusing::new()));
+            return refusing.address();
+        }
         "ok" => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
         "close" => b"",
         "half" => b"HTTP/1.1 200 OK\r\nX-Not",

@@ -295,7 +295,7 @@ fn trouble(world: &World, disk: &Mirror, tiny: &Tiny, troubled: &AtomicBool, ove
                 }
             }
             4 => control.hang(Op::Open, ""),
-            5 => world.server.reload(),
+            5 => world.server.signal(Signal::HUP),
             6 => drop(fs::write(&filler, vec![0; 300_000])),
             7 => {
                 let _ = fs::remove_file(&filler);

@@ -164,11 +164,12 @@ fn clients_that_leave_a_hanging_disk_leave_nothing_behind() {
     let worker = server.worker();
     let before = descriptors(worker);
     disk.fixture.control().hang(Op::Read, "");
-    for number in 0..60 {
-        let mut client = server.connect();
+    let mut clients: Vec<Client> = (0..60).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
         client.send(format!("GET /slow/f{number} HTTP/1.1\r\nHost: h\r\n\r\n"));
-        client.reset();
     }
+    eventually("reads hang", || disk.fixture.control().waiting() > 0);
+    clients.into_iter().for_each(Client::reset);
     goes_on(&server);
     disk.fixture.control().clear();
     eventually("descriptors are closed", || descriptors(worker) <= before + 2);

@@ -4,12 +4,14 @@ use crate::Disk;
 use freerun_testkit::fuse::Op;
 use freerun_testkit::{Client, Server, Setup, eventually, require};
 use serde_json::Value;
+use std::time::Duration;
 
 const LINES: &str = "location = /status { status; } location /slow/ { aio threads=small; }";
 const MAIN: &str = "thread_pool small threads=4 max_queue=20;";
 
-fn pool(server: &Server) -> Value {
-    let status: Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
+/// What `/status` says of the pool `small`.
+pub(crate) fn pool(server: &Server) -> Value {
+    let status = server.status();
     let pools = status["pools"].as_array().expect("pools");
     pools.iter().find(|pool| pool["name"] == "small").expect("the pool").clone()
 }
@@ -84,21 +86,22 @@ fn no_loop_stalls_on_a_slow_mount() {
     }
     let disk = Disk::new();
     let server = Setup::server(&disk.site, "location = /status { status; }").freerun();
-    for op in [Op::Lookup, Op::Getattr, Op::Open, Op::Read] {
-        disk.fixture.control().delay(op, std::time::Duration::from_millis(400), "");
+    for (round, op) in [Op::Lookup, Op::Getattr, Op::Open, Op::Read].into_iter().enumerate() {
+        disk.fixture.control().clear();
+        disk.fixture.control().delay(op, Duration::from_secs(2), "");
+        let mut clients: Vec<Client> = (0..8)
+            .map(|number| {
+                let mut client = server.connect();
+                client.send(format!("GET /slow/f{} HTTP/1.1\r\nHost: h\r\n\r\n", round * 8 + number));
+                client
+            })
+            .collect();
+        for client in &mut clients {
+            assert_eq!(client.response().status, 200);
+        }
     }
-    let mut clients: Vec<Client> = (0..8)
-        .map(|number| {
-            let mut client = server.connect();
-            client.send(format!("GET /slow/f{number} HTTP/1.1\r\nHost: h\r\n\r\n"));
-            client
-        })
-        .collect();
-    for client in &mut clients {
-        assert_eq!(client.response().status, 200);
-    }
-    let status: Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
+    let status = server.status();
     // A loaded machine can take a loop off its processor for a while, but not for as long as any of those operations took.
     let longest = status["loops"][0]["polls"]["max_us"].as_u64().expect("a number");
-    assert!(longest < 350_000, "a poll took {longest} us");
+    assert!(longest < 1_900_000, "a poll took {longest} us");
 }

@@ -8,7 +8,7 @@ use std::fs;
 
 /// What `status` says of the log on the disk, and of the threads.
 fn status(server: &Server) -> (Value, Value) {
-    let status: Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
+    let status = server.status();
     let logs = status["logs"].as_array().expect("logs");
     let log = logs.iter().find(|log| log["name"].as_str().is_some_and(|name| name.ends_with("slow/log")));
     (log.expect("the log").clone(), status["log_threads"].clone())

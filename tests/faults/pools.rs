@@ -1,10 +1,12 @@
 //! Thread pools under pressure: full queues, fairness, clients that leave.
 
+use crate::figures::pool;
 use crate::{Disk, goes_on};
 use freerun_testkit::fuse::{Fixture, Op};
 use freerun_testkit::{Client, Setup, Site, eventually, require};
 
-const LINES: &str = "location = /text { return 200 text; } location /slow/ { aio threads=small; } location = /slow/f199 { aio threads=other; }";
+const LINES: &str = "location = /text { return 200 text; } location = /status { status; }
+    location /slow/ { aio threads=small; } location = /slow/f199 { aio threads=other; }";
 
 fn ask(server: &freerun_testkit::Server, number: usize) -> Client {
     let mut client = server.connect();
@@ -23,13 +25,9 @@ fn a_full_queue_refuses() {
     disk.fixture.control().hang(Op::Open, "");
     let mut running = ask(&server, 0);
     eventually("the only thread is busy", || disk.fixture.control().waiting() == 1);
-    // Two wait; which of the later ones is refused is known, how soon they are queued is not.
     let mut waiting: Vec<Client> = (1..3).map(|number| ask(&server, number)).collect();
-    eventually("the queue is full", || {
-        let mut client = ask(&server, 3);
-        client.set_timeout(std::time::Duration::from_millis(300));
-        client.try_response("GET").is_ok_and(|response| response.status == 503)
-    });
+    eventually("the queue is full", || pool(&server)["waiting"] == 2);
+    assert_eq!(ask(&server, 3).response().status, 503);
     server.logs("thread pool \"small\" queue overflow: 2 tasks waiting");
     goes_on(&server);
     disk.fixture.control().clear();
@@ -94,22 +92,16 @@ fn a_client_that_leaves_frees_its_place() {
     for round in 0..5 {
         // Each round fills the queue; were places not freed, the second would be refused.
         let clients: Vec<Client> = (0..3).map(|number| ask(&server, 10 + round * 3 + number)).collect();
-        for client in clients {
-            client.reset();
-        }
-        eventually("a new one is queued, not refused", || {
-            let mut client = ask(&server, 100);
-            client.set_timeout(std::time::Duration::from_millis(300));
-            let answer = client.try_response("GET");
-            client.reset();
-            answer == Err("Silent".to_owned())
-        });
+        eventually("the queue is full", || pool(&server)["waiting"] == 3);
+        clients.into_iter().for_each(Client::reset);
+        eventually("their places are free", || pool(&server)["waiting"] == 0);
     }
+    assert_eq!(pool(&server)["refused"], 0);
     disk.fixture.control().clear();
     assert_eq!(running.response().status, 200);
     assert_eq!(server.get("/slow/f150").status, 200);
     let opened = disk.fixture.control().count(Op::Open) - opens;
-    assert!(opened <= 4, "{opened} opens: the tasks of those who left were not run");
+    assert_eq!(opened, 2, "the tasks of those who left were not run");
 }
 
 /// Everything hops here, also what another disk holds.

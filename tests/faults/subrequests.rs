@@ -53,7 +53,7 @@ fn a_graceful_end_waits_for_mirrored_requests() {
         other.wait();
     }
     assert!(server.runs());
-    assert_eq!(server.access_log().lines().count(), 1);
+    assert_eq!(server.access_lines(1).len(), 1);
     disk.fixture.control().clear();
     server.wait();
     // The client's, and that of the copy.

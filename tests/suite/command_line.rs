@@ -1,7 +1,9 @@
 //! nginx's options: what they print, where, and the exit code.
 
 use freerun_testkit::{Checked, Kind, Setup, Site, TempDir, require, run};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const TIME: Duration = Duration::from_secs(20);
@@ -117,7 +119,8 @@ fn dump_prints_the_files() {
 #[test]
 fn globals_come_before_the_file() {
     let (_dir, path, prefix, log) = conf("events { }\n");
-    let done = with(&["-t", "-c", &path, "-p", &prefix, "-e", &log, "-g", "worker_processes 3; pid /tmp/x;"]);
+    let globals = format!("worker_processes 3; pid {prefix}/globals.pid;");
+    let done = with(&["-t", "-c", &path, "-p", &prefix, "-e", &log, "-g", &globals]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let done = with(&["-t", "-c", &path, "-p", &prefix, "-e", &log, "-g", "nonsense on;"]);
     assert_eq!(done.code, Some(1));
@@ -151,6 +154,19 @@ fn the_signal_option_reaches_the_master() {
     assert!(!server.path("server.pid").exists(), "the pid file goes with the master");
 }
 
+/// Ends the daemon of this pid file where the test did not come to it.
+struct Daemon(PathBuf);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let pid = fs::read_to_string(&self.0).ok().and_then(|pid| pid.trim().parse().ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // It may have ended just now.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
 #[test]
 fn a_daemon_leaves_the_terminal() {
     let port = freerun_testkit::ports::free();
@@ -159,6 +175,7 @@ fn a_daemon_leaves_the_terminal() {
          server {{ listen 127.0.0.1:{port}; return 200 daemon; }} }}\n"
     ));
     let done = with(&["-c", &path, "-p", &prefix, "-e", &log]);
+    let _daemon = Daemon(dir.path().join("server.pid"));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     freerun_testkit::eventually("the pid file", || dir.path().join("server.pid").exists());
     let mut client = freerun_testkit::Client::connect(([127, 0, 0, 1], port).into());

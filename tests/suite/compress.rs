@@ -268,7 +268,7 @@ fn large_bodies_go_to_the_pool_for_it() {
     let lines = "types { text/html html; } location / { gzip on; } location = /status { status; }";
     let server = Setup::server(&site, lines).run();
     let served = || {
-        let status: serde_json::Value = serde_json::from_str(&server.get("/status").text()).expect("it is JSON");
+        let status = server.status();
         let pools = status["pools"].as_array().expect("pools").clone();
         pools.iter().find(|pool| pool["name"] == "(cpu)").and_then(|pool| pool["served"].as_u64()).expect("it is told")
     };

@@ -32,7 +32,6 @@ fn a_place_that_is_free_again_is_for_every_address() {
     server.logs("4 worker_connections are not enough");
     let mut late = Client::connect(server.address_number(2));
     late.set_timeout(Duration::from_secs(20)).send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-    server.logs("4 worker_connections are not enough");
     stuck.pop();
     assert_eq!(late.response().text(), "ok");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::SeqCst};
 
-use freerun_testkit::{Answering, Received, Server, Setup, Upstream, eventually, require};
+use freerun_testkit::{Answering, Received, Refusing, Server, Setup, Upstream, eventually, require};
 use serde_json::Value;
 
 /// An upstream that answers with the status that the test sets; `text` is its body.
@@ -21,12 +21,14 @@ fn status(code: u16) -> Arc<AtomicU16> {
 
 /// What `status` says of the servers of the group `g`.
 fn servers(server: &Server) -> Vec<Value> {
-    let status: Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
-    let groups = status["upstreams"].as_array().cloned().unwrap_or_default();
-    groups.iter().find(|group| group["name"] == "g").expect("the group")["servers"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default()
+    servers_of(server, "g")
+}
+
+fn servers_of(server: &Server, group: &str) -> Vec<Value> {
+    let status = server.status();
+    let groups = status["upstreams"].as_array().expect("groups");
+    let group = groups.iter().find(|one| one["name"] == group).expect("the group");
+    group["servers"].as_array().expect("servers").clone()
 }
 
 fn states(server: &Server) -> Vec<String> {
@@ -80,8 +82,8 @@ fn several_in_a_row_decide_and_a_dead_server_is_unhealthy() {
         let status = if turn.fetch_add(1, SeqCst) % 3 == 2 { 500 } else { 200 };
         format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").into_bytes()
     });
-    let dead = Upstream::new().address();
-    let group = format!("upstream g {{ server {}; server {dead}; }}", moody.address());
+    let dead = Refusing::new();
+    let group = format!("upstream g {{ server {}; server {}; }}", moody.address(), dead.address());
     let server = setup(&group, "health_check interval=20ms jitter=5ms fails=2 passes=3;").freerun();
     eventually("the dead one is seen", || states(&server) == ["up", "unhealthy"]);
     server.logs("peer is unhealthy while connecting to upstream, health check");
@@ -138,12 +140,7 @@ fn responses_have_to_match() {
         ))
         .freerun();
     for (n, (tests, passes)) in cases.iter().enumerate() {
-        let one = || -> Value {
-            let status: Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
-            let groups = status["upstreams"].as_array().cloned().unwrap_or_default();
-            let name = format!("g{n}");
-            groups.iter().find(|group| group["name"] == name.as_str()).expect("the group")["servers"][0].clone()
-        };
+        let one = || servers_of(&server, &format!("g{n}"))[0].clone();
         eventually(tests, || one()["checks"]["done"].as_u64() > Some(0));
         assert_eq!(one()["state"], if *passes { "up" } else { "unhealthy" }, "{tests}");
     }
@@ -161,6 +158,7 @@ fn each_server_is_checked_once_whatever_the_number_of_loops() {
     eventually("they are checked", || servers(&server).iter().all(|one| one["checks"]["done"] == 1));
     // A reload that changes nothing of the checks goes on with them.
     server.reload();
+    assert!(servers(&server).iter().all(|one| one["checks"]["done"] == 1));
     server.edit("interval=1h;", "interval=1h; proxy_read_timeout 50s;");
     server.reload();
     assert!(servers(&server).iter().all(|one| one["checks"]["done"] == 1));

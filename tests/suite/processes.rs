@@ -78,7 +78,10 @@ fn a_killed_worker_is_replaced() {
         }
         // The listening socket stays open: a connection made now waits for the new worker.
         assert_eq!(server.get("/a").text(), "file a");
-        eventually("other workers", || server.workers().iter().all(|pid| !before.contains(pid)));
+        eventually("other workers", || {
+            let now = server.workers();
+            now.len() == before.len() && now.iter().all(|pid| !before.contains(pid))
+        });
     }
     server.logs("exited on signal 9");
 }

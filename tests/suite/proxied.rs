@@ -68,7 +68,7 @@ fn a_header_without_a_request_waits_for_one() {
 #[test]
 fn broken_headers_are_logged_and_nothing_is_answered() {
     let site = site();
-    let server = setup(&site, "client_header_timeout 100ms;").freerun();
+    let server = setup(&site, "client_header_timeout 2s;").freerun();
     let tail = format!(" while reading PROXY protocol, client: 127.0.0.1, server: 127.0.0.1:{}", server.port());
     for (bytes, text) in [
         (REQUEST.to_vec(), "broken header: \"GET /a HTTP/1.1\"".to_owned()),

@@ -1,8 +1,6 @@
 //! Requests that are passed on: tries, what goes wrong on the way, bodies of responses. Those of requests: `proxy_bodies.rs`.
 
-use std::time::Duration;
-
-use freerun_testkit::{Client, Ending, Response, Server, Setup, Site, Upstream, eventually};
+use freerun_testkit::{Client, Ending, Refusing, Response, Server, Setup, Site, Upstream};
 
 /// A server that passes everything to these servers, and logs what it knows of them.
 pub fn passing(servers: &[&str], lines: &str) -> Setup {
@@ -113,7 +111,8 @@ fn too_many_interim_responses_are_refused() {
 
 #[test]
 fn the_next_server_is_asked_when_one_refuses() {
-    let (dead, alive) = (Upstream::new().address(), Upstream::answering(|_| ok("alive").into()));
+    let (refusing, alive) = (Refusing::new(), Upstream::answering(|_| ok("alive").into()));
+    let dead = refusing.address();
     let server = passing(&[&dead, alive.address()], "").freerun();
     for _ in 0..4 {
         assert_eq!(server.get("/").text(), "alive");
@@ -158,9 +157,9 @@ fn what_may_not_be_sent_twice_is_not() {
         assert_eq!(client.response().status, status, "{lines}");
     }
     // Nothing was sent where there is no connection.
-    let (dead, second) = (Upstream::new().address(), Upstream::answering(|request| request.body.clone()));
+    let (dead, second) = (Refusing::new(), Upstream::answering(|request| request.body.clone()));
     let second_address = second.address().to_owned();
-    let server = passing(&[&dead, &second_address], "").freerun();
+    let server = passing(&[&dead.address(), &second_address], "").freerun();
     assert_eq!(server.send(post).status, 502);
     assert_eq!(second.take_requests().len(), 1);
 }
@@ -401,14 +400,7 @@ fn pieces_are_passed_on_as_they_come() {
         for number in 0..5 {
             let event = format!("data: {number}\n\n");
             peer.send(&event);
-            eventually("the event", || {
-                let bytes = client.at_least(1).to_vec();
-                String::from_utf8_lossy(&bytes).contains(&event) || {
-                    let have = client.at_least(1).len();
-                    client.at_least(have + 1);
-                    false
-                }
-            });
+            client.until(|bytes| String::from_utf8_lossy(bytes).contains(&event));
         }
         drop(peer);
     }
@@ -443,7 +435,8 @@ fn errors_of_an_upstream_get_pages_of_this_server_where_that_is_asked_for() {
 
 #[test]
 fn a_request_fails_alone_when_its_upstream_is_dead() {
-    let dead = Upstream::new().address();
+    let refusing = Refusing::new();
+    let dead = refusing.address();
     let server = passing(&[&dead], "").freerun();
     let mut client = server.connect();
     assert_eq!(client.get("/").status, 502);
@@ -453,5 +446,4 @@ fn a_request_fails_alone_when_its_upstream_is_dead() {
     assert_eq!(client.response().status, 502);
     assert_eq!(client.response().status, 502);
     assert!(matches!(client.ending(), Ending::Closed));
-    client.set_timeout(Duration::from_secs(1));
 }

@@ -30,7 +30,7 @@ fn passing_on(loops: usize, group: &str) -> Setup {
 
 /// What `status` says of a server of the group.
 fn of(server: &Server, number: usize) -> Value {
-    let status: Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
+    let status = server.status();
     let groups = status["upstreams"].as_array().cloned().unwrap_or_default();
     groups.iter().find(|group| group["name"] == "g").expect("the group")["servers"][number].clone()
 }
@@ -221,17 +221,14 @@ fn no_more_connections_than_a_server_may_have_and_others_wait() {
     peer.request();
     let mut second = server.connect();
     second.send(request);
-    let waiting = || {
-        let status: Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
-        status["upstreams"][0]["waiting"].clone()
-    };
+    let waiting = || server.status()["upstreams"][0]["waiting"].clone();
     eventually("one waits", || waiting() == 1);
     assert_eq!(count(&of(&server, 0)["active"]), 1);
     // The queue is full.
     assert_eq!(server.get("/").status, 502);
-    peer.send(ok("first"));
+    peer.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nfirst");
     assert_eq!(first.response().text(), "first");
-    let mut next = upstream.try_accept(std::time::Duration::from_millis(1)).unwrap_or(peer);
+    let mut next = upstream.accept();
     next.request();
     next.send(ok("second"));
     assert_eq!(second.response().text(), "second");

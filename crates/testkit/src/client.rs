@@ -271,6 +271,18 @@ impl Client {
         &self.received
     }
 
+    /// Reads until what waits to be parsed is so, and shows it.
+    ///
+    /// # Panics
+    /// When the connection ends before.
+    #[track_caller]
+    pub fn until(&mut self, is: impl Fn(&[u8]) -> bool) -> &[u8] {
+        while !is(&self.received) {
+            self.at_least(self.received.len() + 1);
+        }
+        &self.received
+    }
+
     /// Takes what has been received and not parsed.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.received)

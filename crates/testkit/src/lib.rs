@@ -29,7 +29,7 @@ pub use movie::{Movie, movie};
 pub use response::{Parsed, Response, methods};
 pub use server::{Checked, Server, check, run};
 pub use setup::{Kind, Setup};
-pub use upstream::{Answering, Peer, Received, Upstream};
+pub use upstream::{Answering, Peer, Received, Refusing, Upstream};
 pub use wait::{PATIENCE, eventually, within};
 
 /// What can go wrong in the harness itself.

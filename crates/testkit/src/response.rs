@@ -127,8 +127,7 @@ impl Response {
     }
 }
 
-/// A chunked body and how many bytes it took; `None` when it goes on.
-/// Header fields with their names.
+/// Fields with their names, in their order.
 type Fields = Vec<(String, String)>;
 
 fn fields<'l>(lines: impl Iterator<Item = &'l str>) -> Result<Fields, String> {
@@ -142,7 +141,7 @@ fn fields<'l>(lines: impl Iterator<Item = &'l str>) -> Result<Fields, String> {
         .collect()
 }
 
-/// The body and the trailers of chunks, and how many bytes they took.
+/// The body and the trailers of chunks, and how many bytes they took; `None` when they go on.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, Fields, usize)>, String> {
     let mut body = Vec::new();
     let mut at = 0;

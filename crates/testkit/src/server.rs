@@ -3,6 +3,7 @@
 use crate::setup::{Kind, Setup, fill_in};
 use crate::{Client, Error, PATIENCE, Response, TempDir, eventually, within};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -124,6 +125,14 @@ impl Server {
         self.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
     }
 
+    /// What freerun tells at `location = /status { status; }`.
+    #[track_caller]
+    pub fn status(&self) -> Value {
+        let response = self.get("/status");
+        assert_eq!(response.status, 200, "{}", response.text());
+        serde_json::from_slice(&response.body).unwrap_or_else(|error| panic!("{error}: {}", response.text()))
+    }
+
     /// Sends these bytes on a new connection and reads one response.
     #[track_caller]
     pub fn send(&self, bytes: impl AsRef<[u8]>) -> Response {
@@ -205,9 +214,29 @@ impl Server {
         }
     }
 
-    /// SIGHUP.
+    /// SIGHUP, and waits until the configuration as it stands is in use. One that may not be taken is for
+    /// [`signal`](Self::signal).
+    ///
+    /// # Panics
+    /// When it is not taken, as in all that follow.
+    #[track_caller]
     pub fn reload(&self) {
+        // nginx has other workers then.
+        let (before, workers) = (self.reloads(), self.workers());
         self.signal(Signal::HUP);
+        let done = within(PATIENCE, || match self.kind {
+            Kind::Freerun => self.reloads() > before,
+            Kind::Nginx => self.workers().iter().any(|worker| !workers.contains(worker)),
+        });
+        if !done {
+            panic!("the configuration is not taken:\n{}", tail(&self.error_log(), 40));
+        }
+    }
+
+    /// How many configurations after the first have been taken, as freerun's log tells.
+    fn reloads(&self) -> usize {
+        let log = self.error_log();
+        log.lines().filter(|line| line.contains("configuration ") && line.ends_with(" is in use")).count()
     }
 
     /// Waits for the end that a signal brought about.

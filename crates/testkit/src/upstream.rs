@@ -13,10 +13,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 /// How long it waits for a connection, or for bytes of one.
 const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long it waits until the other side takes more bytes.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A listening socket that plays an upstream server.
 #[derive(Debug)]
@@ -153,6 +156,37 @@ impl Default for Upstream {
     }
 }
 
+/// An address of 127.0.0.1 that refuses connections. Its port is nobody else's while this lives: a port that was merely free a
+/// moment ago may be that of another test's server by now.
+#[derive(Debug)]
+pub struct Refusing {
+    bound: Socket,
+}
+
+impl Refusing {
+    /// A free port where nobody listens.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    pub fn new() -> Refusing {
+        let bound = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        bound.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
+        Refusing { bound }
+    }
+
+    /// As a `server` directive has it.
+    pub fn address(&self) -> String {
+        self.bound.local_addr().ok().and_then(|address| address.as_socket()).expect("an address").to_string()
+    }
+}
+
+impl Default for Refusing {
+    fn default() -> Refusing {
+        Refusing::new()
+    }
+}
+
 fn stays_open(answer: &[u8]) -> bool {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(answer.len());
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
@@ -233,14 +267,13 @@ pub struct Peer {
 
 impl Peer {
     fn new(stream: Stream) -> Peer {
-        let set = |blocking: io::Result<()>, timeout: io::Result<()>| {
-            blocking.expect("a stream that waits");
-            timeout.expect("a timeout");
+        let socket = match &stream {
+            Stream::Tcp(tcp) => SockRef::from(tcp),
+            Stream::Unix(unix) => SockRef::from(unix),
         };
-        match &stream {
-            Stream::Tcp(tcp) => set(tcp.set_nonblocking(false), tcp.set_read_timeout(Some(TIMEOUT))),
-            Stream::Unix(unix) => set(unix.set_nonblocking(false), unix.set_read_timeout(Some(TIMEOUT))),
-        }
+        socket.set_nonblocking(false).expect("a stream that waits");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        socket.set_write_timeout(Some(SEND_TIMEOUT)).expect("a timeout");
         if let Stream::Tcp(tcp) = &stream {
             tcp.set_nodelay(true).expect("TCP_NODELAY");
         }
@@ -427,6 +460,13 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
         assert_eq!(answer, "HTTP/1.1 204 No Content\r\n\r\n");
+    }
+
+    #[test]
+    fn nobody_else_gets_a_port_that_refuses() {
+        let refusing = Refusing::new();
+        assert_eq!(TcpStream::connect(refusing.address()).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        assert_eq!(TcpListener::bind(refusing.address()).unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -19,9 +19,8 @@ mod variants;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use freerun_testkit::{Answering, Kind, Received, Server, Setup, Upstream, eventually, within};
+use freerun_testkit::{Answering, Kind, PATIENCE, Received, Server, Setup, Upstream, eventually, within};
 
 use crate::harness::{Case, Exchange, difference, exchange, get, text_without_port};
 use crate::proxied::TODAY;
@@ -35,9 +34,6 @@ pub const FRESH: &str = "Cache-Control: max-age=1000";
 /// What every story's cache has; `@DIR@` is the server's own folder.
 const CACHE: &str = "proxy_cache_path @DIR@/cache levels=1:2 keys_zone=z:1m;
     add_header X-Cache $upstream_cache_status always;";
-
-/// How long files may take to come and go behind the answers.
-const SETTLE: Duration = Duration::from_secs(5);
 
 /// What the origin answers.
 #[derive(Clone, Default)]
@@ -226,12 +222,14 @@ impl Stories {
         }
         // Where the key has the origin's port in it, the number of the files says what can be said.
         let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-        let same = self.files_differ.is_some()
-            || within(SETTLE, || {
+        let compared = self.files_differ.is_none() && self.stories.iter().flatten().all(|step| step.instead.is_none());
+        // Files come and go behind the answers.
+        let same = !compared
+            || within(PATIENCE, || {
                 (theirs, ours) = (nginx.stored(), freerun.stored());
                 if self.names { theirs == ours } else { theirs.len() == ours.len() }
             });
-        if !same && self.stories.iter().flatten().all(|step| step.instead.is_none()) {
+        if !same {
             wrong += &format!("files of the cache\n  - {theirs:?}\n  + {ours:?}\n");
         }
         println!("{} stories with {steps} cases, {failed} differ", self.stories.len());

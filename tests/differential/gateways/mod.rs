@@ -7,9 +7,10 @@ mod memcached;
 mod other;
 pub mod recorder;
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use freerun_testkit::{Kind, Setup, methods, require, within};
+use freerun_testkit::{Kind, Setup, methods, require};
+use rustix::process::Signal;
 
 use crate::harness::{Exchange, Spoken, difference};
 use recorder::{Protocol, Recorder};
@@ -94,13 +95,14 @@ struct Outcome {
     logged: Vec<String>,
 }
 
-/// What the log says about upstream servers, without what differs by nature.
-fn messages(log: &str, address: &str) -> Vec<String> {
+/// What the log says about upstream servers on behalf of this connection, without what differs by nature.
+fn messages(log: &str, connection: u64, address: &str) -> Vec<String> {
     let said = |line: &str| {
         let level = line.find('[').filter(|at| {
             ["[error]", "[warn]", "[info]", "[alert]"].iter().any(|level| line[*at..].starts_with(level))
         })?;
-        let message = line[level..].split_once('*')?.1.split_once(' ')?.1;
+        let (number, message) = line[level..].split_once('*')?.1.split_once(' ')?;
+        let message = (number.parse() == Ok(connection)).then_some(message)?;
         let about = ["upstream", "memcached", "FastCGI", "uwsgi"].iter().any(|word| message.contains(word));
         about.then(|| message.replace(address, "ADDRESS"))
     };
@@ -108,36 +110,31 @@ fn messages(log: &str, address: &str) -> Vec<String> {
     log.lines().filter_map(said).map(|line| line.split(", client: ").next().unwrap_or_default().to_owned()).collect()
 }
 
-/// `like`: what the other server has made of it.
-fn run(
-    kind: Kind,
-    protocol: Protocol,
-    (http, lines): (&str, &str),
-    asks: &[Ask],
-    like: Option<&[Outcome]>,
-) -> Vec<Outcome> {
+fn run(kind: Kind, protocol: Protocol, (http, lines): (&str, &str), asks: &[Ask]) -> Vec<Outcome> {
     let recorder = Recorder::start(protocol);
     let lines = lines.replace("@ADDRESS@", recorder.address());
-    let server = Setup::new()
+    let mut server = Setup::new()
         .http(&format!(
-            "{http} server {{ listen 127.0.0.1:@PORT@; server_name localhost; location = /probe {{ return 204; }} {lines} }}"
+            "log_format connections '$connection'; access_log @DIR@/access.log connections; {http}
+             server {{ listen 127.0.0.1:@PORT@; server_name localhost; location = /probe {{ return 204; }} {lines} }}"
         ))
         .start(kind);
     let mut outcomes = Vec::new();
     for ask in asks {
         recorder.answer_with(&ask.answer);
-        let before = messages(&server.error_log(), recorder.address()).len();
         let methods = methods(&ask.request);
         let spoken = Spoken { bytes: &ask.request, methods: &methods, wanted: 1, in_order: false };
         let exchange = spoken.over(&mut server.connect(), server.port());
-        // Lines may be written after the response. That no further one comes cannot be waited for.
-        let wanted = like.map_or(0, |like| like[outcomes.len()].logged.len());
-        let mut logged = Vec::new();
-        within(Duration::from_millis(if wanted == 0 { 3 } else { 1000 }), || {
-            logged = messages(&server.error_log(), recorder.address()).split_off(before);
-            like.is_some() && logged.len() >= wanted
-        });
-        outcomes.push(Outcome { exchange, told: recorder.take(), logged });
+        outcomes.push(Outcome { exchange, told: recorder.take(), logged: Vec::new() });
+    }
+    // Lines may be written after the response: when the server has ended, all are there. Each ask had a connection of its own.
+    server.signal(Signal::QUIT);
+    server.wait();
+    let (access, errors) = (server.access_log(), server.error_log());
+    let connections: BTreeSet<u64> = access.lines().filter_map(|line| line.parse().ok()).collect();
+    assert_eq!(connections.len(), asks.len(), "{kind:?}: connections in the log");
+    for (outcome, connection) in outcomes.iter_mut().zip(connections) {
+        outcome.logged = messages(&errors, connection, recorder.address());
     }
     outcomes
 }
@@ -154,8 +151,8 @@ pub fn alike_in(protocol: Protocol, http: &str, lines: &str, asks: &[Ask]) {
     if !require::nginx() {
         return;
     }
-    let mut nginx = run(Kind::Nginx, protocol, (http, lines), asks, None);
-    let mut freerun = run(Kind::under_test(), protocol, (http, lines), asks, Some(&nginx));
+    let mut nginx = run(Kind::Nginx, protocol, (http, lines), asks);
+    let mut freerun = run(Kind::under_test(), protocol, (http, lines), asks);
     if !http.is_empty() {
         // What is cached has a length, which freerun tells though the application did not.
         for (theirs, ours) in nginx.iter_mut().zip(&mut freerun) {

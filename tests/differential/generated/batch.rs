@@ -4,10 +4,9 @@ use super::config::{Node, print};
 use super::requests::{Request, bytes};
 use crate::checks::same_words;
 use crate::harness::{Exchange, Spoken, difference, text_without_port};
-use freerun_testkit::{Checked, Client, Kind, Server, Setup, Site, TempDir, check, within};
+use freerun_testkit::{Checked, Client, Kind, PATIENCE, Server, Setup, Site, TempDir, check, within};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::time::Duration;
 
 /// What stands in a `server` block, and what is said to it, a connection each.
 #[derive(Clone, Debug)]
@@ -93,9 +92,6 @@ const NAME: i64 = "freerun".len() as i64 - "nginx".len() as i64;
 
 /// The length of `100 Continue`.
 const CONTINUE: i64 = "HTTP/1.1 100 Continue\r\n\r\n".len() as i64;
-
-/// How long lines of the log may take after the last response.
-const LOG_WAIT: Duration = Duration::from_secs(3);
 
 fn host(case: usize) -> String {
     format!("h{case}.example")
@@ -203,14 +199,16 @@ impl Batch {
                 }
             }
         }
+        let known = |(case, at, _): &(usize, usize, String)| self.is_known(*case, &self.cases[*case].connections[*at]);
         let differing = within_time(|| {
-            differing_logs(&nginx, &freerun, &ports, |case, at| {
+            let mut differing = differing_logs(&nginx, &freerun, &ports, |case, at| {
                 let connection = &self.cases[case].connections[at];
                 (self.answers_early(case, connection), connection.iter().any(Request::is_chunked))
-            })
+            });
+            differing.retain(|found| !known(found));
+            differing
         });
-        let known = |(case, at, _): &(usize, usize, String)| self.is_known(*case, &self.cases[*case].connections[*at]);
-        findings.answers.extend(differing.into_iter().filter(|found| !known(found)));
+        findings.answers.extend(differing);
         findings
     }
 
@@ -330,10 +328,10 @@ fn line_difference(theirs: &Line, ours: &Line, chunked: bool) -> String {
     differing.map(|(name, (theirs, ours))| format!("  - log ${name}: {theirs}\n  + log ${name}: {ours}\n")).collect()
 }
 
-/// Lines may come after the responses: what differs is looked at again until the time is up.
+/// Lines may come after the responses: what differs is looked at again, for as long as a busy machine may take.
 fn within_time<T>(mut look: impl FnMut() -> Vec<T>) -> Vec<T> {
     let mut differing = Vec::new();
-    within(LOG_WAIT, || {
+    within(PATIENCE, || {
         differing = look();
         differing.is_empty()
     });

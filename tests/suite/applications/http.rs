@@ -152,10 +152,7 @@ fn an_upgraded_connection() {
     for n in 0..20 {
         let (said, heard) = (format!("message {n};"), format!("MESSAGE {n};"));
         client.send(&said);
-        let mut wanted = 1;
-        while !client.at_least(wanted).ends_with(heard.as_bytes()) {
-            wanted = client.at_least(wanted).len() + 1;
-        }
+        client.until(|bytes| bytes.ends_with(heard.as_bytes()));
     }
     let large = vec![b'a'; 1_000_000];
     client.send(&large);
@@ -196,10 +193,7 @@ fn websockets() {
         "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
     );
-    let mut wanted = 1;
-    while !client.at_least(wanted).windows(4).any(|four| four == b"\r\n\r\n") {
-        wanted = client.at_least(wanted).len() + 1;
-    }
+    client.until(|bytes| bytes.windows(4).any(|four| four == b"\r\n\r\n"));
     let head = String::from_utf8_lossy(&client.take()).into_owned();
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     // RFC 6455 section 1.3: the answer to that key.

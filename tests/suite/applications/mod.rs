@@ -41,10 +41,7 @@ fn events_come_one_by_one(client: &mut Client, target: &str) {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
     for n in 1..=3 {
         let event = format!("data: {n}\n\n");
-        let mut wanted = 1;
-        while !client.at_least(wanted).windows(event.len()).any(|window| window == event.as_bytes()) {
-            wanted = client.at_least(wanted).len() + 1;
-        }
+        client.until(|bytes| bytes.windows(event.len()).any(|window| window == event.as_bytes()));
         std::fs::write(folder.path().join(format!("seen{n}")), "").expect("the sign");
     }
     let response = client.response();

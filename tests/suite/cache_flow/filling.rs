@@ -1,6 +1,7 @@
 //! Objects that are being fetched, and those who wait for them.
 
 use freerun_testkit::{Ending, Upstream, eventually, require};
+use rustix::process::Signal;
 
 use super::{counting, ok, said, setup};
 
@@ -18,17 +19,11 @@ fn who_comes_later_gets_what_has_come_and_the_rest_as_it_comes() {
         let mut peer = upstream.accept();
         peer.head();
         peer.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: 10\r\n\r\n01234");
-        let has = |bytes: &[u8]| bytes.ends_with(b"\r\n\r\n01234");
-        let until_half = |client: &mut freerun_testkit::Client| {
-            let mut count = 1;
-            while !has(client.at_least(count)) {
-                count = client.at_least(count).len() + 1;
-            }
-        };
-        until_half(&mut first);
+        let half = |bytes: &[u8]| bytes.ends_with(b"\r\n\r\n01234");
+        first.until(half);
         let mut second = server.connect();
         second.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
-        until_half(&mut second);
+        second.until(half);
         // A part of it, from behind what has come.
         let mut third = server.connect();
         third.send("GET /a HTTP/1.1\r\nHost: a\r\nRange: bytes=7-8\r\n\r\n");
@@ -204,7 +199,8 @@ fn slices_are_stored_each_for_itself() {
     eventually("all slices are stored", || {
         let part = server.get_with("/a", "Range: bytes=90000-220000\r\n");
         assert!(part.status == 206 && part.body == content[90_000..=220_000]);
-        said(&server.get("/a")).0 == "HIT" && origin.take_requests().len() <= 3 && origin.take_requests().is_empty()
+        origin.take_requests();
+        said(&server.get("/a")).0 == "HIT" && origin.take_requests().is_empty()
     });
 }
 
@@ -220,7 +216,7 @@ fn a_reload_loses_nothing() {
     server.reload();
     assert_eq!(said(&server.get("/a")), ("HIT".into(), "/a 1".into()));
     server.edit("levels=1:2", "levels=2:2");
-    server.reload();
+    server.signal(Signal::HUP);
     server.logs("cache \"z\" had previously different levels");
     assert_eq!(said(&server.get("/a")), ("HIT".into(), "/a 1".into()));
 }
@@ -243,10 +239,7 @@ fn what_leaves_http_is_passed_on_for_one_client_alone() {
         let mut peer = upstream.accept();
         peer.head();
         peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nhello");
-        let mut count = 1;
-        while !client.at_least(count).ends_with(b"\r\n\r\nhello") {
-            count = client.at_least(count).len() + 1;
-        }
+        client.until(|bytes| bytes.ends_with(b"\r\n\r\nhello"));
         client.send("ping");
         assert_eq!(peer.bytes(4), b"ping");
     }
