@@ -37,6 +37,28 @@ fn a_place_that_is_free_again_is_for_every_address() {
 }
 
 #[test]
+fn a_request_that_ends_makes_room_although_its_connection_stays() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let server = Setup::server(&site, "keepalive_timeout 1h; return 200 ok;").events("worker_connections 2;").freerun();
+    let mut busy: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+    for client in &mut busy {
+        client.send("GET / HT");
+    }
+    server.logs("2 worker_connections are not enough");
+    let mut late = server.connect();
+    late.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    busy[0].send("TP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(busy[0].response().text(), "ok");
+    assert_eq!(late.response().text(), "ok", "who waits is let in, and who is idle goes");
+    assert_eq!(busy[0].ending(), Ending::Closed);
+    busy[1].send("TP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(busy[1].response().text(), "ok");
+}
+
+#[test]
 fn a_pipeline_without_end_leaves_others_their_turn() {
     let site = Site::new();
     let lines = "location / { return 200 ok; }";

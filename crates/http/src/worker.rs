@@ -455,6 +455,13 @@ impl LoopState {
         self.room.notified().await;
     }
 
+    /// A connection has no request any more: it can be asked to leave, if others wait.
+    pub fn became_idle(&self) {
+        if self.connections.get() >= self.shared.connections {
+            self.room.notify_waiters();
+        }
+    }
+
     /// Takes a connection over, and serves it as far as what it has sent goes if `now` says so: as the last step of a
     /// task's poll. It has its turn soon otherwise.
     pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &Here<ListenSpec>, now: bool) {

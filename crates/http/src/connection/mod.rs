@@ -143,6 +143,7 @@ impl Future for Serve {
                 Some(keep) if !connection.home.is_draining() && !connection.is_closing() => {
                     let waiting = if connection.requests.get() == 0 { Waiting::First } else { Waiting::Next };
                     let key = connection.home.idle.enter(&connection.home, connection, waiting, keep);
+                    connection.home.became_idle();
                     self.state = State::Idle(key);
                 }
                 _ => return Poll::Ready(()),

@@ -56,7 +56,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
     let mut held = None;
     let mut accepted = 0;
     loop {
-        if !home.has_room() {
+        while !home.has_room() {
             held = None;
             tokio::select! {
                 () = home.wait_for_room() => {}
