@@ -172,6 +172,22 @@ fn reopening() {
 }
 
 #[test]
+fn a_reload_opens_logs_anew() {
+    let site = site();
+    let server = Setup::server(&site, "").run();
+    server.get("/a");
+    server.access_lines(1);
+    fs::rename(server.path("access.log"), server.path("access.old")).expect("renaming");
+    fs::rename(server.path("error.log"), server.path("error.old")).expect("renaming");
+    server.reload();
+    eventually("lines in the new files", || {
+        server.get("/none");
+        server.access_log().contains("/none") && server.error_log().contains("/none")
+    });
+    assert!(fs::read_to_string(server.path("access.old")).expect("the old file").contains("\"GET /a HTTP/1.1\" 200"));
+}
+
+#[test]
 fn error_lines_have_nginx_s_form() {
     let site = site();
     let server = Setup::server(&site, "").run();

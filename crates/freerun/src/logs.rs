@@ -49,11 +49,17 @@ fn open_syslog(server: &str) -> Result<OwnedFd, Error> {
     Ok(socket.into())
 }
 
-/// Opens those of `names` that `known` lacks, and takes the others from there.
+/// Whether the name is a path, where another file may stand by now.
+fn is_path(name: &str) -> bool {
+    name != STDERR && name != NAMED && !name.starts_with(SYSLOG) && !name.starts_with(MEMORY)
+}
+
+/// Opens all files, and of the others those that `known` lacks: a new configuration finds the files that are there now, as in
+/// nginx, whose logs may be rotated with a reload.
 pub fn open_all(names: &[String], known: &Logs) -> Result<Logs, Error> {
     let mut logs = Logs::new();
     for name in names {
-        let fd = match known.get(name) {
+        let fd = match known.get(name).filter(|_| !is_path(name)) {
             Some(fd) => fd.clone(),
             None => Arc::new(open(name)?),
         };
@@ -67,13 +73,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_logs_stay_open_and_new_ones_are_made() {
+    fn files_are_opened_anew_and_what_is_none_stays() {
         let dir = std::env::temp_dir().join(format!("freerun-logs-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let name = |n: &str| dir.join(n).to_str().unwrap().to_owned();
         let first = open_all(&[name("a"), STDERR.into()], &Logs::new()).unwrap();
         let second = open_all(&[name("a"), name("b")], &first).unwrap();
-        assert!(Arc::ptr_eq(&first[&name("a")], &second[&name("a")]));
+        assert!(!Arc::ptr_eq(&first[&name("a")], &second[&name("a")]));
+        let third = open_all(&[STDERR.into()], &first).unwrap();
+        assert!(Arc::ptr_eq(&first[STDERR], &third[STDERR]));
         assert!(dir.join("b").exists());
         let lost = open_all(&[name("no/dir")], &second).unwrap_err().to_string();
         assert_eq!(lost, format!("open() \"{}\" failed (2: No such file or directory)", name("no/dir")));
