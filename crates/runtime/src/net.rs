@@ -27,12 +27,18 @@ pub struct Socket {
     registered: OnceCell<AsyncFd<Arc<OwnedFd>>>,
     /// Set when the readable state of the registration was cleared although bytes may wait: the next read tries first.
     read_first: Cell<bool>,
+    /// Set when a read had no room to find out that nothing is left: the registration may say "readable" from before.
+    was_filled: Cell<bool>,
 }
 
 impl Socket {
     /// Takes over a connected, non-blocking socket.
     pub fn new(fd: OwnedFd) -> Socket {
-        Socket { fd: Arc::new(fd), registered: OnceCell::new(), read_first: Cell::new(true) }
+        Socket::unregistered(Arc::new(fd))
+    }
+
+    fn unregistered(fd: Arc<OwnedFd>) -> Socket {
+        Socket { fd, registered: OnceCell::new(), read_first: Cell::new(true), was_filled: Cell::new(false) }
     }
 
     /// The descriptor, for handing to a pool thread; it stays open as long as the longest holder keeps it.
@@ -104,6 +110,7 @@ impl Socket {
                     if n > 0 && n < room {
                         guard.clear_ready_matching(Ready::READABLE);
                     }
+                    self.was_filled.set(n == room);
                     return Ok(n);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -142,6 +149,7 @@ impl Socket {
                     if n > 0 && n < room {
                         guard.clear_ready_matching(Ready::READABLE);
                     }
+                    self.was_filled.set(n == room);
                     return Poll::Ready(Ok(n));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -188,13 +196,28 @@ impl Socket {
             // Entering the epoll reports what is there already.
             self.read_first.set(false);
         } else if self.read_first.get() {
-            match rustix::net::recv(&*self.fd, &mut [0u8; 1][..], RecvFlags::PEEK) {
-                Err(rustix::io::Errno::AGAIN) => self.read_first.set(false),
-                _ => return Poll::Ready(Ok(())),
+            if !self.has_nothing() {
+                return Poll::Ready(Ok(()));
             }
+            self.read_first.set(false);
         }
         let registered = self.registration()?;
-        registered.poll_read_ready(context).map(|ready| ready.map(|mut guard| guard.retain_ready()))
+        loop {
+            let mut guard = std::task::ready!(registered.poll_read_ready(context))?;
+            if self.was_filled.take() && self.has_nothing() {
+                // What says "closed" stays through this.
+                guard.clear_ready_matching(Ready::READABLE);
+                continue;
+            }
+            guard.retain_ready();
+            return Poll::Ready(Ok(()));
+        }
+    }
+
+    /// Whether there is neither a byte nor the end to be read.
+    fn has_nothing(&self) -> bool {
+        let peeked = rustix::net::recv(&*self.fd, &mut [0u8; 1][..], RecvFlags::PEEK);
+        matches!(peeked, Err(rustix::io::Errno::AGAIN))
     }
 
     /// Writes what fits without waiting.
@@ -312,7 +335,7 @@ impl Socket {
     pub fn moved(self) -> Socket {
         let Socket { fd, registered, .. } = self;
         drop(registered);
-        Socket { fd, registered: OnceCell::new(), read_first: Cell::new(true) }
+        Socket::unregistered(fd)
     }
 
     /// Waits until a connection that was begun (`connect(2)` said `EINPROGRESS`) is there. Asks once before it registers.
@@ -413,6 +436,29 @@ mod tests {
             }
             assert_eq!(got, b"second");
             drop(writer.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_socket_read_to_the_last_byte_waits_for_the_next_one() {
+        run(async {
+            let (socket, mut peer) = pair();
+            let is_ready = || std::future::poll_fn(|context| Poll::Ready(socket.poll_readable(context).is_ready()));
+            assert!(!is_ready().await);
+            for _ in 0..2 {
+                peer.write_all(b"abc").unwrap();
+                let mut exactly = BytesMut::with_capacity(3);
+                assert_eq!(socket.read_bytes(&mut exactly, 3).await.unwrap(), 3);
+                assert!(!is_ready().await, "nothing is left");
+            }
+            peer.write_all(b"abcd").unwrap();
+            let mut part = BytesMut::with_capacity(3);
+            assert_eq!(socket.read_bytes(&mut part, 3).await.unwrap(), 3);
+            assert!(is_ready().await, "a byte is left");
+            assert_eq!(socket.read(&mut Vec::with_capacity(1)).await.unwrap(), 1);
+            drop(peer);
+            socket.readable().await.unwrap();
+            assert_eq!(socket.read(&mut Vec::with_capacity(1)).await.unwrap(), 0);
         });
     }
 
