@@ -115,3 +115,19 @@ fn what_comes_after_the_last_request_does_not_cut_the_response() {
     assert_eq!(client.response().body.len(), BIG);
     assert_eq!(client.ending(), Ending::Closed);
 }
+
+#[test]
+fn line_ends_behind_a_body_are_no_request() {
+    let site = Site::new();
+    let lines = "keepalive_timeout 1h; client_header_timeout 1h; location / { return 200 ok; }";
+    let mut server = Setup::server(&site, lines).run();
+    let mut client = server.connect();
+    for _ in 0..2 {
+        client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi\r\n");
+        assert_eq!(client.response().text(), "ok");
+    }
+    // An idle connection is closed; one with a part of a request is waited for.
+    server.signal(rustix::process::Signal::QUIT);
+    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(server.wait().code(), Some(0));
+}

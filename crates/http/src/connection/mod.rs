@@ -524,7 +524,8 @@ fn decide_keep_alive(request: &mut Request, core: &CoreSettings) {
     request.keep_alive &= may;
 }
 
-/// What has come of the next request, in a buffer of its own; the head's buffer goes back to the loop.
+/// What has come of the next request, in a buffer of its own; the head's buffer goes back to the loop. Line ends, which some
+/// clients send behind a body, are nothing of it (RFC 9112 section 2.2).
 fn rest_of(request: &mut Request) -> Vec<u8> {
     let used = request.body.used();
     let mut buffer = std::mem::take(&mut request.head.buffer);
