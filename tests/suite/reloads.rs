@@ -214,3 +214,49 @@ fn a_connection_of_an_address_that_is_gone_logs_where_it_belongs() {
     eventually("the log of its server", || log("two.log") == "/before two\n/after two\n");
     assert_eq!(log("one.log") + &log("three.log"), "");
 }
+
+/// Whether there is no listener: one that nobody accepts from takes connections as well.
+fn refuses(server: &freerun_testkit::Server) -> bool {
+    Client::try_connect(server.address()).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+}
+
+#[test]
+fn an_end_that_was_ordered_is_not_followed_by_a_reload() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let mut server = Setup::server(&site, "").freerun();
+    let mut busy = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+    // Both are there when it looks.
+    for signal in [Signal::STOP, Signal::HUP, Signal::QUIT, Signal::CONT] {
+        server.signal(signal);
+    }
+    server.logs("gracefully shutting down");
+    eventually("the listener is closed", || refuses(&server));
+    assert_eq!(busy.response().body.len(), 30_000_000);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(!server.error_log().contains("configuration 2 is in use"));
+}
+
+#[test]
+fn a_reload_under_way_does_not_keep_the_listener_of_a_server_that_ends() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let mut server = Setup::server(&site, "").freerun();
+    let worker = server.worker();
+    let mut busy = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+    server.signal_pid(worker, Signal::STOP);
+    server.reload();
+    server.logs("(SIGHUP) received");
+    server.signal(Signal::QUIT);
+    server.logs("(SIGQUIT) received");
+    server.signal_pid(worker, Signal::CONT);
+    eventually("the listener is closed", || refuses(&server));
+    assert_eq!(busy.response().body.len(), 30_000_000);
+    assert_eq!(server.wait().code(), Some(0));
+}

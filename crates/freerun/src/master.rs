@@ -218,7 +218,7 @@ impl Master {
             if self.ended() {
                 return Ok(());
             }
-            if self.reload_again && self.pending.is_none() && !self.starting {
+            if self.reload_again && self.pending.is_none() && !self.starting && self.ending.is_none() {
                 self.reload_again = false;
                 self.reload();
             }
@@ -372,7 +372,11 @@ impl Master {
             }
             Serving::Nobody(_) => {}
         }
-        // New connections are refused from here on, not left to wait for somebody.
+        // New connections are refused from here on, not left to wait for somebody: by what the worker is about to use, too.
+        if let Some((pending, _)) = &mut self.pending {
+            pending.listeners.unlink(Some(&self.current.listeners), &self.current.log);
+            pending.listeners = Listeners::default();
+        }
         self.current.listeners.unlink(None, &self.current.log);
         self.current.listeners = Listeners::default();
     }
