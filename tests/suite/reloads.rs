@@ -215,6 +215,43 @@ fn a_connection_of_an_address_that_is_gone_logs_where_it_belongs() {
     assert_eq!(log("one.log") + &log("three.log"), "");
 }
 
+/// Whether the process has a thread of that name.
+fn has_thread(process: u32, name: &str) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("its threads").flatten();
+    let names = threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default());
+    names.into_iter().any(|thread| thread.trim_end() == name)
+}
+
+#[test]
+fn a_connection_without_a_request_keeps_no_old_configuration() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let lines = "keepalive_timeout 1h; aio threads=old; location /v { return 200 one; }";
+    let server = Setup::server(&site, lines).main("thread_pool old threads=2;").freerun();
+    let worker = server.worker();
+    let mut idle: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    for client in &mut idle {
+        assert_eq!(client.get("/v").text(), "one");
+    }
+    let mut late = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    late.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+    assert!(has_thread(worker, "old/0"));
+    server.edit("thread_pool old threads=2;", "");
+    server.edit("aio threads=old;", "");
+    server.edit("return 200 one", "return 200 two");
+    server.reload();
+    eventually("the new answer", || server.get("/v").text() == "two");
+    assert!(has_thread(worker, "old/0"), "a request goes on with the old one");
+    assert_eq!(late.response().body.len(), 30_000_000);
+    // The pool goes with the configuration that names it.
+    eventually("the old one goes", || !has_thread(worker, "old/0"));
+    for client in idle.iter_mut().chain([&mut late]) {
+        assert_eq!(client.get("/v").text(), "two");
+    }
+}
+
 /// Whether there is no listener: one that nobody accepts from takes connections as well.
 fn refuses(server: &freerun_testkit::Server) -> bool {
     Client::try_connect(server.address()).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)

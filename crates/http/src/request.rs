@@ -157,6 +157,15 @@ impl Connection {
         }
     }
 
+    /// Lets go of the configuration of the last request, if there is a newer one and it listens here as well: without a
+    /// request, nothing speaks for keeping it.
+    pub fn renew(&self) {
+        let is_old = |(of, _): &(Rc<Current>, Here<Servers>)| of.number != self.home.generation_number();
+        if self.servers.borrow().as_ref().is_some_and(is_old) {
+            let _ = self.servers();
+        }
+    }
+
     /// What the PROXY protocol header said, where there was one.
     pub fn proxied(&self) -> Option<&ProxyHeader> {
         self.proxied.get().map(|header| &**header)

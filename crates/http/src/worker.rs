@@ -325,6 +325,11 @@ impl LoopState {
         self.generation.borrow().clone()
     }
 
+    /// The number of that generation.
+    pub fn generation_number(&self) -> u64 {
+        self.generation.borrow().number
+    }
+
     /// Whether the worker is ending.
     pub fn is_draining(&self) -> bool {
         self.draining.get()
@@ -393,6 +398,7 @@ impl LoopState {
 
     fn install(self: &Rc<Self>, generation: Arc<Generation>, wanted: Vec<Bound>) {
         *self.generation.borrow_mut() = Current::new(generation);
+        Idle::renew(self);
         self.hand_over();
         // Settings may have changed what a path means or whether it may be kept.
         self.hot.borrow_mut().purge(Instant::now() + VALID);
@@ -450,7 +456,7 @@ impl LoopState {
         }
     }
 
-    /// Resolves when a connection has ended.
+    /// Resolves when a connection has ended, or has become one that can be asked to leave.
     pub async fn wait_for_room(&self) {
         self.room.notified().await;
     }

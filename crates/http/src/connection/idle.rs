@@ -39,6 +39,9 @@ pub struct Idle {
     earlier: Notify,
 }
 
+/// How many connections take over a new configuration before other tasks have their turn.
+const RENEWED: usize = 128;
+
 /// What a time too long to count is taken for: a century.
 const FAR: Key = 100 * 365 * 24 * 3600 * 1_000_000_000;
 
@@ -89,6 +92,32 @@ impl Idle {
             Some(_) => {}
         }
         key
+    }
+
+    /// Has all connections let go of the configuration of their last request, which takes memory, for the one that counts
+    /// now. To be called when there is another one.
+    pub fn renew(home: &Rc<LoopState>) {
+        if home.idle.connections.borrow().iter().all(BTreeMap::is_empty) {
+            return;
+        }
+        let home = home.clone();
+        loops::spawn(0, "renewing idle connections", async move {
+            for class in 0..2 {
+                let mut from = 0;
+                loop {
+                    let some: Vec<(Key, Rc<Connection>)> = {
+                        let connections = home.idle.connections.borrow();
+                        let rest = connections[class].range(from..).take(RENEWED);
+                        rest.map(|(key, connection)| (*key, connection.clone())).collect()
+                    };
+                    let Some((last, _)) = some.last() else { break };
+                    from = last.saturating_add(1);
+                    some.iter().for_each(|(_, connection)| connection.renew());
+                    drop(some);
+                    loops::yield_now().await;
+                }
+            }
+        });
     }
 
     /// Takes a connection out.

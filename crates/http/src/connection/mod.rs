@@ -141,6 +141,7 @@ impl Future for Serve {
             let connection = &self.connection;
             match keep {
                 Some(keep) if !connection.home.is_draining() && !connection.is_closing() => {
+                    connection.renew();
                     let waiting = if connection.requests.get() == 0 { Waiting::First } else { Waiting::Next };
                     let key = connection.home.idle.enter(&connection.home, connection, waiting, keep);
                     connection.home.became_idle();
@@ -529,7 +530,7 @@ fn decide_keep_alive(request: &mut Request, core: &CoreSettings) {
 fn rest_of(request: &mut Request) -> Vec<u8> {
     let used = request.body.used();
     let mut buffer = std::mem::take(&mut request.head.buffer);
-    if used >= buffer.len() {
+    if buffer.iter().skip(used).all(|byte| matches!(byte, b'\r' | b'\n')) {
         buffers::give_back(buffer);
         return Vec::new();
     }
