@@ -19,6 +19,9 @@ const PWRITE: &str = "pwrite()";
 const FSTAT: &str = "fstat()";
 /// Names tried where the file system has no files without names (`O_TMPFILE`).
 const ATTEMPTS: u32 = 1000;
+/// Numbers tried for a file with a name. Each that is taken doubles the step to the next, so that these get past whatever
+/// number of files a process before this one has left.
+const NUMBERS: u32 = 40;
 
 /// A temporary file. Usually no name leads to it: it is gone when it is dropped, or when the process dies.
 #[derive(Debug)]
@@ -100,8 +103,8 @@ impl FileSystem {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let failed = |error| FileError::new(OPEN, error);
-        for _ in 0..ATTEMPTS {
-            let digits = format!("{:010}", NUMBER.fetch_add(1, Relaxed));
+        for attempt in 0..NUMBERS {
+            let digits = format!("{:010}", NUMBER.fetch_add(1 << attempt, Relaxed));
             let mut path = directory.to_bytes().to_vec();
             let mut end = digits.len();
             for level in levels {

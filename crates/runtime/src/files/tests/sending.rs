@@ -8,7 +8,7 @@ use freerun_sys::mincore::page_size;
 use rustix::io::Errno;
 
 use super::fake::*;
-use crate::files::{Aio, Cursor, OpenFile, POOL_CHUNK, Sent, Via};
+use crate::files::{Aio, Cursor, OpenFile, POOL_CHUNK, Sent, TempFile, Via};
 use crate::pool::{PoolError, Tag};
 
 fn page() -> usize {
@@ -214,6 +214,27 @@ fn a_failing_disk_fails_the_read() {
     let file = bench.file(10);
     let error = block_on(bench.fs.read_at(&file, 0, 10, BytesMut::new(), bench.via())).unwrap_err();
     assert_eq!(error.describe(b"/x"), "pread() \"/x\" failed (5: Input/output error)");
+}
+
+#[test]
+fn names_that_are_taken_are_passed_over_however_many_they_are() {
+    let bench = Bench::new("ext4");
+    let directory = bench.dir.path(".");
+    block_on(async {
+        let make = || bench.fs.create_named_temp(&directory, &[], false, bench.via());
+        let number = |temp: &TempFile| {
+            let path = temp.path().unwrap().to_str().unwrap().to_owned();
+            path.rsplit('/').next().unwrap().parse::<u64>().unwrap()
+        };
+        let first = number(&make().await.unwrap());
+        // As a process before this one has left them.
+        for left in first + 1..first + 3000 {
+            std::fs::write(bench.dir.0.join(format!("{left:010}")), "").unwrap();
+        }
+        let next = make().await.unwrap();
+        assert!(number(&next) >= first + 3000);
+        assert!(number(&make().await.unwrap()) > number(&next));
+    });
 }
 
 #[test]
