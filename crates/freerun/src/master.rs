@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use crate::bundle::{FromWorker, Input, ToWorker};
 use crate::error::Error;
 use crate::loader::Recorded;
-use crate::worker::Worker;
+use crate::worker::{LOG_PATIENCE, Worker};
 use crate::{console, pidfile};
 use daemon::Ready;
 use listeners::Listeners;
@@ -24,8 +24,10 @@ use signals::Signals;
 use state::{Opening, State};
 use supervise::{Backoff, Process, describe};
 
-/// How long a worker that was told to stop may take, before it is killed.
-const STOP_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a worker that was told to stop may take, before it is killed: longer than it waits for its logs.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+
+const _: () = assert!(STOP_PATIENCE.as_millis() > LOG_PATIENCE.as_millis());
 
 /// How long a worker may take to build a configuration.
 const BUILD_PATIENCE: Duration = Duration::from_secs(120);

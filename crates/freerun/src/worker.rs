@@ -26,7 +26,7 @@ use engine::Engine;
 pub const MARKER: &str = "FREERUN_WORKER_OF_MASTER";
 
 /// How long the end of the process waits for logs to be written.
-const LOG_PATIENCE: Duration = Duration::from_secs(2);
+pub const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long reopening waits for lines on their way to the old files.
 const REOPEN_PATIENCE: Duration = Duration::from_millis(100);
