@@ -48,7 +48,7 @@ impl<S: Script> Cgi<S> {
 /// own.
 pub fn fixed_group<S: Script>(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
     match S::pass(settings)? {
-        Pass::Group(group) => Some((Cgi::<S>::FAMILY, group.clone())),
+        Pass::Group(group, _) => Some((Cgi::<S>::FAMILY, group.clone())),
         Pass::Computed(_) => None,
     }
 }

@@ -47,16 +47,35 @@ pub struct To<'a> {
 /// What a request is passed to: the value of `proxy_pass` for this request.
 #[derive(Debug, Clone, Default)]
 pub struct Target {
+    whom: Option<Arc<Whom>>,
+    /// What is asked for, for protocols with a request line; the log shows it behind the address.
+    pub uri: Bytes,
+}
+
+/// Who is asked: the same for all requests, where the directive has no variables.
+#[derive(Debug, Default)]
+pub struct Whom {
     /// With its `://`, for the log: `http://`, `fastcgi://`.
     pub scheme: &'static str,
     /// The group's name, or the address as it was written: `$proxy_host`.
     pub host: Bytes,
     /// The port as written or the protocol's own: `$proxy_port`.
     pub port: Bytes,
-    /// What is asked for, for protocols with a request line; the log shows it behind the address.
-    pub uri: Bytes,
     /// The servers that can be asked; `None` in tests of what does not need any.
     pub servers: Option<Arc<dyn Servers>>,
+}
+
+impl Target {
+    /// This is asked for, of these servers.
+    pub fn new(whom: Arc<Whom>, uri: Bytes) -> Target {
+        Target { whom: Some(whom), uri }
+    }
+
+    /// Who is asked: nobody, of a target that is none.
+    pub fn whom(&self) -> &Whom {
+        static NOBODY: Whom = Whom { scheme: "", host: Bytes::new(), port: Bytes::new(), servers: None };
+        self.whom.as_deref().unwrap_or(&NOBODY)
+    }
 }
 
 impl fmt::Debug for dyn Servers {

@@ -1,6 +1,6 @@
 //! What `fastcgi_pass` and its likes pass requests to: a server or a group, named in the configuration or by variables.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Word};
@@ -9,15 +9,15 @@ use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 
-use crate::proxy::exchange::{Aim, Target};
+use crate::proxy::exchange::{Aim, Target, Whom};
 use crate::proxy::target::passes_on;
 use crate::upstream::{self, Upstream, UpstreamRef};
 
 /// The argument of `fastcgi_pass`, `uwsgi_pass`, `scgi_pass` or `memcached_pass`.
 #[derive(Debug, Clone)]
 pub enum Pass {
-    /// A group, or a server that is a group of itself.
-    Group(UpstreamRef),
+    /// A group, or a server that is a group of itself; what is known of it after the first request.
+    Group(UpstreamRef, Arc<OnceLock<Arc<Whom>>>),
     /// The text names one.
     Computed(Template),
 }
@@ -33,18 +33,21 @@ impl Pass {
         if computed {
             return Template::parse(address, cx).map(Pass::Computed);
         }
-        upstream::refer(&address.text, None, directive, address, cx).map(Pass::Group)
+        upstream::refer(&address.text, None, directive, address, cx).map(|group| Pass::Group(group, Arc::default()))
     }
 
     /// The servers for this request. `scheme` is what the log writes before an address: `fastcgi://`.
     pub fn aim<'r>(&self, request: &'r Request, scheme: &'static str) -> Aim<'r> {
         match self {
-            Pass::Group(group) => Aim::Now(group.get().map(|group| target(group, scheme)).ok_or(Outcome::Status(500))),
+            Pass::Group(group, known) => {
+                let target = |group| Target::new(known.get_or_init(|| whom(group, scheme)).clone(), Bytes::new());
+                Aim::Now(group.get().map(target).ok_or(Outcome::Status(500)))
+            }
             Pass::Computed(text) => {
                 let text = String::from_utf8_lossy(&text.render(request)).into_owned();
                 Aim::Later(Box::pin(async move {
                     match upstream::find(request, &text, None).await {
-                        Ok(group) => Ok(target(&group, scheme)),
+                        Ok(group) => Ok(Target::new(whom(&group, scheme), Bytes::new())),
                         Err(error) => {
                             log_error!(request, Error, "{error}");
                             Err(Outcome::Status(error.status()))
@@ -56,11 +59,7 @@ impl Pass {
     }
 }
 
-fn target(group: &Arc<Upstream>, scheme: &'static str) -> Target {
-    Target {
-        scheme,
-        host: Bytes::copy_from_slice(group.name().as_bytes()),
-        servers: Some(group.clone()),
-        ..Target::default()
-    }
+fn whom(group: &Arc<Upstream>, scheme: &'static str) -> Arc<Whom> {
+    let host = Bytes::copy_from_slice(group.name().as_bytes());
+    Arc::new(Whom { scheme, host, port: Bytes::new(), servers: Some(group.clone()) })
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use freerun_conf::{Contexts, Cx, Node, Problem, Shape, Value};
@@ -14,7 +14,7 @@ use freerun_http::template::Template;
 use freerun_http::variables::{self, Variable};
 use freerun_proto::HeaderId;
 
-use super::exchange::{Aim, Servers, Target};
+use super::exchange::{Aim, Target, Whom};
 use super::http::settings::HttpSettings;
 use super::uri::{self, Asked, Rule};
 use super::variables::Record;
@@ -54,6 +54,8 @@ pub struct Fixed {
     pub uri: Option<Bytes>,
     /// The servers.
     pub group: UpstreamRef,
+    /// All of this that requests want to know, after the first one.
+    pub whom: OnceLock<Arc<Whom>>,
 }
 
 /// A URL taken apart.
@@ -150,7 +152,8 @@ impl Value for ProxyPass {
         let (host, port) = url.host_and_port();
         let uri = url.uri.map(|uri| Bytes::copy_from_slice(uri.as_bytes()));
         passes_on(false, cx);
-        let to = PassTo::Fixed(Arc::new(Fixed { url: word.text.clone(), host, port, uri, group }));
+        let to =
+            PassTo::Fixed(Arc::new(Fixed { url: word.text.clone(), host, port, uri, group, whom: OnceLock::new() }));
         Ok(ProxyPass { to, location })
     }
 }
@@ -165,13 +168,11 @@ impl ProxyPass {
                     None => Rule::AsAsked,
                 };
                 let Some(group) = fixed.group.get() else { return Aim::Now(Err(Outcome::Status(500))) };
-                Aim::Now(Ok(Target {
-                    scheme: SCHEME,
-                    host: fixed.host.clone(),
-                    port: fixed.port.clone(),
-                    uri: uri::make(rule, Asked::of(request)).into_owned().into(),
-                    servers: Some(group.clone()),
-                }))
+                let whom = fixed.whom.get_or_init(|| {
+                    let (host, port) = (fixed.host.clone(), fixed.port.clone());
+                    Arc::new(Whom { scheme: SCHEME, host, port, servers: Some(group.clone()) })
+                });
+                Aim::Now(Ok(Target::new(whom.clone(), uri::make(rule, Asked::of(request)).into_owned().into())))
             }
             PassTo::Computed(template) => Aim::Later(Box::pin(look_up(template, request))),
         }
@@ -239,22 +240,20 @@ pub const VARIABLES: &[Variable] = &[
         let _ = write!(out, "{}", freerun_http::log::Peer(request.peer()));
         Some(Cow::Owned(out))
     }),
-    Variable::named("proxy_host", |request, _| passed_to(request, |target| &target.host, |both| both.0)),
-    Variable::named("proxy_port", |request, _| passed_to(request, |target| &target.port, |both| both.1)),
+    Variable::named("proxy_host", |request, _| passed_to(request, |whom| &whom.host, |both| both.0)),
+    Variable::named("proxy_port", |request, _| passed_to(request, |whom| &whom.port, |both| both.1)),
 ];
 
 /// Host or port.
 type Choose = for<'t> fn((&'t Bytes, &'t Bytes)) -> &'t Bytes;
 
-fn passed_to<'r>(request: &'r Request, which: fn(&Target) -> &Bytes, fixed: Choose) -> variables::Value<'r> {
-    let Some(target) =
-        request.own.find::<Record>().map(|record| record.target()).filter(|target| !target.scheme.is_empty())
-    else {
+fn passed_to<'r>(request: &'r Request, which: fn(&Whom) -> &Bytes, fixed: Choose) -> variables::Value<'r> {
+    let Some(target) = request.own.find::<Record>().and_then(|record| record.target()) else {
         // It has not been passed on: a key may speak of it, and the log of what a cache has answered.
         let pass = request.settings().get::<HttpSettings>().proxy_pass.as_ref()?;
         return pass.fixed_host().map(|both| Cow::Borrowed(&fixed(both)[..]));
     };
-    (target.scheme == SCHEME).then(|| Cow::Owned(which(&target).to_vec()))
+    (target.whom().scheme == SCHEME).then(|| Cow::Owned(which(target.whom()).to_vec()))
 }
 
 /// Where variables lead.
@@ -273,11 +272,10 @@ async fn look_up(template: &Template, request: &Request) -> Result<Target, Outco
         log_error!(request, Error, "{why}");
         Outcome::Status(why.status())
     })?;
-    let servers: Arc<dyn Servers> = group;
     let (host, port) = url.host_and_port();
     let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
     let uri = uri::make(rule, Asked::of(request)).into_owned().into();
-    Ok(Target { scheme: SCHEME, host, port, uri, servers: Some(servers) })
+    Ok(Target::new(Arc::new(Whom { scheme: SCHEME, host, port, servers: Some(group) }), uri))
 }
 
 #[cfg(test)]

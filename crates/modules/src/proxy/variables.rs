@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt::{self, Write};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,11 +32,11 @@ pub struct Try {
     /// When it began.
     pub began: Instant,
     /// How long connecting took; none where there was no connection.
-    pub connect: Option<Duration>,
+    pub connect: Took,
     /// How long it took until the response's head was there.
-    pub header: Option<Duration>,
+    pub header: Took,
     /// How long it took until the response was there, or was given up.
-    pub response: Option<Duration>,
+    pub response: Took,
     /// Bytes of the response's body.
     pub length: u64,
     /// All bytes that came.
@@ -46,6 +47,23 @@ pub struct Try {
     redirected: bool,
 }
 
+/// How long something took, if it came to its end: half the size of an `Option<Duration>`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Took(Option<NonZeroU64>);
+
+impl Took {
+    /// The time.
+    pub fn get(self) -> Option<Duration> {
+        Some(Duration::from_nanos(self.0?.get() - 1))
+    }
+}
+
+impl From<Duration> for Took {
+    fn from(time: Duration) -> Took {
+        Took(NonZeroU64::new(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_add(1)))
+    }
+}
+
 /// The way of a request. It is kept with the request, and with the source of its response.
 #[derive(Debug, Default)]
 pub struct Record(RefCell<Inner>);
@@ -54,9 +72,9 @@ pub struct Record(RefCell<Inner>);
 struct Inner {
     tries: SmallVec<[Try; 1]>,
     redirected: bool,
-    target: Rc<Target>,
-    fields: Vec<Field>,
-    trailers: Vec<Field>,
+    target: Option<Rc<Target>>,
+    fields: Box<[Field]>,
+    trailers: Box<[Field]>,
 }
 
 impl Record {
@@ -64,13 +82,13 @@ impl Record {
     pub fn aim(&self, target: &Rc<Target>) {
         let mut inner = self.0.borrow_mut();
         inner.redirected = !inner.tries.is_empty();
-        inner.target = target.clone();
-        inner.fields.clear();
-        inner.trailers.clear();
+        inner.target = Some(target.clone());
+        inner.fields = Box::default();
+        inner.trailers = Box::default();
     }
 
-    /// What the request is passed to.
-    pub fn target(&self) -> Rc<Target> {
+    /// What the request is passed to, if it was yet.
+    pub fn target(&self) -> Option<Rc<Target>> {
         self.0.borrow().target.clone()
     }
 
@@ -82,9 +100,9 @@ impl Record {
             peer,
             status: 0,
             began: now,
-            connect: None,
-            header: None,
-            response: None,
+            connect: Took::default(),
+            header: Took::default(),
+            response: Took::default(),
             length: 0,
             received: 0,
             sent: 0,
@@ -100,7 +118,9 @@ impl Record {
     /// The last try is over.
     pub fn end(&self, now: Instant) {
         self.with(|last| {
-            last.response.get_or_insert_with(|| now.saturating_duration_since(last.began));
+            if last.response.get().is_none() {
+                last.response = now.saturating_duration_since(last.began).into();
+            }
         });
     }
 
@@ -109,11 +129,11 @@ impl Record {
     pub fn answered(&self, head: &UpstreamHead, keep: bool) -> Instant {
         let now = loops::now();
         if keep {
-            self.0.borrow_mut().fields.clone_from(&head.fields);
+            self.0.borrow_mut().fields = head.fields.as_slice().into();
         }
         let began = self.with(|last| {
             last.status = head.status;
-            last.header = Some(now.saturating_duration_since(last.began));
+            last.header = now.saturating_duration_since(last.began).into();
             last.began
         });
         began.unwrap_or(now)
@@ -121,7 +141,7 @@ impl Record {
 
     /// The fields of a response that no server was asked for.
     pub fn show(&self, fields: &[Field]) {
-        self.0.borrow_mut().fields = fields.to_vec();
+        self.0.borrow_mut().fields = fields.into();
     }
 
     /// The request goes on for long: its fields are kept without the buffer that they came in.
@@ -129,16 +149,16 @@ impl Record {
         let mut inner = self.0.borrow_mut();
         let whole: Vec<u8> = inner.fields.iter().flat_map(|(name, value)| [&name[..], &value[..]].concat()).collect();
         let mut rest = Bytes::from(whole.into_boxed_slice());
-        for (name, value) in &mut inner.fields {
+        for (name, value) in inner.fields.iter_mut() {
             *name = rest.split_to(name.len());
             *value = rest.split_to(value.len());
         }
-        inner.fields.shrink_to_fit();
     }
 
     /// How long the last try has taken until its head was there, or takes by now.
     pub fn took(&self) -> Duration {
-        let took = self.with(|last| last.header.unwrap_or_else(|| loops::now().saturating_duration_since(last.began)));
+        let took =
+            self.with(|last| last.header.get().unwrap_or_else(|| loops::now().saturating_duration_since(last.began)));
         took.unwrap_or_default()
     }
 
@@ -149,7 +169,7 @@ impl Record {
 
     /// The fields behind the response's body.
     pub fn set_trailers(&self, trailers: Vec<Field>) {
-        self.0.borrow_mut().trailers = trailers;
+        self.0.borrow_mut().trailers = trailers.into();
     }
 
     /// Adds the fields behind the response's body to those that are sent.
@@ -164,11 +184,11 @@ impl Record {
 impl fmt::Display for Record {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Ok(inner) = self.0.try_borrow() else { return Ok(()) };
-        let target = &inner.target;
-        formatter.write_str(target.scheme)?;
+        let Some(target) = &inner.target else { return Ok(()) };
+        formatter.write_str(target.whom().scheme)?;
         match inner.tries.last().filter(|_| !inner.redirected) {
             Some(last) => formatter.write_str(&last.peer)?,
-            None => write!(formatter, "{}", String::from_utf8_lossy(&target.host))?,
+            None => write!(formatter, "{}", String::from_utf8_lossy(&target.whom().host))?,
         }
         let is_unix = inner.tries.last().is_some_and(|last| last.peer.starts_with("unix:"));
         if is_unix && !target.uri.is_empty() {
@@ -233,15 +253,15 @@ fn number(number: u64, out: &mut String) {
 }
 
 /// Seconds and milliseconds, as nginx prints times.
-fn seconds(time: Option<Duration>, out: &mut String) {
-    match time {
+fn seconds(time: Took, out: &mut String) {
+    match time.get() {
         Some(time) => drop(write!(out, "{}.{:03}", time.as_secs(), time.subsec_millis())),
         None => out.push('-'),
     }
 }
 
 /// The values of all fields of that name, where `-` in the field's name is `_`.
-fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &Vec<Field>) -> Value<'r> {
+fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field]) -> Value<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
     let same = |field: &[u8]| {
@@ -281,17 +301,20 @@ fn cookie_value(set_cookie: &Bytes, name: &[u8]) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proxy::exchange::Whom;
 
     #[test]
     fn the_log_names_the_server_or_the_group() {
         let record = Record::default();
-        let target = Target { scheme: "http://", host: "backend".into(), uri: "/a?b".into(), ..Target::default() };
-        let target = Rc::new(target);
+        let whom = |scheme, host: &'static str| Whom { scheme, host: host.into(), ..Whom::default() };
+        let target = |whom, uri: &'static str| Rc::new(Target::new(Arc::new(whom), uri.into()));
+        let php = target(whom("fastcgi://", "php"), "");
+        let target = target(whom("http://", "backend"), "/a?b");
         record.aim(&target);
         assert_eq!(record.to_string(), "http://backend/a?b");
         record.begin("127.0.0.1:80".into(), Instant::now());
         assert_eq!(record.to_string(), "http://127.0.0.1:80/a?b");
-        record.aim(&Rc::new(Target { scheme: "fastcgi://", host: "php".into(), ..Target::default() }));
+        record.aim(&php);
         assert_eq!(record.to_string(), "fastcgi://php");
         record.begin("unix:/run/php.sock".into(), Instant::now());
         assert_eq!(record.to_string(), "fastcgi://unix:/run/php.sock");
@@ -320,8 +343,9 @@ mod tests {
     #[test]
     fn times_have_milliseconds() {
         let mut out = String::new();
-        seconds(Some(Duration::from_micros(1_002_900)), &mut out);
-        seconds(None, &mut out);
-        assert_eq!(out, "1.002-");
+        seconds(Duration::from_micros(1_002_900).into(), &mut out);
+        seconds(Took::default(), &mut out);
+        seconds(Duration::ZERO.into(), &mut out);
+        assert_eq!(out, "1.002-0.000");
     }
 }

@@ -128,7 +128,7 @@ impl Plan<'_> {
     fn idle(&self, lease: &Lease, scope: Scope, surely: bool) -> Option<Wire> {
         let kept = lease.peer().idle.take(scope, surely)?;
         lease.connected(true, Duration::ZERO);
-        self.record.with(|last| last.connect = Some(Duration::ZERO));
+        self.record.with(|last| last.connect = Duration::ZERO.into());
         Some(Wire::new(kept, true))
     }
 
@@ -148,7 +148,7 @@ impl Plan<'_> {
         };
         let took = loops::now().saturating_duration_since(began);
         lease.connected(false, took);
-        self.record.with(|last| last.connect = Some(took));
+        self.record.with(|last| last.connect = took.into());
         Ok(Wire::new(Kept::new(socket, scope), false))
     }
 }

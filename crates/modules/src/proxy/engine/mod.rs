@@ -153,7 +153,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
         }
         Err(gone) => return Err(Unreached::of(request, &gone)),
     };
-    let Some(servers) = target.servers.clone() else { return Err(Unreached::plain(Outcome::Status(500))) };
+    let Some(servers) = target.whom().servers.clone() else { return Err(Unreached::plain(Outcome::Status(500))) };
     let record = request.own.get::<Record>();
     record.aim(&target);
     request.passed_to = Some(record.clone());

@@ -89,7 +89,7 @@ pub fn write_head(
         }
     }
     if !set.has(HeaderId::Host) {
-        field(out, b"Host", &to.target.host);
+        field(out, b"Host", &to.target.whom().host);
     }
     let sent = announce(body, || lengthless(settings, request), out);
     let asking = Asking::of(request);
