@@ -9,7 +9,7 @@ pub const MAX_TEXT: usize = 16 << 20;
 
 /// Cells of the first chunk of [`Texts`]; each further one has twice as many as the one before.
 const FIRST_CHUNK: usize = 8;
-/// Chunks of [`Texts`]: together more cells than [`MAX_CELLS`].
+/// How many chunks there may be.
 const CHUNKS: usize = 17;
 /// How many texts there may be.
 const MAX_CELLS: usize = FIRST_CHUNK * ((1 << CHUNKS) - 1);
@@ -22,9 +22,16 @@ pub struct Full;
 /// Texts that stay where they are until the last of the requests ends, so that they can be lent while others are added.
 #[derive(Default)]
 struct Texts {
-    chunks: [OnceCell<Box<[Text]>>; CHUNKS],
+    first: Chunk,
     count: Cell<usize>,
     bytes: Cell<usize>,
+}
+
+/// Room for some texts; nearly always the first one is enough.
+#[derive(Default)]
+struct Chunk {
+    cells: OnceCell<Box<[Text]>>,
+    next: OnceCell<Box<Chunk>>,
 }
 
 /// One text, when it is there.
@@ -38,8 +45,12 @@ impl Texts {
     }
 
     fn get(&self, index: usize) -> Option<&[u8]> {
-        let (chunk, at) = Texts::place(index);
-        self.chunks.get(chunk)?.get()?.get(at)?.get().map(|text| &**text)
+        let (number, at) = Texts::place(index);
+        let mut chunk = &self.first;
+        for _ in 0..number {
+            chunk = chunk.next.get()?;
+        }
+        chunk.cells.get()?.get(at)?.get().map(|text| &**text)
     }
 
     fn push(&self, text: Box<[u8]>) -> Result<usize, Full> {
@@ -48,8 +59,12 @@ impl Texts {
         if bytes > MAX_TEXT || index >= MAX_CELLS {
             return Err(Full);
         }
-        let (chunk, at) = Texts::place(index);
-        let cells = self.chunks[chunk].get_or_init(|| vec![OnceCell::new(); FIRST_CHUNK << chunk].into());
+        let (number, at) = Texts::place(index);
+        let mut chunk = &self.first;
+        for _ in 0..number {
+            chunk = chunk.next.get_or_init(Box::default);
+        }
+        let cells = chunk.cells.get_or_init(|| vec![OnceCell::new(); FIRST_CHUNK << number].into());
         // A cell beyond the count is empty.
         let _ = cells[at].set(text);
         self.bytes.set(bytes);
