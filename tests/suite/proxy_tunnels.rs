@@ -5,7 +5,7 @@ use rustix::process::Signal;
 
 fn tunnelling(upstream: &Upstream, lines: &str) -> Setup {
     let http = format!(
-        "log_format way '$status|$upstream_status|$bytes_sent|$upstream_bytes_sent|$upstream_http_x_a';
+        "log_format way '$status|$upstream_status|$bytes_sent|$upstream_bytes_sent|$upstream_http_x_a|$upstream_bytes_received|$upstream_response_length|$upstream_response_time|$upstream_header_time';
          access_log @DIR@/access.log way;
          server {{ listen 127.0.0.1:@PORT@; root @ROOT@;
              location = /which {{ return 200 old; }}
@@ -28,9 +28,8 @@ fn open(server: &Server, upstream: &Upstream, early: &str) -> (Client, Peer, usi
     let head = peer.head();
     assert!(head.contains("\r\nUpgrade: websocket\r\n") && head.contains("\r\nConnection: upgrade\r\n"), "{head}");
     peer.send(format!("{SWITCHED}{early}"));
-    client.until(|bytes| bytes.windows(4).any(|four| four == b"\r\n\r\n"));
+    let end = head_len(&mut client);
     let got = client.take();
-    let end = got.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
     let head = String::from_utf8_lossy(&got[..end]).into_owned();
     assert!(head.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{head}");
     for field in ["Connection: upgrade", "Upgrade: websocket", "X-A: b"] {
@@ -44,6 +43,12 @@ fn open(server: &Server, upstream: &Upstream, early: &str) -> (Client, Peer, usi
         client.take();
     }
     (client, peer, end)
+}
+
+/// How long the head is that the client gets next; it is left where it is.
+fn head_len(client: &mut Client) -> usize {
+    let end = |bytes: &[u8]| bytes.windows(4).position(|four| four == b"\r\n\r\n");
+    end(client.until(|bytes| end(bytes).is_some())).expect("a head") + 4
 }
 
 /// The next bytes that the client gets.
@@ -187,4 +192,128 @@ fn a_switch_before_the_request_was_sent_is_refused() {
         peer.send(SWITCHED);
         assert_eq!(client.response().status, 502, "{lines}");
     }
+}
+
+/// What the log has at the end of a tunnel is what it would have had without one; `$request_id` is the one that the server
+/// behind was told. All of it outlives a reload.
+#[test]
+fn the_log_line_at_the_end_speaks_of_the_request() {
+    let upstream = Upstream::new();
+    let http = format!(
+        "map $arg_q $mapped {{ two found; default lost; }}
+         map $http_x_b $noted {{ default \"<$http_x_b>\"; }}
+         map $room $late {{ default \"<$2>\"; }}
+         log_format way '$request|$request_method|$request_uri|$uri|$args|$host|$http_x_b|$arg_q|$set|$mapped|$noted|$room|$late'
+                        '|$connection_requests|$request_length|$request_body|$status|$sent_http_x_a|$upstream_addr|$proxy_host'
+                        '|$remote_user|$cookie_c|$content_length|$server_name|$document_root|$request_id';
+         access_log @DIR@/access.log way;
+         server {{ listen 127.0.0.1:@PORT@; server_name other; return 404; }}
+         server {{ listen 127.0.0.1:@PORT@; server_name this; root @ROOT@;
+             location = /which {{ access_log off; return 200 old; }}
+             location ~ ^/chat/(?<room>[a-z]+)/([0-9]+)$ {{
+                 set $set \"$1-$arg_q\";
+                 proxy_pass http://{}; proxy_http_version 1.1;
+                 proxy_set_header X-Noted $noted; proxy_set_header X-Id $request_id;
+                 proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }} }}",
+        upstream.address()
+    );
+    let site = Site::new();
+    let server = Setup::new().root(&site).http(&http).run();
+    let request = "POST /chat/%72oom/7?q=two&r HTTP/1.1\r\nHost: This:80\r\nX-B: 1\r\nX_C: bad\r\n\
+                   Authorization: Basic YW5uOmE=\r\nCookie: b=1; c=2\r\nContent-Length: 4\r\n\
+                   Connection: Upgrade\r\nUpgrade: websocket\r\n\r\nbody";
+    for reloads in [false, true] {
+        let mut client = server.connect();
+        assert_eq!(client.send("GET /which HTTP/1.1\r\nHost: this\r\n\r\n").response().text(), "old");
+        client.send(request);
+        let mut peer = upstream.accept();
+        let head = peer.head();
+        assert!(head.contains("\r\nX-Noted: <1>\r\n"), "{head}");
+        let id = head.split("\r\nX-Id: ").nth(1).and_then(|rest| rest.get(..32)).expect("an id").to_owned();
+        assert_eq!(peer.bytes(4), b"body");
+        peer.send(SWITCHED);
+        head_len(&mut client);
+        if reloads {
+            server.edit("return 200 old;", "return 200 new;");
+            server.edit("two found;", "two again;");
+            server.reload();
+            eventually("the new configuration", || {
+                server.send("GET /which HTTP/1.1\r\nHost: this\r\n\r\n").text() == "new"
+            });
+        }
+        client.send("ping");
+        assert_eq!(peer.bytes(4), b"ping");
+        drop(client);
+        assert_eq!(peer.rest(), b"");
+        drop(peer);
+        let mut line = String::new();
+        eventually("the line of the tunnel", || {
+            line = server.access_log().lines().find(|line| line.ends_with(&id)).unwrap_or_default().to_owned();
+            !line.is_empty()
+        });
+        let address = upstream.address();
+        let expected = format!(
+            "POST /chat/%72oom/7?q=two&r HTTP/1.1|POST|/chat/%72oom/7?q=two&r|/chat/room/7|q=two&r|this|1|two|room-two|found\
+             |<1>|room|<7>|2|{}|body|101|b|{address}|{address}|ann|2|4|this|{}|{id}",
+            request.len(),
+            site.path().display()
+        );
+        assert_eq!(line, expected);
+    }
+}
+
+/// A head is read by the rules of the address's default server, whichever server answers.
+#[test]
+fn the_log_line_at_the_end_has_the_head_as_it_was_read() {
+    let upstream = Upstream::new();
+    let http = format!(
+        "log_format way '$http_x_y|$http_x_z|$request_method|$uri';
+         access_log @DIR@/access.log way;
+         server {{ listen 127.0.0.1:@PORT@; server_name other; return 404; }}
+         server {{ listen 127.0.0.1:@PORT@; server_name this; underscores_in_headers on; large_client_header_buffers 1 1k;
+             location / {{ proxy_pass http://{}; proxy_http_version 1.1;
+                 proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }} }}",
+        upstream.address()
+    );
+    let server = Setup::new().http(&http).freerun();
+    let long = "z".repeat(2000);
+    let heads =
+        [("X_Y: 1\r\n", "-|-|GET|/chat".to_owned()), (&format!("X-Z: {long}\r\n"), format!("-|{long}|GET|/chat"))];
+    for (count, (fields, expected)) in heads.into_iter().enumerate() {
+        let mut client = server.connect();
+        client.send(UPGRADE.replace("Host: localhost\r\n", &format!("{fields}Host: this\r\n")));
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.send(SWITCHED);
+        head_len(&mut client);
+        drop(client);
+        assert_eq!(peer.rest(), b"");
+        drop(peer);
+        assert_eq!(server.access_lines(count + 1)[count], expected);
+    }
+}
+
+/// What `$upstream_…` says at the end is of all that went through; there was no response with a length.
+#[test]
+fn the_log_line_at_the_end_counts_what_went_through() {
+    let upstream = Upstream::new();
+    let server = tunnelling(&upstream, "").run();
+    let mut client = server.connect();
+    client.send(UPGRADE);
+    let mut peer = upstream.accept();
+    let asked = peer.head().len();
+    peer.send(SWITCHED);
+    let head = head_len(&mut client);
+    client.send("ping");
+    assert_eq!(peer.bytes(4), b"ping");
+    peer.send("pong!");
+    client.at_least(head + 5);
+    drop(client);
+    assert_eq!(peer.rest(), b"");
+    drop(peer);
+    let line = server.access_lines(1).remove(0);
+    let (counts, times) = line.split_at(line.match_indices('|').nth(6).expect("seven values").0);
+    assert_eq!(counts, format!("101|101|{}|{}|b|{}|0", head + 5, asked + 4, SWITCHED.len() + 5));
+    let times: Vec<f64> = times.split('|').skip(1).map(|time| time.parse().expect(time)).collect();
+    assert!(times.len() == 2 && times[0] >= times[1], "{line}");
 }

@@ -44,8 +44,8 @@ pub enum GaveUp {
 const NUMBERED: usize = 9;
 
 /// Where the groups of the last match are: the text it was found in, and begin and end of each group that took part.
-#[derive(Debug, Clone, Copy, Default)]
-struct Groups {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Groups {
     subject: usize,
     spans: [Option<(u32, u32)>; NUMBERED],
 }
@@ -71,6 +71,19 @@ impl Captures {
         let groups = self.groups.get();
         let (begin, end) = (*groups.spans.get(number.checked_sub(1)?)?)?;
         self.values().text(groups.subject).get(begin as usize..end as usize)
+    }
+
+    /// The numbered groups and the values, where there are any.
+    pub(crate) fn into_parts(self) -> (Option<Groups>, Option<Rc<Values>>) {
+        (Some(self.groups.get()).filter(|groups| *groups != Groups::default()), self.values.into_inner())
+    }
+
+    /// What was taken apart.
+    pub(crate) fn from_parts(groups: Option<Groups>, values: Option<Rc<Values>>) -> Captures {
+        Captures {
+            groups: Cell::new(groups.unwrap_or_default()),
+            values: values.map(OnceCell::from).unwrap_or_default(),
+        }
     }
 
     /// Forgets the numbered groups.

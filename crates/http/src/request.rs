@@ -242,9 +242,12 @@ pub struct Sent {
     pub complete: bool,
 }
 
+/// What a module keeps with a request, and its type.
+pub type State = (TypeId, Rc<dyn Any>);
+
 /// What modules keep with a request, by type.
 #[derive(Default)]
-pub struct States(RefCell<Vec<(TypeId, Rc<dyn Any>)>>);
+pub struct States(RefCell<Vec<State>>);
 
 impl States {
     /// The module's state, made at first use. What changes in it needs a cell.
@@ -262,6 +265,16 @@ impl States {
         let states = self.0.borrow();
         let (_, state) = states.iter().find(|(key, _)| *key == TypeId::of::<T>())?;
         state.clone().downcast().ok()
+    }
+
+    /// The same without room for more.
+    pub(crate) fn pack(self) -> Box<[State]> {
+        self.0.into_inner().into_boxed_slice()
+    }
+
+    /// What was packed.
+    pub(crate) fn unpack(packed: Box<[State]>) -> States {
+        States(RefCell::new(packed.into_vec()))
     }
 }
 
@@ -350,8 +363,8 @@ pub struct Request {
     /// What modules keep with this request alone.
     pub own: States,
     /// The client's address, where it is not that of the connection.
-    real_peer: Option<Rc<Address>>,
-    shared: OnceCell<Rc<States>>,
+    pub(crate) real_peer: Option<Rc<Address>>,
+    pub(crate) shared: OnceCell<Rc<States>>,
 }
 
 impl Request {
@@ -482,17 +495,6 @@ impl Request {
         fork.real_peer.clone_from(&self.real_peer);
         fork.shared = OnceCell::from(self.shared().clone());
         Box::new(fork)
-    }
-
-    /// What the log wants to know of it, apart from the connection's buffers, when its response has been sent but it is not
-    /// over.
-    pub fn leave(&mut self) -> Box<Request> {
-        let mut left = self.fork();
-        left.own = std::mem::take(&mut self.own);
-        left.sent_head = std::mem::take(&mut self.sent_head);
-        left.sent_location = self.sent_location.take();
-        left.passed_to = self.passed_to.take();
-        left
     }
 
     /// What the location has to say to keeping the connection: one that does not want it cannot be overruled by those that the

@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod buffers;
+pub mod deadline;
 pub mod files;
 pub mod log;
 pub mod loops;

@@ -5,6 +5,7 @@
 
 pub mod idle;
 mod linger;
+mod packed;
 mod proxied;
 pub mod takeover;
 

@@ -2,48 +2,58 @@
 //!
 //! Nothing of what serves requests is held meanwhile, but what the log wants to know at the end.
 
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use freerun_runtime::buffers;
+
+use crate::connection::packed::Packed;
 use crate::finish;
-use crate::request::Request;
+use crate::request::{Connection, Request};
 
 /// What goes on with a connection after the response that ended HTTP on it.
 pub trait Takeover {
     /// Called before all else: what the client has sent behind its request already.
     fn begin(&mut self, rest: Vec<u8>);
 
-    /// Goes on, between the connection of `request` and whatever else there is; ready when it is over.
-    fn poll(&mut self, request: &Request, context: &mut Context<'_>) -> Poll<()>;
+    /// Goes on, between the client's connection and whatever else there is; ready when it is over.
+    fn poll(&mut self, client: &Connection, context: &mut Context<'_>) -> Poll<()>;
 
-    /// Bytes that were sent to the client.
-    fn sent(&self) -> u64;
+    /// Called after all else, with the request that led to it, before the log has its line: what is to be known of the end.
+    /// Returns how many bytes were sent to the client.
+    fn end(&mut self, request: &Request) -> u64;
 }
 
-/// A takeover, and the request that led to it.
+/// A takeover, and what is left of the request that led to it.
 pub struct Left {
     takeover: Box<dyn Takeover>,
-    request: Box<Request>,
+    client: Rc<Connection>,
+    /// `None` at the end.
+    request: Option<Packed>,
 }
 
 impl Left {
     /// Takes what is needed for the log out of the request, whose response has been sent.
     pub fn new(mut takeover: Box<dyn Takeover>, request: &mut Request) -> Left {
-        let used = request.body.used().min(request.head.buffer.len());
-        takeover.begin(request.head.buffer[used..].to_vec());
-        Left { takeover, request: request.leave() }
+        takeover.begin(request.head.buffer.get(request.body.used()..).unwrap_or_default().to_vec());
+        let packed = Packed::of(request);
+        buffers::give_back(std::mem::take(&mut request.head.buffer));
+        Left { takeover, client: request.connection.clone(), request: Some(packed) }
     }
 
     /// Goes on; ready when it is over.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.takeover.poll(&self.request, context)
+        self.takeover.poll(&self.client, context)
     }
 }
 
 impl Drop for Left {
     fn drop(&mut self) {
-        let sent = self.takeover.sent();
-        self.request.sent.bytes += sent;
-        self.request.sent.body_bytes += sent;
-        finish::finish(&mut self.request);
+        let Some(packed) = self.request.take() else { return };
+        let mut request = packed.unpack(&self.client);
+        let sent = self.takeover.end(&request);
+        request.sent.bytes += sent;
+        request.sent.body_bytes += sent;
+        finish::finish(&mut request);
     }
 }

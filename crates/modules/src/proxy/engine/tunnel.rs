@@ -3,17 +3,19 @@
 //!
 //! Written by hand, as polls, for its size: an idle tunnel holds no buffer.
 
+use std::cell::Cell;
+use std::mem::take;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freerun_http::connection::takeover::Takeover;
 use freerun_http::log_error;
-use freerun_http::request::Request;
+use freerun_http::request::{Connection, Request};
+use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Errno;
 use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
-use freerun_runtime::timer::Timer;
 use freerun_upstream::Lease;
 
 use super::reader::Parts;
@@ -27,9 +29,15 @@ const PIECE: usize = 16 * 1024;
 /// How many pieces go one way before others have their turn.
 const TURN: usize = 16;
 
-/// A tunnel.
+thread_local! {
+    /// What tunnels read into, one after the other: one that has to keep what it read takes the buffer along.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A tunnel. Moments are milliseconds since the process began, times are in milliseconds too.
 pub struct Tunnel {
     upstream: Socket,
+    /// Until the end.
     lease: Option<Lease>,
     record: Rc<Record>,
     /// From the upstream server to the client.
@@ -37,26 +45,40 @@ pub struct Tunnel {
     /// From the client to the upstream server.
     up: Way,
     /// `proxy_read_timeout`
-    quiet: Duration,
+    quiet: u64,
     /// When it has been quiet for too long.
-    until: Instant,
-    timer: Timer,
+    until: u64,
+    deadline: Deadline,
+    /// Why it has ended, if the log is to know.
+    why: Option<Box<Why>>,
+}
+
+/// Why a tunnel has ended that nobody has closed.
+enum Why {
+    /// The client takes nothing.
+    ClientLate,
+    /// Something of the upstream server.
+    Trouble(Trouble),
 }
 
 /// One of the two directions.
 struct Way {
-    /// What was read and not yet written; empty while nothing waits.
-    pending: Vec<u8>,
-    /// How much of it was written.
-    done: usize,
     /// All bytes that were written.
     total: u64,
+    /// What was read and not yet written.
+    held: Option<Box<Held>>,
+    /// How long the receiver may take nothing: 49 days at most.
+    patience: u32,
     /// The reader's end was seen, and told.
     over: bool,
+}
+
+struct Held {
+    bytes: Vec<u8>,
+    /// How much of it was written.
+    done: usize,
     /// Since when the receiver takes nothing.
-    blocked: Option<Instant>,
-    /// How long it may do that.
-    patience: Duration,
+    blocked: Option<u64>,
 }
 
 /// How far one direction has come.
@@ -74,60 +96,77 @@ enum Broke {
 }
 
 impl Way {
-    fn new(pending: Vec<u8>, patience: Duration) -> Way {
-        Way { pending, done: 0, total: 0, over: false, blocked: None, patience }
+    fn new(waiting: Vec<u8>, patience: Duration) -> Way {
+        let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        Way { total: 0, held: Held::new(waiting), patience, over: false }
     }
 
-    fn poll(&mut self, from: &Socket, to: &Socket, context: &mut Context<'_>) -> Result<Went, Broke> {
+    fn poll(
+        &mut self,
+        from: &Socket,
+        to: &Socket,
+        buffer: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Result<Went, Broke> {
         let mut moved = false;
         for _ in 0..TURN {
-            while self.done < self.pending.len() {
-                match to.poll_write(context, &self.pending[self.done..]) {
-                    Poll::Ready(Ok(n)) => {
-                        self.done += n;
-                        self.total += n as u64;
-                        self.blocked = None;
-                    }
-                    Poll::Ready(Err(error)) => return Err(Broke::To(error)),
-                    Poll::Pending => {
-                        self.blocked.get_or_insert_with(loops::now);
-                        return Ok(Went::Far(moved));
+            if let Some(held) = &mut self.held {
+                while held.done < held.bytes.len() {
+                    match to.poll_write(context, &held.bytes[held.done..]) {
+                        Poll::Ready(Ok(n)) => {
+                            held.done += n;
+                            held.blocked = None;
+                            self.total += n as u64;
+                        }
+                        Poll::Ready(Err(error)) => return Err(Broke::To(error)),
+                        Poll::Pending => {
+                            held.blocked.get_or_insert_with(loops::millis);
+                            return Ok(Went::Far(moved));
+                        }
                     }
                 }
+                if held.bytes.capacity() == PIECE {
+                    *buffer = take(&mut held.bytes);
+                }
+                self.held = None;
             }
-            self.pending.clear();
-            self.done = 0;
             if self.over {
-                self.pending = Vec::new();
                 return Ok(Went::Far(moved));
             }
-            let pending = &mut self.pending;
+            buffer.clear();
             let read = from.poll_read_by(context, || {
-                pending.reserve(PIECE);
-                Ok((from.try_read(pending)?, pending.capacity()))
+                buffer.reserve(PIECE);
+                Ok((from.try_read(buffer)?, buffer.capacity()))
             });
             match read {
                 Poll::Ready(Ok(0)) => {
                     self.over = true;
                     to.shutdown_write();
                 }
-                Poll::Ready(Ok(_)) => moved = true,
-                Poll::Ready(Err(error)) => return Err(Broke::From(error)),
-                Poll::Pending => {
-                    self.pending = Vec::new();
-                    return Ok(Went::Far(moved));
+                Poll::Ready(Ok(_)) => {
+                    moved = true;
+                    self.held = Held::new(take(buffer));
                 }
+                Poll::Ready(Err(error)) => return Err(Broke::From(error)),
+                Poll::Pending => return Ok(Went::Far(moved)),
             }
         }
         Ok(Went::Turn)
     }
 
     fn is_over(&self) -> bool {
-        self.over && self.pending.is_empty()
+        self.over && self.held.is_none()
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        self.blocked.and_then(|since| since.checked_add(self.patience))
+    fn deadline(&self) -> Option<u64> {
+        Some(self.held.as_ref()?.blocked?.saturating_add(self.patience.into()))
+    }
+}
+
+impl Held {
+    /// Nothing is held of nothing.
+    fn new(bytes: Vec<u8>) -> Option<Box<Held>> {
+        (!bytes.is_empty()).then(|| Box::new(Held { bytes, done: 0, blocked: None }))
     }
 }
 
@@ -135,24 +174,34 @@ impl Tunnel {
     /// Between the client and the server that has sent 101. `send_timeout` is that of the client's connection.
     pub fn new(parts: Parts, options: &Options, send_timeout: Duration) -> Tunnel {
         let Parts { wire, lease, record, .. } = parts;
+        let (upstream, rest) = wire.leave();
+        let quiet = u64::try_from(options.read_timeout.as_millis()).unwrap_or(u64::MAX);
         Tunnel {
-            upstream: wire.kept.socket,
+            upstream,
             lease: Some(lease),
             record,
-            down: Way::new(wire.input.to_vec(), send_timeout),
+            down: Way::new(rest, send_timeout),
             up: Way::new(Vec::new(), options.send_timeout),
-            quiet: options.read_timeout,
-            until: later(loops::now(), options.read_timeout),
-            timer: wire.timer,
+            quiet,
+            until: loops::millis().saturating_add(quiet),
+            deadline: Deadline::default(),
+            why: None,
         }
     }
 
     fn poll_both(&mut self, client: &Socket, context: &mut Context<'_>) -> Result<bool, Trouble> {
-        let down = self.down.poll(&self.upstream, client, context).map_err(|broke| match broke {
+        let mut buffer = BUFFER.take();
+        let down = self.down.poll(&self.upstream, client, &mut buffer, context);
+        let up = match down {
+            Ok(_) => self.up.poll(client, &self.upstream, &mut buffer, context),
+            Err(_) => Ok(Went::Far(false)),
+        };
+        BUFFER.set(buffer);
+        let down = down.map_err(|broke| match broke {
             Broke::From(error) => Trouble::Receive(error),
             Broke::To(_) => Trouble::ClientGone,
         })?;
-        let up = self.up.poll(client, &self.upstream, context).map_err(|broke| match broke {
+        let up = up.map_err(|broke| match broke {
             Broke::From(_) => Trouble::ClientGone,
             Broke::To(error) => Trouble::Send(error),
         })?;
@@ -164,79 +213,69 @@ impl Tunnel {
             }
         };
         if heard {
-            self.until = later(loops::now(), self.quiet);
+            self.until = loops::millis().saturating_add(self.quiet);
         }
         Ok(self.down.is_over() && self.up.is_over())
     }
 
-    /// Ready with the direction that has waited for too long.
-    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
-        loop {
-            let deadlines = [Some(self.until), self.down.deadline(), self.up.deadline()];
-            let Some(first) = deadlines.iter().flatten().min() else { return Poll::Pending };
-            let now = loops::now();
-            if *first <= now {
-                let of_client = self.down.deadline().is_some_and(|deadline| deadline <= now);
-                return Poll::Ready(if of_client { "client" } else { "upstream" });
-            }
-            self.timer.set(*first - now);
-            if self.timer.poll_expired(context).is_pending() {
-                return Poll::Pending;
-            }
-        }
+    /// Ready when one of the directions has waited for too long.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<Why> {
+        let ways = [self.down.deadline(), self.up.deadline()];
+        let first = ways.into_iter().flatten().fold(self.until, u64::min);
+        std::task::ready!(self.deadline.poll_until(first, context));
+        let of_client = ways[0].is_some_and(|deadline| deadline <= loops::millis());
+        Poll::Ready(if of_client { Why::ClientLate } else { Why::Trouble(Trouble::TimedOut) })
     }
-}
 
-fn later(now: Instant, wait: Duration) -> Instant {
-    const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
-    now.checked_add(wait.min(FAR)).unwrap_or(now)
+    /// Notes what has gone through it.
+    fn note(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        let (down, up) = (self.down.total, self.up.total);
+        self.record.with(|last| {
+            last.received += down;
+            last.sent += up;
+        });
+        self.record.end(loops::now());
+        lease.bytes(up, down);
+        lease.over(loops::millis());
+    }
 }
 
 impl Takeover for Tunnel {
     fn begin(&mut self, rest: Vec<u8>) {
-        self.up.pending = rest;
+        self.up.held = Held::new(rest);
     }
 
-    fn poll(&mut self, request: &Request, context: &mut Context<'_>) -> Poll<()> {
-        let connection = &request.connection;
-        loops::note(connection.number, "tunnelling");
-        match self.poll_both(&connection.socket, context) {
+    fn poll(&mut self, client: &Connection, context: &mut Context<'_>) -> Poll<()> {
+        loops::note(client.number, "tunnelling");
+        let why = match self.poll_both(&client.socket, context) {
             Ok(true) => return Poll::Ready(()),
-            Ok(false) => {}
+            Ok(false) => std::task::ready!(self.poll_late(context)),
             Err(Trouble::ClientGone) => return Poll::Ready(()),
-            Err(trouble) => {
-                trouble.log(request, Doing::Tunnelling);
-                return Poll::Ready(());
-            }
-        }
-        self.poll_late(context).map(|who| {
-            let late = std::io::Error::from_raw_os_error(rustix::io::Errno::TIMEDOUT.raw_os_error());
-            let doing = Doing::Tunnelling;
-            match who {
-                "client" => log_error!(request, Info, "client timed out ({}) while {doing}", Errno(&late)),
-                _ => Trouble::TimedOut.log(request, doing),
-            }
-        })
+            Err(trouble) => Why::Trouble(trouble),
+        };
+        self.why = Some(Box::new(why));
+        Poll::Ready(())
     }
 
-    fn sent(&self) -> u64 {
+    fn end(&mut self, request: &Request) -> u64 {
+        let doing = Doing::Tunnelling;
+        match self.why.take().map(|why| *why) {
+            None => {}
+            Some(Why::ClientLate) => {
+                let late = std::io::Error::from_raw_os_error(rustix::io::Errno::TIMEDOUT.raw_os_error());
+                log_error!(request, Info, "client timed out ({}) while {doing}", Errno(&late));
+            }
+            Some(Why::Trouble(trouble)) => trouble.log(request, doing),
+        }
+        self.note();
         self.down.total
     }
 }
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        let (down, up) = (self.down.total, self.up.total);
-        self.record.with(|last| {
-            last.length += down;
-            last.received += down;
-            last.sent += up;
-        });
-        let now = loops::now();
-        self.record.end(now);
-        if let Some(lease) = self.lease.take() {
-            lease.bytes(up, down);
-            lease.over(loops::millis());
-        }
+        // It may never have begun.
+        self.note();
     }
 }

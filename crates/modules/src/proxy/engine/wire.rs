@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use freerun_http::request::Connection;
+use freerun_runtime::net::Socket;
 use freerun_runtime::timer::Timer;
 use freerun_upstream::Peer;
 use freerun_upstream::idle::Kept;
@@ -119,18 +120,32 @@ impl Wire {
 
     /// The response has ended cleanly: another request may use the connection.
     pub fn give_back(self, peer: &Peer, servers: &dyn Servers) {
-        let Wire { kept, input, mut timer, large, .. } = self;
+        let Wire { kept, input, timer, large, .. } = self;
         if input.is_empty() {
             let (settings, count): (_, &Arc<_>) = servers.keepalive();
             peer.idle.put(kept, settings, count);
-            timer.clear();
-            SPARE.with_borrow_mut(|spare| {
-                if spare.len() < KEPT {
-                    spare.push_back(Spare { input: if large { BytesMut::new() } else { input }, timer });
-                }
-            });
+            spare(if large { BytesMut::new() } else { input }, timer);
         }
     }
+
+    /// The connection goes on without HTTP; with what has come on it.
+    pub fn leave(self) -> (Socket, Vec<u8>) {
+        let Wire { kept, mut input, timer, large, .. } = self;
+        let rest = input.to_vec();
+        input.clear();
+        spare(if large { BytesMut::new() } else { input }, timer);
+        (kept.socket, rest)
+    }
+}
+
+/// Keeps buffer and timer for another connection.
+fn spare(input: BytesMut, mut timer: Timer) {
+    timer.clear();
+    SPARE.with_borrow_mut(|spare| {
+        if spare.len() < KEPT {
+            spare.push_back(Spare { input, timer });
+        }
+    });
 }
 
 /// What an error of receiving is. The kernel's own giving up is one of time.
