@@ -106,6 +106,32 @@ fn types_and_character_sets() {
 }
 
 #[test]
+fn a_server_names_only_character_sets_that_the_configuration_has() {
+    let lines = "
+        location /a { proxy_pass http://@UP@; }
+        location /cs { charset_types text/html; @HERE@ proxy_pass http://@UP@; }
+        location /page { default_type text/html; return 200 page; }
+    ";
+    let cases = || {
+        let mut cases = Vec::new();
+        for path in ["/a", "/cs"] {
+            for name in ["utf-8", "UTF-8", "koi8-r", "unknown", "off", ""] {
+                let told = format!("X-Accel-Charset: {name}");
+                cases.push(with_fields(get(path).in_order(), "200 OK", &["Content-Type: text/html", &told]));
+                cases.push(with_fields(get(path).in_order(), "200 OK", &["Content-Type: image/png", &told]));
+                let fields = ["Content-Type: text/html", &told, "X-Accel-Redirect: /page"];
+                cases.push(with_fields(get(path).in_order(), "200 OK", &fields));
+            }
+        }
+        cases
+    };
+    compare_proxied("", &lines.replace("@HERE@", ""), cases());
+    compare_proxied("", &lines.replace("@HERE@", "charset utf-8;"), cases());
+    compare_proxied("", &lines.replace("@HERE@", "source_charset utf-8;"), cases());
+    compare_proxied("charset_map koi8-r utf-8 { C0 D18E; }", &lines.replace("@HERE@", ""), cases());
+}
+
+#[test]
 fn validators_and_ranges() {
     let lines = "
         location /a { proxy_pass http://@UP@; }

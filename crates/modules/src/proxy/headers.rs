@@ -100,6 +100,7 @@ pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
 #[derive(Default)]
 struct Told {
     redirect: Option<Bytes>,
+    /// The character set where the response names none; an empty one: there is none, and none is to be added.
     charset: Option<Bytes>,
     advice: Advice,
 }
@@ -219,21 +220,19 @@ pub fn respond(
         }
         response.fields.push((name, value));
     }
+    // One that the configuration does not speak of stands for none, as `off` does.
+    let is_known = |name: &Bytes| crate::filters::charset::is_known(request, name);
+    let told_charset = told.charset.filter(|name| !name.is_empty());
+    told.charset = told_charset.map(|name| if is_known(&name) { name } else { Bytes::new() });
     if let Some(uri) = told.redirect {
         return Passed::Elsewhere(elsewhere(request, &uri, written.content_type, told.charset, carried, told.advice));
     }
     (response.content_type, response.charset) = content_type(&written.content_type);
     written.read_as = (response.content_type.clone(), response.charset.clone());
-    response.charset = charset(response.charset.take(), told.charset);
+    response.charset = response.charset.take().or(told.charset);
     response.ranges = forces_ranges;
     response.as_written = Some(Box::new(written));
     Passed::Response(Box::new(response), told.advice)
-}
-
-/// `X-Accel-Charset` names the character set where the response does not; `off` says that there is none, and none is to be
-/// added: an empty one.
-fn charset(own: Option<Bytes>, told: Option<Bytes>) -> Option<Bytes> {
-    own.or(told.map(|told| if told.eq_ignore_ascii_case(b"off") { Bytes::new() } else { told }))
 }
 
 /// Where `X-Accel-Redirect` leads: the request goes on there with GET, and some of the response's fields go with it.
@@ -264,7 +263,7 @@ fn elsewhere(
     };
     if !media.is_empty() && !matches!(target, Outcome::Status(_)) {
         let (media, own) = content_type(&media);
-        request.carried.content_type = Some((media, self::charset(own, charset)));
+        request.carried.content_type = Some((media, own.or(charset)));
     }
     request.carried.fields.extend(carried);
     if let Some(rate) = advice.limit_rate {
@@ -322,14 +321,5 @@ mod tests {
         ] {
             assert_eq!(is_unsafe(path.as_bytes()), want, "{path}");
         }
-    }
-
-    #[test]
-    fn a_character_set_is_told_where_the_response_names_none() {
-        let bytes = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
-        assert_eq!(charset(bytes("a"), bytes("b")), bytes("a"));
-        assert_eq!(charset(None, bytes("b")), bytes("b"));
-        assert_eq!(charset(None, bytes("off")), bytes(""));
-        assert_eq!(charset(None, None), None);
     }
 }

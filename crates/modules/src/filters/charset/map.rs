@@ -14,7 +14,7 @@ use super::recode::{FromUtf8, Mapped, ToUtf8};
 const UNKNOWN: u8 = b'?';
 
 /// The names of character sets as they were written first: all uses show that.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Names(Vec<Bytes>);
 
 impl Names {
@@ -25,6 +25,11 @@ impl Names {
         }
         self.0.push(Bytes::copy_from_slice(name.as_bytes()));
         Bytes::copy_from_slice(name.as_bytes())
+    }
+
+    /// Whether the configuration speaks of this one.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.0.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 }
 

@@ -4,10 +4,12 @@ mod map;
 mod recode;
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, settings};
 use freerun_http::content::response::{Body, Response};
+use freerun_http::generation::Parts;
 use freerun_http::log_error;
 use freerun_http::module::{Filter, Module, Slot};
 use freerun_http::request::Request;
@@ -91,8 +93,21 @@ pub static MODULE: Module = Module {
     groups: &[group::<CharsetSettings>()],
     filters: &[Filter { slot: Slot::Charset, wanted, run }],
     settle: Some(settle),
+    finish: Some(keep_names),
     ..Module::EMPTY
 };
+
+/// The names that the configuration speaks of go with its generation.
+fn keep_names(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let names = cx.extensions.get_or_default::<Names>().clone();
+    cx.extensions.get_or_default::<Parts>().insert(Arc::new(names));
+    Ok(())
+}
+
+/// Whether the configuration speaks of this character set, wherever that is: only then another server may name it.
+pub fn is_known(request: &Request, name: &[u8]) -> bool {
+    request.generation.parts.get::<Names>().is_some_and(|names| names.has(name))
+}
 
 fn wanted(settings: &SettingsSet) -> bool {
     let settings = settings.get::<CharsetSettings>();
