@@ -29,9 +29,9 @@ fn a_place_that_is_free_again_is_for_every_address() {
     for client in &mut stuck {
         client.send("GET / HT");
     }
-    server.logs("4 worker_connections are not enough");
     let mut late = Client::connect(server.address_number(2));
     late.set_timeout(Duration::from_secs(20)).send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    server.logs("4 worker_connections are not enough");
     stuck.pop();
     assert_eq!(late.response().text(), "ok");
 }
@@ -42,20 +42,23 @@ fn a_request_that_ends_makes_room_although_its_connection_stays() {
         return;
     }
     let site = Site::new();
-    let server = Setup::server(&site, "keepalive_timeout 1h; return 200 ok;").events("worker_connections 2;").freerun();
-    let mut busy: Vec<Client> = (0..2).map(|_| server.connect()).collect();
-    for client in &mut busy {
-        client.send("GET / HT");
-    }
-    server.logs("2 worker_connections are not enough");
+    site.file("big", vec![b'x'; 30_000_000]);
+    let lines = "keepalive_timeout 1h; location /ok { return 200 ok; }";
+    let server = Setup::server(&site, lines).events("worker_connections 2;").freerun();
+    let mut busy: Vec<Client> = (0..2)
+        .map(|_| {
+            let mut client = Client::try_connect_narrow(server.address(), 65_536).expect("connecting");
+            client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
+            client
+        })
+        .collect();
     let mut late = server.connect();
-    late.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-    busy[0].send("TP/1.1\r\nHost: h\r\n\r\n");
-    assert_eq!(busy[0].response().text(), "ok");
+    late.send("GET /ok HTTP/1.1\r\nHost: h\r\n\r\n");
+    server.logs("2 worker_connections are not enough");
+    assert_eq!(busy[0].response().body.len(), 30_000_000);
     assert_eq!(late.response().text(), "ok", "who waits is let in, and who is idle goes");
     assert_eq!(busy[0].ending(), Ending::Closed);
-    busy[1].send("TP/1.1\r\nHost: h\r\n\r\n");
-    assert_eq!(busy[1].response().text(), "ok");
+    assert_eq!(busy[1].response().body.len(), 30_000_000);
 }
 
 #[test]
@@ -129,5 +132,39 @@ fn line_ends_behind_a_body_are_no_request() {
     // An idle connection is closed; one with a part of a request is waited for.
     server.signal(rustix::process::Signal::QUIT);
     assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn an_idle_connection_has_its_least_time() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let lines = "keepalive_timeout 1h; location / { return 200 ok; }
+        location /long { keepalive_min_timeout 1h; return 200 long; }
+        location /short { keepalive_min_timeout 2s; return 200 short; }";
+    let mut server = Setup::server(&site, lines).events("worker_connections 3;").freerun();
+    let [long, mut none, mut short] = ["/long", "/", "/short"].map(|path| {
+        let mut client = server.connect();
+        client.get(path);
+        client
+    });
+    // There is room for one more, where nothing speaks for who is there.
+    let mut other = server.connect();
+    assert_eq!(other.get("/long").text(), "long");
+    assert_eq!(none.ending(), Ending::Closed);
+    let mut last = server.connect();
+    assert_eq!(last.get("/").text(), "ok", "its time is up");
+    assert_eq!(short.ending(), Ending::Closed);
+    server.signal(rustix::process::Signal::QUIT);
+    server.logs("gracefully shutting down");
+    assert_eq!(last.ending(), Ending::Closed);
+    for mut client in [long, other] {
+        let answer = client.get("/long");
+        assert_eq!(answer.text(), "long");
+        assert_eq!(answer.header("Connection"), Some("close"));
+        assert_eq!(client.ending(), Ending::Closed);
+    }
     assert_eq!(server.wait().code(), Some(0));
 }

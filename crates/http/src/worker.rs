@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use tokio::sync::{Mutex, Notify};
 
 use crate::connection;
-use crate::connection::idle::Idle;
+use crate::connection::idle::{Asked, Idle};
 use crate::content::hot::{HotFile, HotFiles, VALID};
 use crate::generation::Generation;
 use crate::here::{Current, Here};
@@ -271,6 +271,8 @@ pub struct LoopState {
     draining: Cell<bool>,
     connections: Cell<usize>,
     room: Notify,
+    /// A task will look for room when a connection may be asked to leave.
+    asks_later: Cell<bool>,
     full_logged: Cell<Option<Instant>>,
     accepting: RefCell<Vec<(Arc<ListenSpec>, Rc<Notify>)>>,
     /// The value of `Date`, and until when it holds.
@@ -299,6 +301,7 @@ impl LoopState {
             connections: Cell::new(0),
             idle: Idle::default(),
             room: Notify::new(),
+            asks_later: Cell::new(false),
             full_logged: Cell::new(None),
             accepting: RefCell::default(),
             date: Cell::new((None, [0; 29])),
@@ -423,21 +426,37 @@ impl LoopState {
         }
     }
 
-    fn drain(&self) {
+    fn drain(self: &Rc<Self>) {
         self.draining.set(true);
         for (_, stop) in self.accepting.borrow_mut().drain(..) {
             stop.notify_one();
         }
-        self.idle.close_all();
+        Idle::close_all(self);
+    }
+
+    /// Whether there are as many connections as there may be.
+    pub fn is_full(&self) -> bool {
+        self.connections.get() >= self.shared.connections
     }
 
     /// Whether another connection may be accepted. At the limit, the connection that has been idle longest is closed to
     /// make room, as nginx does.
-    pub fn has_room(&self) -> bool {
-        if self.connections.get() < self.shared.connections {
+    pub fn has_room(self: &Rc<Self>) -> bool {
+        if !self.is_full() {
             return true;
         }
-        self.log_full(self.idle.close_oldest());
+        let asked = self.idle.close_oldest();
+        self.log_full(asked == Asked::One);
+        if let Asked::Later(time) = asked
+            && !self.asks_later.replace(true)
+        {
+            let home = self.clone();
+            loops::spawn(0, "waiting for room", async move {
+                tokio::time::sleep_until(time.into()).await;
+                home.asks_later.set(false);
+                home.room.notify_waiters();
+            });
+        }
         false
     }
 
@@ -463,7 +482,7 @@ impl LoopState {
 
     /// A connection has no request any more: it can be asked to leave, if others wait.
     pub fn became_idle(&self) {
-        if self.connections.get() >= self.shared.connections {
+        if self.is_full() {
             self.room.notify_waiters();
         }
     }

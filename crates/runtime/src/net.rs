@@ -394,6 +394,12 @@ impl AsFd for Socket {
     }
 }
 
+/// Whether reading, or accepting, would not wait.
+pub fn can_be_read(socket: impl AsFd) -> bool {
+    let mut poll = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut poll, Some(&Default::default())).is_ok_and(|ready| ready > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,6 +34,8 @@ pub enum Waiting {
 pub struct Idle {
     /// By what they wait for: the time they are given differs, and so would the order in which they came.
     connections: RefCell<[BTreeMap<Key, Rc<Connection>>; 2]>,
+    /// Until when those may not be asked to leave that have such a time (`keepalive_min_timeout`).
+    protected: RefCell<BTreeMap<Key, Key>>,
     /// When the closing task looks next; `None` while it does not run.
     next_look: Cell<Option<Key>>,
     earlier: Notify,
@@ -50,6 +52,24 @@ fn key_of(moment: Instant) -> Key {
     u64::try_from(since.as_nanos()).unwrap_or(FAR)
 }
 
+/// How many connections that may not be asked to leave are passed over to find one that may.
+const LOOKED_AT: usize = 64;
+
+fn instant_of(key: Key) -> Instant {
+    loops::epoch() + Duration::from_nanos(key)
+}
+
+/// Who was asked to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// The connection that has been idle longest.
+    One,
+    /// Nobody yet: there is one from this time on.
+    Later(Instant),
+    /// Nobody: none is idle.
+    Nobody,
+}
+
 /// The figure that counts connections waiting for this.
 fn gauge(home: &LoopState, waiting: Waiting) -> &Counter {
     match waiting {
@@ -64,10 +84,18 @@ fn class(key: Key) -> usize {
 }
 
 impl Idle {
-    /// Enters a connection that is kept for `keep`. The key takes it out again.
-    pub fn enter(&self, home: &Rc<LoopState>, connection: &Rc<Connection>, waiting: Waiting, keep: Duration) -> Key {
+    /// Enters a connection that is kept for `keep`, and cannot be asked to leave for `least`. The key takes it out again.
+    pub fn enter(
+        &self,
+        home: &Rc<LoopState>,
+        connection: &Rc<Connection>,
+        waiting: Waiting,
+        keep: Duration,
+        least: Duration,
+    ) -> Key {
         connection.idle_since.set(key_of(loops::now()));
-        let keep = u64::try_from(keep.as_nanos()).unwrap_or(FAR).min(FAR);
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(FAR).min(FAR);
+        let keep = nanos(keep);
         let mut key = (connection.idle_since.get().saturating_add(keep) & !1) | waiting as Key;
         let mut connections = self.connections.borrow_mut();
         let connections_alike = &mut connections[class(key)];
@@ -81,6 +109,9 @@ impl Idle {
             }
         }
         drop(connections);
+        if !least.is_zero() {
+            self.protected.borrow_mut().insert(key, connection.idle_since.get().saturating_add(nanos(least)));
+        }
         gauge(home, waiting).add();
         match self.next_look.get() {
             None => {
@@ -123,6 +154,7 @@ impl Idle {
     /// Takes a connection out.
     pub fn leave(&self, home: &LoopState, key: Key) {
         let was_there = self.connections.borrow_mut()[class(key)].remove(&key).is_some();
+        self.protected.borrow_mut().remove(&key);
         if was_there {
             gauge(home, if class(key) == Waiting::Next as usize { Waiting::Next } else { Waiting::First }).sub();
         }
@@ -135,7 +167,7 @@ impl Idle {
             let Some(next) = next else { break };
             self.next_look.set(Some(next));
             tokio::select! {
-                () = tokio::time::sleep_until((loops::epoch() + Duration::from_nanos(next)).into()) => {}
+                () = tokio::time::sleep_until(instant_of(next).into()) => {}
                 () = self.earlier.notified() => continue,
             }
             let now = key_of(Instant::now());
@@ -153,27 +185,61 @@ impl Idle {
         self.next_look.set(None);
     }
 
-    /// Asks the connection that has been idle longest, and which was not asked yet, to close. `false`: there is none.
-    pub fn close_oldest(&self) -> bool {
+    /// Until when a connection may not be asked to leave.
+    fn protected_until(&self, key: Key, now: Key) -> Option<Key> {
+        let protected = self.protected.borrow();
+        if protected.is_empty() { None } else { protected.get(&key).copied().filter(|until| *until > now) }
+    }
+
+    /// Asks the connection that has been idle longest, and which was not asked yet, to close.
+    pub fn close_oldest(&self) -> Asked {
+        let now = key_of(loops::now());
+        let mut later: Option<Key> = None;
         let oldest = {
             let connections = self.connections.borrow();
             let firsts = connections.iter().filter_map(|alike| {
                 // Those that wait for the same are, nearly, in the order in which they came.
-                alike.values().find(|connection| !connection.is_closing())
+                let stay = alike.iter().filter(|(_, connection)| !connection.is_closing()).take(LOOKED_AT);
+                for (key, connection) in stay {
+                    match self.protected_until(*key, now) {
+                        Some(until) => later = later.into_iter().chain([until]).min(),
+                        None => return Some(connection),
+                    }
+                }
+                None
             });
             firsts.min_by_key(|connection| connection.idle_since.get()).cloned()
         };
-        oldest.is_some_and(|connection| {
-            connection.close_when_idle();
-            true
-        })
+        match (oldest, later) {
+            (Some(connection), _) => {
+                connection.close_when_idle();
+                Asked::One
+            }
+            (None, Some(until)) => Asked::Later(instant_of(until)),
+            (None, None) => Asked::Nobody,
+        }
     }
 
-    /// Asks all to close.
-    pub fn close_all(&self) {
-        let all: Vec<_> = self.connections.borrow().iter().flat_map(BTreeMap::values).cloned().collect();
+    /// Asks all to close; those that may not be asked yet as soon as they may.
+    pub fn close_all(home: &Rc<LoopState>) {
+        let now = key_of(Instant::now());
+        let mut later: Option<Key> = None;
+        let mut all = Vec::new();
+        for (key, connection) in home.idle.connections.borrow().iter().flatten() {
+            match home.idle.protected_until(*key, now) {
+                Some(until) => later = later.into_iter().chain([until]).min(),
+                None => all.push(connection.clone()),
+            }
+        }
         for connection in all {
             connection.close_when_idle();
+        }
+        if let Some(until) = later {
+            let home = home.clone();
+            loops::spawn(0, "closing idle connections", async move {
+                tokio::time::sleep_until(instant_of(until).into()).await;
+                Idle::close_all(&home);
+            });
         }
     }
 
@@ -182,5 +248,6 @@ impl Idle {
         for alike in self.connections.borrow_mut().iter_mut() {
             alike.clear();
         }
+        self.protected.borrow_mut().clear();
     }
 }

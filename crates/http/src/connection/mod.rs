@@ -35,10 +35,25 @@ use crate::settings::server::ServerSettings;
 use crate::write::{self, WriteError};
 use crate::{finish, log_error};
 
+/// How long a connection is kept that has no request.
+#[derive(Clone, Copy)]
+struct Keep {
+    /// Until it is closed.
+    most: Duration,
+    /// Until it may be closed to make room, or because the worker ends (`keepalive_min_timeout`).
+    least: Duration,
+}
+
+impl Keep {
+    fn most(most: Duration) -> Keep {
+        Keep { most, least: Duration::ZERO }
+    }
+}
+
 /// What happens after a request.
 enum After {
-    /// Another one; bytes of it may be here already. An idle connection is kept for so long.
-    Next(Vec<u8>, Duration),
+    /// Another one; bytes of it may be here already.
+    Next(Vec<u8>, Keep),
     /// HTTP is over, the connection is not.
     Left(Box<Left>),
     /// The client may still be sending: read on for a while so that it sees the response.
@@ -76,7 +91,7 @@ impl Serve {
 
     /// Polls the requests. A panic ends them and the connection, not the loop. Ready with how long to wait for the next one,
     /// or with `None` when the connection is to be closed.
-    fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<Duration>> {
+    fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<Keep>> {
         let State::Active(server) = &mut self.state else { return Poll::Ready(None) };
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| server.future.as_mut().poll(context)));
         if let Err(panic) = polled {
@@ -141,10 +156,16 @@ impl Future for Serve {
             }
             let connection = &self.connection;
             match keep {
-                Some(keep) if !connection.home.is_draining() && !connection.is_closing() => {
+                Some(mut keep) if !connection.is_closing() => {
+                    if connection.home.is_draining() {
+                        keep.most = keep.most.min(keep.least);
+                        if keep.most.is_zero() {
+                            return Poll::Ready(());
+                        }
+                    }
                     connection.renew();
                     let waiting = if connection.requests.get() == 0 { Waiting::First } else { Waiting::Next };
-                    let key = connection.home.idle.enter(&connection.home, connection, waiting, keep);
+                    let key = connection.home.idle.enter(&connection.home, connection, waiting, keep.most, keep.least);
                     connection.home.became_idle();
                     self.state = State::Idle(key);
                 }
@@ -187,7 +208,7 @@ pub struct Server {
 struct Post {
     connection: Cell<Option<Rc<Connection>>>,
     /// How long to wait for the next request, or `None` when the connection is to be closed.
-    answer: Cell<Option<Option<Duration>>>,
+    answer: Cell<Option<Option<Keep>>>,
     /// What goes on instead of a next request.
     left: Cell<Option<Box<Left>>>,
 }
@@ -235,7 +256,7 @@ async fn serve(post: Rc<Post>) {
 
 /// Serves requests until none is there: ends with how long to wait for the next one, or with `None` when the connection
 /// is to be closed.
-async fn requests(connection: &Rc<Connection>, post: &Post) -> Option<Duration> {
+async fn requests(connection: &Rc<Connection>, post: &Post) -> Option<Keep> {
     let mut buffer = Vec::new();
     if !connection.was_polled.replace(true) {
         // A client that has sent nothing yet waits among the idle ones: without a buffer, and the first to make room when
@@ -246,7 +267,7 @@ async fn requests(connection: &Rc<Connection>, post: &Post) -> Option<Duration> 
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 buffers::give_back(buffer);
                 let (_, servers, _) = connection.servers()?;
-                return Some(servers.default.entry.settings.get::<ServerSettings>().client_header_timeout);
+                return Some(Keep::most(servers.default.entry.settings.get::<ServerSettings>().client_header_timeout));
             }
             _ => {
                 buffers::give_back(buffer);
@@ -266,7 +287,7 @@ async fn requests(connection: &Rc<Connection>, post: &Post) -> Option<Duration> 
             connection.set_proxied(header);
             if buffer.is_empty() {
                 buffers::give_back(buffer);
-                return Some(timeout);
+                return Some(Keep::most(timeout));
             }
         }
     }
@@ -462,7 +483,10 @@ async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> A
     let unread = !request.body.is_done();
     if request.keep_alive {
         return match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
-            Ok(()) => After::Next(rest_of(request), core.keepalive_timeout.timeout),
+            Ok(()) => {
+                let keep = Keep { most: core.keepalive_timeout.timeout, least: core.keepalive_min_timeout };
+                After::Next(rest_of(request), keep)
+            }
             Err(BodyError::Status(_)) => linger_or_close(core, true),
             Err(BodyError::TimedOut | BodyError::Broken(_)) => After::Close,
         };

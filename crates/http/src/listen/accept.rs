@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_runtime::log::{Errno as ShowErrno, Level};
-use freerun_runtime::loops;
+use freerun_runtime::{loops, net};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, Notify};
 
 use crate::here::Here;
@@ -56,11 +57,18 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
     let mut held = None;
     let mut accepted = 0;
     loop {
-        while !home.has_room() {
+        if home.is_full() {
             held = None;
+            // Nobody has to leave before somebody waits.
             tokio::select! {
-                () = home.wait_for_room() => {}
+                () = connection_waits(&registered) => {}
                 () = &mut stopped => return,
+            }
+            while !home.has_room() {
+                tokio::select! {
+                    () = home.wait_for_room() => {}
+                    () = &mut stopped => return,
+                }
             }
         }
         let waiting = async {
@@ -109,6 +117,17 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
         }
         loops::yield_now().await;
     }
+}
+
+/// Waits until a connection waits to be accepted; for good where that cannot be told.
+async fn connection_waits(registered: &AsyncFd<Arc<OwnedFd>>) {
+    while let Ok(mut guard) = registered.readable().await {
+        if net::can_be_read(registered.get_ref()) {
+            return guard.retain_ready();
+        }
+        guard.clear_ready();
+    }
+    std::future::pending().await
 }
 
 /// Accepts one connection.

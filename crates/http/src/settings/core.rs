@@ -142,7 +142,7 @@ settings! {
         keepalive_requests: u32 = "1000", in HTTP | SERVER | LOCATION;
         /// How long a connection may be used; it is closed after the request that passes it.
         keepalive_time: Duration = "1h", in HTTP | SERVER | LOCATION;
-        /// For how long at least an idle connection is kept when a worker ends.
+        /// For how long at least an idle connection is kept when a worker ends, or when others need its place.
         keepalive_min_timeout: Duration = "0s", in HTTP | SERVER | LOCATION, since = "1.27.4";
         /// Browsers that keep-alive is not used with.
         keepalive_disable: KeepaliveDisable = "msie6", in HTTP | SERVER | LOCATION;
