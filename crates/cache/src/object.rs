@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, Via};
+use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, Trouble, Via};
 use freerun_runtime::pool::PoolError;
 use rustix::io::Errno;
 
@@ -105,6 +105,7 @@ impl Cache {
         match self.open_object(key, Some(entry.size()), via).await {
             Ok((head, body)) => {
                 entry.set_verified();
+                self.watch(entry, &body);
                 let object = Arc::new(Object { entry: entry.clone(), head: Arc::new(head), body });
                 self.memory().insert(object.clone());
                 if entry.is_gone() {
@@ -134,12 +135,35 @@ impl Cache {
         };
         let size = head.size() as u64 + head.body;
         let entry = self.adopt(key, Key::of(&head.key), size, head.lifetime, now).ok_or(Unreadable::Missing)?;
+        self.watch(&entry, &body);
         let object = Arc::new(Object { entry: entry.clone(), head: Arc::new(head), body });
         self.memory().insert(object.clone());
         if entry.is_gone() {
             self.memory().forget(key);
         }
         Ok(object)
+    }
+
+    /// The body is read and sent by others. What they find counts for the disk's health; and a file that they cannot read to its
+    /// end is not given to anybody again.
+    fn watch(self: &Arc<Self>, entry: &Arc<Entry>, body: &ObjectBody) {
+        let ObjectBody::File { file, .. } = body else { return };
+        let (cache, entry) = (Arc::downgrade(self), Arc::downgrade(entry));
+        file.watch(move |trouble| {
+            let (Some(cache), Some(entry)) = (cache.upgrade(), entry.upgrade()) else { return };
+            let for_good = match trouble {
+                Trouble::Short => true,
+                Trouble::Failed(error) => {
+                    if let Some(disk) = cache.disk() {
+                        disk.health.failed(error);
+                    }
+                    Unreadable::Failed(error.clone()).is_for_good()
+                }
+            };
+            if for_good {
+                cache.discard(&entry, Leave::Damaged);
+            }
+        });
     }
 
     async fn open_object(

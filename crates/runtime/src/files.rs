@@ -43,7 +43,7 @@ pub use list::{Entry, ListError, Listing, MAX_ENTRIES, MAX_LISTINGS};
 pub use probe::Cursor;
 pub use send::{INLINE_MAX, POOL_CHUNK, Sent};
 pub use temp::TempFile;
-pub use types::{Aio, FileError, Gone, Meta, OpenFile, Via};
+pub use types::{Aio, FileError, Gone, Meta, OpenFile, Trouble, Via};
 pub use unnamed::Unnamed;
 
 /// The files of the worker: one for all loops.

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use rustix::io::Errno;
 
 use super::open::retried;
-use super::types::{Aio, FileError, OpenFile, Via};
+use super::types::{Aio, FileError, OpenFile, Trouble, Via};
 use super::{FileSystem, to_ms};
 use crate::mounts::Rung;
 
@@ -151,9 +151,18 @@ impl FileSystem {
         let mut got = 0;
         while got < buffer.len() {
             let read = retried(|| self.kernel.read(file.as_fd(), &mut buffer[got..], offset + got as u64));
-            match read.map_err(|error| FileError::new(PREAD, error))? {
-                0 => break,
-                n => got += n,
+            match read.map_err(|error| FileError::new(PREAD, error)) {
+                Ok(0) => {
+                    if offset + (got as u64) < file.size() {
+                        file.trouble(Trouble::Short);
+                    }
+                    break;
+                }
+                Ok(n) => got += n,
+                Err(error) => {
+                    file.trouble(Trouble::Failed(&error));
+                    return Err(error);
+                }
             }
         }
         Ok(got)

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::open::retried;
 use super::probe::Cursor;
-use super::types::{Aio, FileError, OpenFile, Via};
+use super::types::{Aio, FileError, OpenFile, Trouble, Via};
 use super::{FileSystem, to_ms};
 use crate::mounts::Class;
 
@@ -122,10 +122,21 @@ impl FileSystem {
     fn sendfile(&self, file: &OpenFile, out: BorrowedFd<'_>, offset: u64, len: u64) -> Result<Sent, FileError> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         match retried(|| self.kernel.sendfile(out, file.as_fd(), offset, len)) {
-            Ok(0) => Ok(Sent::Eof),
+            Ok(0) => {
+                if offset < file.size() {
+                    file.trouble(Trouble::Short);
+                }
+                Ok(Sent::Eof)
+            }
             Ok(n) => Ok(Sent::Bytes(n as u64)),
             Err(Errno::AGAIN) => Ok(Sent::SocketFull),
-            Err(error) => Err(FileError::new(SENDFILE, error)),
+            Err(error) => {
+                let error = FileError::new(SENDFILE, error);
+                if !error.is_peer() {
+                    file.trouble(Trouble::Failed(&error));
+                }
+                Err(error)
+            }
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::SegQueue;
 use rustix::fs::FileType;
@@ -191,6 +191,27 @@ impl Meta {
     }
 }
 
+/// What was wrong with a file that was read or sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble<'a> {
+    /// The system refused.
+    Failed(&'a FileError),
+    /// It ends before the length that it had when it was opened.
+    Short,
+}
+
+type Told = Box<dyn Fn(Trouble<'_>) + Send + Sync>;
+
+/// Who is told of trouble.
+#[derive(Default)]
+struct Watch(OnceLock<Told>);
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
 /// A file open for reading. Dropping it never waits.
 #[derive(Debug)]
 pub struct OpenFile {
@@ -204,6 +225,7 @@ pub struct OpenFile {
     pub(crate) whole_ms: AtomicU64,
     /// Set when `cachestat` does not answer for this file.
     pub(crate) no_cachestat: AtomicBool,
+    watch: Watch,
     closer: Arc<Closer>,
 }
 
@@ -216,6 +238,7 @@ impl OpenFile {
             mincore: AtomicU8::new(0),
             whole_ms: AtomicU64::new(0),
             no_cachestat: AtomicBool::new(false),
+            watch: Watch::default(),
             closer,
         }
     }
@@ -243,6 +266,18 @@ impl OpenFile {
     /// The mount it is on.
     pub fn mount(&self) -> &Arc<Mount> {
         &self.mount
+    }
+
+    /// Has `tell` told, on whichever thread notices it, when the file cannot be read or sent: for the one whose file it is, who
+    /// does not read it himself. The first one counts. It must not wait.
+    pub fn watch(&self, tell: impl Fn(Trouble<'_>) + Send + Sync + 'static) {
+        let _ = self.watch.0.set(Box::new(tell));
+    }
+
+    pub(crate) fn trouble(&self, trouble: Trouble<'_>) {
+        if let Some(tell) = self.watch.0.get() {
+            tell(trouble);
+        }
     }
 
     pub(crate) fn resized(&mut self, size: u64) {

@@ -148,6 +148,11 @@ impl Unnamed {
         &self.file
     }
 
+    /// Whether it has a name already, another one than it is to have: if the process dies, it stays.
+    pub fn has_name(&self) -> bool {
+        self.name.is_some()
+    }
+
     /// Gives it its name, in the folder that it was made for: what has that name is replaced at once. `len` is its length.
     ///
     /// # Errors
