@@ -23,6 +23,7 @@ use crate::index::{Index, MAX_PENDING};
 use crate::key::Key;
 use crate::manager::{Handle, Work};
 use crate::memory::{Memory, MemoryFigures, OPEN_FILES};
+use crate::naming::Naming;
 use crate::purge::{Purge, PurgeRefused, Purges};
 use crate::rules::Lifetime;
 use crate::usage::Usage;
@@ -41,6 +42,9 @@ pub(crate) struct Shared {
     pub(crate) memory: Memory,
     pub(crate) fills: Fills,
     pub(crate) usage: Usage,
+    pub(crate) naming: Naming,
+    /// Files have names while they are written: the file system has none without.
+    pub(crate) named_early: AtomicBool,
     /// There once the cache was started.
     pub(crate) disk: OnceLock<Arc<Disk>>,
     /// The thread is to write everything down and to end.
@@ -69,6 +73,8 @@ impl Cache {
             memory: Memory::new(config.memory, OPEN_FILES),
             fills: Fills::default(),
             usage: Usage::default(),
+            naming: Naming::default(),
+            named_early: AtomicBool::new(false),
             disk: OnceLock::new(),
             config: ArcSwap::from_pointee(config),
             index,
@@ -93,6 +99,15 @@ impl Cache {
 
     pub(crate) fn memory(&self) -> &Memory {
         &self.shared.memory
+    }
+
+    pub(crate) fn naming(&self) -> &Naming {
+        &self.shared.naming
+    }
+
+    /// A file is written that has a name already, which nobody would remove if the process ended now.
+    pub(crate) fn note_named_early(&self) {
+        self.shared.named_early.store(true, Relaxed);
     }
 
     pub(crate) fn fills(&self) -> &Fills {

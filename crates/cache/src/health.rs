@@ -88,6 +88,8 @@ pub struct Health {
     limit: AtomicU64,
     mount: ArcSwapOption<Mount>,
     running: AtomicU64,
+    /// So many of them do not end, though the disk does what else it is asked for.
+    forgiven: AtomicU64,
     /// When an operation last began with none at work, or came to its end.
     moved: AtomicU64,
     /// 0: in; else why not: an error number, or [`STUCK_OUT`].
@@ -126,7 +128,8 @@ pub struct Running<'a>(&'a Health);
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.moved.store(clock(), Release);
-        self.0.running.fetch_sub(1, AcqRel);
+        let left = self.0.running.fetch_sub(1, AcqRel) - 1;
+        self.0.forgiven.fetch_min(left, AcqRel);
     }
 }
 
@@ -148,6 +151,7 @@ impl Health {
             limit: AtomicU64::new(millis(LIMIT)),
             mount: ArcSwapOption::empty(),
             running: AtomicU64::new(0),
+            forgiven: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             out: AtomicU32::new(IN),
             out_since: AtomicU64::new(0),
@@ -242,7 +246,8 @@ impl Health {
     }
 
     fn is_stuck(&self, now: u64) -> bool {
-        self.running.load(Acquire) > 0 && now.saturating_sub(self.moved.load(Acquire)) > millis(STUCK)
+        self.running.load(Acquire) > self.forgiven.load(Acquire)
+            && now.saturating_sub(self.moved.load(Acquire)) > millis(STUCK)
             || self.mount.load().as_ref().is_some_and(|mount| mount.stuck_for() > STUCK)
     }
 
@@ -314,6 +319,7 @@ impl Health {
 
     fn come_back(&self) {
         self.strikes.store(0, Relaxed);
+        self.forgiven.store(self.running.load(Acquire), Release);
         if self.out.swap(IN, AcqRel) != IN {
             self.say(None);
         }
@@ -439,6 +445,23 @@ mod tests {
         drop(hangs);
         comes_back(&bench);
         assert_eq!(*bench.told.lock().unwrap(), [Some(Out::Stuck), None]);
+    }
+
+    #[test]
+    fn one_operation_that_never_ends_does_not_keep_out_a_disk_that_works() {
+        let bench = bench();
+        let hangs = bench.health.begin();
+        let later = clock() + millis(STUCK) + 1;
+        assert!(!bench.health.is_in_at(later));
+        comes_back(&bench);
+        assert!(bench.health.is_in_at(later + STEP));
+        // Another one counts again; and so does the next one when the first has ended.
+        let other = bench.health.begin();
+        assert!(!bench.health.is_in_at(later + 2 * STEP));
+        drop((hangs, other));
+        comes_back(&bench);
+        let _next = bench.health.begin();
+        assert!(!bench.health.is_in_at(later + 5 * STEP));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod journal;
 pub mod key;
 mod manager;
 pub mod memory;
+mod naming;
 pub mod object;
 pub mod purge;
 pub mod record;

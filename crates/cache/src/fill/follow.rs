@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
@@ -34,11 +35,13 @@ pub struct Follower {
     until: u64,
     aio: Aio,
     client: u64,
+    /// It has asked for bytes, so it counts.
+    counted: bool,
 }
 
 impl Follower {
     pub(super) fn new(fill: Arc<Fill>, seat: usize, aio: Aio, client: u64) -> Follower {
-        Follower { fill, seat, until: u64::MAX, aio, client }
+        Follower { fill, seat, until: u64::MAX, aio, client, counted: false }
     }
 
     /// The fill.
@@ -87,6 +90,9 @@ impl Follower {
     /// `ConnectionAborted`: the origin did not send all of it. Others: a part is on a disk that cannot be read. Never an
     /// end as if it were whole.
     pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        if !std::mem::replace(&mut self.counted, true) {
+            self.fill.cache.fills().figures.followed.fetch_add(1, Relaxed);
+        }
         let (fill, seat, until) = (&self.fill, self.seat, self.until);
         let take = poll_fn(|context| fill.with(|state, wakes| state.poll_take(seat, until, context, wakes))).await;
         match take {

@@ -77,7 +77,7 @@ pub struct FillFigures {
     pub unstored: u64,
     /// Those whose origin did not send all.
     pub broken: u64,
-    /// Requests that followed one, the leaders' own included.
+    /// Requests that got bytes of one as they came, the leaders' own included.
     pub followed: u64,
     /// Bytes in memory of all fills of the process.
     pub memory: u64,
@@ -330,7 +330,6 @@ impl Fill {
     /// it reads what is in memory no longer.
     pub fn join(self: &Arc<Self>, aio: Aio, client: u64) -> Option<Follower> {
         let seat = self.with(|state, _| if state.can_join(0) { state.seats.take(0) } else { None })?;
-        self.cache.fills().figures.followed.fetch_add(1, Relaxed);
         Some(Follower::new(self.clone(), seat, aio, client))
     }
 
@@ -350,6 +349,8 @@ impl Fill {
 
     /// The task that writes has ended without storing it.
     fn abandoned(self: &Arc<Self>) {
+        self.with(|state, wakes| state.give_up_disk(wakes));
+        self.cache.fills().remove(self);
         drop(self.with(|state, _| state.stopped()));
     }
 

@@ -1,5 +1,6 @@
 //! Fills with real files, several loops, and a disk that fails when told.
 
+mod disk;
 mod loops;
 
 use std::path::PathBuf;

@@ -48,7 +48,11 @@ impl Keeping {
             Some(file) => file,
             None => {
                 let path = fill.cache.c_path_of(self.key);
-                fill.disk.files.make_unnamed(&path, FILE_MODE, FOLDER_MODE, fill.tag())?
+                let file = fill.disk.files.make_unnamed(&path, FILE_MODE, FOLDER_MODE, fill.tag())?;
+                if file.has_name() {
+                    fill.cache.note_named_early();
+                }
+                file
             }
         };
         Ok(self.file.insert(file))
@@ -85,14 +89,14 @@ impl Keeping {
         }
     }
 
-    /// All is written: the file gets its name, and the index its entry, unless the fill was given up meanwhile.
-    fn finish(mut self, fill: &Arc<Fill>, length: u64) -> Result<(), FileError> {
+    /// All is written: the file gets its name, and the index its entry, unless the fill was given up meanwhile. Whether it has.
+    fn finish(mut self, fill: &Arc<Fill>, length: u64) -> Result<bool, FileError> {
         if !self.head_written {
             let encoded = self.encoded(Some(length))?;
             self.file(fill)?.write(&[encoded], 0)?;
         }
         let Keeping { head, key, file, .. } = self;
-        let Some(file) = file else { return Ok(()) };
+        let Some(file) = file else { return Ok(false) };
         let size = head.size() as u64 + length;
         let body = fill.with(|state, _| {
             let all = length <= SMALL && state.window.start() == 0;
@@ -100,10 +104,11 @@ impl Keeping {
         });
         // One allocation of its own: pieces keep the buffers that they were read into.
         let body = body.map(|pieces| Bytes::from(pieces.concat()));
-        if !fill.with(|state, _| state.is_storing()) {
-            return Ok(());
-        }
         let cache = &fill.cache;
+        let own = cache.naming().enter(key);
+        if own.is_none() || !fill.with(|state, _| state.is_storing()) {
+            return Ok(false);
+        }
         let path = cache.c_path_of(key);
         drop(file.name_it(&path, size)?);
         let (main, lifetime) = (Key::of(&head.key), head.lifetime);
@@ -115,6 +120,7 @@ impl Keeping {
             state.named(wakes);
             Some(entry)
         });
+        let is_stored = matches!(stored, Some(Some(_)));
         match (stored, body) {
             (Some(Some(entry)), Some(body)) => {
                 let object = Object { entry: entry.clone(), head, body: ObjectBody::Bytes(body) };
@@ -127,7 +133,7 @@ impl Keeping {
             // What has the name now is neither this object, nor one that was stored meanwhile.
             (None, _) => cache.unwanted(key),
         }
-        Ok(())
+        Ok(is_stored)
     }
 }
 
@@ -173,12 +179,11 @@ fn work(fill: &Arc<Fill>) {
                 outcome
             }
             (Step::Finish(length), keeping) => {
-                let outcome = keeping.take().map_or(Ok(()), |keeping| keeping.finish(fill, length));
-                if outcome.is_ok() {
-                    fill.done();
-                    return;
+                match keeping.take().map_or(Ok(false), |keeping| keeping.finish(fill, length)) {
+                    Ok(true) => return fill.done(),
+                    Ok(false) => return fill.abandoned(),
+                    Err(error) => Err(error),
                 }
-                outcome
             }
             (Step::Write(..), None) | (Step::Abandon, _) => {
                 drop(keeping);

@@ -19,8 +19,8 @@ use rustc_hash::FxBuildHasher;
 use tokio::sync::Notify;
 
 pub(crate) use bell::Bell;
-pub(crate) use entry::short;
 pub use entry::{About, Entry};
+pub(crate) use entry::{fingerprint, short};
 pub use space::Reservation;
 pub(crate) use space::Space;
 

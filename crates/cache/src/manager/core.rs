@@ -1,6 +1,7 @@
 //! What the thread does, round after round. Time is an argument.
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,14 +14,20 @@ use super::disk;
 use super::sweep::Sweep;
 use super::walk::Walk;
 use crate::cache::{Shared, Tell};
+use crate::health::Running;
 use crate::index::policy::{Item, Place, Policy};
 use crate::index::{Entry, Event, State};
 use crate::journal::{Journal, purges};
+use crate::key::Key;
 
 /// Changes looked at in one round.
 const EVENTS: usize = 8192;
 /// Files removed to make room in one round.
 const EVICTIONS: usize = 256;
+/// So many files in a row that cannot be removed are the disk's fault: others are not tried for a while.
+const FAILURES: usize = 16;
+/// For how long the end waits for those who give a file its name at this moment.
+const NAMING: Duration = Duration::from_millis(500);
 /// Files that could not be removed and are tried again; beyond, they stay where they are until the next start, and what
 /// they take up stays taken.
 const MAX_STUBBORN: usize = 65_536;
@@ -232,7 +239,7 @@ impl Manager {
                 }
             }
             Event::Unwanted(key) => {
-                if index.peek(key).is_none() && disk::remove(&disk::path_of(&self.shared, key)).is_ok_and(|was| was) {
+                if self.unlink(key).is_some_and(|removed| removed.is_ok_and(|was| was)) {
                     self.shared.work.orphans.fetch_add(1, Relaxed);
                 }
             }
@@ -294,12 +301,13 @@ impl Manager {
         // Open files would keep what they take up.
         self.shared.memory.forget(key);
         self.journal.removed(key, entry.sequence());
-        match disk::remove(&disk::path_of(&self.shared, key)) {
-            Ok(_) => {
+        match self.unlink(key) {
+            // Another one has taken its place at this moment.
+            None | Some(Ok(_)) => {
                 self.release(entry);
                 true
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 self.shared.work.failed_removals.fetch_add(1, Relaxed);
                 if !self.told_removal {
                     self.told_removal = true;
@@ -316,6 +324,21 @@ impl Manager {
         }
     }
 
+    /// Removes the file of a key; says whether it was there. `None`: the key has an object, whose file it is.
+    pub(super) fn unlink(&self, key: Key) -> Option<io::Result<bool>> {
+        let _own = self.shared.naming.of(key);
+        if self.shared.index.peek(key).is_some() {
+            return None;
+        }
+        let _running = self.at_work();
+        Some(disk::remove(&disk::path_of(&self.shared, key)))
+    }
+
+    /// The thread is about to wait for the disk: if it waits for too long, requests do without it.
+    fn at_work(&self) -> Option<Running<'_>> {
+        self.shared.disk.get().map(|disk| disk.health.begin())
+    }
+
     fn release(&mut self, entry: &Entry) {
         self.shared.index.space.release(entry.disk());
         self.freed = true;
@@ -329,6 +352,7 @@ impl Manager {
         if at.clock < self.resume_evicting {
             return false;
         }
+        let mut failures = 0;
         for _ in 0..EVICTIONS {
             if !space.is_short(self.wanted.max(self.ahead)) {
                 self.wanted = 0;
@@ -342,10 +366,15 @@ impl Manager {
                 continue;
             }
             if !self.remove_file(&entry) {
-                // The disk does not let go of it: no use to try the others now.
-                self.resume_evicting = at.clock + RETRY;
-                return false;
+                failures += 1;
+                if failures >= FAILURES {
+                    // The disk lets go of none: no use to try the others now.
+                    self.resume_evicting = at.clock + RETRY;
+                    return false;
+                }
+                continue;
             }
+            failures = 0;
             self.shared.work.evicted.fetch_add(1, Relaxed);
         }
         true
@@ -355,7 +384,14 @@ impl Manager {
         let config = self.shared.config.load_full();
         let index = &self.shared.index;
         self.ahead -= (self.ahead / AHEAD_FADES).max(self.ahead.min(1));
-        disk::measure(&config.path, config.min_free, &index.space);
+        {
+            let _running = self.at_work();
+            disk::measure(&config.path, config.min_free, &index.space);
+        }
+        if let Some(disk) = self.shared.disk.get() {
+            // One that is out is tried again, though nobody asks for anything.
+            disk.health.is_in();
+        }
         if at.clock >= self.next_counts || index.counts_are_full() {
             self.next_counts = at.clock + COUNTS;
             index.forget_counts(at.unix, config.inactive);
@@ -414,16 +450,20 @@ impl Manager {
 
     /// Tries again what the disk refused.
     fn retry(&mut self, at: Moment) {
+        let mut failures = 0;
         for _ in 0..self.stubborn.len() {
             let Some(entry) = self.stubborn.pop_front() else { break };
-            let key = entry.key();
-            let other = self.shared.index.peek(key).is_some();
-            if other || disk::remove(&disk::path_of(&self.shared, key)).is_ok() {
+            if self.unlink(entry.key()).is_none_or(|removed| removed.is_ok()) {
                 self.release(&entry);
                 self.told_removal = false;
                 self.resume_evicting = at.clock;
-            } else {
-                self.stubborn.push_front(entry);
+                failures = 0;
+                continue;
+            }
+            // The next time it is the others' turn first.
+            self.stubborn.push_back(entry);
+            failures += 1;
+            if failures >= FAILURES {
                 break;
             }
         }
@@ -460,6 +500,8 @@ impl Manager {
     /// The end: everything is written down. True if the next process will find all of it.
     pub(super) fn end(mut self, at: Moment) -> bool {
         self.shared.index.space.close();
+        // What gets its name after the last look would be known to nobody.
+        let named = self.shared.naming.close(NAMING);
         while self.events() {}
         if self.journal.is_broken() || self.policy.len() <= SMALL {
             self.journal_anew();
@@ -468,7 +510,10 @@ impl Manager {
             self.save_purges();
         }
         self.round(at);
-        let whole = self.walk.is_none() && self.stubborn.is_empty() && !self.left_behind && !self.purges_unsaved;
+        let space = self.shared.index.space.figures();
+        let left_over = !named || space.reserved > 0 && self.shared.named_early.load(Relaxed);
+        let removed = self.stubborn.is_empty() && !self.left_behind && !left_over;
+        let whole = self.walk.is_none() && removed && !self.purges_unsaved;
         if whole {
             return self.journal.end();
         }

@@ -1,5 +1,6 @@
 mod purges;
 mod random;
+mod removal;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

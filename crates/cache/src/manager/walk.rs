@@ -170,7 +170,7 @@ impl Manager {
             },
         };
         let Some((main, lifetime, foreign)) = found else {
-            if index.peek(key).is_none() && disk::remove(&path).is_ok_and(|was| was) {
+            if self.unlink(key).is_some_and(|removed| removed.is_ok_and(|was| was)) {
                 self.shared.work.orphans.fetch_add(1, Relaxed);
             }
             return;

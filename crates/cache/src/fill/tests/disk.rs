@@ -1,0 +1,108 @@
+//! What the disk has: names and entries that belong together, to the end of the process, and a disk that comes back by itself.
+
+use freerun_testkit::eventually;
+
+use super::*;
+use crate::cache::Leave;
+
+const LARGE: usize = 100_000;
+
+fn store(bench: &Bench, number: u32, known: Option<&Arc<Entry>>, body: Bytes) {
+    let lead = bench.cache.lead(key(number), key(number), known, None, &bench.aio, 1);
+    let Lead::Leader(mut filling) = lead else { panic!("{lead:?}") };
+    assert!(filling.head(head(number), Some(body.len() as u64), key(number)));
+    filling.whole(body);
+}
+
+fn entry(bench: &Bench, number: u32) -> Arc<Entry> {
+    match bench.cache.find(key(number), NOW) {
+        Found::Stored(entry) => entry,
+        found => panic!("{found:?}"),
+    }
+}
+
+/// As `proxy_cache_bypass` does it: the old one is given up while the new one gets the name.
+#[test]
+fn the_file_of_an_object_does_not_go_with_the_one_before_it() {
+    // The objects are of long ago.
+    let bench = Bench::with(|config| config.inactive = u32::MAX);
+    store(&bench, 1, None, body(0, LARGE));
+    bench.over();
+    for round in 1..300 {
+        let old = entry(&bench, 1);
+        store(&bench, 1, Some(&old), body(round, LARGE));
+        bench.cache.discard(&old, Leave::Invalidated);
+        bench.over();
+        run(async { assert!(bench.cache.settled(Duration::from_secs(30)).await) });
+        assert!(bench.cache.path_of(key(1)).exists(), "{round}");
+        assert!(run(bench.body(key(1))) == body(round, LARGE), "{round}");
+    }
+}
+
+#[test]
+fn what_is_being_stored_when_the_cache_ends_is_known_or_not_there() {
+    for before_its_name in [true, false] {
+        let bench = Bench::new();
+        let limit = Duration::from_secs(30);
+        match before_its_name {
+            true => bench.faults.write(Fault::Hang, 0),
+            false => bench.faults.name(Fault::Hang),
+        }
+        store(&bench, 1, None, body(1, LARGE));
+        eventually("it hangs", || bench.faults.waiting() == 1);
+        // Who is in the middle of naming is not waited for, and then the end is none that could be relied upon.
+        assert_eq!(bench.cache.stop(limit), before_its_name);
+        bench.faults.clear();
+        bench.over();
+        assert_eq!(bench.objects().is_empty(), before_its_name);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_to_its_end_is_not_given_to_others() {
+    let cut = |bench: &Bench| {
+        let file = std::fs::File::options().write(true).open(&bench.objects()[0]).unwrap();
+        file.set_len(50_000).unwrap();
+    };
+    type Break = fn(&Bench);
+    let fails: Break = |bench| bench.faults.read(Fault::Fail(EIO));
+    for (breaks, errors) in [(fails, 1), (cut as Break, 0)] {
+        let bench = Bench::new();
+        store(&bench, 1, None, body(1, LARGE));
+        bench.over();
+        let object = run(bench.object(key(1))).unwrap();
+        let ObjectBody::File { file, offset, len } = &object.body else { panic!("in memory") };
+        breaks(&bench);
+        let disk = bench.cache.disk().unwrap();
+        let read = disk.files.read_at(file, *offset, *len as usize, bytes::BytesMut::new(), bench.via());
+        assert!(run(read).is_ok_and(|read| read.len() < LARGE) == (errors == 0));
+        assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));
+        assert_eq!(disk.health.figures().errors, errors);
+    }
+}
+
+#[test]
+fn a_disk_comes_back_though_nobody_asks() {
+    let bench = Bench::new();
+    bench.faults.write(Fault::Fail(EIO), 0);
+    let health = &bench.cache.disk().unwrap().health;
+    for _ in 0..crate::health::STRIKES {
+        health.failed(&FileError::System { call: "pread()", errno: EIO });
+    }
+    assert!(health.figures().out.is_some());
+    bench.faults.clear();
+    eventually("it is in", || health.figures().out.is_none());
+}
+
+#[test]
+fn who_waits_and_then_does_not_follow_is_not_counted() {
+    let bench = Bench::new();
+    let mut filling = bench.lead(key(1));
+    let (mut first, waits) = (bench.join(key(1)), bench.join(key(1)));
+    filling.head(head(1), Some(LARGE as u64), key(1));
+    run(waits.head());
+    drop(waits);
+    filling.whole(body(1, LARGE));
+    assert!(run(drain(&mut first)).unwrap() == body(1, LARGE));
+    assert_eq!(bench.figures().followed, 1);
+}

@@ -1,0 +1,75 @@
+//! Which object has a file's name: the name on the disk and the entry in the index change together.
+//!
+//! Whoever gives a file its name and makes its entry, or removes the file of a key that has none, has the key for himself
+//! meanwhile. Otherwise one could remove what another one has just named, or the entry of one object would lead to the file
+//! of another one. For pool threads and the cache's own: whoever has a key may wait for the disk.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use crate::index::fingerprint;
+use crate::key::Key;
+
+/// Keys share so many locks.
+const LOCKS: usize = 64;
+/// How often it is looked whether somebody is still at work.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The locks of a cache's keys.
+#[derive(Debug)]
+pub(crate) struct Naming {
+    locks: [Mutex<()>; LOCKS],
+    closed: AtomicBool,
+}
+
+impl Default for Naming {
+    fn default() -> Naming {
+        Naming { locks: std::array::from_fn(|_| Mutex::default()), closed: AtomicBool::new(false) }
+    }
+}
+
+impl Naming {
+    /// A key for oneself; for as long as the file's removal, or its naming, takes.
+    pub(crate) fn of(&self, key: Key) -> MutexGuard<'_, ()> {
+        self.locks[fingerprint(key) as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same to give a file its name; `None`: the cache ends, and would not learn of it.
+    pub(crate) fn enter(&self, key: Key) -> Option<MutexGuard<'_, ()>> {
+        let own = self.of(key);
+        (!self.closed.load(Acquire)).then_some(own)
+    }
+
+    /// From here on no file gets a name. Waits for those who are at it, but no longer than this. False: somebody still is.
+    pub(crate) fn close(&self, limit: Duration) -> bool {
+        self.closed.store(true, Release);
+        let begun = Instant::now();
+        self.locks.iter().all(|lock| {
+            while let Err(TryLockError::WouldBlock) = lock.try_lock() {
+                if begun.elapsed() > limit {
+                    return false;
+                }
+                std::thread::sleep(LOOK);
+            }
+            true
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_named_after_the_end() {
+        let naming = Naming::default();
+        let (key, other) = (Key::of(b"a"), Key::of(b"b"));
+        let at_work = naming.enter(key).unwrap();
+        assert!(!naming.close(Duration::ZERO));
+        drop(at_work);
+        assert!(naming.close(Duration::ZERO));
+        assert!(naming.enter(key).is_none() && naming.enter(other).is_none());
+    }
+}
