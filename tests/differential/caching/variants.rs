@@ -1,6 +1,6 @@
 //! `Vary`: one target, several stored responses.
 
-use super::{FRESH, STALE, Step, Stories, ok, step};
+use super::{FRESH, STALE, Step, Stories, dead, ok, step};
 use crate::harness::get;
 
 const LAST: &str = "since 1.23.0 all fields of Vary count, not the last of them";
@@ -170,5 +170,19 @@ fn long_values() {
             vec![asks("a"), asks("a"), asks("b"), asks(&"v".repeat(2000)), asks(&"v".repeat(2000))]
         });
     }
+    stories.compare();
+}
+
+/// One who asks for a variant that nobody else wants must not take the page from the others.
+#[test]
+fn a_failure_is_that_of_its_variant() {
+    let line = "location /a { proxy_cache z; proxy_cache_valid any 1m; proxy_pass http://@UP@; }";
+    let mut stories = Stories::new("", line).files_differ("nginx remembers a failure in memory alone");
+    stories.tell("/a", |target| {
+        let asks = |value: &str| asks(target, &[&format!("Accept: {value}")], &["Vary: Accept"]);
+        let fails = |value: &str| step(get(target).field(&format!("Accept: {value}")), dead());
+        vec![asks("a"), asks("b"), fails("c"), fails("c"), fails("a"), fails("b"), asks("d"), asks("c")]
+    });
+    stories.tell("/a", |target| vec![step(get(target), dead()), asks(target, &["Accept: a"], &["Vary: Accept"])]);
     stories.compare();
 }

@@ -131,6 +131,23 @@ fn a_304_changes_what_is_stored() {
 }
 
 #[test]
+fn a_304_of_another_response_renews_nothing() {
+    if !require::freerun() {
+        return;
+    }
+    let rows: &[Row] = &[
+        ("/same", "Cache-Control: max-age=0|ETag: \"a\"", "ETag: \"a\"|Cache-Control: max-age=1000"),
+        ("/weak", "Cache-Control: max-age=0|ETag: \"a\"", "ETag: W/\"b\"|Cache-Control: max-age=1000"),
+        ("/other", "Cache-Control: max-age=0|ETag: \"a\"", "ETag: \"b\"|Cache-Control: max-age=1000"),
+    ];
+    let node = Node::start(rows, "");
+    for (target, then) in [("/same", "REVALIDATED 1"), ("/weak", "REVALIDATED 1"), ("/other", "EXPIRED 2")] {
+        assert_eq!(node.says(target, ""), "MISS 1");
+        assert_eq!(node.says(target, ""), then, "{target}");
+    }
+}
+
+#[test]
 fn clients_say_what_they_take() {
     if !require::freerun() {
         return;

@@ -8,7 +8,7 @@ use freerun_cache::fill::Filling;
 use freerun_cache::object::{Object, ObjectBody};
 use freerun_cache::record::Head;
 use freerun_cache::rules::update::{also_invalid, invalidates, refreshed};
-use freerun_cache::rules::{Answer, Lifetime, Renewed, may_validate, revalidated};
+use freerun_cache::rules::{Answer, Field, Lifetime, Renewed, Vary, may_validate, revalidated, values};
 use freerun_http::content::response::{Body, FileRange};
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
@@ -33,12 +33,19 @@ pub struct Ask<'s> {
     serve: &'s Serve<'s>,
     /// HEAD goes as GET.
     as_get: bool,
+    /// The names of the fields that chose the variant that is asked for, if it is one.
+    names: Option<Bytes>,
 }
 
 impl<'s> Ask<'s> {
     /// For a request.
     pub fn new(serve: &'s Serve<'s>, request: &Request) -> Ask<'s> {
-        Ask { serve, as_get: request.method == Method::Head && serve.family.converts_head(request) }
+        Ask { serve, as_get: request.method == Method::Head && serve.family.converts_head(request), names: None }
+    }
+
+    /// For a variant, which these fields choose.
+    pub fn of_variant(self, names: Option<Bytes>) -> Ask<'s> {
+        Ask { names, ..self }
     }
 
     /// Asks for this request alone: nothing is kept of the response, and what the client asks for is passed on as it is.
@@ -68,22 +75,33 @@ impl<'s> Ask<'s> {
         let sent = unix_now();
         let revalidates = self.serve.shared.proxy_cache_revalidate || self.serve.shared.proxy_cache_rfc9111;
         // Without a validator it may be the configuration that sets a condition.
-        let conditional = revalidates && stale.as_ref().is_some_and(|object| may_validate(object.head.status));
-        let validators = match &stale {
-            Some(object) if conditional => Validators::of(&object.head.fields),
-            _ => Validators::default(),
+        let mut conditional = revalidates && stale.as_ref().is_some_and(|object| may_validate(object.head.status));
+        let reached = loop {
+            let validators = match &stale {
+                Some(object) if conditional => Validators::of(&object.head.fields),
+                _ => Validators::default(),
+            };
+            Asking::begin(request, self.as_get, validators);
+            // Others wait for it: it goes on without the client.
+            let reached = reach(request, self.serve.family, false).await;
+            Asking::end(request);
+            match (reached, &stale) {
+                (Ok(reached), Some(object)) if conditional && self.is_of_another(&reached, object) => {
+                    reached.dismiss(request);
+                    conditional = false;
+                }
+                (reached, _) => break reached,
+            }
         };
-        Asking::begin(request, self.as_get, validators);
-        // Others wait for it: it goes on without the client.
-        let reached = reach(request, self.serve.family, false).await;
-        Asking::end(request);
         let reached = match reached {
             Ok(reached) => reached,
             Err(unreached) => {
                 let covered =
                     unreached.cause.zip(stale.as_ref()).is_some_and(|(why, old)| self.serve.may_cover(old, why));
                 match unreached.outcome {
-                    Outcome::Status(status @ (502 | 504)) if !covered => self.keep_failure(request, filling, status),
+                    Outcome::Status(status @ (502 | 504)) if !covered => {
+                        self.keep_failure(request, filling, status, stale.as_ref())
+                    }
                     _ => filling.not_storable(),
                 }
                 return self.unreached(request, unreached, stale);
@@ -125,18 +143,37 @@ impl<'s> Ask<'s> {
         reached.answer(request, None)
     }
 
+    /// Whether a 304 speaks of another response than the one that is stored: one with another strong validator (RFC 9111 section
+    /// 4.3.4). It must not make that fresh again.
+    fn is_of_another(&self, reached: &Reached, object: &Object) -> bool {
+        let head = reached.head();
+        self.serve.shared.proxy_cache_rfc9111
+            && head.status == 304
+            && strong(&object.head.fields).zip(strong(&head.fields)).is_some_and(|(stored, said)| stored != said)
+    }
+
     /// That no server has answered is kept, too, if `cache_valid` has a time for the status that stands for it.
-    fn keep_failure(&self, request: &Request, mut filling: Filling, status: u16) {
+    fn keep_failure(&self, request: &Request, mut filling: Filling, status: u16, stale: Option<&Arc<Object>>) {
         let Serve { shared, wanted, .. } = self.serve;
         let seconds = shared.proxy_cache_valid.rules().seconds(status);
         if seconds == 0 || shared.proxy_no_cache.hold(request) {
             return filling.not_storable();
         }
+        // That of a variant says nothing of the others, whose response may be fresh.
+        let key = filling.fill().key();
+        let names = || self.names.clone().or_else(|| Some(stale?.head.vary.as_ref()?.names.clone()));
+        let vary = match key == wanted.key {
+            true => None,
+            false => match names() {
+                Some(names) => Some(Vary { names, variant: key }),
+                None => return filling.not_storable(),
+            },
+        };
         let now = unix_now();
         let lifetime = Lifetime { fresh_until: now + u64::from(seconds), born: now, ..Lifetime::default() };
         let reason = Bytes::from_static(OWN_FAILURE);
-        let head = Head { key: wanted.text.clone(), status, reason, created: now, lifetime, ..Head::default() };
-        filling.head(head, Some(0), wanted.key);
+        let head = Head { key: wanted.text.clone(), status, reason, created: now, lifetime, vary, ..Head::default() };
+        filling.head(head, Some(0), key);
         filling.whole(Bytes::new());
     }
 
@@ -197,6 +234,11 @@ impl<'s> Ask<'s> {
         filling.not_storable();
         outcome
     }
+}
+
+/// The strong `ETag` among fields.
+fn strong(fields: &[Field]) -> Option<&[u8]> {
+    values(fields, b"etag").next().filter(|tag| tag.starts_with(b"\""))
 }
 
 /// Stores a response anew that has other fields now, with the body that it has; those who wait get it from there meanwhile.

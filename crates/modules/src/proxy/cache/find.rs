@@ -33,6 +33,8 @@ pub struct Located {
     pub unreadable: Option<Arc<Entry>>,
     /// The key that the request's variant is stored under, or would be.
     pub key: Key,
+    /// The names of the fields that chose this variant, where the key is not the request's own.
+    pub names: Option<Bytes>,
     /// The key is another text's, too (MD5): nothing can be stored for this one.
     pub taken: bool,
 }
@@ -87,17 +89,21 @@ impl Wanted {
     pub async fn locate(&self, request: &Request, aio: &Aio, now: u64) -> Located {
         let main = self.key;
         let mut key = main;
+        let mut names = None;
         loop {
             let (object, unreadable) = match self.open(request, aio, key, now).await {
                 Ok(object) => (Some(object), None),
                 Err(unreadable) => (None, unreadable),
             };
             let Some(object) = object else {
-                return Located { object: None, unreadable, key, taken: false };
+                return Located { object: None, unreadable, key, names, taken: false };
             };
             match which(request, &object, &self.text, main, key) {
-                Which::This => return Located { object: Some(object), unreadable: None, key, taken: false },
-                Which::Other(other) if key == main => key = other,
+                Which::This => return Located { object: Some(object), unreadable: None, key, names, taken: false },
+                Which::Other(other) if key == main => {
+                    key = other;
+                    names = object.head.vary.as_ref().map(|vary| vary.names.clone());
+                }
                 _ => {
                     let taken = *object.head.key != *self.text;
                     if taken {
@@ -108,7 +114,7 @@ impl Wanted {
                             self.cache.path_of(key).display()
                         );
                     }
-                    return Located { object: None, unreadable: None, key, taken };
+                    return Located { object: None, unreadable: None, key, names, taken };
                 }
             }
         }

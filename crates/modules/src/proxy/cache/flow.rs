@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use freerun_cache::cache::{Cache, Leave};
 use freerun_cache::fill::{Fill, Lead, Progress};
 use freerun_cache::key::Key;
@@ -226,8 +228,8 @@ enum Waited {
     Answered(Outcome),
     /// There is nothing to be had from there: look again.
     Again,
-    /// The same, with another variant's key.
-    Variant(Key),
+    /// The same, with another variant's key, and the names of the fields that choose it.
+    Variant(Key, Bytes),
     /// The server is asked without keeping anything.
     Alone,
 }
@@ -298,10 +300,10 @@ impl Serve<'_> {
         for _ in 0..MAX_ROUNDS {
             let now = unix_now();
             let mut located = self.wanted.locate(request, &self.aio, now).await;
-            if let Some(key) = forced.take()
+            if let Some((key, names)) = forced.take()
                 && located.object.is_none()
             {
-                located.key = key;
+                (located.key, located.names) = (key, Some(names));
             }
             let mut stale = None;
             if let Some(object) = located.object {
@@ -317,7 +319,7 @@ impl Serve<'_> {
             }
             let status = if stale.is_some() { Status::Expired } else { Status::Miss };
             status::note(request, self.cache(), status);
-            let ask = Ask::new(self, request);
+            let ask = Ask::new(self, request).of_variant(located.names.clone());
             if located.taken || !self.may_keep(request) {
                 // What has come already can be had all the same.
                 if !located.taken
@@ -365,7 +367,7 @@ impl Serve<'_> {
                         Waited::Answered(outcome) => return outcome,
                         // All who have waited for what never came ask at once, unless there is something by now.
                         Waited::Again => waits = loops::now() - began < self.shared.proxy_cache_lock_timeout,
-                        Waited::Variant(key) => forced = Some(key),
+                        Waited::Variant(key, names) => forced = Some((key, names)),
                         Waited::Alone => return ask.alone(request, status, stale).await,
                     }
                 }
@@ -426,7 +428,7 @@ impl Serve<'_> {
                 if fill.is_whole() {
                     let _ = tokio::time::timeout(left, fill.closed()).await;
                 }
-                return Waited::Variant(own);
+                return Waited::Variant(own, vary.names.clone());
             }
         }
         let (family, shared, lifetime) = (self.family, self.shared, head.lifetime);
