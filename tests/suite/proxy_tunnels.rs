@@ -317,3 +317,27 @@ fn the_log_line_at_the_end_counts_what_went_through() {
     let times: Vec<f64> = times.split('|').skip(1).map(|time| time.parse().expect(time)).collect();
     assert!(times.len() == 2 && times[0] >= times[1], "{line}");
 }
+
+/// Who takes nothing for too long is given up, whatever the other end does.
+#[test]
+fn a_receiver_that_takes_nothing_ends_the_tunnel() {
+    for (lines, log) in [
+        ("send_timeout 300ms;", "client timed out (110: Connection timed out) while proxying upgraded connection"),
+        (
+            "proxy_send_timeout 300ms;",
+            "upstream timed out (110: Connection timed out) while proxying upgraded connection",
+        ),
+    ] {
+        let upstream = Upstream::new();
+        let server = tunnelling(&upstream, lines).run();
+        let (mut client, mut peer, _) = open(&server, &upstream, "");
+        // More than all buffers between them hold; the sender sees the end sooner or later.
+        let piece = vec![b'x'; 1 << 20];
+        if lines.starts_with("send_timeout") {
+            while peer.try_send(&piece).is_ok() {}
+        } else {
+            while client.try_send(&piece).is_ok() {}
+        }
+        server.logs(log);
+    }
+}
