@@ -1,6 +1,6 @@
 //! Requests that are passed on: tries, what goes wrong on the way, bodies of responses. Those of requests: `proxy_bodies.rs`.
 
-use freerun_testkit::{Client, Ending, Refusing, Response, Server, Setup, Site, Upstream};
+use freerun_testkit::{Client, Ending, Refusing, Response, Server, Setup, Site, Upstream, eventually};
 
 /// A server that passes everything to these servers, and logs what it knows of them.
 pub fn passing(servers: &[&str], lines: &str) -> Setup {
@@ -308,7 +308,8 @@ fn a_client_that_goes_ends_the_request() {
 #[test]
 fn an_upstream_may_be_left_to_finish_without_the_client() {
     let upstream = Upstream::new();
-    let server = passing(&[&upstream.address()], "proxy_ignore_client_abort on; ").freerun();
+    let lines = "proxy_ignore_client_abort on; location = /status { status; } ";
+    let server = passing(&[&upstream.address()], lines).freerun();
     let client = asked(&server, GET);
     let mut peer = upstream.accept();
     peer.request();
@@ -318,6 +319,10 @@ fn an_upstream_may_be_left_to_finish_without_the_client() {
     for _ in 0..10 {
         peer.send(&piece);
     }
+    eventually("all of it is taken", || {
+        let status: serde_json::Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
+        status["upstreams"][0]["servers"][0]["idle"] == 1
+    });
     // Nothing was lost on the way: the connection is used again.
     let mut client = asked(&server, GET);
     peer.request();

@@ -179,6 +179,8 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
         Err(trouble) => return Err(without_server(request, &plan, &trouble)),
     };
     let (answered, lease, verdict) = loop {
+        // Many servers that refuse at once are many tries without a wait.
+        tokio::task::consume_budget().await;
         record.begin(lease.peer().name.clone(), loops::now());
         tries.count += 1;
         match plan.attempt(request, &mut body, &lease).await {
