@@ -9,6 +9,7 @@ use freerun_http::content::response::{LocalBoxFuture, Source};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
+use super::pieces::Pieces;
 use super::reader::{Broken, Reader, Ready};
 use super::spool::{Place, Spool};
 use super::trouble::Doing;
@@ -35,8 +36,7 @@ pub struct Flow {
     /// Gone only when the flow is.
     reader: Option<Reader>,
     /// What has come and was not asked for yet, before what is in the file.
-    front: VecDeque<Bytes>,
-    front_bytes: usize,
+    front: Pieces,
     buffering: Option<Buffering>,
     spool: Option<Spool>,
     /// Bytes of the last piece that was given out: the client may not have taken it yet.
@@ -72,11 +72,9 @@ impl Flow {
     /// The pieces in `front` have come already.
     pub fn new(reader: Reader, front: VecDeque<Bytes>, announced: bool, manner: Manner) -> Flow {
         let Manner { buffering, broken, finish, connection } = manner;
-        let front_bytes = front.iter().map(Bytes::len).sum();
         Flow {
             reader: Some(reader),
-            front,
-            front_bytes,
+            front: front.into(),
             buffering,
             spool: None,
             outstanding: 0,
@@ -97,11 +95,11 @@ impl Flow {
     }
 
     fn queued(&self) -> u64 {
-        self.front_bytes as u64 + self.spool.as_ref().map_or(0, Spool::bytes)
+        self.front.bytes() as u64 + self.spool.as_ref().map_or(0, Spool::bytes)
     }
 
     fn in_memory(&self) -> usize {
-        self.front_bytes + self.spool.as_ref().map_or(0, Spool::in_memory)
+        self.front.bytes() + self.spool.as_ref().map_or(0, Spool::in_memory)
     }
 
     fn is_over(&self) -> bool {
@@ -111,10 +109,7 @@ impl Flow {
     fn push(&mut self, piece: Bytes) {
         match &mut self.spool {
             Some(spool) if !spool.is_empty() => spool.push(piece),
-            _ => {
-                self.front_bytes += piece.len();
-                self.front.push_back(piece);
-            }
+            _ => self.front.push(piece),
         }
     }
 
@@ -137,8 +132,7 @@ impl Flow {
         self.outstanding = 0;
         self.begun = true;
         loop {
-            if let Some(piece) = self.front.pop_front() {
-                self.front_bytes -= piece.len();
+            if let Some(piece) = self.front.pop() {
                 return Ok(Some(self.given(piece)));
             }
             if let Some(spool) = &mut self.spool {

@@ -11,6 +11,7 @@ mod early;
 mod flow;
 mod keep;
 mod outgoing;
+mod pieces;
 mod reader;
 mod spool;
 mod trouble;

@@ -3,7 +3,6 @@
 //! Pieces go in at one end and come out at the other. Those at the end of the queue are in memory until they are written; when
 //! the file is read up, they are taken from there, written or not.
 
-use std::collections::VecDeque;
 use std::ffi::CString;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -12,6 +11,8 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use freerun_http::content::response::LocalBoxFuture;
 use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, TempFile, Via};
+
+use super::pieces::Pieces;
 
 /// The most that is read of the file at a time.
 pub const MAX_READ: usize = 64 * 1024;
@@ -47,8 +48,7 @@ pub struct Spool {
     len: u64,
     /// Bytes of the file that were taken.
     read: u64,
-    tail: VecDeque<Bytes>,
-    tail_bytes: usize,
+    tail: Pieces,
     /// Bytes at the beginning of `tail` (and taken from there since) that are being written.
     in_flight: usize,
     /// How many of these were taken already.
@@ -67,8 +67,7 @@ impl Spool {
             writing: None,
             len: 0,
             read: 0,
-            tail: VecDeque::new(),
-            tail_bytes: 0,
+            tail: Pieces::default(),
             in_flight: 0,
             overtaken: 0,
             failed: false,
@@ -77,12 +76,12 @@ impl Spool {
 
     /// Bytes that are in memory.
     pub fn in_memory(&self) -> usize {
-        self.tail_bytes
+        self.tail.bytes()
     }
 
     /// Bytes in it.
     pub fn bytes(&self) -> u64 {
-        self.len - self.read + self.tail_bytes as u64
+        self.len - self.read + self.tail.bytes() as u64
     }
 
     /// Whether there is nothing in it.
@@ -98,13 +97,12 @@ impl Spool {
     /// Whether so many bytes more can be written, once what is at hand is.
     pub fn takes_more(&self, bytes: usize) -> bool {
         let used = if self.read == self.len { 0 } else { self.len };
-        !self.failed && used + (self.tail_bytes + self.overtaken + bytes) as u64 <= self.place.max
+        !self.failed && used + (self.tail.bytes() + self.overtaken + bytes) as u64 <= self.place.max
     }
 
     /// Puts a piece in.
     pub fn push(&mut self, piece: Bytes) {
-        self.tail_bytes += piece.len();
-        self.tail.push_back(piece);
+        self.tail.push(piece);
     }
 
     /// Begins to write what is in memory, if that is not going on.
@@ -112,21 +110,11 @@ impl Spool {
         if self.writing.is_some() || self.tail.is_empty() || self.failed {
             return;
         }
-        if self.len > 0 && self.read == self.len && self.len + self.tail_bytes as u64 > self.place.max {
+        if self.len > 0 && self.read == self.len && self.len + self.tail.bytes() as u64 > self.place.max {
             // What was in the file has been taken: a new one begins.
             (self.temp, self.file, self.len, self.read) = (None, None, 0, 0);
         }
-        let data = match self.tail.make_contiguous() {
-            [only] => only.clone(),
-            pieces => {
-                let mut all = BytesMut::with_capacity(self.tail_bytes);
-                pieces.iter().for_each(|piece| all.extend_from_slice(piece));
-                let all = all.freeze();
-                // The pieces go, with the buffers that they are parts of.
-                self.tail = VecDeque::from([all.clone()]);
-                all
-            }
-        };
+        let data = self.tail.as_one();
         self.in_flight = data.len();
         self.overtaken = 0;
         let (place, temp) = (self.place.clone(), self.temp.take());
@@ -165,10 +153,9 @@ impl Spool {
                 self.temp = temp;
                 let mut left = in_flight - overtaken;
                 while left > 0
-                    && let Some(piece) = self.tail.pop_front()
+                    && let Some(piece) = self.tail.pop()
                 {
                     left = left.saturating_sub(piece.len());
-                    self.tail_bytes -= piece.len();
                 }
                 self.len += in_flight as u64;
                 self.read += overtaken as u64;
@@ -198,8 +185,7 @@ impl Spool {
             self.read += piece.len() as u64;
             return Ok(Some(piece));
         }
-        let Some(piece) = self.tail.pop_front() else { return Ok(None) };
-        self.tail_bytes -= piece.len();
+        let Some(piece) = self.tail.pop() else { return Ok(None) };
         if self.in_flight > self.overtaken {
             self.overtaken += piece.len();
         }
