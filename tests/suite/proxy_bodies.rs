@@ -1,6 +1,9 @@
 //! Bodies of requests that are passed on.
 
-use freerun_testkit::{Answering, Client, Response, Server, Upstream};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use freerun_testkit::{Answering, Client, Response, Server, TempDir, Upstream};
 
 use crate::proxy_engine::{asked, ok, passing};
 
@@ -163,4 +166,32 @@ fn a_body_that_was_passed_on_in_part_is_not_sent_to_another_server() {
     first.accept().request();
     assert_eq!(client.response().status, 502);
     assert_eq!(second.take_requests().first().map(|request| request.body.clone()), Some(b"abcd".to_vec()));
+}
+
+/// A server that takes no more of a request may still have an answer, in as many pieces as it likes.
+#[test]
+fn an_answer_may_come_after_the_server_has_stopped_to_take_the_body() {
+    for lines in ["", "proxy_request_buffering off; "] {
+        let dir = TempDir::new("upstream");
+        let path = dir.path().join("s");
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        let upstream = Upstream::unix(&path);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        let lines = format!("{lines}client_max_body_size 0; client_body_buffer_size 1m; ");
+        let server = passing(&[&upstream.address()], &lines).freerun();
+        let mut client = server.connect();
+        let sending = std::thread::spawn(move || {
+            client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\n");
+            let _ = client.try_send(vec![b'x'; 500_000]);
+            client.response()
+        });
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.stop_taking();
+        for byte in "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig".bytes() {
+            peer.send([byte]);
+        }
+        let response = sending.join().unwrap();
+        assert_eq!((response.status, response.text().as_str()), (413, "big"), "{lines}");
+    }
 }

@@ -432,6 +432,14 @@ impl Peer {
         };
     }
 
+    /// Takes nothing any more. On a Unix socket, what the other side sends from now on fails there.
+    pub fn stop_taking(&mut self) {
+        let _ = match &self.stream {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Read),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Read),
+        };
+    }
+
     /// Ends the connection with a reset.
     pub fn reset(self) {
         if let Stream::Tcp(stream) = &self.stream {

@@ -171,6 +171,16 @@ struct Rest {
     over: bool,
 }
 
+/// How writing has ended.
+enum Wrote {
+    /// All is written.
+    All,
+    /// Bytes have come from the server before.
+    Heard,
+    /// The server takes no more.
+    Refused(io::Error),
+}
+
 impl Run<'_, '_> {
     /// Sends the request and waits for the final head; whether all of the request was sent before.
     async fn run(
@@ -337,13 +347,35 @@ impl Run<'_, '_> {
                 continue;
             }
             let whole = piece.is_empty();
-            if self.write(out, &mut piece).await.map_err(sending)? {
-                if let Some(head) = self.early_head(request).await? {
-                    return Ok(Some(head));
+            match self.write(out, &mut piece).await.map_err(sending)? {
+                Wrote::All if whole => {}
+                Wrote::All => self.exchange.after_piece(out),
+                Wrote::Heard => {
+                    if let Some(head) = self.early_head(request).await? {
+                        return Ok(Some(head));
+                    }
                 }
-            } else if !whole {
-                self.exchange.after_piece(out);
+                Wrote::Refused(error) => return self.last_words(request, error).await.map(Some),
             }
+        }
+    }
+
+    /// The head of a server that takes no more of the request: it may have said why before it closed, or say it now.
+    async fn last_words(&mut self, request: &mut Request, error: io::Error) -> Result<UpstreamHead, Stopped> {
+        loop {
+            if let Some(head) = self.early_head(request).await? {
+                return Ok(head);
+            }
+            let options = self.plan.options;
+            let trouble = match self.wire.receive(self.room(), options.read_timeout, self.plan.client).await {
+                Ok(0) | Err(Trouble::Receive(_)) => Trouble::Send(error),
+                Ok(n) => match self.received(Ok(n)) {
+                    Ok(()) => continue,
+                    Err(trouble) => trouble,
+                },
+                Err(trouble) => trouble,
+            };
+            return Err((trouble, Doing::Sending));
         }
     }
 
@@ -370,8 +402,8 @@ impl Run<'_, '_> {
         Ok((None, true))
     }
 
-    /// Writes all of `out` and `piece`; whether it stopped because bytes have come from the server.
-    async fn write(&mut self, out: &mut Vec<u8>, piece: &mut Bytes) -> Result<bool, Trouble> {
+    /// Writes all of `out` and `piece`, unless something happens before.
+    async fn write(&mut self, out: &mut Vec<u8>, piece: &mut Bytes) -> Result<Wrote, Trouble> {
         let mut done = 0;
         loop {
             let rest = &out[done..];
@@ -394,25 +426,14 @@ impl Run<'_, '_> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.wait_for_room().await? {
                         out.drain(..done);
-                        return Ok(true);
+                        return Ok(Wrote::Heard);
                     }
                 }
-                // The server may have said why before it closed.
-                Err(error) => {
-                    self.wire.input.reserve(FIRST_READ);
-                    match self.wire.kept.socket.try_read_bytes(&mut self.wire.input, FIRST_READ) {
-                        Ok(n @ 1..) => {
-                            self.received(Ok(n))?;
-                            out.drain(..done);
-                            return Ok(true);
-                        }
-                        _ => return Err(Trouble::Send(error)),
-                    }
-                }
+                Err(error) => return Ok(Wrote::Refused(error)),
             }
         }
         out.clear();
-        Ok(false)
+        Ok(Wrote::All)
     }
 
     /// Waits until the server takes more, or bytes come from it (`true`).
