@@ -78,23 +78,26 @@ impl Group {
         }
         let (_place, before) = queue.enter(settings.length).ok_or(NoPeer::Wait)?;
         let end = query.now + settings.timeout.as_millis() as Millis;
-        let mut first = before == 0;
-        loop {
-            let mut room = std::pin::pin!(queue.room.notified());
-            room.as_mut().enable();
-            // What became free before we stood in the queue woke nobody.
-            if std::mem::take(&mut first) {
-                match ask(clock(), tried) {
-                    Err(NoPeer::Wait) => {}
-                    answer => return answer,
-                }
+        let mut room = std::pin::pin!(queue.room.notified());
+        room.as_mut().enable();
+        // What became free before we stood in the queue woke nobody.
+        if before == 0 {
+            match ask(clock(), tried) {
+                Err(NoPeer::Wait) => {}
+                answer => return answer,
             }
+        }
+        loop {
             let now = clock();
             if now >= end {
                 return Err(NoPeer::Wait);
             }
             let most = Duration::from_millis(end - now).min(LOOK);
-            let _ = tokio::time::timeout(most, room).await;
+            // Who only looks keeps its place among those who are woken.
+            if tokio::time::timeout(most, room.as_mut()).await.is_ok() {
+                room.set(queue.room.notified());
+                room.as_mut().enable();
+            }
             match ask(clock(), tried) {
                 Err(NoPeer::Wait) => {}
                 answer => return answer,

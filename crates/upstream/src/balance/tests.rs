@@ -519,6 +519,38 @@ fn who_cannot_be_served_waits_for_room() {
     });
 }
 
+#[test]
+fn who_has_waited_longest_is_served_first() {
+    let settings = PeerSettings { max_conns: 1, ..PeerSettings::default() };
+    let queue = Some(QueueSettings { length: 10, timeout: Duration::from_secs(60) });
+    let settings_of_group = GroupSettings { queue, ..GroupSettings::default() };
+    let group = Group::new("g", settings_of_group, Arc::default(), vec![spec(0, settings)]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let start = tokio::time::Instant::now();
+        let clock = || start.elapsed().as_millis() as Millis;
+        let lease = ask(&group, 0, b"", 0).unwrap();
+        let served = std::cell::RefCell::new(Vec::new());
+        // They come one after the other; the last one has come when the first ones have looked by themselves several times.
+        let wait = async |number: u64| {
+            tokio::time::sleep(Duration::from_millis(number * 70)).await;
+            let (mut random, mut tried) = (Random::seeded(1), Tried::new());
+            let query = Query { now: clock(), ..Query::default() };
+            let lease = group.pick_or_wait(&query, &mut random, &mut tried, clock).await.unwrap();
+            served.borrow_mut().push(number);
+            tokio::time::sleep(Duration::from_millis(13)).await;
+            drop(lease);
+        };
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(475)).await;
+            assert_eq!(group.waiting(), 6);
+            drop(lease);
+        };
+        tokio::join!(wait(1), wait(2), wait(3), wait(4), wait(5), wait(6), release);
+        assert_eq!(*served.borrow(), [1, 2, 3, 4, 5, 6]);
+    });
+}
+
 /// Where nginx 1.22 sent the queries `k1` to `k40`: the last digit of the server's port (0: the Unix socket).
 const SEEN_WITH_NGINX: [(Method, &str, &str); 5] = [
     (Method::Hash, "127.0.0.1:29201;127.0.0.1:29202 2;127.0.0.1:29203", "2311322223122221313221331222222311322221"),
