@@ -29,11 +29,15 @@ impl Default for Computed {
 }
 
 impl Computed {
-    /// The group of `name`, with these servers. Never waits.
-    pub(super) fn group(&self, name: &str, peers: Vec<PeerSpec>) -> Arc<Upstream> {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
+    /// The group of `name`, with these servers, which `asked` has said ([`Resolver::id`]; 0: the name is an address). Those whom
+    /// another resolver names are a group of their own. Never waits.
+    ///
+    /// [`Resolver::id`]: freerun_upstream::resolve::Resolver::id
+    pub(super) fn group(&self, name: &str, asked: u64, peers: Vec<PeerSpec>) -> Arc<Upstream> {
+        let key = format!("{asked:x} {name}").into_boxed_str();
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&key);
         let part = &self.0[hash as usize % PARTS];
-        if let Some(known) = part.load().get(name) {
+        if let Some(known) = part.load().get(&key) {
             if !known.has(&peers) {
                 known.group.replace(peers);
             }
@@ -43,7 +47,7 @@ impl Computed {
         let mut kept = new.clone();
         part.rcu(|before| {
             let mut next = HashMap::clone(before);
-            if let Some(known) = next.get(name) {
+            if let Some(known) = next.get(&key) {
                 // Another loop was faster.
                 kept = known.clone();
                 return next;
@@ -53,7 +57,7 @@ impl Computed {
             {
                 next.remove(&any);
             }
-            next.insert(name.into(), new.clone());
+            next.insert(key.clone(), new.clone());
             kept = new.clone();
             next
         });
@@ -84,20 +88,29 @@ mod tests {
     #[test]
     fn the_same_name_is_the_same_group_and_follows_its_addresses() {
         let computed = Computed::default();
-        let first = computed.group("a.test:80", peers(&[1, 2]));
-        let again = computed.group("a.test:80", peers(&[2, 1]));
+        let first = computed.group("a.test:80", 1, peers(&[1, 2]));
+        let again = computed.group("a.test:80", 1, peers(&[2, 1]));
         assert!(Arc::ptr_eq(&first, &again));
         assert_eq!(first.group.replaced(), 0);
-        computed.group("a.test:80", peers(&[2, 3]));
+        computed.group("a.test:80", 1, peers(&[2, 3]));
         assert_eq!(first.group.replaced(), 1);
         assert_eq!(first.group.peers().peers().count(), 2);
+    }
+
+    #[test]
+    fn each_resolver_has_its_own_group_of_a_name() {
+        let computed = Computed::default();
+        let inside = computed.group("a.test:80", 1, peers(&[1]));
+        let outside = computed.group("a.test:80", 2, peers(&[2]));
+        assert_eq!((&**inside.name(), inside.group.replaced()), ("a.test:80", 0));
+        assert!(outside.has(&peers(&[2])) && inside.has(&peers(&[1])));
     }
 
     #[test]
     fn the_table_is_bounded() {
         let computed = Computed::default();
         for n in 0..5000 {
-            computed.group(&format!("n{n}.test:80"), peers(&[1]));
+            computed.group(&format!("n{n}.test:80"), 1, peers(&[1]));
         }
         assert!(computed.len() <= PARTS * PART_SIZE);
     }

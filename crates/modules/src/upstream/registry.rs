@@ -269,15 +269,16 @@ pub async fn find(request: &Request, text: &str, default_port: Option<u16>) -> R
     let key = written.place.to_string();
     let server: Arc<str> = key.as_str().into();
     let spec = |address| PeerSpec { address, server: server.clone(), settings: PeerSettings::default() };
-    let peers = match &written.place {
-        Place::Address(address) => vec![spec(address.clone())],
+    let (asked, peers) = match &written.place {
+        Place::Address(address) => (0, vec![spec(address.clone())]),
         Place::Name(name) => {
             let settings = request.settings().get::<ResolverSettings>();
             let resolver = settings.resolver.as_ref().ok_or_else(|| NotFound::NoResolver(name.host.to_string()))?;
             let answer = resolver.0.addresses(&name.host, settings.resolver_timeout).await;
             let answer = answer.map_err(|why| NotFound::NotResolved(name.host.to_string(), why))?;
-            answer.addresses.iter().map(|ip| spec(SocketAddr::new(*ip, name.port).into())).collect()
+            let peers = answer.addresses.iter().map(|ip| spec(SocketAddr::new(*ip, name.port).into()));
+            (resolver.0.id(), peers.collect())
         }
     };
-    Ok(upstreams.computed.group(&key, peers))
+    Ok(upstreams.computed.group(&key, asked, peers))
 }

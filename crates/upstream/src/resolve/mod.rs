@@ -16,6 +16,7 @@ pub use spec::{NameServer, ResolverSpec};
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -33,6 +34,9 @@ pub const MAX_WAITING: usize = 16 * 1024;
 
 /// Most addresses of a name that are used, and most services; the others are left out.
 pub const MAX_ADDRESSES: usize = 256;
+
+/// Longest name in bytes as it is written (RFC 1035 section 2.3.4: 255 with the length of each label and the root's).
+const MAX_NAME: usize = 253;
 
 /// How long it is remembered that a name has no address.
 const NEGATIVE: Duration = Duration::from_secs(1);
@@ -104,6 +108,7 @@ pub struct ResolverFigures {
 #[derive(Debug)]
 pub struct Resolver {
     spec: ResolverSpec,
+    id: u64,
     cache: Cache,
     turn: AtomicUsize,
     /// What is counted.
@@ -164,7 +169,13 @@ impl Drop for Asking {
 impl Resolver {
     /// One that asks as `spec` says. Nothing is started or opened before the first question.
     pub fn new(spec: ResolverSpec) -> Resolver {
-        Resolver { spec, cache: Cache::default(), turn: AtomicUsize::new(0), figures: ResolverFigures::default() }
+        let id = BuildHasherDefault::<DefaultHasher>::default().hash_one(&spec) | 1;
+        Resolver { spec, id, cache: Cache::default(), turn: AtomicUsize::new(0), figures: ResolverFigures::default() }
+    }
+
+    /// Stands for what it was made from, over reloads too; never 0.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// What it was made from.
@@ -200,6 +211,10 @@ impl Resolver {
     async fn entry(self: &Arc<Self>, question: Question, timeout: Duration) -> Result<Arc<Entry>, ResolveError> {
         if let Some(known) = self.cache.get(&question, Instant::now()) {
             return Ok(known);
+        }
+        // Longer ones can come from requests, and would only fill the table.
+        if question.name.len() > MAX_NAME {
+            return Err(ResolveError::Format);
         }
         let _waiting = Waiting::take()?;
         let (sender, answer) = oneshot::channel();

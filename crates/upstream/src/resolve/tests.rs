@@ -196,3 +196,16 @@ fn the_system_knows_itself() {
     .unwrap();
     assert!(answer.recv_timeout(LONG).unwrap().unwrap().iter().any(IpAddr::is_loopback));
 }
+
+#[test]
+fn names_that_cannot_be_are_not_asked_for_nor_kept() {
+    let dns = Dns::start();
+    let resolver = resolver(&dns);
+    run(async {
+        for name in ["x".repeat(64 * 1024), "x.".repeat(128)] {
+            assert_eq!(resolver.addresses(&name, LONG).await.unwrap_err(), ResolveError::Format);
+            assert_eq!(resolver.services(&name, LONG).await.unwrap_err(), ResolveError::Format);
+        }
+        assert_eq!(resolver.cache.len(), 0);
+    });
+}
