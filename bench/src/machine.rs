@@ -51,18 +51,14 @@ impl Machine {
     /// One paragraph: date, machine, kernel, load, versions.
     pub fn facts(&self, freerun: Option<&Path>) -> String {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let cpu = read("/proc/cpuinfo");
-        let cpu = cpu
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-            .map_or("?", |(_, name)| name.trim());
         let memory = read("/proc/meminfo");
         let memory = memory
             .lines()
             .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         let date = ask(Path::new("date"), &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_default();
         let mut facts = format!(
-            "{date}; {cpu}, {} cores, {} GB memory, Linux {}; load before the run {}",
+            "{date}; {}, {} cores, {} GB memory, Linux {}; load before the run {}",
+            processor(),
             self.cores,
             memory.unwrap_or(0) >> 20,
             read("/proc/sys/kernel/osrelease").trim(),
@@ -105,4 +101,29 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"])
         .map(|folder| Path::new(folder).join(name))
         .find(|path| path.is_file())
+}
+
+/// The kind of the processor, without trade marks: "AMD EPYC".
+pub fn processor() -> String {
+    kind_of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+}
+
+fn kind_of(cpuinfo: &str) -> String {
+    let name =
+        cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':')).map_or("?", |(_, name)| name);
+    let name = name.replace("(R)", "").replace("(TM)", "");
+    let words: Vec<&str> = name.split_whitespace().filter(|word| !matches!(*word, "Processor" | "CPU")).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_a_processor_has_no_trade_marks() {
+        assert_eq!(kind_of("processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Processor\n"), "Intel Xeon");
+        assert_eq!(kind_of("model name\t: AMD EPYC\n"), "AMD EPYC");
+        assert_eq!(kind_of(""), "?");
+    }
 }

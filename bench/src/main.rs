@@ -70,12 +70,15 @@ fn run(options: Options) -> ExitCode {
     let mut failed = false;
     for name in &bench.options.benchmarks {
         bench.say(&format!("== {name}"));
-        let facts = bench.machine.facts(bench.freerun());
+        let (processor, facts) = (machine::processor(), bench.machine.facts(bench.freerun()));
         let recorded = benchmark(&bench, name).and_then(|report| {
-            let section = report.markdown(&bench.options.command(name), &facts);
+            let section = report.markdown(&bench.options.command(name), &processor, &facts);
             println!("{section}");
             match bench.options.record {
-                true => report::record(&bench::repository().join("bench/RESULTS.md"), report.name, &section),
+                true => {
+                    let results = bench::repository().join("bench/RESULTS.md");
+                    report::record(&results, report.name, &processor, &section)
+                }
                 false => Ok(()),
             }
         });

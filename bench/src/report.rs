@@ -106,9 +106,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// The section of `RESULTS.md`, without its markers. `facts` are the machine and the versions.
-    pub fn markdown(&self, command: &str, facts: &str) -> String {
-        let mut text = format!("## {}\n\n`{command}`\n\n{facts}\n\n{}\n", self.name, self.method.trim());
+    /// The section of `RESULTS.md`, without its markers. `facts` are the machine and the versions, `processor` its kind.
+    pub fn markdown(&self, command: &str, processor: &str, facts: &str) -> String {
+        let title = place(self.name, processor);
+        let mut text = format!("## {title}\n\n`{command}`\n\n{facts}\n\n{}\n", self.method.trim());
         for table in &self.tables {
             let _ = write!(text, "\n{}", table.markdown());
         }
@@ -124,24 +125,38 @@ impl Report {
     }
 }
 
-fn markers(name: &str) -> (String, String) {
-    (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->\n"))
+/// What stands in front of a section, and behind it.
+fn markers(place: &str) -> (String, String) {
+    (format!("<!-- begin {place} -->\n"), format!("<!-- end {place} -->\n"))
 }
 
-/// Puts `section` between the markers of `name` in `text`; appends markers and section where there are none.
-fn replace_section(text: &str, name: &str, section: &str) -> String {
-    let (begin, end) = markers(name);
+/// Where the section of a benchmark on a kind of processor goes. What a call of the system costs beside a byte differs from
+/// kind to kind, and the ratios with it: the figures of one do not take the place of those of another.
+fn place(name: &str, processor: &str) -> String {
+    format!("{name}, {processor}")
+}
+
+/// Puts `section` in place of that of the same benchmark and processor in `text`; where there is none, behind the last one
+/// of the same benchmark, or at the end.
+fn replace_section(text: &str, name: &str, processor: &str, section: &str) -> String {
+    let (begin, end) = markers(&place(name, processor));
     let block = format!("{begin}{section}{end}");
-    match (text.find(&begin), text.find(&end)) {
-        (Some(from), Some(to)) if from < to => format!("{}{block}{}", &text[..from], &text[to + end.len()..]),
-        _ => format!("{}\n\n{block}", text.trim_end()),
+    if let (Some(from), Some(to)) = (text.find(&begin), text.find(&end))
+        && from < to
+    {
+        return format!("{}{block}{}", &text[..from], &text[to + end.len()..]);
+    }
+    let another = text.rfind(&format!("<!-- end {}", place(name, "")));
+    match another.and_then(|at| Some(at + text[at..].find('\n')? + 1)) {
+        Some(at) => format!("{}\n{block}{}", &text[..at], &text[at..]),
+        None => format!("{}\n\n{block}", text.trim_end()),
     }
 }
 
-/// Writes `section` into `path`, in place of the section of the same benchmark.
-pub fn record(path: &Path, name: &str, section: &str) -> Result<()> {
+/// Writes `section` into `path`, in place of the section of the same benchmark on the same kind of processor.
+pub fn record(path: &Path, name: &str, processor: &str, section: &str) -> Result<()> {
     let old = fs::read_to_string(path).doing(path.display())?;
-    fs::write(path, replace_section(&old, name, section)).doing(path.display())
+    fs::write(path, replace_section(&old, name, processor, section)).doing(path.display())
 }
 
 #[cfg(test)]
@@ -150,11 +165,23 @@ mod tests {
 
     #[test]
     fn a_section_is_replaced_in_place_and_nothing_else_changes() {
-        let text = "# Results\n\n<!-- begin warm -->\nold\n<!-- end warm -->\n\ntail\n";
-        let new = replace_section(text, "warm", "new\n");
-        assert_eq!(new, "# Results\n\n<!-- begin warm -->\nnew\n<!-- end warm -->\n\ntail\n");
-        let more = replace_section(&new, "mixed", "m\n");
-        assert!(more.starts_with(new.trim_end()) && more.ends_with("<!-- begin mixed -->\nm\n<!-- end mixed -->\n"));
+        let text = "# Results\n\n<!-- begin warm, A -->\nold\n<!-- end warm, A -->\n\ntail\n";
+        let new = replace_section(text, "warm", "A", "new\n");
+        assert_eq!(new, "# Results\n\n<!-- begin warm, A -->\nnew\n<!-- end warm, A -->\n\ntail\n");
+        let more = replace_section(&new, "mixed", "A", "m\n");
+        assert!(
+            more.starts_with(new.trim_end()) && more.ends_with("<!-- begin mixed, A -->\nm\n<!-- end mixed, A -->\n")
+        );
+    }
+
+    #[test]
+    fn another_processor_has_its_own_section_behind_that_of_the_first() {
+        let text = "<!-- begin warm, A -->\na\n<!-- end warm, A -->\n\ntail\n";
+        let new = replace_section(text, "warm", "B", "b\n");
+        assert_eq!(
+            new,
+            "<!-- begin warm, A -->\na\n<!-- end warm, A -->\n\n<!-- begin warm, B -->\nb\n<!-- end warm, B -->\n\ntail\n"
+        );
     }
 
     #[test]
