@@ -180,6 +180,30 @@ fn a_client_that_goes_away_withdraws_a_waiting_task_but_not_a_running_one() {
 }
 
 #[test]
+fn a_loop_sorts_the_inbox_of_a_pool_whose_threads_all_hang_in_parts() {
+    let pool = pool(1, 20_000);
+    let gate = Gate::new();
+    let held = gate.hold(&pool, tag(1, 1, 1), 1);
+    gate.next();
+    for client in 0..10_000 {
+        assert!(pool.spawn(tag(1, client, 1), || ()).is_ok());
+    }
+    let cancel = |count: u64| {
+        block_on(async {
+            for client in 0..count {
+                let mut waiting = pin!(pool.run(tag(2, client, 1), || ()));
+                assert!(begin(waiting.as_mut()).await.is_pending());
+            }
+        });
+    };
+    cancel(257);
+    assert!(pool.inner.inbox_len() > 9000, "not all at once: {}", pool.inner.inbox_len());
+    cancel(20);
+    assert!(pool.inner.inbox_len() < 2000, "but soon: {}", pool.inner.inbox_len());
+    drop(held);
+}
+
+#[test]
 fn withdrawn_tasks_do_not_pile_up_in_a_pool_whose_threads_all_hang() {
     let pool = pool(1, 4);
     let gate = Gate::new();

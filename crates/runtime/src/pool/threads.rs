@@ -19,6 +19,9 @@ use crate::stats::{Counter, Histogram};
 /// gets the lock at once): without this, a pool whose threads all hang would collect them without end.
 const INBOX_TIDY: usize = 256;
 
+/// How many letters a loop sorts at a time: what tasks have come while all threads hang may be as long as the queue.
+const SORTED_BY_LOOP: usize = 1024;
+
 const WORDS: usize = MAX_THREADS / 64;
 
 const QUEUED: u8 = 0;
@@ -187,8 +190,8 @@ impl Inner {
         self.release();
         if self.cancels.fetch_add(1, Relaxed) >= INBOX_TIDY {
             match self.state.try_lock() {
-                Ok(mut state) => self.sort(&mut state),
-                Err(TryLockError::Poisoned(poisoned)) => self.sort(&mut poisoned.into_inner()),
+                Ok(mut state) => self.sort(&mut state, SORTED_BY_LOOP),
+                Err(TryLockError::Poisoned(poisoned)) => self.sort(&mut poisoned.into_inner(), SORTED_BY_LOOP),
                 // A thread is at it.
                 Err(TryLockError::WouldBlock) => {}
             }
@@ -197,10 +200,13 @@ impl Inner {
         true
     }
 
-    /// Moves the inbox into the schedule.
-    fn sort(&self, state: &mut State) {
-        self.cancels.store(0, Relaxed);
-        while let Some(letter) = self.inbox.pop() {
+    /// Moves the inbox into the schedule, as far as so many letters go.
+    fn sort(&self, state: &mut State, most: usize) {
+        for _ in 0..most {
+            let Some(letter) = self.inbox.pop() else {
+                self.cancels.store(0, Relaxed);
+                return;
+            };
             match letter {
                 Letter::Submit(job) if job.state.load(Acquire) == QUEUED => {
                     state.schedule.push(job.tag, job.sequence, job);
@@ -303,7 +309,7 @@ impl Inner {
             if let Some(tag) = ended.take() {
                 state.schedule.complete(tag);
             }
-            self.sort(&mut state);
+            self.sort(&mut state, usize::MAX);
             if self.is_over(slot) {
                 self.end(state, slot);
                 return None;
