@@ -24,6 +24,8 @@ const SHARE: u64 = 4;
 const MAX_BYTES: usize = 64 << 20;
 /// How many old names are let go of at each use, as long as there are any.
 const SWEEP: usize = 2;
+/// How many open files are given back at a time, when there are no descriptors left: closing takes time.
+const GIVEN_BACK: usize = 256;
 
 /// All caches that there are.
 static CACHES: Mutex<Vec<Weak<OpenFiles>>> = Mutex::new(Vec::new());
@@ -245,21 +247,21 @@ impl OpenFiles {
         }
     }
 
-    /// Gives the descriptors back, when there are none left. Says whether there were any.
+    /// Gives some descriptors back, when there are none left. Says whether there were any.
     pub fn close_files(&self) -> bool {
         let before = self.open.load(Relaxed);
-        if before > 0 {
-            for index in 0..self.shards.len() {
-                let Some(mut shard) = self.lock(index) else { continue };
-                let open: Vec<Arc<[u8]>> = shard
-                    .entries
-                    .iter()
-                    .filter(|(_, entry)| entry.known.descriptors() > 0)
-                    .map(|(name, _)| name.clone())
-                    .collect();
-                for name in open {
-                    self.remove(&mut shard, &name);
-                }
+        let mut left = GIVEN_BACK.min(before);
+        for index in 0..self.shards.len() {
+            if left == 0 {
+                break;
+            }
+            let Some(mut shard) = self.lock(index) else { continue };
+            // Those used longest ago.
+            let is_open = |name: &&Arc<[u8]>| shard.entries.get(&***name).is_some_and(|of| of.known.descriptors() > 0);
+            let open: Vec<Arc<[u8]>> = shard.order.values().filter(is_open).take(left).cloned().collect();
+            left -= open.len();
+            for name in open {
+                self.remove(&mut shard, &name);
             }
         }
         before > 0
@@ -394,5 +396,13 @@ mod tests {
         cache.put(b"a", file(None), TERMS, now);
         assert!(cache.close_files() && !cache.close_files());
         assert_eq!(cache.len(), (1, 0));
+        // Many of them not all at a time.
+        let (cache, known) = (OpenFiles::new(10_000, Duration::from_secs(60)), file(None));
+        for number in 0..600 {
+            cache.put(format!("{number}").as_bytes(), known.clone(), TERMS, now);
+        }
+        let (_, open) = cache.len();
+        assert!(open > GIVEN_BACK && cache.close_files());
+        assert_eq!(cache.len().1, open - GIVEN_BACK);
     }
 }
