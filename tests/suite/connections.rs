@@ -121,9 +121,13 @@ fn what_comes_after_the_last_request_does_not_cut_the_response() {
 
 #[test]
 fn line_ends_behind_a_body_are_no_request() {
+    // nginx waits for the rest of a request.
+    if !require::freerun() {
+        return;
+    }
     let site = Site::new();
     let lines = "keepalive_timeout 1h; client_header_timeout 1h; location / { return 200 ok; }";
-    let mut server = Setup::server(&site, lines).run();
+    let mut server = Setup::server(&site, lines).freerun();
     let mut client = server.connect();
     for _ in 0..2 {
         client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi\r\n");

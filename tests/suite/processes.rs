@@ -45,6 +45,7 @@ fn quit_lets_requests_end() {
     let mut server = Setup::server(&site, "").run();
     let mut idle = server.connect();
     idle.get("/a");
+    let mut fresh = server.connect();
     let mut busy = Client::try_connect_narrow(server.address(), 65_536).expect("connecting");
     busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     server.signal(Signal::QUIT);
@@ -53,6 +54,8 @@ fn quit_lets_requests_end() {
     assert!(server.runs(), "it waits for the request under way");
     let response = busy.response();
     assert_eq!((response.status, response.body.len()), (200, 30_000_000));
+    assert_eq!(fresh.get("/a").text(), "file a", "and for a first one that comes late");
+    assert_eq!(fresh.ending(), Ending::Closed);
     assert_eq!(server.wait().code(), Some(0));
 }
 

@@ -198,7 +198,8 @@ impl Worker {
         }
     }
 
-    /// Stops accepting, closes idle connections, and lets requests that run end; connections close after them.
+    /// Stops accepting, closes connections that were kept for another request, and lets requests end that run, or are the
+    /// first ones of their connections; these close after them.
     pub fn drain(&mut self) {
         self.listeners.clear();
         self.watch_shards();
@@ -431,7 +432,7 @@ impl LoopState {
         for (_, stop) in self.accepting.borrow_mut().drain(..) {
             stop.notify_one();
         }
-        Idle::close_all(self);
+        Idle::close_kept(self);
     }
 
     /// Whether there are as many connections as there may be.

@@ -220,12 +220,13 @@ impl Idle {
         }
     }
 
-    /// Asks all to close; those that may not be asked yet as soon as they may.
-    pub fn close_all(home: &Rc<LoopState>) {
+    /// Asks all that wait for a next request to close; those that may not be asked yet as soon as they may. The first request
+    /// of others may be on its way, and is answered.
+    pub fn close_kept(home: &Rc<LoopState>) {
         let now = key_of(Instant::now());
         let mut later: Option<Key> = None;
         let mut all = Vec::new();
-        for (key, connection) in home.idle.connections.borrow().iter().flatten() {
+        for (key, connection) in &home.idle.connections.borrow()[Waiting::Next as usize] {
             match home.idle.protected_until(*key, now) {
                 Some(until) => later = later.into_iter().chain([until]).min(),
                 None => all.push(connection.clone()),
@@ -238,7 +239,7 @@ impl Idle {
             let home = home.clone();
             loops::spawn(0, "closing idle connections", async move {
                 tokio::time::sleep_until(instant_of(until).into()).await;
-                Idle::close_all(&home);
+                Idle::close_kept(&home);
             });
         }
     }

@@ -157,14 +157,15 @@ impl Future for Serve {
             let connection = &self.connection;
             match keep {
                 Some(mut keep) if !connection.is_closing() => {
-                    if connection.home.is_draining() {
+                    let is_fresh = connection.requests.get() == 0;
+                    if connection.home.is_draining() && !is_fresh {
                         keep.most = keep.most.min(keep.least);
                         if keep.most.is_zero() {
                             return Poll::Ready(());
                         }
                     }
                     connection.renew();
-                    let waiting = if connection.requests.get() == 0 { Waiting::First } else { Waiting::Next };
+                    let waiting = if is_fresh { Waiting::First } else { Waiting::Next };
                     let key = connection.home.idle.enter(&connection.home, connection, waiting, keep.most, keep.least);
                     connection.home.became_idle();
                     self.state = State::Idle(key);
