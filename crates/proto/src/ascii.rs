@@ -62,19 +62,33 @@ static CLASSES: [u8; 256] = {
 
 /// The first byte below 0x10: NUL, tab and the ends of lines are among them. Eight bytes at a time, for values are short and
 /// what a call of a vectorised search costs is more than it gains.
+#[inline]
 pub fn find_control(bytes: &[u8]) -> Option<usize> {
-    const TENS: u64 = 0x1010_1010_1010_1010;
+    first_below(bytes, 0x10, 0)
+}
+
+/// The first colon. Eight bytes at a time, for names are short.
+#[inline]
+pub fn find_colon(bytes: &[u8]) -> Option<usize> {
+    first_below(bytes, 1, b':')
+}
+
+/// The first byte that is less than `limit` once the bits of `mask` are turned over in it.
+#[inline(always)]
+fn first_below(bytes: &[u8], limit: u8, mask: u8) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let (limits, masks) = (ONES * u64::from(limit), ONES * u64::from(mask));
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        // The highest bit of each byte below 0x10; of bytes above the first such one perhaps, too.
-        let found = word.wrapping_sub(TENS) & !word & HIGHS;
+        let word = u64::from_le_bytes(*word) ^ masks;
+        // The highest bit of each byte below the limit; of bytes above the first such one perhaps, too.
+        let found = word.wrapping_sub(limits) & !word & HIGHS;
         if found != 0 {
             return Some(index * 8 + found.trailing_zeros() as usize / 8);
         }
     }
-    rest.iter().position(|&b| b < 0x10).map(|at| words.len() * 8 + at)
+    rest.iter().position(|&b| b ^ mask < limit).map(|at| words.len() * 8 + at)
 }
 
 /// Comma-separated elements of a list field (RFC 9110 section 5.6.1), trimmed, empty ones skipped. Quotes are not looked
@@ -98,6 +112,20 @@ mod tests {
                         bytes[at] = found;
                         assert_eq!(find_control(&bytes), Some(at), "{bytes:?}");
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_colon_is_found_wherever_it_is() {
+        for len in 0..40 {
+            for fill in [0, b':' - 1, b':' + 1, b':' | 0x80] {
+                let mut bytes = vec![fill; len];
+                assert_eq!(find_colon(&bytes), None);
+                for at in (0..len).rev() {
+                    bytes[at] = b':';
+                    assert_eq!(find_colon(&bytes), Some(at), "{bytes:?}");
                 }
             }
         }

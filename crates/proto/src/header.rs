@@ -20,6 +20,7 @@ macro_rules! header_ids {
             pub const ALL: &'static [(HeaderId, &'static str)] = &[$((HeaderId::$id, $text),)*];
 
             /// The name as it is usually written; empty for [`HeaderId::Other`].
+            #[inline]
             pub const fn name(self) -> &'static str {
                 match self {
                     HeaderId::Other => "",
@@ -93,55 +94,49 @@ const LONGEST: usize = 30;
 
 impl HeaderId {
     /// The id of a field name, in any case.
+    #[inline]
     pub fn of(name: &[u8]) -> HeaderId {
-        if name.len() > LONGEST {
-            return HeaderId::Other;
+        HeaderId::look_up(name).0
+    }
+
+    /// The id of a field name, in any case, and whether the name is written as usual: as [`HeaderId::name`] has it.
+    #[inline]
+    pub fn look_up(name: &[u8]) -> (HeaderId, bool) {
+        if name.is_empty() || name.len() > LONGEST {
+            return (HeaderId::Other, false);
         }
-        let slots = &SLOTS[bucket(name)];
-        for &id in slots {
-            if id == HeaderId::Other {
-                break;
-            }
-            let known = id.name().as_bytes();
-            // Most clients write it as it is written here.
-            if known == name || known.eq_ignore_ascii_case(name) {
-                return id;
-            }
+        let id = SLOTS[bucket(name)];
+        let known = id.name().as_bytes();
+        if known == name {
+            return (id, true);
         }
-        HeaderId::Other
+        (if known.eq_ignore_ascii_case(name) { id } else { HeaderId::Other }, false)
     }
 }
 
 /// Buckets of the table of names; a power of two.
-const BUCKETS: usize = 128;
-/// Names a bucket can hold.
-const DEPTH: usize = 3;
+const BUCKETS: usize = 256;
 
-/// The bucket of a name: a mix of its length, first, middle and last byte, blind to case.
+/// The bucket of a name: a mix of its length, first, middle and last byte, blind to case. The factors are such that each
+/// known name has a bucket for itself.
 const fn bucket(name: &[u8]) -> usize {
     let n = name.len();
-    if n == 0 {
-        return 0;
-    }
     let first = (name[0] | 0x20) as usize;
     let middle = (name[n / 2] | 0x20) as usize;
     let last = (name[n - 1] | 0x20) as usize;
-    (n + first * 5 + middle * 17 + last * 3) % BUCKETS
+    (n * 16 + first * 37 + middle * 6 + last * 8) % BUCKETS
 }
 
-/// The table, made at compile time; a bucket that overflows fails the build.
-static SLOTS: [[HeaderId; DEPTH]; BUCKETS] = {
-    let mut slots = [[HeaderId::Other; DEPTH]; BUCKETS];
+/// The table, made at compile time; two names in one bucket fail the build.
+static SLOTS: [HeaderId; BUCKETS] = {
+    let mut slots = [HeaderId::Other; BUCKETS];
     let mut i = 0;
     while i < HeaderId::ALL.len() {
         let (id, name) = HeaderId::ALL[i];
         assert!(name.len() <= LONGEST);
-        let b = bucket(name.as_bytes());
-        let mut d = 0;
-        while !matches!(slots[b][d], HeaderId::Other) {
-            d += 1;
-        }
-        slots[b][d] = id;
+        let bucket = bucket(name.as_bytes());
+        assert!(matches!(slots[bucket], HeaderId::Other), "other factors have to be found");
+        slots[bucket] = id;
         i += 1;
     }
     slots
@@ -158,13 +153,16 @@ mod tests {
             assert_eq!(HeaderId::of(name.to_ascii_lowercase().as_bytes()), id);
             assert_eq!(HeaderId::of(name.to_ascii_uppercase().as_bytes()), id);
             assert_eq!(id.name(), name);
+            assert_eq!(HeaderId::look_up(name.as_bytes()), (id, true));
+            let other_case = name.to_ascii_lowercase();
+            assert_eq!(HeaderId::look_up(other_case.as_bytes()), (id, other_case == name));
         }
     }
 
     #[test]
     fn other_names_are_other() {
         for name in ["", "Hos", "Hosts", "X-Foo", "Content_Length", "Content-Lengtj"] {
-            assert_eq!(HeaderId::of(name.as_bytes()), HeaderId::Other, "{name}");
+            assert_eq!(HeaderId::look_up(name.as_bytes()), (HeaderId::Other, false), "{name}");
         }
     }
 }

@@ -6,12 +6,21 @@ use crate::{HeaderId, Span};
 use super::error::{ReplyError, shown};
 use super::parser::ResponseField;
 
+/// Names longer than this are looked at closely.
+const LONG_NAME: usize = 64;
+
 /// Reads the line that begins at `start` with its end, if it is as nearly all are: a name, a colon, and a value that nothing
 /// but the line's end stops. Also where the next line begins. `None`: it has not come whole, or has to be looked at closely.
 pub(super) fn plain(buf: &[u8], start: usize) -> Option<(ResponseField, usize)> {
     let line = buf.get(start..)?;
-    let name_len = line.iter().position(|&b| class(b) & TOKEN == 0)?;
-    if name_len == 0 || line[name_len] != b':' {
+    if matches!(line.first()?, b'\r' | b'\n') {
+        return None;
+    }
+    let name_len = ascii::find_colon(&line[..line.len().min(LONG_NAME)])?;
+    let name = &line[..name_len];
+    let (id, usual) = HeaderId::look_up(name);
+    // A known name is a token.
+    if id == HeaderId::Other && (name.is_empty() || name.iter().any(|&b| class(b) & TOKEN == 0)) {
         return None;
     }
     let mut left = name_len + 1;
@@ -28,11 +37,8 @@ pub(super) fn plain(buf: &[u8], start: usize) -> Option<(ResponseField, usize)> 
     while right > left && is_space(line[right - 1]) {
         right -= 1;
     }
-    let field = ResponseField {
-        id: HeaderId::of(&line[..name_len]),
-        name: span(start, start + name_len),
-        value: span(start + left, start + right),
-    };
+    let field =
+        ResponseField { id, usual, name: span(start, start + name_len), value: span(start + left, start + right) };
     Some((field, start + next))
 }
 
@@ -64,8 +70,10 @@ pub(super) fn parse(line: &[u8], start: usize) -> Result<Option<ResponseField>, 
     let left = value.iter().take_while(|&&b| is_space(b)).count();
     let right = value[left..].iter().rev().take_while(|&&b| is_space(b)).count();
     let value_start = (start + name_len + 1).min(start + line.len()) + left;
+    let (id, usual) = HeaderId::look_up(&line[..name_len]);
     Ok(Some(ResponseField {
-        id: HeaderId::of(&line[..name_len]),
+        id,
+        usual,
         name: span(start, start + name_len),
         value: span(value_start, start + line.len() - right),
     }))

@@ -1,7 +1,5 @@
 //! The parser of response heads.
 
-use smallvec::SmallVec;
-
 use crate::head::parse_length;
 use crate::{HeaderId, Span, Version, ascii};
 
@@ -14,8 +12,8 @@ pub const MAX_RESPONSE_FIELDS: usize = 1000;
 pub const MAX_INTERIM: u32 = 64;
 /// Longest head, whatever a configuration's buffer: offsets have 32 bits.
 const MAX_HEAD: usize = 1 << 30;
-/// Fields that a head holds without an allocation.
-const INLINE_FIELDS: usize = 16;
+/// Fields that a head has room for from the beginning: most have no more.
+const USUAL_FIELDS: usize = 16;
 
 /// What a head begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +31,8 @@ pub enum HeadKind {
 pub struct ResponseField {
     /// What the name is known as.
     pub id: HeaderId,
+    /// Whether the name is known and written as usual, which is [`HeaderId::name`].
+    pub usual: bool,
     /// The name as sent.
     pub name: Span,
     /// The value without the spaces around it.
@@ -51,7 +51,7 @@ pub struct ResponseHead {
     /// The head says the status; otherwise it is what a CGI response has that does not.
     pub says_status: bool,
     /// All fields in the order they came.
-    pub fields: SmallVec<[ResponseField; INLINE_FIELDS]>,
+    pub fields: Vec<ResponseField>,
     /// `Content-Length`.
     pub content_length: Option<u64>,
     /// `Transfer-Encoding: chunked` came. Always false of a CGI response, whose body is as the script wrote it.
@@ -134,6 +134,7 @@ impl ResponseParser {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if !self.begun {
                 self.begun = true;
+                self.head.fields.reserve(USUAL_FIELDS);
                 if self.status_line(line)? {
                     continue;
                 }
@@ -176,27 +177,30 @@ impl ResponseParser {
     }
 
     fn take(&mut self, field: ResponseField, buf: &[u8]) -> Result<(), ReplyError> {
-        let (name, value) = (field.name.of(buf), field.value.of(buf));
         match field.id {
             // After a status line it says nothing more.
             HeaderId::Other
-                if self.kind != HeadKind::Http && self.head.status == 0 && name.eq_ignore_ascii_case(b"status") =>
+                if self.kind != HeadKind::Http
+                    && self.head.status == 0
+                    && field.name.of(buf).eq_ignore_ascii_case(b"status") =>
             {
-                self.cgi_status(value, field.value)?;
+                self.cgi_status(field.value.of(buf), field.value)?;
             }
             HeaderId::Connection => {
-                for token in ascii::tokens(value) {
+                for token in ascii::tokens(field.value.of(buf)) {
                     self.head.close |= token.eq_ignore_ascii_case(b"close");
                     self.head.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
             HeaderId::ContentLength => {
                 once(&mut self.length, field, buf)?;
+                let value = field.value.of(buf);
                 let length = parse_length(value);
                 self.head.content_length = Some(length.ok_or_else(|| ReplyError::ContentLength(shown(value)))?);
             }
             HeaderId::TransferEncoding => {
                 once(&mut self.encoding, field, buf)?;
+                let value = field.value.of(buf);
                 if self.kind != HeadKind::Cgi && !value.eq_ignore_ascii_case(b"chunked") {
                     return Err(ReplyError::TransferEncoding(shown(value)));
                 }
@@ -256,7 +260,7 @@ fn empty_head() -> ResponseHead {
         status: 0,
         reason: Span::default(),
         says_status: false,
-        fields: SmallVec::new(),
+        fields: Vec::new(),
         content_length: None,
         chunked: false,
         close: false,
