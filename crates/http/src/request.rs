@@ -15,6 +15,7 @@ use freerun_conf::SettingsSet;
 use freerun_proto::{BodyFraming, HeaderId, Method, ProxyHeader, RequestHead, Span, Version};
 use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
+use smallvec::SmallVec;
 
 use crate::content::response::Field;
 use crate::generation::{Location, Server};
@@ -247,7 +248,7 @@ pub type State = (TypeId, Rc<dyn Any>);
 
 /// What modules keep with a request, by type.
 #[derive(Default)]
-pub struct States(RefCell<Vec<State>>);
+pub struct States(RefCell<SmallVec<[State; 2]>>);
 
 impl States {
     /// The module's state, made at first use. What changes in it needs a cell.
@@ -274,7 +275,7 @@ impl States {
 
     /// What was packed.
     pub(crate) fn unpack(packed: Box<[State]>) -> States {
-        States(RefCell::new(packed.into_vec()))
+        States(RefCell::new(packed.into_vec().into()))
     }
 }
 
@@ -449,6 +450,11 @@ impl Request {
     /// What modules keep with the client's request and all its subrequests together.
     pub fn shared(&self) -> &Rc<States> {
         self.shared.get_or_init(Rc::default)
+    }
+
+    /// What a module keeps there, if there is something.
+    pub fn find_shared<T: 'static>(&self) -> Option<Rc<T>> {
+        self.shared.get()?.find()
     }
 
     /// The values of variables that `set`, captures and maps give: those of the client's request and all its subrequests.

@@ -175,7 +175,7 @@ fn status(request: &Request) -> u16 {
 
 /// Of a body that was read into memory.
 fn request_body<'r>(request: &'r Request, _: &str) -> Value<'r> {
-    let kept = request.shared().find::<KeptBody>()?;
+    let kept = request.find_shared::<KeptBody>()?;
     match kept.0.borrow().as_deref()? {
         Collected::Memory(bytes) if !bytes.is_empty() => owned(bytes.to_vec()),
         _ => None,
@@ -184,7 +184,7 @@ fn request_body<'r>(request: &'r Request, _: &str) -> Value<'r> {
 
 /// Of a body that was read into a file with a name.
 fn request_body_file<'r>(request: &'r Request, _: &str) -> Value<'r> {
-    let kept = request.shared().find::<KeptBody>()?;
+    let kept = request.find_shared::<KeptBody>()?;
     match kept.0.borrow().as_deref()? {
         Collected::File(file) => owned(file.path()?.to_bytes().to_vec()),
         Collected::Memory(_) => None,

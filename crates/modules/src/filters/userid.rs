@@ -180,7 +180,7 @@ pub static MODULE: Module = Module {
         Variable::named("uid_got", |request, _| shown(request, |state| got(request, state))),
         Variable::named("uid_set", |request, _| shown(request, |state| new(request, state))),
         Variable::named("uid_reset", |request, _| {
-            let reset = request.shared().find::<State>()?.reset.borrow().clone()?;
+            let reset = request.find_shared::<State>()?.reset.borrow().clone()?;
             Some(reset.to_vec().into())
         })
         .settable(|request, value| {

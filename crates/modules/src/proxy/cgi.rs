@@ -15,6 +15,7 @@ use super::headers::{self, AsItIs};
 use super::http::exchange::{HttpExchange, SentBody};
 use super::http::request::is_idempotent;
 use super::pass::Pass;
+use super::settings::lists::Hidden;
 use super::settings::{FamilySettings, Member, Prefixed};
 use crate::upstream::UpstreamRef;
 
@@ -27,7 +28,7 @@ pub trait Script: Send + Sync + 'static {
     /// Whether an application may leave the protocol (101) when the client asks for it.
     const UPGRADES: bool;
     /// Fields of responses that are not passed on.
-    const HIDDEN: &'static [&'static [u8]] = headers::HIDDEN_CGI;
+    const HIDDEN: Hidden = headers::HIDDEN_CGI;
 
     /// Where requests go.
     fn pass(settings: &SettingsSet) -> Option<&Pass>;
@@ -129,7 +130,7 @@ impl<S: Script> Family for Cgi<S> {
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
         let settings = request.location.settings.clone();
         let family = settings.get::<Prefixed<S::Member>>();
-        Ok(headers::respond(request, family, S::HIDDEN, &AsItIs, head))
+        Ok(headers::respond(request, family, &S::HIDDEN, &AsItIs, head))
     }
 
     fn is_idempotent(&self, request: &Request) -> bool {

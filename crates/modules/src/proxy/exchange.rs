@@ -20,6 +20,7 @@ use freerun_upstream::connect::ConnectOptions;
 use freerun_upstream::idle::{Count, KeepAlive};
 use freerun_upstream::{Lease, NoPeer, Peer, Tried};
 
+use super::fields::HeadFields;
 use super::settings::FamilySettings;
 
 /// How long the body of the request to the upstream is going to be.
@@ -125,18 +126,11 @@ pub struct UpstreamHead {
     /// The reason phrase; empty where there is none.
     pub reason: Bytes,
     /// The fields, in the order they came, with those that speak of the connection.
-    pub fields: Vec<Field>,
+    pub fields: HeadFields,
     /// Bytes of the body that follows, where the head says so. Nothing follows (HEAD, 204, 304): 0.
     pub length: Option<u64>,
     /// Bytes that the head took.
     pub bytes: usize,
-}
-
-impl UpstreamHead {
-    /// The value of the first field of that name, ignoring case.
-    pub fn field(&self, name: &[u8]) -> Option<&Bytes> {
-        self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    }
 }
 
 /// What comes of a body.

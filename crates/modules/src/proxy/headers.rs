@@ -10,33 +10,38 @@ use freerun_proto::uri::unescape;
 use freerun_proto::{HeaderId, Method, date};
 
 use super::exchange::{Advice, Passed, UpstreamHead};
+use super::fields::HeadField;
 use super::settings::FamilySettings;
-use super::settings::lists::Ignorable;
+use super::settings::lists::{Hidden, Ignorable};
 
 /// Fields that speak to this server; they are not passed on unless `pass_header` says so.
-pub const HIDDEN: &[&[u8]] = &[
-    b"Date",
-    b"Server",
-    b"X-Pad",
-    b"X-Accel-Expires",
-    b"X-Accel-Redirect",
-    b"X-Accel-Limit-Rate",
-    b"X-Accel-Buffering",
-    b"X-Accel-Charset",
-];
+pub const HIDDEN: Hidden = Hidden {
+    known: &[HeaderId::Date, HeaderId::Server],
+    others: &[
+        b"X-Pad",
+        b"X-Accel-Expires",
+        b"X-Accel-Redirect",
+        b"X-Accel-Limit-Rate",
+        b"X-Accel-Buffering",
+        b"X-Accel-Charset",
+    ],
+};
 
 /// The same where the head is that of a script behind FastCGI or SCGI.
-pub const HIDDEN_CGI: &[&[u8]] = &[
-    b"Status",
-    b"X-Accel-Expires",
-    b"X-Accel-Redirect",
-    b"X-Accel-Limit-Rate",
-    b"X-Accel-Buffering",
-    b"X-Accel-Charset",
-];
+pub const HIDDEN_CGI: Hidden = Hidden {
+    known: &[],
+    others: &[
+        b"Status",
+        b"X-Accel-Expires",
+        b"X-Accel-Redirect",
+        b"X-Accel-Limit-Rate",
+        b"X-Accel-Buffering",
+        b"X-Accel-Charset",
+    ],
+};
 
 /// The same for uwsgi, which has `Status` passed on.
-pub const HIDDEN_UWSGI: &[&[u8]] = HIDDEN_CGI.split_at(1).1;
+pub const HIDDEN_UWSGI: Hidden = Hidden { known: &[], others: HIDDEN_CGI.others.split_at(1).1 };
 
 /// What a member changes in the values of fields. `None`: the value stays.
 pub trait Changes {
@@ -78,14 +83,14 @@ fn is_carried(id: HeaderId) -> bool {
     )
 }
 
-/// Whether a field may be among those that are hidden by themselves: all known names but these are none of them.
-fn may_be_hidden(id: HeaderId) -> bool {
-    matches!(id, HeaderId::Other | HeaderId::Date | HeaderId::Server)
+/// The value of a field, or what has become of it.
+fn changed(field: &HeadField<'_>, new: Option<Vec<u8>>) -> Bytes {
+    new.map_or_else(|| field.keep_value(), Bytes::from)
 }
 
 /// Takes `charset=` off a `Content-Type`: the media type without parameters, and the character set.
 pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
-    let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
+    let Some(end) = memchr::memchr(b';', text) else { return (text.slice_ref(text.trim_ascii()), None) };
     let media = text.slice_ref(text[..end].trim_ascii());
     let charset = text[end..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii).find_map(|parameter| {
         let value =
@@ -107,14 +112,14 @@ struct Told {
 
 impl Told {
     /// Looks at an `X-Accel-…` field.
-    fn hear(&mut self, family: &FamilySettings, name: &[u8], value: &Bytes) {
-        let Some(field) = name.get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else { return };
-        let rest = &name[field.len()..];
-        let is = |text: &[u8], field| rest.eq_ignore_ascii_case(text) && !family.ignores(field);
+    fn hear(&mut self, family: &FamilySettings, field: &HeadField<'_>) {
+        let Some(start) = field.name.get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else { return };
+        let (rest, value) = (&field.name[start.len()..], field.value);
+        let is = |text: &[u8], which| rest.eq_ignore_ascii_case(text) && !family.ignores(which);
         if is(b"Redirect", Ignorable::XAccelRedirect) {
-            self.redirect = Some(value.clone());
+            self.redirect = Some(field.keep_value());
         } else if is(b"Charset", Ignorable::XAccelCharset) {
-            self.charset = Some(value.clone());
+            self.charset = Some(field.keep_value());
         } else if is(b"Buffering", Ignorable::XAccelBuffering) {
             if value.eq_ignore_ascii_case(b"yes") {
                 self.advice.buffering = Some(true);
@@ -132,7 +137,7 @@ impl Told {
 pub fn respond(
     request: &mut Request,
     family: &FamilySettings,
-    always: &[&[u8]],
+    always: &Hidden,
     changes: &dyn Changes,
     head: UpstreamHead,
 ) -> Passed {
@@ -147,84 +152,74 @@ pub fn respond(
         conditions: Conditional::There,
     };
     let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
-    response.fields.reserve(head.fields.len());
-    let mut carried: Vec<Field> = Vec::new();
     let completes = request.settings().get::<CoreSettings>().absolute_redirect;
-    // Most responses go to the client: only where one says otherwise, what goes with it is kept.
-    let leads = head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"X-Accel-Redirect"));
     let forces_ranges = family.proxy_force_ranges && head.status == 200;
-    for (name, value) in head.fields {
-        let id = HeaderId::of(&name);
+    for field in head.fields.iter() {
+        let id = field.id;
         if id == HeaderId::Other {
-            told.hear(family, &name, &value);
+            told.hear(family, &field);
         } else if is_of_connection(id) {
             continue;
         }
-        if leads && is_carried(id) {
-            carried.push((name.clone(), value.clone()));
-        }
         // The filter of ranges says it then.
         let told_later = forces_ranges && id == HeaderId::AcceptRanges;
-        if told_later || family.hides(&name, if may_be_hidden(id) { always } else { &[] }) {
-            continue;
-        }
-        if id == HeaderId::ContentType {
-            // As in nginx the last one counts.
-            written.content_type = value;
+        if told_later || family.hides(id, field.name, always) {
             continue;
         }
         let value = match id {
+            HeaderId::ContentType => {
+                // As in nginx the last one counts.
+                written.content_type = field.keep_value();
+                continue;
+            }
             HeaderId::Date => {
                 written.date = true;
-                value
+                field.keep_value()
             }
-            HeaderId::Etag if response.etag.is_none() && !value.is_empty() => {
-                response.etag = Some(value);
+            HeaderId::Etag if response.etag.is_none() && !field.value.is_empty() => {
+                response.etag = Some(field.keep_value());
                 PLACE
             }
             HeaderId::Server => {
                 written.server = true;
-                value
+                field.keep_value()
             }
-            HeaderId::Refresh => changes.refresh(&value, request).map_or(value, Bytes::from),
-            HeaderId::Location => match changes.location(&value, request) {
-                Some(new) => Bytes::from(new),
-                None => {
-                    response.fields.push((name, value));
+            HeaderId::Refresh => changed(&field, changes.refresh(field.value, request)),
+            HeaderId::Location => match changes.location(field.value, request) {
+                Some(new) if completes && new.starts_with(b"/") => {
+                    // The last one of them is made a whole URL, in the place where this server's own would be.
+                    if let Some(earlier) = response.location.replace(new.into()) {
+                        response.fields.push((field.keep_name(), earlier));
+                    }
                     continue;
                 }
+                new => changed(&field, new),
             },
-            HeaderId::SetCookie => changes.cookie(&value, request).map_or(value, Bytes::from),
+            HeaderId::SetCookie => changed(&field, changes.cookie(field.value, request)),
             HeaderId::LastModified if response.last_modified.is_none() => {
                 let same = |time: &i64| {
                     let mut same = false;
-                    request.connection.home.http_date(*time, |text| same = text[..] == value[..]);
+                    request.connection.home.http_date(*time, |text| same = text[..] == *field.value);
                     same
                 };
-                match date::parse_http_date(&value).filter(same) {
+                match date::parse_http_date(field.value).filter(same) {
                     Some(time) => {
                         response.last_modified = Some(time);
                         PLACE
                     }
-                    None => value,
+                    None => field.keep_value(),
                 }
             }
-            _ => value,
+            _ => field.keep_value(),
         };
-        if id == HeaderId::Location && completes && value.starts_with(b"/") {
-            // The last one of them is made a whole URL, in the place where this server's own would be.
-            if let Some(earlier) = response.location.replace(value) {
-                response.fields.push((name, earlier));
-            }
-            continue;
-        }
-        response.fields.push((name, value));
+        response.fields.push((field.keep_name(), value));
     }
     // One that the configuration does not speak of stands for none, as `off` does.
     let is_known = |name: &Bytes| crate::filters::charset::is_known(request, name);
     let told_charset = told.charset.filter(|name| !name.is_empty());
     told.charset = told_charset.map(|name| if is_known(&name) { name } else { Bytes::new() });
     if let Some(uri) = told.redirect {
+        let carried = head.fields.iter().filter(|field| is_carried(field.id)).map(|field| field.keep()).collect();
         return Passed::Elsewhere(elsewhere(request, &uri, written.content_type, told.charset, carried, told.advice));
     }
     (response.content_type, response.charset) = content_type(&written.content_type);
@@ -303,8 +298,8 @@ mod tests {
 
     #[test]
     fn what_is_hidden_by_itself_is_looked_for() {
-        for name in HIDDEN.iter().chain(HIDDEN_CGI) {
-            assert!(may_be_hidden(HeaderId::of(name)), "{}", name.escape_ascii());
+        for name in HIDDEN.others.iter().chain(HIDDEN_CGI.others) {
+            assert_eq!(HeaderId::of(name), HeaderId::Other, "{}", name.escape_ascii());
         }
     }
 

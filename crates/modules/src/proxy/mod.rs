@@ -4,7 +4,8 @@
 //! member; `reply.rs` reads the responses of those that answer in HTTP or CGI over a plain stream; `variables.rs` is what
 //! the log wants to know of it. `settings.rs` declares the directives that all members share, once, and makes them for each
 //! member's prefix; `members.rs` names the members. `target.rs` and `uri.rs` are where a request goes and what
-//! is asked for there; `headers.rs` is what the client gets of the answer's head, changed by `redirect.rs` and `cookies.rs`.
+//! is asked for there; `headers.rs` is what the client gets of the answer's head (`fields.rs`), changed by `redirect.rs` and
+//! `cookies.rs`.
 //! `cgi.rs`, `pass.rs` and `params.rs` are what FastCGI, uwsgi and SCGI have in common: the member, where it passes requests
 //! to, and what it tells an application. `gather.rs` puts small pieces of bodies together.
 
@@ -14,6 +15,7 @@ pub mod cookies;
 pub mod engine;
 pub mod exchange;
 pub mod fastcgi;
+pub mod fields;
 pub mod gather;
 pub mod headers;
 pub mod http;

@@ -2,13 +2,14 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use freerun_http::content::response::Field;
+use freerun_proto::HeaderId;
 use freerun_proto::chunked::Step;
 use freerun_proto::response::{
-    Asked, BodyDecoder, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseField, ResponseHead, ResponseParser,
+    Asked, BodyDecoder, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseHead, ResponseParser,
 };
-use freerun_proto::{HeaderId, Span};
 
 use super::exchange::{BodyStep, Fault, UpstreamHead};
+use super::fields::HeadFields;
 use super::gather::Held;
 
 impl From<ReplyError> for Fault {
@@ -22,17 +23,16 @@ impl From<ReplyError> for Fault {
 }
 
 /// A parsed head in the engine's terms. The fields share the head's bytes.
-pub fn upstream_head(head: &ResponseHead, bytes: &Bytes, framing: Framing) -> UpstreamHead {
-    let slice = |span: Span| bytes.slice(span.range());
+pub fn upstream_head(head: ResponseHead, bytes: Bytes, framing: Framing) -> UpstreamHead {
     debug_assert!(head.fields.len() <= MAX_RESPONSE_FIELDS);
     UpstreamHead {
         status: head.status,
         reason: match head.reason.is_empty() {
             true if head.says_status => Bytes::new(),
             true => Bytes::from_static(freerun_proto::status::reason(head.status).as_bytes()),
-            false => slice(head.reason),
+            false => bytes.slice(head.reason.range()),
         },
-        fields: head.fields.iter().map(|field| (name(field, bytes), slice(field.value))).collect(),
+        fields: HeadFields::Parsed(bytes, head.fields),
         length: match framing {
             Framing::None => Some(0),
             Framing::Length(length) => Some(length),
@@ -40,15 +40,6 @@ pub fn upstream_head(head: &ResponseHead, bytes: &Bytes, framing: Framing) -> Up
         },
         bytes: head.len,
     }
-}
-
-/// The name of a field; one that is written as usual needs no share of the head.
-fn name(field: &ResponseField, bytes: &Bytes) -> Bytes {
-    let known = field.id.name().as_bytes();
-    if !known.is_empty() && *field.name.of(bytes) == *known {
-        return Bytes::from_static(known);
-    }
-    bytes.slice(field.name.range())
 }
 
 /// Reads one response.
@@ -98,7 +89,7 @@ impl Reply {
             }
             self.body = Some(body);
         }
-        Ok(Some(upstream_head(&head, &bytes, framing)))
+        Ok(Some(upstream_head(head, bytes, framing)))
     }
 
     fn finish(&mut self, input: &BytesMut) {

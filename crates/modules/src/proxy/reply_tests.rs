@@ -72,7 +72,8 @@ fn a_body_is_slices_of_what_was_read() {
         BytesMut::from(&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nT: v\r\n\r\n"[..]);
     let place = input.as_ptr() as usize;
     let head = reply.head(&mut input).unwrap().unwrap();
-    assert_eq!(head.fields[0].1.as_ptr() as usize, place + b"HTTP/1.1 200 OK\r\nTransfer-Encoding: ".len());
+    let value = head.fields.iter().next().unwrap().keep_value();
+    assert_eq!(value.as_ptr() as usize, place + b"HTTP/1.1 200 OK\r\nTransfer-Encoding: ".len());
     let BodyStep::Data(data) = reply.body(&mut input).unwrap() else { panic!("no data") };
     assert_eq!((&data[..], data.as_ptr() as usize), (&b"hello"[..], place + head.bytes + 3));
     assert_eq!(reply.body(&mut input), Ok(BodyStep::End));

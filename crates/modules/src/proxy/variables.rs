@@ -129,7 +129,7 @@ impl Record {
     pub fn answered(&self, head: &UpstreamHead, keep: bool) -> Instant {
         let now = loops::now();
         if keep {
-            self.0.borrow_mut().fields = head.fields.as_slice().into();
+            self.0.borrow_mut().fields = head.fields.to_list().into();
         }
         let began = self.with(|last| {
             last.status = head.status;

@@ -117,7 +117,7 @@ pub static MODULE: Module = Module {
     groups: &[group::<LimitConnSettings>()],
     handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) }],
     variables: &[Variable::named("limit_conn_status", |request, _| {
-        Some(Cow::Borrowed(request.shared().find::<Judged>()?.status.get()?))
+        Some(Cow::Borrowed(request.find_shared::<Judged>()?.status.get()?))
     })],
     ..Module::EMPTY
 };

@@ -26,7 +26,7 @@ pub static MODULE: Module = Module {
     groups: &[group::<LimitReqSettings>()],
     handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Later(run) }],
     variables: &[Variable::named("limit_req_status", |request, _| {
-        Some(Cow::Borrowed(request.shared().find::<Judged>()?.0.get()?))
+        Some(Cow::Borrowed(request.find_shared::<Judged>()?.0.get()?))
     })],
     ..Module::EMPTY
 };

@@ -14,6 +14,7 @@ use freerun_proto::date::{imf_fixdate, parse_http_date};
 use super::ask::OWN_FAILURE;
 use crate::proxy::engine::{Announced, content_length, has_page};
 use crate::proxy::exchange::{Family, Passed, Target, UpstreamHead};
+use crate::proxy::fields::HeadFields;
 use crate::proxy::settings::FamilySettings;
 use crate::proxy::variables::Record;
 
@@ -83,16 +84,17 @@ pub fn respond(
         fields.push((Bytes::from_static(b"Age"), lifetime.age(now).to_string().into()));
         dated = Some(date);
     }
+    if request.generation.variables.uses_upstream_head() {
+        request.own.get::<Record>().show(&fields);
+    }
+    let fields = HeadFields::Made(fields);
     // An answer to HEAD that was passed on as such has no body, and the length of that of GET.
     let announced = if head.body == 0 { content_length(&fields).or(length) } else { length };
     let head = UpstreamHead { status: head.status, reason: head.reason.clone(), fields, length, bytes: 0 };
-    if request.generation.variables.uses_upstream_head() {
-        request.own.get::<Record>().show(&head.fields);
-    }
     let status = head.status;
     if status >= 300 && shared.proxy_intercept_errors && has_page(request, status) {
         if status == 401 {
-            request.challenge = head.field(b"WWW-Authenticate").cloned();
+            request.challenge = head.fields.value(b"WWW-Authenticate");
         }
         return Outcome::Status(status);
     }

@@ -133,7 +133,7 @@ impl<'s> Ask<'s> {
             wanted.remove();
             let host = request.head.value(HeaderId::Host).unwrap_or_default();
             let path = request.head.parsed.target.uri(&request.head.buffer);
-            for target in also_invalid(&reached.head().fields, b"http", host, path) {
+            for target in also_invalid(&reached.head().fields.to_list(), b"http", host, path) {
                 // A key that does not end with the target has its others in no known place.
                 if let Some(other) = wanted.beside(path, &target) {
                     other.remove();
@@ -147,9 +147,11 @@ impl<'s> Ask<'s> {
     /// 4.3.4). It must not make that fresh again.
     fn is_of_another(&self, reached: &Reached, object: &Object) -> bool {
         let head = reached.head();
-        self.serve.shared.proxy_cache_rfc9111
-            && head.status == 304
-            && strong(&object.head.fields).zip(strong(&head.fields)).is_some_and(|(stored, said)| stored != said)
+        if !self.serve.shared.proxy_cache_rfc9111 || head.status != 304 {
+            return false;
+        }
+        let told = head.fields.to_list();
+        strong(&object.head.fields).zip(strong(&told)).is_some_and(|(stored, said)| stored != said)
     }
 
     /// That no server has answered is kept, too, if `cache_valid` has a time for the status that stands for it.
@@ -203,14 +205,14 @@ impl<'s> Ask<'s> {
     ) -> Outcome {
         let Serve { shared, wanted, family, .. } = self.serve;
         let now = unix_now();
-        let head = reached.head();
+        let told = reached.head().fields.to_list();
         let fields = match shared.proxy_cache_rfc9111 {
-            true => refreshed(&object.head.fields, &head.fields, ignored(shared)),
+            true => refreshed(&object.head.fields, &told, ignored(shared)),
             false => None,
         };
         let asked = asked(request, *family, shared, sent);
         let answer = Answer { status: object.head.status, fields: &object.head.fields };
-        let renewed = revalidated(&asked, &answer, &head.fields, &rules(shared), now);
+        let renewed = revalidated(&asked, &answer, &told, &rules(shared), now);
         reached.dismiss(request);
         match (renewed, fields) {
             (Renewed::Until(lifetime), Some(fields)) => {

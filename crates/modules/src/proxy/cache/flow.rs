@@ -470,7 +470,7 @@ impl Serve<'_> {
 
 /// Whether the client sends a body with the request.
 fn has_body(request: &Request) -> bool {
-    let kept = request.shared().find::<KeptBody>().is_some_and(|kept| kept.0.borrow().is_some());
+    let kept = request.find_shared::<KeptBody>().is_some_and(|kept| kept.0.borrow().is_some());
     kept || request.body.received() > 0 || request.body.declared_length() != Some(0) && !request.body.is_done()
 }
 

@@ -38,7 +38,8 @@ impl Keep {
         };
         let now = unix_now();
         let asked = asked(request, family, shared, sent);
-        let answer = Answer { status: head.status, fields: &head.fields };
+        let fields = head.fields.to_list();
+        let answer = Answer { status: head.status, fields: &fields };
         // 304 answers somebody's condition, 101 is the end of HTTP: neither is a response to keep, whatever the rules say.
         let never = matches!(head.status, 101 | 304) || shared.proxy_no_cache.hold(request);
         let (lifetime, names) = match never {
@@ -56,7 +57,7 @@ impl Keep {
         let led = filling.fill().key();
         // A variant that was asked for stays where it is looked for. If others choose now, the first one begins anew.
         let key = if vary.as_ref().is_some_and(|vary| vary.variant == led) { led } else { main };
-        let fields = compact(&update::stored(&head.fields, shared.proxy_cache_rfc9111, ignored(shared)));
+        let fields = compact(&update::stored(&fields, shared.proxy_cache_rfc9111, ignored(shared)));
         let head = Head {
             key: text,
             status: head.status,

@@ -1,6 +1,5 @@
 //! From the head of an upstream server's response to the response for the client.
 
-use std::collections::VecDeque;
 use std::ffi::CString;
 
 use bytes::Bytes;
@@ -12,8 +11,10 @@ use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
 use freerun_http::variables::LimitRate;
+use freerun_proto::HeaderId;
 use freerun_runtime::loops;
 use freerun_upstream::{Failure, Lease};
+use smallvec::SmallVec;
 
 use super::Keep;
 use super::attempt::{Answered, Plan};
@@ -23,6 +24,7 @@ use super::spool::Place;
 use super::trouble::{Doing, Trouble};
 use super::tunnel::Tunnel;
 use crate::proxy::exchange::{Advice, Fault, Passed, UpstreamHead};
+use crate::proxy::fields::HeadFields;
 use crate::proxy::variables::Record;
 
 /// How many pieces of a body are taken at once that have come with the head.
@@ -47,7 +49,7 @@ pub fn answer(
     let reader = Reader::new(parts);
     if options.intercept_errors && status >= 300 && has_page(request, status) {
         if status == 401 {
-            request.challenge = head.field(b"WWW-Authenticate").cloned();
+            request.challenge = head.fields.value(b"WWW-Authenticate");
         }
         match kept {
             Some(kept) => drop(kept.run(request, reader, false)),
@@ -174,7 +176,7 @@ fn put_body(request: &Request, plan: &Plan<'_>, mut reader: Reader, response: &m
     let announced = reader.left().is_some();
     let (mut front, broken) = front(request, &mut reader);
     if announced && reader.is_over() && !broken && front.len() <= 1 {
-        response.body = front.pop_front().map_or(Body::Empty, Body::Bytes);
+        response.body = front.pop().map_or(Body::Empty, Body::Bytes);
         return;
     }
     reader.log = Some(Detached::of(request));
@@ -187,13 +189,16 @@ fn put_body(request: &Request, plan: &Plan<'_>, mut reader: Reader, response: &m
     response.body = Body::Source(Box::new(Flow::new(reader, front, announced, manner)));
 }
 
+/// Pieces of a body that have come with its head: mostly one.
+pub type Front = SmallVec<[Bytes; 1]>;
+
 /// What has come already of a body, and whether no more will though it is not all.
-pub fn front(request: &Request, reader: &mut Reader) -> (VecDeque<Bytes>, bool) {
-    let mut front = VecDeque::new();
+pub fn front(request: &Request, reader: &mut Reader) -> (Front, bool) {
+    let mut front = Front::new();
     let mut broken = false;
     for _ in 0..TAKEN_AT_ONCE {
         match reader.ready() {
-            Ok(Ready::Piece(piece)) => front.push_back(piece),
+            Ok(Ready::Piece(piece)) => front.push(piece),
             Ok(Ready::End | Ready::Nothing) => break,
             Err(Broken) => {
                 broken = true;
@@ -248,9 +253,9 @@ fn is_bodiless(request: &Request, status: u16) -> bool {
 }
 
 /// What `Content-Length` says of a body that does not follow.
-pub fn content_length(fields: &[(Bytes, Bytes)]) -> Option<u64> {
-    let (_, value) = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"Content-Length"))?;
-    std::str::from_utf8(value).ok()?.trim().parse().ok()
+pub fn content_length(fields: &HeadFields) -> Option<u64> {
+    let field = fields.iter().find(|field| field.id == HeaderId::ContentLength)?;
+    std::str::from_utf8(field.value).ok()?.trim().parse().ok()
 }
 
 /// Whether `error_page` has something for the status here.

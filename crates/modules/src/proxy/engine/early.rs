@@ -10,6 +10,8 @@ use freerun_runtime::timer::Timer;
 
 use super::trouble::Trouble;
 use crate::proxy::exchange::{Family, UpstreamHead};
+use crate::proxy::fields::HeadField;
+use crate::proxy::settings::lists::Hidden;
 
 /// Fields that speak of the connection between us and the upstream server.
 const OURS: [&[u8]; 5] = [b"Connection", b"Keep-Alive", b"Transfer-Encoding", b"Content-Length", b"Upgrade"];
@@ -20,11 +22,12 @@ pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &Upstream
     if head.status != 103 || request.is_subrequest() || !request.is_http11() || !is_wanted(request) {
         return Ok(());
     }
-    let hides = |name: &[u8]| family.shared(request.settings()).is_some_and(|shared| shared.hides(name, &[]));
+    let shared = family.shared(request.settings());
+    let hides = |one: &HeadField<'_>| shared.is_some_and(|shared| shared.hides(one.id, one.name, &Hidden::NOTHING));
     let mut out = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
-    for (name, value) in &head.fields {
-        if !OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) && !hides(name) {
-            field(&mut out, name, value);
+    for one in head.fields.iter() {
+        if !OURS.iter().any(|ours| one.name.eq_ignore_ascii_case(ours)) && !hides(&one) {
+            field(&mut out, one.name, one.value);
         }
     }
     out.extend_from_slice(b"\r\n");

@@ -9,6 +9,7 @@ use freerun_http::content::response::{LocalBoxFuture, Source};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
+use super::answer::Front;
 use super::pieces::Pieces;
 use super::reader::{Broken, Reader, Ready};
 use super::spool::{Place, Spool};
@@ -70,11 +71,11 @@ pub struct Manner {
 
 impl Flow {
     /// The pieces in `front` have come already.
-    pub fn new(reader: Reader, front: VecDeque<Bytes>, announced: bool, manner: Manner) -> Flow {
+    pub fn new(reader: Reader, front: Front, announced: bool, manner: Manner) -> Flow {
         let Manner { buffering, broken, finish, connection } = manner;
         Flow {
             reader: Some(reader),
-            front: front.into(),
+            front: front.into_iter().collect::<VecDeque<_>>().into(),
             buffering,
             spool: None,
             outstanding: 0,

@@ -1,6 +1,5 @@
 //! A response that a cache keeps: its body goes to the fill of its object, which the client follows as all others do.
 
-use std::collections::VecDeque;
 use std::io;
 
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use freerun_http::request::Request;
 use freerun_http::worker::Background;
 use freerun_runtime::loops;
 
-use super::answer;
+use super::answer::{self, Front};
 use super::reader::{Broken, Reader, Ready};
 use crate::proxy::cache::answer::offer;
 
@@ -51,7 +50,7 @@ impl Kept {
         let (mut front, broken) = answer::front(request, &mut reader);
         filling.head(head, length, key);
         if reader.is_over() && !broken && front.len() <= 1 {
-            let body = front.pop_front().unwrap_or_default();
+            let body = front.pop().unwrap_or_default();
             filling.whole(body.clone());
             return Some(if body.is_empty() { Body::Empty } else { Body::Bytes(body) });
         }
@@ -74,7 +73,7 @@ impl Kept {
 }
 
 /// Gives what the server sends to the fill, to its end.
-async fn feed(mut reader: Reader, front: VecDeque<Bytes>, broken: bool, mut filling: Filling) {
+async fn feed(mut reader: Reader, front: Front, broken: bool, mut filling: Filling) {
     for piece in front {
         if filling.push(piece).await.is_err() {
             return;

@@ -38,7 +38,7 @@ impl Outgoing {
             RequestBody::Set(bytes) => return Some(Outgoing::Memory(bytes)),
             RequestBody::Client => {}
         }
-        let kept = request.shared().find::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
+        let kept = request.find_shared::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
         if kept.is_none() && is_begun(request) {
             // What has become a GET on its way here (`X-Accel-Redirect`, a page for an error) needs none.
             return (request.method != request.head.parsed.method).then_some(Outgoing::None);

@@ -103,7 +103,7 @@ impl FastCgiReply {
                     self.unwanted = framing == Framing::None;
                     self.left = if self.unwanted { Some(0) } else { head.content_length };
                     self.stage = Stage::Body;
-                    return Ok(Some(upstream_head(&head, &bytes, framing)));
+                    return Ok(Some(upstream_head(head, bytes, framing)));
                 }
                 Piece::Stderr(range) => self.error_output(input, range)?,
                 Piece::StdoutEnd(_) => return Err(ReplyError::FastCgiEnd.into()),

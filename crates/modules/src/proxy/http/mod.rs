@@ -144,7 +144,7 @@ impl Family for Http {
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
         let settings = request.location.settings.clone();
         let (own, family) = (settings.get::<HttpSettings>(), settings.get::<Prefixed<Proxy>>());
-        Ok(headers::respond(request, family, headers::HIDDEN, own, head))
+        Ok(headers::respond(request, family, &headers::HIDDEN, own, head))
     }
 
     fn passes_unknown_length(&self, request: &Request) -> bool {

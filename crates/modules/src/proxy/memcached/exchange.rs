@@ -5,6 +5,7 @@ use freerun_http::request::Request;
 use freerun_proto::memcached::{self, Answer, Piece, Value};
 
 use crate::proxy::exchange::{BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
+use crate::proxy::fields::HeadFields;
 
 /// An exchange.
 pub struct MemcachedExchange {
@@ -49,10 +50,11 @@ impl Exchange for MemcachedExchange {
             Answer::Value { flags, length } => {
                 head.length = Some(length);
                 // What an answer to HEAD says, too.
-                head.fields.push((Bytes::from_static(b"Content-Length"), length.to_string().into()));
+                let mut fields = vec![(Bytes::from_static(b"Content-Length"), length.to_string().into())];
                 if flags & u64::from(self.gzip_flag) != 0 {
-                    head.fields.push((Bytes::from_static(b"Content-Encoding"), Bytes::from_static(b"gzip")));
+                    fields.push((Bytes::from_static(b"Content-Encoding"), Bytes::from_static(b"gzip")));
                 }
+                head.fields = HeadFields::Made(fields);
                 self.value = Some(Value::new(length));
             }
         }
@@ -108,7 +110,7 @@ mod tests {
     fn a_value() {
         let (mut exchange, mut input, found) = head("VALUE k 0 5\r\nhello\r\nEND\r\n");
         let found = found.unwrap().unwrap();
-        assert_eq!((found.status, found.length, found.fields.len(), found.bytes), (200, Some(5), 1, 13));
+        assert_eq!((found.status, found.length, found.fields.iter().count(), found.bytes), (200, Some(5), 1, 13));
         assert_eq!(exchange.remaining(), Some(5));
         assert_eq!(exchange.body(&mut input), Ok(BodyStep::Data(Bytes::from_static(b"hello"))));
         assert_eq!(exchange.body(&mut input), Ok(BodyStep::End));
@@ -119,7 +121,7 @@ mod tests {
     fn flags_say_that_a_value_is_packed() {
         for (flags, packed) in [(0u64, false), (1, false), (2, true), (3, true), (1u64 << 40, false)] {
             let (.., found) = head(&format!("VALUE k {flags} 1\r\n"));
-            assert_eq!(found.unwrap().unwrap().field(b"content-encoding").is_some(), packed, "{flags}");
+            assert_eq!(found.unwrap().unwrap().fields.value(b"content-encoding").is_some(), packed, "{flags}");
         }
     }
 

@@ -9,8 +9,8 @@ use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::variables::{Reference, VariableTable};
-use freerun_proto::Method;
 use freerun_proto::memcached::escape_key;
+use freerun_proto::{HeaderId, Method};
 
 use self::exchange::MemcachedExchange;
 use super::engine;
@@ -121,8 +121,8 @@ impl Family for Values {
         }
         let mut response = Response::new(head.status, media_type(request, &request.path), Body::Empty);
         // Its length is that of the body.
-        let others = head.fields.into_iter().filter(|(name, _)| !name.eq_ignore_ascii_case(b"Content-Length"));
-        response.fields.extend(others);
+        let others = head.fields.iter().filter(|field| field.id != HeaderId::ContentLength);
+        response.fields.extend(others.map(|field| field.keep()));
         response.ranges = true;
         Ok(Passed::Response(Box::new(response), Advice::default()))
     }

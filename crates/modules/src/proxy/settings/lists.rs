@@ -1,6 +1,7 @@
 //! Names of fields: those that are hidden, passed and ignored.
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, keyword_enum};
+use freerun_proto::HeaderId;
 
 use super::FamilySettings;
 
@@ -47,11 +48,31 @@ impl HeaderName {
     }
 }
 
+/// Fields that are hidden by themselves.
+#[derive(Debug)]
+pub struct Hidden {
+    /// Those with known names.
+    pub known: &'static [HeaderId],
+    /// The names of the others.
+    pub others: &'static [&'static [u8]],
+}
+
+impl Hidden {
+    /// None is.
+    pub const NOTHING: Hidden = Hidden { known: &[], others: &[] };
+
+    fn has(&self, id: HeaderId, name: &[u8]) -> bool {
+        match id {
+            HeaderId::Other => self.others.iter().any(|hidden| hidden.eq_ignore_ascii_case(name)),
+            id => self.known.contains(&id),
+        }
+    }
+}
+
 impl FamilySettings {
     /// Whether a field of a response is kept from the client. `always` names those that are by themselves.
-    pub fn hides(&self, name: &[u8], always: &[&[u8]]) -> bool {
-        let hidden = always.iter().any(|hidden| hidden.eq_ignore_ascii_case(name))
-            || self.proxy_hide_header.iter().any(|hidden| hidden.is(name));
+    pub fn hides(&self, id: HeaderId, name: &[u8], always: &Hidden) -> bool {
+        let hidden = always.has(id, name) || self.proxy_hide_header.iter().any(|hidden| hidden.is(name));
         hidden && !self.proxy_pass_header.iter().any(|passed| passed.is(name))
     }
 

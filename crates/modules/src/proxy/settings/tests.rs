@@ -1,5 +1,7 @@
 use freerun_conf::{Registry, apply_block, group, parse};
+use freerun_proto::HeaderId;
 
+use super::lists::Hidden;
 use super::*;
 use crate::proxy::members::{Memcached, Proxy};
 
@@ -41,7 +43,8 @@ fn each_member_has_its_own_values_under_its_own_names() {
     let (fast, proxy, _) = read("fastcgi_buffer_size 8k; proxy_read_timeout 5s; fastcgi_hide_header X-A;").unwrap();
     assert_eq!((fast.proxy_buffer_size.0, proxy.proxy_buffer_size.0), (8192, 4096));
     assert_eq!((fast.proxy_read_timeout.as_secs(), proxy.proxy_read_timeout.as_secs()), (60, 5));
-    assert!(fast.hides(b"x-a", &[]) && !proxy.hides(b"x-a", &[]));
+    let hides = |settings: &FamilySettings| settings.hides(HeaderId::Other, b"x-a", &Hidden::NOTHING);
+    assert!(hides(&fast) && !hides(&proxy));
     assert!(fast.proxy_temp_path.path.ends_with("fastcgi_temp"), "{}", fast.proxy_temp_path.path);
     assert!(proxy.proxy_temp_path.path.ends_with("proxy_temp"));
     assert_eq!((fast.busy_buffers_size(), proxy.busy_buffers_size()), (16384, 8192));
@@ -111,9 +114,10 @@ fn sizes_are_checked_together() {
 fn a_passed_field_is_not_hidden() {
     let (_, proxy, _) =
         read("proxy_hide_header X-A; proxy_hide_header X-B; proxy_pass_header DATE; proxy_pass_header x-b;").unwrap();
-    let always: &[&[u8]] = &[b"Date", b"Server"];
-    let hidden = [&b"X-A"[..], b"x-b", b"date", b"Server", b"Other"].map(|name| proxy.hides(name, always));
-    assert_eq!(hidden, [true, false, false, true, false]);
+    let always = Hidden { known: &[HeaderId::Date, HeaderId::Server], others: &[b"X-Pad"] };
+    let hidden = [&b"X-A"[..], b"x-b", b"date", b"Server", b"Other", b"X-PAD", b"ETag"]
+        .map(|name| proxy.hides(HeaderId::of(name), name, &always));
+    assert_eq!(hidden, [true, false, false, true, false, true, false]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::headers::HIDDEN_UWSGI;
 use super::members::Uwsgi;
 use super::params::{self, Param};
 use super::pass::Pass;
+use super::settings::lists::Hidden;
 use super::settings::{FamilySettings, Prefixed};
 use crate::upstream::UpstreamRef;
 
@@ -92,7 +93,7 @@ impl Script for UwsgiScript {
     type Member = Uwsgi;
     const SCHEME: &'static str = "uwsgi://";
     const UPGRADES: bool = true;
-    const HIDDEN: &'static [&'static [u8]] = HIDDEN_UWSGI;
+    const HIDDEN: Hidden = HIDDEN_UWSGI;
 
     fn pass(settings: &SettingsSet) -> Option<&Pass> {
         settings.get::<UwsgiSettings>().uwsgi_pass.as_ref().map(|pass| &pass.0)

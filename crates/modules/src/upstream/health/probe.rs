@@ -163,7 +163,7 @@ impl One<'_> {
         if needs_body || keeps.is_some() {
             ended = self.body(&connection.socket, exchange.as_mut(), &mut input, &mut body).await?;
         }
-        let answer = Answer { status: head.status, fields: &head.fields, body: &body };
+        let answer = Answer { status: head.status, fields: &head.fields.to_list(), body: &body };
         let refused = match matching {
             Some(matching) => matching.refuses(&answer, self.request),
             None => (!(200..400).contains(&head.status)).then_some("checking status code"),

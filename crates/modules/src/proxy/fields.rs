@@ -1,0 +1,133 @@
+//! The fields of an upstream server's head. Most of them are looked at, and not passed on: those that were parsed stay places
+//! in the head's text until somebody wants one.
+
+use bytes::Bytes;
+use freerun_http::content::response::Field;
+use freerun_proto::HeaderId;
+use freerun_proto::response::ResponseField;
+
+/// The fields, in the order they came, with those that speak of the connection.
+#[derive(Debug, Clone)]
+pub enum HeadFields {
+    /// Places in the text that they were parsed from.
+    Parsed(Bytes, Vec<ResponseField>),
+    /// Fields that were kept, or made.
+    Made(Vec<Field>),
+}
+
+impl Default for HeadFields {
+    fn default() -> Self {
+        HeadFields::Made(Vec::new())
+    }
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadField<'h> {
+    /// What the name is known as.
+    pub id: HeaderId,
+    /// The name as sent.
+    pub name: &'h [u8],
+    /// The value without the spaces around it.
+    pub value: &'h [u8],
+    from: From<'h>,
+}
+
+/// What a field that is to be kept shares its memory with.
+#[derive(Debug, Clone, Copy)]
+enum From<'h> {
+    /// The head's text; a name that is written as usual needs none.
+    Text { text: &'h Bytes, usual: bool },
+    /// The field that was made.
+    Field(&'h Field),
+}
+
+impl HeadField<'_> {
+    /// The name, to be kept.
+    pub fn keep_name(&self) -> Bytes {
+        match self.from {
+            From::Text { usual: true, .. } => Bytes::from_static(self.id.name().as_bytes()),
+            From::Text { text, usual: false } => text.slice_ref(self.name),
+            From::Field((name, _)) => name.clone(),
+        }
+    }
+
+    /// The value, to be kept.
+    pub fn keep_value(&self) -> Bytes {
+        match self.from {
+            From::Text { text, .. } => text.slice_ref(self.value),
+            From::Field((_, value)) => value.clone(),
+        }
+    }
+
+    /// Both.
+    pub fn keep(&self) -> Field {
+        (self.keep_name(), self.keep_value())
+    }
+}
+
+impl HeadFields {
+    #[inline]
+    fn at(&self, index: usize) -> Option<HeadField<'_>> {
+        match self {
+            HeadFields::Parsed(text, places) => places.get(index).map(|place| HeadField {
+                id: place.id,
+                name: place.name.of(text),
+                value: place.value.of(text),
+                from: From::Text { text, usual: place.usual },
+            }),
+            HeadFields::Made(fields) => fields.get(index).map(|field| HeadField {
+                id: HeaderId::of(&field.0),
+                name: &field.0,
+                value: &field.1,
+                from: From::Field(field),
+            }),
+        }
+    }
+
+    /// All of them.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = HeadField<'_>> {
+        (0..).map_while(|index| self.at(index))
+    }
+
+    /// The value of the first field of that name, ignoring case.
+    pub fn value(&self, name: &[u8]) -> Option<Bytes> {
+        self.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.keep_value())
+    }
+
+    /// All of them, to be kept.
+    pub fn to_list(&self) -> Vec<Field> {
+        self.iter().map(|field| field.keep()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freerun_proto::response::{HeadKind, ResponseParser};
+
+    #[test]
+    fn parsed_and_made_fields_are_the_same() {
+        let text = Bytes::from_static(b"HTTP/1.1 200 OK\r\nETag: \"a\"\r\netag: b\r\nX-Other:\r\n\r\n");
+        let head = ResponseParser::new(HeadKind::Http, 4096).advance(&text).unwrap().unwrap();
+        let parsed = HeadFields::Parsed(text, head.fields);
+        let made = HeadFields::Made(parsed.to_list());
+        let shown = |fields: &HeadFields| -> Vec<_> {
+            fields.iter().map(|field| (field.id, field.keep(), field.name.to_vec(), field.value.to_vec())).collect()
+        };
+        let field = |id, name: &'static str, value: &'static str| {
+            (id, (name.into(), value.into()), name.as_bytes().to_vec(), value.as_bytes().to_vec())
+        };
+        let expected = [
+            field(HeaderId::Etag, "ETag", "\"a\""),
+            field(HeaderId::Etag, "etag", "b"),
+            field(HeaderId::Other, "X-Other", ""),
+        ];
+        assert_eq!(shown(&parsed), expected);
+        assert_eq!(shown(&made), expected);
+        assert_eq!(parsed.value(b"Etag"), Some("\"a\"".into()));
+        assert_eq!(made.value(b"x-other"), Some(Bytes::new()));
+        assert_eq!(made.value(b"Tag"), None);
+    }
+}
