@@ -79,8 +79,23 @@ struct Local {
     stats: Arc<LoopStats>,
     activity: Cell<Activity>,
     report: RefCell<Option<StallReport>>,
-    /// Start of the poll that is going on, or end of the last one: a clock good enough for anything that happens within it.
-    now: Cell<Instant>,
+}
+
+/// Start of the poll that is going on, or end of the last one: a clock good enough for anything that happens within it.
+#[derive(Clone, Copy)]
+struct Now {
+    instant: Instant,
+    /// The same in nanoseconds since [`epoch`].
+    nanos: u64,
+}
+
+impl Now {
+    fn look() -> Now {
+        let instant = Instant::now();
+        let now = Now { instant, nanos: since_epoch(instant) };
+        NOW.set(Some(now));
+        now
+    }
 }
 
 /// One more than the highest number of a loop.
@@ -88,6 +103,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static LOCAL: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+    /// Of the loop that runs on this thread.
+    static NOW: Cell<Option<Now>> = const { Cell::new(None) };
 }
 
 fn local() -> Option<Rc<Local>> {
@@ -111,12 +128,17 @@ pub fn count() -> usize {
 
 /// The start of the current poll: the time to the accuracy of one poll, without asking the kernel.
 pub fn now() -> Instant {
-    LOCAL.with_borrow(|local| local.as_ref().map_or_else(Instant::now, |local| local.now.get()))
+    NOW.get().map_or_else(Instant::now, |now| now.instant)
+}
+
+/// [`now`] in nanoseconds since the process began.
+pub fn nanos() -> u64 {
+    NOW.get().map_or_else(|| since_epoch(Instant::now()), |now| now.nanos)
 }
 
 /// [`now`] in milliseconds since the process began: the clock of what counts in milliseconds.
 pub fn millis() -> u64 {
-    u64::try_from(now().saturating_duration_since(epoch()).as_millis()).unwrap_or(u64::MAX)
+    nanos() / 1_000_000
 }
 
 /// Notes what the current poll is doing, for stall reports.
@@ -200,9 +222,7 @@ fn since_epoch(now: Instant) -> u64 {
 
 impl<'l> Row<'l> {
     fn begin(local: &'l Local) -> Row<'l> {
-        let now = Instant::now();
-        local.now.set(now);
-        Row { local, last: since_epoch(now) }
+        Row { local, last: Now::look().nanos }
     }
 
     /// When the last poll ended, in nanoseconds since the process began.
@@ -217,9 +237,7 @@ impl<'l> Row<'l> {
         local.stats.poll_started.store(start + 1, Relaxed);
         let answer = poll();
         local.stats.poll_started.store(0, Relaxed);
-        let end = Instant::now();
-        local.now.set(end);
-        self.last = since_epoch(end);
+        self.last = Now::look().nanos;
         let took = Duration::from_nanos(self.last.saturating_sub(start));
         local.stats.polls.record(took);
         if took > STALL {
@@ -270,9 +288,9 @@ impl LoopHandle {
                 stats: thread_stats,
                 activity: Cell::new(Activity { connection: 0, step: "start" }),
                 report: RefCell::new(None),
-                now: Cell::new(Instant::now()),
             });
             LOCAL.set(Some(local));
+            Now::look();
             LocalSet::new().block_on(&runtime, run(inbox));
         })?;
         Ok(LoopHandle { index, stats, jobs, thread: Some(thread) })

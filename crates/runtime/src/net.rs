@@ -3,6 +3,7 @@
 //! A connection whose request is there at once and whose answer fits the socket buffer never costs an `epoll_ctl`.
 
 use std::cell::{Cell, OnceCell};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -63,13 +64,15 @@ impl Socket {
     }
 
     /// Waits until bytes (or the end) are there and reads them into the spare capacity of `buffer`, of which there has
-    /// to be some.
+    /// to be some. Only one task reads from a socket at a time.
     ///
     /// # Errors
     /// What `recv(2)` answers, except `WouldBlock`.
     pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        // A peer that is as fast as this loop always has bytes there: after some of them, others have their turn.
+        tokio::task::consume_budget().await;
         let room = buffer.capacity() - buffer.len();
-        self.read_by(room, || self.try_read(buffer)).await
+        poll_fn(|context| self.poll_read_by(context, || Ok((self.try_read(buffer)?, room)))).await
     }
 
     /// As [`Socket::read`], at most `most` bytes, into a buffer of which pieces can be handed out without copying.
@@ -77,8 +80,22 @@ impl Socket {
     /// # Errors
     /// As there.
     pub async fn read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
+        tokio::task::consume_budget().await;
+        poll_fn(|context| self.poll_read_bytes(context, buffer, most)).await
+    }
+
+    /// As [`Socket::read_bytes`], for a task that waits for other things too, and lets others have their turn itself.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_read_bytes(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
         let room = (buffer.capacity() - buffer.len()).min(most);
-        self.read_by(room, || self.try_read_bytes(buffer, most)).await
+        self.poll_read_by(context, || Ok((self.try_read_bytes(buffer, most)?, room)))
     }
 
     /// As [`Socket::try_read`], at most `most` bytes, into such a buffer.
@@ -87,41 +104,6 @@ impl Socket {
     /// As there.
     pub fn try_read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
         freerun_sys::receive::receive(&*self.fd, buffer, most)
-    }
-
-    /// Reads up to `room` bytes by `read`.
-    async fn read_by(&self, room: usize, mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-        // A peer that is as fast as this loop always has bytes there: after some of them, others have their turn.
-        tokio::task::consume_budget().await;
-        if self.read_first.take() {
-            match read() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                answer => {
-                    self.read_first.set(true);
-                    return answer;
-                }
-            }
-        }
-        let registered = self.registration()?;
-        loop {
-            let mut guard = registered.ready(Interest::READABLE).await?;
-            match read() {
-                Ok(n) => {
-                    // A short read has emptied the socket: the next event comes with the next bytes (epoll, edge).
-                    // Tokio keeps the closed state through this, so an end of stream is not missed.
-                    if n > 0 && n < room {
-                        guard.clear_ready_matching(Ready::READABLE);
-                    }
-                    self.was_filled.set(n == room);
-                    return Ok(n);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    guard.clear_ready_matching(Ready::READABLE);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// Reads by `read`, which is called only when there may be something: so that who waits holds no buffer. `read` says
@@ -148,6 +130,8 @@ impl Socket {
             let mut guard = std::task::ready!(registered.poll_read_ready(context))?;
             match read() {
                 Ok((n, room)) => {
+                    // A short read has emptied the socket: the next event comes with the next bytes (epoll, edge).
+                    // Tokio keeps the closed state through this, so an end of stream is not missed.
                     if n > 0 && n < room {
                         guard.clear_ready_matching(Ready::READABLE);
                     }
@@ -186,7 +170,7 @@ impl Socket {
     /// # Errors
     /// Registration with the loop failed, or the loop is going away.
     pub async fn readable(&self) -> io::Result<()> {
-        std::future::poll_fn(|context| self.poll_readable(context)).await
+        poll_fn(|context| self.poll_readable(context)).await
     }
 
     /// As [`Socket::readable`], for a task that waits for other things too.
@@ -248,7 +232,7 @@ impl Socket {
     pub async fn writable_after_full(&self) -> io::Result<()> {
         let registered = self.registration()?;
         let mut first = true;
-        std::future::poll_fn(|context| {
+        poll_fn(|context| {
             if std::mem::take(&mut first)
                 && let Poll::Ready(old) = registered.poll_write_ready(context)
             {
@@ -293,6 +277,15 @@ impl Socket {
             // Unread bytes (pipelined requests) must not hide a reset that comes later.
             self.read_first.set(true);
             guard.clear_ready_matching(Ready::READABLE);
+        }
+    }
+
+    /// As [`Socket::gone`], for the task that otherwise reads from the socket: others are not woken, and waiting costs less.
+    pub async fn gone_for_reader(&self) {
+        let Ok(registered) = self.registration() else { return };
+        if poll_fn(|context| registered.poll_read_ready(context)).await.is_ok() {
+            // Few come here, and the others need not have room for it.
+            Box::pin(self.gone()).await;
         }
     }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
+use crate::loops;
+
 /// One deadline at a time. Moving it further away costs nothing until the earlier one passes: only then is the
 /// loop's timer wheel touched again. A keep-alive connection so registers once a minute, not once a request.
 #[derive(Debug, Default)]
@@ -15,9 +17,9 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Sets the deadline `after` from now.
+    /// Sets the deadline `after` from [`loops::now`].
     pub fn set(&mut self, after: Duration) {
-        self.deadline = Instant::now().checked_add(after);
+        self.deadline = Instant::from_std(loops::now()).checked_add(after);
     }
 
     /// No deadline: the timer never expires.
@@ -52,7 +54,7 @@ impl Timer {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(output));
             }
-            // Only a future that has to wait pays for reading the clock.
+            // Only a future that has to wait pays for a deadline.
             if !armed {
                 armed = true;
                 self.set(after);

@@ -93,7 +93,7 @@ impl Idle {
         keep: Duration,
         least: Duration,
     ) -> Key {
-        connection.idle_since.set(key_of(loops::now()));
+        connection.idle_since.set(loops::nanos());
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(FAR).min(FAR);
         let keep = nanos(keep);
         let mut key = (connection.idle_since.get().saturating_add(keep) & !1) | waiting as Key;
@@ -193,7 +193,7 @@ impl Idle {
 
     /// Asks the connection that has been idle longest, and which was not asked yet, to close.
     pub fn close_oldest(&self) -> Asked {
-        let now = key_of(loops::now());
+        let now = loops::nanos();
         let mut later: Option<Key> = None;
         let oldest = {
             let connections = self.connections.borrow();

@@ -52,7 +52,7 @@ pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalB
     };
     Box::pin(async move {
         let quick = match quick {
-            Quick::Read => cache::flow::read(request, family).await,
+            Quick::Read => Box::pin(cache::flow::read(request, family)).await,
             quick => quick,
         };
         match quick {
@@ -66,7 +66,9 @@ pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalB
         };
         let location = request.location.clone();
         match family.shared(&location.settings) {
-            Some(shared) if !matches!(shared.proxy_store, Store::Off) => store::keep(request, shared, outcome).await,
+            Some(shared) if !matches!(shared.proxy_store, Store::Off) => {
+                Box::pin(store::keep(request, shared, outcome)).await
+            }
             _ => outcome,
         }
     })
@@ -143,7 +145,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
     let client = Client::new(request.connection.clone(), watched && !options.ignore_client_abort);
     let aimed = match family.target(request) {
         Aim::Now(aimed) => Ok(aimed),
-        Aim::Later(later) => client.unless_gone(later).await,
+        Aim::Later(later) => Box::pin(client.unless_gone(later)).await,
     };
     let target = match aimed {
         Ok(Ok(target)) => Rc::new(target),
@@ -265,7 +267,7 @@ impl Tries<'_> {
     async fn pick(&mut self, request: &Request, plan: &Plan<'_>) -> Result<Lease, Trouble> {
         let picked = match plan.servers.pick(request, &mut self.tried) {
             Pick::Now(picked) => picked,
-            Pick::Later(later) => plan.client.unless_gone(later).await?,
+            Pick::Later(later) => Box::pin(plan.client.unless_gone(later)).await?,
         };
         picked.map_err(Trouble::NoPeer)
     }

@@ -45,19 +45,20 @@ impl Client {
     /// [`Trouble::ClientGone`]
     pub async fn unless_gone<T>(&self, future: impl Future<Output = T>) -> Result<T, Trouble> {
         let mut future = pin!(future);
-        if !self.watched {
-            return Ok(future.await);
-        }
-        // What is there already needs no watch.
-        if let Poll::Ready(output) = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await {
-            return Ok(output);
-        }
-        let mut gone = pin!(self.connection.socket.gone());
+        let mut gone = pin!(self.gone());
         poll_fn(|context| match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
             Poll::Pending => gone.as_mut().poll(context).map(|()| Err(Trouble::ClientGone)),
         })
         .await
+    }
+
+    /// Waits for the client to go. Only its own task does so, which is the one that reads from it.
+    async fn gone(&self) {
+        match self.watched {
+            true => self.connection.socket.gone_for_reader().await,
+            false => std::future::pending().await,
+        }
     }
 }
 
@@ -110,12 +111,23 @@ impl Wire {
         self.input.reserve(room);
         self.large |= room > LARGE;
         let Wire { kept, input, timer, .. } = self;
-        match timer.within(wait, client.unless_gone(kept.socket.read_bytes(input, room))).await {
-            None => Err(Trouble::TimedOut),
-            Some(Ok(Ok(n))) => Ok(n),
-            Some(Ok(Err(error))) => Err(received(error)),
-            Some(Err(trouble)) => Err(trouble),
-        }
+        // A server that is as fast as this loop always has bytes there.
+        tokio::task::consume_budget().await;
+        let mut gone = pin!(client.gone());
+        let mut armed = false;
+        poll_fn(|context| {
+            if let Poll::Ready(answer) = kept.socket.poll_read_bytes(context, input, room) {
+                return Poll::Ready(answer.map_err(received));
+            }
+            if gone.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(Trouble::ClientGone));
+            }
+            if !std::mem::replace(&mut armed, true) {
+                timer.set(wait);
+            }
+            timer.poll_expired(context).map(|()| Err(Trouble::TimedOut))
+        })
+        .await
     }
 
     /// The response has ended cleanly: another request may use the connection.
