@@ -87,7 +87,7 @@ async fn walk(request: &mut Request, mut step: Step) -> Answer {
 }
 
 async fn route(request: &mut Request) -> Step {
-    request.location = request.generation.location(&request.server.entry);
+    enter_server(request);
     for index in 0..request.location.handlers.len() {
         let handler = request.location.handlers[index];
         if handler.phase <= Phase::ServerRewrite {
@@ -107,10 +107,17 @@ async fn route(request: &mut Request) -> Step {
     choose(request)
 }
 
+/// Leaves the location that the request is in, if it is in one.
+fn enter_server(request: &mut Request) {
+    if !request.location.is(&request.server.entry) {
+        request.location = request.generation.location(&request.server.entry);
+    }
+}
+
 /// Chooses the location for the path.
 fn choose(request: &mut Request) -> Step {
     let server = request.server.clone();
-    request.location = request.generation.location(&server.entry);
+    enter_server(request);
     request.path_behind_alias = false;
     match server.locations.find(&request.path, &request.captures) {
         Ok(Found::Location(location)) => {

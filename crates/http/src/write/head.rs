@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use freerun_proto::ascii::find_control;
 use freerun_proto::status;
 
 use crate::content::error_page::server_name;
@@ -222,8 +223,8 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Appends the value of a field. One with a line end (from a variable, say) must not become a second field.
 fn push_value(value: &[u8], out: &mut Vec<u8>) {
-    // No early return: the loop vectorises, and bad bytes are rare.
-    if value.iter().fold(false, |bad, byte| bad | matches!(byte, b'\r' | b'\n' | 0)) {
+    // Control characters are rare, and only some of them are bad.
+    if find_control(value).is_some() {
         out.extend(value.iter().map(|byte| if matches!(byte, b'\r' | b'\n' | 0) { b' ' } else { *byte }));
     } else {
         out.extend_from_slice(value);
