@@ -89,10 +89,10 @@ header_ids! {
     XRequestId "X-Request-ID",
 }
 
-/// Longest known name.
-const LONGEST: usize = 30;
-
 impl HeaderId {
+    /// Bytes of the longest known name.
+    pub const LONGEST: usize = 30;
+
     /// The id of a field name, in any case.
     #[inline]
     pub fn of(name: &[u8]) -> HeaderId {
@@ -102,7 +102,7 @@ impl HeaderId {
     /// The id of a field name, in any case, and whether the name is written as usual: as [`HeaderId::name`] has it.
     #[inline]
     pub fn look_up(name: &[u8]) -> (HeaderId, bool) {
-        if name.is_empty() || name.len() > LONGEST {
+        if name.is_empty() || name.len() > HeaderId::LONGEST {
             return (HeaderId::Other, false);
         }
         let id = SLOTS[bucket(name)];
@@ -133,7 +133,7 @@ static SLOTS: [HeaderId; BUCKETS] = {
     let mut i = 0;
     while i < HeaderId::ALL.len() {
         let (id, name) = HeaderId::ALL[i];
-        assert!(name.len() <= LONGEST);
+        assert!(name.len() <= HeaderId::LONGEST);
         let bucket = bucket(name.as_bytes());
         assert!(matches!(slots[bucket], HeaderId::Other), "other factors have to be found");
         slots[bucket] = id;

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::line::{self, Line};
 use super::types::{BodyFraming, Field, Method, RequestHead, Target, TargetForm, Version};
-use crate::ascii::{NAME, class, tokens};
+use crate::ascii::{self, NAME, class, tokens};
 use crate::{Error, HeaderId, HostSpan, Span, host};
 
 /// The directives that rule how a head is read.
@@ -303,28 +303,20 @@ impl HeadParser {
         }
         let line = &buf[start..end];
         let bad = |at: usize| Error::HeaderLine(Span::new(start as u32, (start + at + 1).min(buf.len()) as u32));
-        let mut invalid = false;
-        let mut name_len = line.len();
-        for (i, &b) in line.iter().enumerate() {
-            if class(b) & NAME != 0 {
-                continue;
+        let known = ascii::find_colon(&line[..line.len().min(HeaderId::LONGEST + 1)])
+            .map(|colon| (colon, HeaderId::of(&line[..colon])))
+            .filter(|(_, id)| *id != HeaderId::Other);
+        let (name_len, id, invalid) = match known {
+            Some((colon, id)) => (colon, id, false),
+            None => {
+                let (name_len, invalid) = other_name(line, rules).map_err(bad)?;
+                (name_len, HeaderId::Other, invalid)
             }
-            match b {
-                b':' => {
-                    name_len = i;
-                    break;
-                }
-                b'_' => invalid |= !rules.underscores_in_headers,
-                // A space or tab before the colon, a folded line, and every control character.
-                0..=b' ' | 0x7f => return Err(bad(i)),
-                _ => invalid = true,
-            }
-        }
-        if name_len == 0 {
-            return Err(bad(0));
-        }
+        };
         let mut from = (name_len + 1).min(line.len());
-        if let Some(at) = memchr::memchr2(0, b'\r', &line[from..]) {
+        if ascii::find_control(&line[from..]).is_some()
+            && let Some(at) = memchr::memchr2(0, b'\r', &line[from..])
+        {
             return Err(bad(from + at));
         }
         let mut to = line.len();
@@ -339,7 +331,6 @@ impl HeadParser {
         }
         // A longer name than 16 bits can count is no name anyone means.
         let short = u16::try_from(name_len).map_err(|_| bad(name_len))?;
-        let id = if invalid { HeaderId::Other } else { HeaderId::of(&line[..name_len]) };
         let (value_start, value_end) = ((start + from) as u32, (start + to) as u32);
         if id != HeaderId::Other {
             if self.head.present & bit(id) & UNIQUE != 0 {
@@ -387,6 +378,31 @@ impl HeadParser {
             head.version == Version::Http11 && expect.is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
         Ok(())
     }
+}
+
+/// How long a name is that none of the known ones is, and whether it is invalid.
+///
+/// # Errors
+/// Where it makes the line invalid.
+fn other_name(line: &[u8], rules: &HeadRules) -> Result<(usize, bool), usize> {
+    let mut invalid = false;
+    let mut name_len = line.len();
+    for (i, &b) in line.iter().enumerate() {
+        if class(b) & NAME != 0 {
+            continue;
+        }
+        match b {
+            b':' => {
+                name_len = i;
+                break;
+            }
+            b'_' => invalid |= !rules.underscores_in_headers,
+            // A space or tab before the colon, a folded line, and every control character.
+            0..=b' ' | 0x7f => return Err(i),
+            _ => invalid = true,
+        }
+    }
+    if name_len == 0 { Err(0) } else { Ok((name_len, invalid)) }
 }
 
 /// The method of a request line that may be wrong further on: an answer to HEAD has no body then either.

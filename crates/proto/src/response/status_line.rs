@@ -1,6 +1,6 @@
 //! The status line: RFC 9112 section 4.
 
-use crate::Version;
+use crate::{Version, ascii};
 
 /// The beginning of every status line.
 const PROTOCOL: &[u8] = b"HTTP/";
@@ -50,7 +50,8 @@ pub(super) fn parse(line: &[u8]) -> Option<StatusLine> {
         Some(b' ') => at + 1,
         Some(_) => return None,
     };
-    let clean = line[reason..].iter().all(|&b| b != 0 && b != b'\r');
+    let reasons = &line[reason..];
+    let clean = ascii::find_control(reasons).is_none() || reasons.iter().all(|&b| b != 0 && b != b'\r');
     clean.then_some(StatusLine { version, status, reason })
 }
 
