@@ -118,7 +118,7 @@ pub fn stats() -> Option<Arc<LoopStats>> {
 
 /// The number of the loop that runs on this thread, from 0.
 pub fn index() -> Option<usize> {
-    local().map(|local| local.index)
+    LOCAL.with_borrow(|local| local.as_ref().map(|local| local.index))
 }
 
 /// How many loops there are: those started in this process, one that has ended included.
@@ -239,7 +239,7 @@ impl<'l> Row<'l> {
         local.stats.poll_started.store(0, Relaxed);
         self.last = Now::look().nanos;
         let took = Duration::from_nanos(self.last.saturating_sub(start));
-        local.stats.polls.record(took);
+        local.stats.polls.record_alone(took);
         if took > STALL {
             local.stats.stalls.add();
             if let Some(report) = &*local.report.borrow() {
