@@ -42,7 +42,7 @@ pub fn answer(
     let (head, parts) = take(request, plan, answered, lease, verdict);
     let kept = keep.and_then(|keep| keep.judge(request, plan.family, &head));
     let (record, options) = (parts.record.clone(), plan.options);
-    let (status, peer) = (head.status, parts.lease.peer().clone());
+    let status = head.status;
     if status == 101 {
         return upgrade(request, plan, parts, head);
     }
@@ -75,7 +75,9 @@ pub fn answer(
             return trouble.outcome(request);
         }
     };
-    record.with_fields(|fields| plan.servers.answered(request, &peer, fields, &mut response));
+    if let Some(peer) = reader.peer() {
+        record.with_fields(|fields| plan.servers.answered(request, peer, fields, &mut response));
+    }
     if let Some(rate) = advice.limit_rate {
         request.own.get::<LimitRate>().set(rate);
     }

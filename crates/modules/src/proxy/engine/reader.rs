@@ -9,7 +9,7 @@ use bytes::Bytes;
 use freerun_http::log::Detached;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
-use freerun_upstream::{Failure, Lease, Verdict};
+use freerun_upstream::{Failure, Lease, Peer, Verdict};
 
 use super::trouble::{Doing, Trouble};
 use super::wire::{Client, Wire};
@@ -111,6 +111,11 @@ impl Reader {
     /// Whether the body is over, completely or not.
     pub fn is_over(&self) -> bool {
         self.wire.is_none()
+    }
+
+    /// The server, until the body is over.
+    pub fn peer(&self) -> Option<&Peer> {
+        self.lease.as_ref().map(|lease| &**lease.peer())
     }
 
     /// Bytes of the body that are still to come from the server, where the head has said so.
