@@ -44,16 +44,16 @@ pub struct Packed {
     rare: Option<Box<Rare>>,
 }
 
-/// What most requests that lead to a tunnel do not have.
+/// What most requests that lead to a tunnel do not have, and others do not have all of.
 #[derive(Default)]
 struct Rare {
     /// The parsed head, where the bytes do not give it again.
     parsed: Option<Box<RequestHead>>,
     /// What was asked for, where it is not what the head says.
-    asked: Option<Asked>,
-    groups: Option<Groups>,
+    asked: Option<Box<Asked>>,
+    groups: Option<Box<Groups>>,
     /// A body that had something in it.
-    body: Option<ClientBody>,
+    body: Option<Box<ClientBody>>,
     sent_head: Box<[u8]>,
     sent_location: Option<Bytes>,
 }
@@ -111,10 +111,10 @@ impl Packed {
         let (groups, values) = take(&mut request.captures).into_parts();
         let over = ClientBody::new(BodyFraming::None, len, false);
         let rare = Rare {
-            asked: (asked != Asked::by(&request.head)).then_some(asked),
+            asked: (asked != Asked::by(&request.head)).then(|| Box::new(asked)),
             parsed: (again.as_ref() != Some(&request.head.parsed)).then(|| request.head.parsed.clone()),
-            groups,
-            body: (request.body.received() > 0).then(|| std::mem::replace(&mut request.body, over)),
+            groups: groups.map(Box::new),
+            body: (request.body.received() > 0).then(|| Box::new(std::mem::replace(&mut request.body, over))),
             sent_head: take(&mut request.sent_head).into(),
             sent_location: request.sent_location.take(),
         };
@@ -146,7 +146,7 @@ impl Packed {
         let parsed = rare.parsed.or_else(|| parse(&self.head, &self.server));
         let head = Head { buffer: self.head.into(), parsed: parsed.unwrap_or_else(|| HeadParser::new().into_head()) };
         let len = head.buffer.len();
-        let asked = rare.asked.unwrap_or_else(|| Asked::by(&head));
+        let asked = rare.asked.map_or_else(|| Asked::by(&head), |asked| *asked);
         // The last one of its connection.
         let serial = connection.requests.get();
         let mut request = Request::new(connection.clone(), self.generation, self.server, head, serial, self.started);
@@ -154,12 +154,12 @@ impl Packed {
         request.path = asked.path;
         request.args = asked.args;
         request.host = asked.host;
-        request.body = rare.body.unwrap_or_else(|| ClientBody::new(BodyFraming::None, len, false));
+        request.body = rare.body.map_or_else(|| ClientBody::new(BodyFraming::None, len, false), |body| *body);
         request.own = States::unpack(self.own);
         if let Some(shared) = self.shared {
             request.shared = shared.into();
         }
-        request.captures = Captures::from_parts(rare.groups, self.values);
+        request.captures = Captures::from_parts(rare.groups.map(|groups| *groups), self.values);
         request.real_peer = self.real_peer;
         request.passed_to = self.passed_to;
         request.id.set(self.id);
@@ -185,5 +185,6 @@ mod tests {
     fn what_is_left_of_a_request_stays_small() {
         assert!(size_of::<Packed>() <= 168, "{}", size_of::<Packed>());
         assert!(size_of::<Left>() <= 192, "{}", size_of::<Left>());
+        assert!(size_of::<Rare>() <= 80, "{}", size_of::<Rare>());
     }
 }
