@@ -8,16 +8,8 @@ use crate::machine::Machine;
 use crate::options::Options;
 use crate::process;
 use crate::scratch::Scratch;
-use crate::servers::Kind;
-
-/// The user and group of the servers' workers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
-    /// User name.
-    pub name: String,
-    /// Group name.
-    pub group: String,
-}
+use crate::spec::Kind;
+use crate::user::{self, User};
 
 /// One run of the program.
 #[derive(Debug)]
@@ -55,7 +47,7 @@ impl Bench {
         }
         let root = options.scratch.clone().unwrap_or_else(|| target().join("bench"));
         let scratch = Scratch::open(&root, options.keep)?;
-        let user = pick_user(&options.user, &scratch);
+        let user = user::pick(&options.user, &scratch);
         let freerun = match &options.freerun {
             _ if !wants_freerun(&options) => Err("left out".into()),
             Some(path) => fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display())),
@@ -101,23 +93,4 @@ pub fn build(binary: &str, args: &[&str]) -> Result<PathBuf> {
     process::run(&cargo, &[&["build", "--release", "--quiet"], args].concat(), repository())?;
     let path = target().join("release").join(binary);
     fs::canonicalize(&path).doing(path.display())
-}
-
-/// Root's servers run their workers as `name`, where the scratch folder lets it in.
-fn pick_user(name: &str, scratch: &Scratch) -> Option<User> {
-    if !rustix::process::geteuid().is_root() {
-        return None;
-    }
-    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
-    let has = |group: &str| groups.lines().any(|line| line.split(':').next() == Some(group));
-    let group = ["nogroup", name, "root"].into_iter().find(|group| has(group)).unwrap_or("root");
-    let root = User { name: "root".into(), group: "root".into() };
-    if name == "root" {
-        return Some(root);
-    }
-    if !scratch.is_reachable() {
-        eprintln!("{} is not open to the user {name}: the servers' workers stay root", scratch.path().display());
-        return Some(root);
-    }
-    Some(User { name: name.into(), group: group.into() })
 }

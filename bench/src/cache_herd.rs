@@ -16,7 +16,8 @@ use crate::interrupt;
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
 use crate::scratch::Random;
-use crate::servers::{Kind, Server, Spec, start_all};
+use crate::servers::{Server, start_all};
+use crate::spec::{Kind, Spec};
 use crate::stats::Series;
 
 /// How long the slowest client may take.

@@ -10,7 +10,8 @@ use crate::interrupt::pause;
 use crate::origin::Origin;
 use crate::process::Placement;
 use crate::report::{Goal, Report};
-use crate::servers::{Kind, Server, Spec, start_all};
+use crate::servers::{Server, start_all};
+use crate::spec::{Kind, Spec};
 use crate::warm;
 use crate::wrk::{Load, Target};
 

@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::origin::{Origin, ask_all};
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
-use crate::servers::{Kind, Server, Spec};
+use crate::servers::Server;
+use crate::spec::{Kind, Spec};
 use crate::stats::{short, short_or_nothing};
 
 /// Bytes of a zone that an entry takes up, in both servers.

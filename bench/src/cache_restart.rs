@@ -8,7 +8,8 @@ use crate::interrupt::{pause, wait_for};
 use crate::origin::{Origin, ask_all};
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
-use crate::servers::{Kind, Server, Spec};
+use crate::servers::Server;
+use crate::spec::{Kind, Spec};
 use crate::stats::{NOTHING, short, short_or_nothing};
 use crate::status;
 

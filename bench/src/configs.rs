@@ -4,9 +4,9 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::bench::User;
 use crate::error::{Doing, Result};
-use crate::servers::{Kind, Spec};
+use crate::spec::{Kind, Spec};
+use crate::user::User;
 
 /// Writes the configuration of `spec` into `folder`; answers the program's arguments.
 pub fn write(spec: &Spec, folder: &Path, address: SocketAddr, user: Option<&User>) -> Result<Vec<String>> {

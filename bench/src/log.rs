@@ -10,7 +10,8 @@ use crate::error::{Doing, Result};
 use crate::grid::{Grid, Sample};
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
-use crate::servers::{Kind, Server, Spec, start_all};
+use crate::servers::{Server, start_all};
+use crate::spec::{Kind, Spec};
 use crate::wrk::{Load, Target};
 
 /// Without a log: what the others are compared with.

@@ -32,9 +32,11 @@ mod scratch;
 mod servers;
 mod sharding;
 mod slow;
+mod spec;
 mod stats;
 mod status;
 mod tunnels;
+mod user;
 mod warm;
 mod wrk;
 

@@ -17,7 +17,8 @@ use crate::probe::{self, Pace};
 use crate::process::{Placement, Watch};
 use crate::report::{Goal, Report, Table};
 use crate::scratch::Random;
-use crate::servers::{Kind, Server, Spec};
+use crate::servers::Server;
+use crate::spec::{Kind, Spec};
 use crate::stats::{Latencies, Series, short_or_nothing};
 use crate::status;
 

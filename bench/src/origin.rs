@@ -9,7 +9,8 @@ use crate::client::Client;
 use crate::error::{Doing, Error, Result};
 use crate::interrupt;
 use crate::process::Placement;
-use crate::servers::{Kind, Server, Spec};
+use crate::servers::Server;
+use crate::spec::{Kind, Spec};
 
 /// Where it tells how many connections and requests it has had.
 const FIGURES: &str = "/figures";

@@ -16,7 +16,8 @@ use crate::grid::disturbance;
 use crate::interrupt::{pause, wait_for};
 use crate::process::{Memory, Placement, Watch};
 use crate::report::{Goal, Report, Table};
-use crate::servers::{Kind, Server, Spec};
+use crate::servers::Server;
+use crate::spec::{Kind, Spec};
 use crate::stats::{Latencies, short_or_nothing};
 
 /// The small file of the load.

@@ -17,7 +17,8 @@ use crate::probe::{self, Pace};
 use crate::process::{Placement, raise_limit};
 use crate::proxy::start_upstream;
 use crate::report::{Goal, Report, Table};
-use crate::servers::{Kind, Server, Spec};
+use crate::servers::Server;
+use crate::spec::{Kind, Spec};
 use crate::stats::{Latencies, Series, short_or_nothing};
 
 /// A proxy holds a client's socket, a temporary file and for a while a socket of the upstream's for each: 20,000 is a common

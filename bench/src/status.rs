@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::configs::STATUS_PATH;
-use crate::servers::{Kind, Server};
+use crate::servers::Server;
+use crate::spec::Kind;
 
 /// The figures the benchmarks use; `None` where the status does not have them.
 #[derive(Debug, Clone, Default, PartialEq)]

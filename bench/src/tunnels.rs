@@ -15,7 +15,8 @@ use crate::error::{Doing, Error, Result};
 use crate::interrupt::{check, wait_for};
 use crate::process::{Placement, raise_limit};
 use crate::report::{Goal, Report, Table};
-use crate::servers::{Kind, Server, Spec};
+use crate::servers::Server;
+use crate::spec::{Kind, Spec};
 use crate::stats::{Series, short_or_nothing};
 
 /// A proxy holds two sockets for each, and so does this process: 20,000 is a common limit of open files.

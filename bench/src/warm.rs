@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::grid::{Grid, Sample};
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
-use crate::servers::{Kind, Server, Spec, start_all};
+use crate::servers::{Server, start_all};
+use crate::spec::{Kind, Spec};
 use crate::wrk::{Load, Target};
 
 /// Name of a case, its path, the file's size (none: no file), wrk's connections.

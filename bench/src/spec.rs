@@ -1,0 +1,122 @@
+//! What a server is called, and what it is set to.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Which program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Debian's nginx.
+    Nginx,
+    /// This project's.
+    Freerun,
+    /// H2O.
+    H2o,
+    /// lighttpd.
+    Lighttpd,
+    /// HAProxy, which only passes requests on.
+    Haproxy,
+    /// Varnish, which passes requests on and keeps the answers in memory.
+    Varnish,
+}
+
+impl Kind {
+    /// The program's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Nginx => "nginx",
+            Kind::Freerun => "freerun",
+            Kind::H2o => "h2o",
+            Kind::Lighttpd => "lighttpd",
+            Kind::Haproxy => "haproxy",
+            Kind::Varnish => "varnishd",
+        }
+    }
+}
+
+/// A server with its settings.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The name in tables and for `--only`; its first word is the program.
+    pub name: String,
+    /// The program.
+    pub kind: Kind,
+    /// Worker processes, event loops or threads.
+    pub workers: usize,
+    /// Connections each worker may hold.
+    pub connections: usize,
+    /// `/` is served from here.
+    pub root: PathBuf,
+    /// What `aio` is set to; `None` leaves it out.
+    pub aio: Option<&'static str>,
+    /// What `accept_mutex` is set to; `None` leaves it out.
+    pub accept_mutex: Option<bool>,
+    /// `listen … reuseport`.
+    pub reuseport: bool,
+    /// `listen … sndbuf=`; empty leaves it out.
+    pub sndbuf: &'static str,
+    /// What `sendfile_max_chunk` is set to; `None` leaves it out.
+    pub max_chunk: Option<&'static str>,
+    /// What `access_log` says.
+    pub access_log: String,
+    /// What `location = /generation` answers.
+    pub generation: usize,
+    /// `/` is passed on to this server, over kept connections, instead of being served from `root`.
+    pub upstream: Option<SocketAddr>,
+    /// Further lines of the location that passes requests on (nginx and freerun).
+    pub passing: String,
+    /// Further lines of the main context (nginx and freerun); `@DIR@` is the server's own folder.
+    pub main: String,
+    /// Further lines of `http` (nginx and freerun); `@DIR@` is the server's own folder.
+    pub http: String,
+    /// The whole configuration instead (nginx and freerun); `@ADDRESS@` is where to listen, `@DIR@` the server's own folder.
+    pub whole: Option<String>,
+    /// Further lines of the server (nginx and freerun).
+    pub lines: String,
+}
+
+impl Spec {
+    /// `kind` with one worker, called by its name and `variant`, everything else at its default.
+    pub fn new(kind: Kind, variant: &str, root: &Path) -> Spec {
+        Spec {
+            name: format!("{} {variant}", kind.name()).trim().to_owned(),
+            kind,
+            workers: 1,
+            connections: 4_096,
+            root: root.to_owned(),
+            aio: None,
+            accept_mutex: None,
+            reuseport: false,
+            sndbuf: "",
+            max_chunk: None,
+            access_log: "off".to_owned(),
+            generation: 0,
+            upstream: None,
+            passing: "proxy_set_header Connection \"\";\n".to_owned(),
+            main: String::new(),
+            http: String::new(),
+            whole: None,
+            lines: String::new(),
+        }
+    }
+
+    /// The same with `aio`.
+    pub fn aio(self, value: &'static str) -> Spec {
+        Spec { aio: Some(value), ..self }
+    }
+
+    /// The same with further lines, of the main context and of the server.
+    pub fn lines(self, main: impl Into<String>, lines: impl Into<String>) -> Spec {
+        Spec { main: main.into(), lines: lines.into(), ..self }
+    }
+
+    /// The same as a proxy of `upstream`.
+    pub fn proxy(self, upstream: SocketAddr) -> Spec {
+        Spec { upstream: Some(upstream), ..self }
+    }
+
+    /// The same with `workers`.
+    pub fn workers(self, workers: usize) -> Spec {
+        Spec { workers, ..self }
+    }
+}
