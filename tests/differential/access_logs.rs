@@ -1,6 +1,6 @@
 //! Access logs: the same requests, and line by line the same logs. Times are taken out, and what is the servers' own.
 
-use crate::harness::text_without_port;
+use crate::exchange::text_without_port;
 use crate::site::site;
 use freerun_testkit::{Kind, Server, Setup, Site, TempDir, eventually, require};
 use std::collections::BTreeMap;

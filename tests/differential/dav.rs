@@ -1,6 +1,6 @@
 //! `dav_methods`: what is answered, and what becomes of the files.
 
-use crate::harness::text_without_port;
+use crate::exchange::text_without_port;
 use crate::site::MTIME;
 use freerun_testkit::{Kind, Response, Setup, Site, require};
 use std::fs;

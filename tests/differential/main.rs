@@ -9,7 +9,6 @@ mod balancing;
 mod cache_rules;
 mod caching;
 mod charsets;
-
 mod checks;
 mod clients;
 mod composition;
@@ -17,6 +16,7 @@ mod conditions;
 mod dav;
 mod error_pages;
 mod errors;
+mod exchange;
 mod file_cache;
 mod files;
 mod folders;

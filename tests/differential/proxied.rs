@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use freerun_testkit::{Answering, Kind, Received, Server, Setup, Site, Upstream};
 
-use crate::harness::{Case, Exchange, exchange, text_without_port};
+use crate::exchange::{Exchange, text_without_port};
+use crate::harness::{Case, exchange};
 use crate::site::site;
 
 /// What makes nginx 1.22 speak as today's does.

@@ -3,9 +3,9 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-use freerun_testkit::{Answering, Client, Response, Server, TempDir, Upstream};
+use freerun_testkit::{Answering, Client, Response, Server, TempDir, Upstream, ok};
 
-use crate::proxy_engine::{asked, ok, passing};
+use crate::proxy_engine::{asked, passing};
 
 fn upload(server: &Server, body: &[u8], chunked: bool) -> Response {
     let mut client = server.connect();
@@ -29,7 +29,7 @@ fn sums() -> Answering {
     Upstream::answering(|request| {
         let sum: u64 = request.body.iter().enumerate().map(|(at, byte)| (at as u64 + 1) * u64::from(*byte)).sum();
         let framing = if request.header("content-length").is_some() { "length" } else { "chunks" };
-        ok(&format!("{} {sum} {framing}", request.body.len())).into()
+        ok(format!("{} {sum} {framing}", request.body.len()))
     })
 }
 
@@ -67,7 +67,7 @@ fn an_unbuffered_body_is_passed_on_as_it_comes() {
 #[test]
 fn what_becomes_a_get_elsewhere_needs_no_body() {
     let upstream = Upstream::new();
-    let second = Upstream::answering(|request| ok(request.line()).into());
+    let second = Upstream::answering(|request| ok(request.line()));
     let lines = format!(
         "proxy_request_buffering off; location /inside {{ internal; proxy_pass http://{}; }}",
         second.address()
@@ -86,7 +86,7 @@ fn what_becomes_a_get_elsewhere_needs_no_body() {
 fn the_rest_of_a_body_that_was_passed_on_is_not_sent_elsewhere() {
     for other in ["on", "off"] {
         let upstream = Upstream::new();
-        let second = Upstream::answering(|request| ok(request.target()).into());
+        let second = Upstream::answering(|request| ok(request.target()));
         let lines = format!(
             "proxy_request_buffering off; error_page 502 = @other;
              location @other {{ proxy_request_buffering {other}; proxy_pass http://{}; }}",
@@ -144,7 +144,7 @@ fn an_answer_may_come_before_the_body_is_read() {
 
 #[test]
 fn a_body_that_was_passed_on_in_part_is_not_sent_to_another_server() {
-    let (first, second) = (Upstream::new(), Upstream::answering(|request| ok(&request.head).into()));
+    let (first, second) = (Upstream::new(), Upstream::answering(|request| ok(&request.head)));
     let lines = format!(
         "proxy_request_buffering off; error_page 502 @other; location @other {{ proxy_pass http://{}; }} ",
         second.address()

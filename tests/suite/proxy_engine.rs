@@ -1,6 +1,6 @@
 //! Requests that are passed on: tries, what goes wrong on the way, bodies of responses. Those of requests: `proxy_bodies.rs`.
 
-use freerun_testkit::{Client, Ending, Refusing, Response, Server, Setup, Site, Upstream, eventually};
+use freerun_testkit::{Client, Ending, Refusing, Response, Server, Setup, Site, Upstream, eventually, ok};
 
 /// A server that passes everything to these servers, and logs what it knows of them.
 pub fn passing(servers: &[&str], lines: &str) -> Setup {
@@ -15,11 +15,6 @@ pub fn passing(servers: &[&str], lines: &str) -> Setup {
     Setup::new().root(&Site::new()).http(&http)
 }
 
-/// A whole response.
-pub fn ok(body: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
-}
-
 /// Sends a request while the upstream is played.
 pub fn asked(server: &Server, request: &str) -> Client {
     let mut client = server.connect();
@@ -31,7 +26,7 @@ const GET: &str = "GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 #[test]
 fn a_connection_is_used_again_for_the_next_request() {
-    let upstream = Upstream::answering(|request| ok(request.target()).into());
+    let upstream = Upstream::answering(|request| ok(request.target()));
     let server = passing(&[upstream.address()], "").freerun();
     let mut client = server.connect();
     for target in ["/one", "/two", "/three"] {
@@ -111,7 +106,7 @@ fn too_many_interim_responses_are_refused() {
 
 #[test]
 fn the_next_server_is_asked_when_one_refuses() {
-    let (refusing, alive) = (Refusing::new(), Upstream::answering(|_| ok("alive").into()));
+    let (refusing, alive) = (Refusing::new(), Upstream::answering(|_| ok("alive")));
     let dead = refusing.address();
     let server = passing(&[&dead, alive.address()], "").freerun();
     for _ in 0..4 {
@@ -130,7 +125,7 @@ fn what_breaks_before_there_is_a_head_goes_to_the_next_server() {
         ("", "upstream prematurely closed connection while reading response header from upstream"),
         ("HTTP/1.1 200 OK\r\nContent-", "upstream prematurely closed connection while reading response header"),
     ] {
-        let (first, second) = (Upstream::new(), Upstream::answering(|_| ok("second").into()));
+        let (first, second) = (Upstream::new(), Upstream::answering(|_| ok("second")));
         let server = passing(&[&first.address(), second.address()], "").freerun();
         let mut client = asked(&server, GET);
         let mut peer = first.accept();
@@ -148,7 +143,7 @@ fn what_may_not_be_sent_twice_is_not() {
     for (lines, status) in
         [("", 502), ("proxy_next_upstream error non_idempotent; ", 200), ("proxy_next_upstream off; ", 502)]
     {
-        let (first, second) = (Upstream::new(), Upstream::answering(|_| ok("second").into()));
+        let (first, second) = (Upstream::new(), Upstream::answering(|_| ok("second")));
         let server = passing(&[&first.address(), second.address()], lines).freerun();
         let mut client = asked(&server, post);
         let mut peer = first.accept();
@@ -319,10 +314,7 @@ fn an_upstream_may_be_left_to_finish_without_the_client() {
     for _ in 0..10 {
         peer.send(&piece);
     }
-    eventually("all of it is taken", || {
-        let status: serde_json::Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
-        status["upstreams"][0]["servers"][0]["idle"] == 1
-    });
+    eventually("all of it is taken", || server.status()["upstreams"][0]["servers"][0]["idle"] == 1);
     // Nothing was lost on the way: the connection is used again.
     let mut client = asked(&server, GET);
     peer.request();
@@ -417,7 +409,7 @@ fn a_file_of_the_site_may_be_sent_instead() {
     site.file("protected/file", "the file");
     let upstream = Upstream::answering(|request| match request.target() {
         "/loop" => "HTTP/1.1 200 OK\r\nX-Accel-Redirect: /again\r\nContent-Length: 0\r\n\r\n".into(),
-        "/again" => ok("never").into(),
+        "/again" => ok("never"),
         _ => "HTTP/1.1 200 OK\r\nX-Accel-Redirect: /protected/file\r\nContent-Length: 5\r\n\r\nnever".into(),
     });
     let server = passing(&[upstream.address()], "location /protected/ { internal; } ").root(&site).freerun();

@@ -1,11 +1,6 @@
 //! What other modules make of requests that are passed on: mirrors, slices, subrequests, filters over a slow client.
 
-use freerun_testkit::{Client, Setup, Site, Upstream, eventually};
-
-fn ok(body: impl AsRef<[u8]>) -> Vec<u8> {
-    let body = body.as_ref();
-    [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
-}
+use freerun_testkit::{Client, Setup, Site, Upstream, eventually, ok};
 
 #[test]
 fn a_mirrored_request_has_the_body_where_that_is_asked_for() {

@@ -1,12 +1,8 @@
 //! What single directives do to a request that is passed on.
 
-use freerun_testkit::{Setup, Site, TempDir, Upstream};
+use freerun_testkit::{Setup, Site, TempDir, Upstream, ok};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\n\r\n";
-
-fn ok(body: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
-}
 
 fn passing(address: &str, lines: &str) -> Setup {
     Setup::server(&Site::new(), &format!("location / {{ {lines} proxy_pass http://{address}; }}"))
@@ -78,7 +74,7 @@ fn trailers_are_passed_on_where_that_is_asked_for() {
 fn a_limited_rate_delivers_everything() {
     let body = "0123456789".repeat(40_000);
     let answer = ok(&body);
-    let upstream = Upstream::answering(move |_| answer.clone().into());
+    let upstream = Upstream::answering(move |_| answer.clone());
     let server = passing(upstream.address(), "proxy_limit_rate 300k;").freerun();
     assert!(server.get("/").text() == body);
 }
@@ -87,7 +83,7 @@ fn a_limited_rate_delivers_everything() {
 fn a_named_location_may_be_where_a_response_sends_the_request() {
     let upstream = Upstream::answering(|request| match request.target() {
         "/first" => "HTTP/1.1 200 OK\r\nX-Accel-Redirect: @second\r\nContent-Length: 0\r\n\r\n".into(),
-        target => ok(&format!("at {target}")).into(),
+        target => ok(format!("at {target}")),
     });
     let http = format!(
         "log_format way '$upstream_addr|$upstream_status'; access_log @DIR@/access.log way;

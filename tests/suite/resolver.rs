@@ -2,15 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use freerun_testkit::{Answering, Dns, Kind, Reply, Server, Setup, Site, Upstream, check, eventually};
+use freerun_testkit::{Answering, Dns, Kind, Reply, Server, Setup, Site, Upstream, check, eventually, ok};
 
 /// An upstream on an address of its own, all of them on one port, that answers with its name.
 fn named(name: &'static str) -> Answering {
-    Upstream::answering(move |_| answer(name))
-}
-
-fn answer(text: &str) -> Vec<u8> {
-    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
+    Upstream::answering(move |_| ok(name))
 }
 
 /// Upstreams on 127.0.0.`first` and those after it, on the same port, each of which answers with its address.
@@ -24,9 +20,7 @@ fn neighbours(first: u8, count: u8) -> u16 {
         std::thread::spawn(move || {
             while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(3600)) {
                 let text = text.clone();
-                std::thread::spawn(
-                    move || while peer.try_request().is_some() && peer.try_send(answer(&text)).is_ok() {},
-                );
+                std::thread::spawn(move || while peer.try_request().is_some() && peer.try_send(ok(&text)).is_ok() {});
             }
         });
     }
@@ -85,7 +79,7 @@ fn variables_are_resolved_for_each_request() {
     dns.set("a.test", Reply::address(ip(21), 1));
     let server = run(&format!(
         "server {{ listen 127.0.0.1:@PORT@;
-            location / {{ resolver {} valid=1s; resolver_timeout 1s; proxy_pass http://$arg_host:{port}; }}
+            location / {{ resolver {} valid=1s; resolver_timeout 4s; proxy_pass http://$arg_host:{port}; }}
             location /none {{ proxy_pass http://$arg_host:{port}; }} }}",
         dns.address()
     ));

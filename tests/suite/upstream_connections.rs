@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use freerun_testkit::{Client, Peer, Received, Setup, Site, Upstream, eventually};
+use freerun_testkit::{Client, Peer, Received, Setup, Site, Upstream, eventually, ok};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -142,10 +142,7 @@ fn a_reload_keeps_idle_connections() {
 
 #[test]
 fn local_connections_stay_with_their_location() {
-    let upstream = Upstream::answering(|request: &Received| {
-        let text = request.target();
-        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
-    });
+    let upstream = Upstream::answering(|request: &Received| ok(request.target()));
     let http = |keepalive: &str| {
         format!(
             "upstream a {{ server {}; {keepalive} }}

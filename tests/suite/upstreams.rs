@@ -4,16 +4,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 
-use freerun_testkit::{Answering, Kind, Received, Server, Setup, Upstream, eventually, require};
+use freerun_testkit::{Answering, Kind, Received, Server, Setup, Upstream, eventually, ok, require};
 use serde_json::Value;
 
 /// A server that answers with its name.
 fn named(name: &'static str) -> Answering {
     Upstream::answering(move |_: &Received| ok(name))
-}
-
-fn ok(body: &str) -> Vec<u8> {
-    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 fn passing(group: &str) -> Setup {

@@ -13,6 +13,7 @@ mod dns;
 pub mod fuse;
 pub mod mmdb;
 mod movie;
+mod peer;
 pub mod ports;
 pub mod require;
 mod response;
@@ -26,10 +27,11 @@ pub use client::{Client, Ending};
 pub use dir::{Site, TempDir};
 pub use dns::{Dns, Reply};
 pub use movie::{Movie, movie};
+pub use peer::{Peer, Received};
 pub use response::{Parsed, Response, methods};
 pub use server::{Checked, Server, check, run};
 pub use setup::{Kind, Setup};
-pub use upstream::{Answering, Peer, Received, Refusing, Upstream};
+pub use upstream::{Answering, Refusing, Upstream, ok};
 pub use wait::{PATIENCE, eventually, within};
 
 /// What can go wrong in the harness itself.

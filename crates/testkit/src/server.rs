@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+/// How long a server may take to start: longer than anything else, for one that is built for debugging may have a hundred thousand
+/// lines to read.
+const START: Duration = Duration::from_secs(60);
+
 /// A running server; dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
@@ -44,7 +48,7 @@ impl Server {
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
         let mut server = Server { kind, child, dir, setup, ports, status: None };
-        let up = within(PATIENCE, || server.ended() || server.answers() && server.has_pid_file());
+        let up = within(START, || server.ended() || server.has_pid_file() && server.answers());
         if server.ended() || !up {
             let text = fs::read_to_string(server.path("nginx.conf")).unwrap_or_default();
             let said = server.stderr() + &server.error_log();

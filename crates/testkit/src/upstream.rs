@@ -3,23 +3,22 @@
 //!
 //! Either the test plays it itself ([`Upstream::accept`]), or a function answers each request ([`Upstream::answering`]).
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, Socket, Type};
 
-/// How long it waits for a connection, or for bytes of one.
+use crate::peer::{Peer, Received, Stream};
+
+/// How long it waits for a connection.
 const TIMEOUT: Duration = Duration::from_secs(15);
-
-/// How long it waits until the other side takes more bytes.
-const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A listening socket that plays an upstream server.
 #[derive(Debug)]
@@ -195,6 +194,12 @@ fn stays_open(answer: &[u8]) -> bool {
         && (bodiless || head.contains("\ncontent-length:") || head.contains("\ntransfer-encoding: chunked"))
 }
 
+/// A response of 200 with this body, as bytes.
+pub fn ok(body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+}
+
 /// An upstream that answers by itself.
 #[derive(Debug)]
 pub struct Answering {
@@ -220,236 +225,11 @@ impl Answering {
     }
 }
 
-/// A request as the upstream has got it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// Request line and fields, with the empty line.
-    pub head: String,
-    /// The body, without chunk framing.
-    pub body: Vec<u8>,
-}
-
-impl Received {
-    /// The request line.
-    pub fn line(&self) -> &str {
-        self.head.lines().next().unwrap_or_default()
-    }
-
-    /// What is asked for.
-    pub fn target(&self) -> &str {
-        self.line().split(' ').nth(1).unwrap_or_default()
-    }
-
-    /// The value of the first field of that name, ignoring case.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers(name).into_iter().next()
-    }
-
-    /// The values of all fields of that name, ignoring case.
-    pub fn headers(&self, name: &str) -> Vec<&str> {
-        let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        fields.filter(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
-    }
-}
-
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-/// A connection that the upstream has accepted.
-#[derive(Debug)]
-pub struct Peer {
-    stream: Stream,
-    received: Vec<u8>,
-}
-
-impl Peer {
-    fn new(stream: Stream) -> Peer {
-        let socket = match &stream {
-            Stream::Tcp(tcp) => SockRef::from(tcp),
-            Stream::Unix(unix) => SockRef::from(unix),
-        };
-        socket.set_nonblocking(false).expect("a stream that waits");
-        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
-        socket.set_write_timeout(Some(SEND_TIMEOUT)).expect("a timeout");
-        if let Stream::Tcp(tcp) = &stream {
-            tcp.set_nodelay(true).expect("TCP_NODELAY");
-        }
-        Peer { stream, received: Vec::new() }
-    }
-
-    fn fill(&mut self) -> io::Result<usize> {
-        let mut piece = [0; 65536];
-        let n = match &mut self.stream {
-            Stream::Tcp(stream) => stream.read(&mut piece)?,
-            Stream::Unix(stream) => stream.read(&mut piece)?,
-        };
-        self.received.extend_from_slice(&piece[..n]);
-        Ok(n)
-    }
-
-    /// The head of the next request, and none of its body.
-    ///
-    /// # Panics
-    /// When none comes.
-    #[track_caller]
-    pub fn head(&mut self) -> String {
-        match self.try_head() {
-            Some(head) => head,
-            None => panic!("no head, but {:?}", String::from_utf8_lossy(&self.received)),
-        }
-    }
-
-    fn try_head(&mut self) -> Option<String> {
-        loop {
-            if let Some(end) = self.received.windows(4).position(|four| four == b"\r\n\r\n") {
-                let head = self.received.drain(..end + 4).collect();
-                return String::from_utf8(head).ok();
-            }
-            if self.fill().ok()? == 0 {
-                return None;
-            }
-        }
-    }
-
-    /// The next request, whole.
-    ///
-    /// # Panics
-    /// When none comes.
-    #[track_caller]
-    pub fn request(&mut self) -> Received {
-        match self.try_request() {
-            Some(request) => request,
-            None => panic!("no request, but {:?}", String::from_utf8_lossy(&self.received)),
-        }
-    }
-
-    /// The next request; `None` when the connection ends, or nothing comes.
-    pub fn try_request(&mut self) -> Option<Received> {
-        let head = self.try_head()?;
-        let mut request = Received { head, body: Vec::new() };
-        if request.header("transfer-encoding").is_some() {
-            loop {
-                let line = self.try_line()?;
-                let size = usize::from_str_radix(line.trim(), 16).ok()?;
-                if size == 0 {
-                    while !self.try_line()?.is_empty() {}
-                    break;
-                }
-                request.body.extend(self.try_bytes(size)?);
-                self.try_line()?;
-            }
-        } else if let Some(length) = request.header("content-length") {
-            let length = length.parse().ok()?;
-            request.body = self.try_bytes(length)?;
-        }
-        Some(request)
-    }
-
-    fn try_line(&mut self) -> Option<String> {
-        loop {
-            if let Some(end) = self.received.windows(2).position(|two| two == b"\r\n") {
-                let line: Vec<u8> = self.received.drain(..end + 2).collect();
-                return String::from_utf8(line[..end].to_vec()).ok();
-            }
-            if self.fill().ok()? == 0 {
-                return None;
-            }
-        }
-    }
-
-    /// Exactly so many bytes.
-    ///
-    /// # Panics
-    /// When fewer come.
-    #[track_caller]
-    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        self.try_bytes(count).unwrap_or_else(|| panic!("{} of {count} bytes came", self.received.len()))
-    }
-
-    /// Exactly so many bytes; `None` when fewer come.
-    pub fn try_bytes(&mut self, count: usize) -> Option<Vec<u8>> {
-        while self.received.len() < count {
-            if self.fill().ok()? == 0 {
-                return None;
-            }
-        }
-        Some(self.received.drain(..count).collect())
-    }
-
-    /// Everything until the other side closes (or resets).
-    ///
-    /// # Panics
-    /// When it does not.
-    #[track_caller]
-    pub fn rest(&mut self) -> Vec<u8> {
-        loop {
-            match self.fill() {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
-                Err(error) => panic!("the connection was not closed: {error}"),
-            }
-        }
-        std::mem::take(&mut self.received)
-    }
-
-    /// Sends all these bytes.
-    ///
-    /// # Panics
-    /// When the other side has gone.
-    #[track_caller]
-    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.try_send(bytes).expect("bytes sent by the upstream");
-    }
-
-    /// Sends all these bytes.
-    ///
-    /// # Errors
-    /// What `send(2)` says.
-    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
-            Stream::Unix(stream) => stream.write_all(bytes.as_ref()),
-        }
-    }
-
-    /// Where the connection comes from; `None` of a Unix socket.
-    pub fn remote(&self) -> Option<SocketAddr> {
-        match &self.stream {
-            Stream::Tcp(stream) => stream.peer_addr().ok(),
-            Stream::Unix(_) => None,
-        }
-    }
-
-    /// Ends the sending side.
-    pub fn half_close(&mut self) {
-        let _ = match &self.stream {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
-        };
-    }
-
-    /// Takes nothing any more. On a Unix socket, what the other side sends from now on fails there.
-    pub fn stop_taking(&mut self) {
-        let _ = match &self.stream {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Read),
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Read),
-        };
-    }
-
-    /// Ends the connection with a reset.
-    pub fn reset(self) {
-        if let Stream::Tcp(stream) = &self.stream {
-            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
     use super::*;
 
     #[test]
@@ -479,9 +259,7 @@ mod tests {
 
     #[test]
     fn an_answering_upstream_keeps_connections_and_requests() {
-        let upstream = Upstream::answering(|request| {
-            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", request.target().len(), request.target()).into()
-        });
+        let upstream = Upstream::answering(|request| ok(request.target()));
         let mut client = TcpStream::connect(upstream.address()).unwrap();
         for path in ["/a", "/b"] {
             write!(client, "GET {path} HTTP/1.1\r\n\r\n").unwrap();

@@ -22,7 +22,8 @@ use std::sync::{Arc, Mutex};
 
 use freerun_testkit::{Answering, Kind, PATIENCE, Received, Server, Setup, Upstream, eventually, within};
 
-use crate::harness::{Case, Exchange, difference, exchange, get, text_without_port};
+use crate::exchange::{Exchange, difference, text_without_port};
+use crate::harness::{Case, exchange, get};
 use crate::proxied::TODAY;
 
 /// Stored, and no longer fresh, from the beginning.

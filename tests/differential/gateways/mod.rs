@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use freerun_testkit::{Kind, Setup, methods, require};
 use rustix::process::Signal;
 
-use crate::harness::{Exchange, Spoken, difference};
+use crate::exchange::{Exchange, difference};
+use crate::harness::Spoken;
 use recorder::{Protocol, Recorder};
 
 /// One request, what the application answers to it, and what may differ.

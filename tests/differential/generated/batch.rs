@@ -3,7 +3,8 @@
 use super::config::{Node, print};
 use super::requests::{Request, bytes};
 use crate::checks::same_words;
-use crate::harness::{Exchange, Spoken, difference, text_without_port};
+use crate::exchange::{Exchange, difference, text_without_port};
+use crate::harness::Spoken;
 use freerun_testkit::{Checked, Client, Kind, PATIENCE, Server, Setup, Site, TempDir, check, within};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
