@@ -6,7 +6,7 @@ mod poisoning;
 mod purges;
 mod rules;
 
-use freerun_testkit::{Answering, Received, Response, Server, Setup, Site, Upstream};
+use freerun_testkit::{Answering, Received, Response, Server, Setup, Site, Upstream, eventually};
 
 /// A cache, and its status in each response. `memory` is what the tier in memory has.
 pub fn setup(lines: &str, more: &str) -> Setup {
@@ -16,9 +16,18 @@ pub fn setup(lines: &str, more: &str) -> Setup {
     ))
 }
 
-/// A server in front of this origin.
+/// A server in front of this origin, whose cache is ready.
 pub fn before(origin: &Answering, lines: &str) -> Server {
-    setup(&format!("{lines}\nlocation / {{ proxy_pass http://{}; }}", origin.address()), "").freerun()
+    let status = "location = /status { proxy_cache off; status; }";
+    let lines = format!("{lines}\n{status} location / {{ proxy_pass http://{}; }}", origin.address());
+    let server = setup(&lines, "").freerun();
+    eventually("the cache is ready", || server.status()["caches"][0]["state"] == "ready");
+    server
+}
+
+/// Waits until nothing is being fetched any more: all that was asked for is stored.
+pub fn settled(server: &Server) {
+    eventually("nothing is fetched", || server.status()["caches"][0]["fills"]["now"] == 0);
 }
 
 /// How a response came to be, and its text.
