@@ -1,9 +1,10 @@
 //! Servers that are asked whether they are well.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use freerun_testkit::{Answering, Received, Refusing, Server, Setup, Upstream, eventually, require};
+use freerun_testkit::{Answering, Dns, Received, Refusing, Reply, Server, Setup, Upstream, eventually, require};
 use serde_json::Value;
 
 /// An upstream that answers with the status that the test sets; `text` is its body.
@@ -105,6 +106,62 @@ fn nobody_is_sent_to_a_server_before_its_first_check() {
     peer.request();
     peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     eventually("it has passed", || states(&server) == ["up"]);
+}
+
+#[test]
+fn nobody_is_sent_to_a_server_that_a_name_brings_before_its_first_check() {
+    if !require::freerun() {
+        return;
+    }
+    const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let dns = Dns::start();
+    let first = Upstream::on(([127, 0, 0, 71], 0).into());
+    let port = first.port();
+    let second = Upstream::on(([127, 0, 0, 72], port).into());
+    dns.set("a.test", Reply::address([127, 0, 0, 71].into(), 1));
+    let asked: Vec<Arc<Mutex<Vec<String>>>> = [first, second]
+        .into_iter()
+        .map(|upstream| {
+            let targets: Arc<Mutex<Vec<String>>> = Arc::default();
+            let seen = targets.clone();
+            std::thread::spawn(move || {
+                while let Some(mut peer) = upstream.try_accept(Duration::from_secs(3600)) {
+                    let seen = seen.clone();
+                    std::thread::spawn(move || {
+                        while let Some(request) = peer.try_request() {
+                            seen.lock().unwrap().push(request.target().to_owned());
+                            if peer.try_send(OK).is_err() {
+                                return;
+                            }
+                        }
+                    });
+                }
+            });
+            targets
+        })
+        .collect();
+    let group = format!(
+        "upstream g {{ zone g 64k; resolver {} ipv6=off valid=1s; server a.test:{port} resolve; }}",
+        dns.address()
+    );
+    let server = setup(&group, "health_check uri=/check interval=50ms mandatory;").freerun();
+    eventually("the first has passed", || server.get("/").status == 200);
+    dns.set("a.test", Reply::address([127, 0, 0, 72].into(), 1));
+    // Somebody comes all the time.
+    eventually("the second is asked", || {
+        server.get("/");
+        !asked[1].lock().unwrap().is_empty()
+    });
+    assert_eq!(asked[0].lock().unwrap()[0], "/check");
+    assert_eq!(asked[1].lock().unwrap()[0], "/check");
+    eventually("it has passed", || server.get("/").status == 200);
+    // It is known over a reload: not even for a moment it is left out.
+    for _ in 0..5 {
+        server.reload();
+        for _ in 0..100 {
+            assert_eq!(server.get("/").status, 200);
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A group of servers: `upstream name { … }`, or the one that a `proxy_pass` to an address makes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ type Key = (UpstreamAddress, usize);
 pub struct GroupState {
     lives: ArcSwap<HashMap<Key, Weak<Live>>>,
     pub(crate) queue: Queue,
+    /// How many mandatory checks the servers have: those that come later are held back for as many.
+    mandatory: AtomicU32,
     /// Whether a loop is about to eject a server.
     pub(crate) ejecting: AtomicBool,
 }
@@ -74,11 +76,18 @@ impl GroupState {
         self.queue.released();
     }
 
-    /// What is known of the servers at these addresses; those never heard of begin anew.
-    fn lives(&self, keys: &[Key]) -> Vec<Arc<Live>> {
+    /// Servers that come later ([`Group::replace`]) are asked by nobody before so many mandatory checks have spoken. Those that
+    /// are there already are the caller's business.
+    pub fn hold_back(&self, checks: u32) {
+        self.mandatory.store(checks, Relaxed);
+    }
+
+    /// What is known of the servers at these addresses; those never heard of begin anew, held back for so many checks.
+    fn lives(&self, keys: &[Key], held: u32) -> Vec<Arc<Live>> {
         let mut found: Vec<Arc<Live>> = Vec::new();
         self.lives.rcu(|known| {
-            found = keys.iter().map(|key| known.get(key).and_then(Weak::upgrade).unwrap_or_default()).collect();
+            let new = || Arc::new(Live::held(held));
+            found = keys.iter().map(|key| known.get(key).and_then(Weak::upgrade).unwrap_or_else(new)).collect();
             let mut next: HashMap<Key, Weak<Live>> = known
                 .iter()
                 .filter(|(_, live)| live.strong_count() > 0)
@@ -253,7 +262,8 @@ fn build(settings: &GroupSettings, state: &Arc<GroupState>, specs: Vec<PeerSpec>
         })
         .collect();
     let single = specs.len() == 1;
-    let lives = state.lives(&keys);
+    let held = if before.is_some() { state.mandatory.load(Relaxed) } else { 0 };
+    let lives = state.lives(&keys, held);
     let outlier = settings.outlier.clone().map(Arc::new);
     let peers = specs.into_iter().zip(lives).map(|(spec, live)| {
         let name: Arc<str> = spec.address.to_string().into();

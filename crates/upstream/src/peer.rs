@@ -78,6 +78,8 @@ pub struct Live {
     pub(crate) unhealthy: AtomicU32,
     /// How many mandatory health checks have not spoken yet.
     pub(crate) checking: AtomicU32,
+    /// How many of these have not even begun: the server is new.
+    pub(crate) held: AtomicU32,
     /// Until when the outlier detection keeps it out; 0: it does not.
     pub(crate) ejected: AtomicU64,
     /// Moving average of the time to the response's head, microseconds; 0: not known.
@@ -112,6 +114,7 @@ impl Default for Live {
             recovered: AtomicU64::new(0),
             unhealthy: AtomicU32::new(0),
             checking: AtomicU32::new(0),
+            held: AtomicU32::new(0),
             ejected: AtomicU64::new(0),
             header_average: AtomicU64::new(0),
             last_byte_average: AtomicU64::new(0),
@@ -121,6 +124,19 @@ impl Default for Live {
             figures: Figures::default(),
             idle: Idle::default(),
         }
+    }
+}
+
+impl Live {
+    /// A new server, which is asked by nobody before so many checks have begun and spoken.
+    pub(crate) fn held(checks: u32) -> Live {
+        Live { checking: AtomicU32::new(checks), held: AtomicU32::new(checks), ..Live::default() }
+    }
+
+    /// Checks that have not begun by now will not.
+    pub fn unhold(&self) {
+        let held = self.held.swap(0, Relaxed);
+        self.checking.fetch_sub(held, Relaxed);
     }
 }
 

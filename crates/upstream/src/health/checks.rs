@@ -49,7 +49,8 @@ impl Watch {
     /// A check that begins.
     pub fn new(live: Arc<Live>, rules: CheckRules) -> Watch {
         let state = if rules.mandatory { Checked::Checking } else { Checked::Healthy };
-        if state == Checked::Checking {
+        // A new server may be held back for this check already.
+        if state == Checked::Checking && live.held.fetch_update(Relaxed, Relaxed, |held| held.checked_sub(1)).is_err() {
             live.checking.fetch_add(1, Relaxed);
         }
         Watch { live, rules, state, against: 0 }
@@ -149,6 +150,31 @@ mod tests {
         assert_eq!(said(rules(3, 2, false), "--+---+-++"), "hhhhhuuuuh");
         assert_eq!(said(rules(3, 2, true), "-+++"), "uuhh");
         assert_eq!(said(rules(3, 2, true), "+-+"), "hhh");
+    }
+
+    #[test]
+    fn a_new_server_is_held_back_until_its_checks_have_spoken() {
+        let checking = |live: &Live| live.checking.load(Relaxed);
+        let mandatory = CheckRules { mandatory: true, ..CheckRules::default() };
+        let live = Arc::new(Live::held(2));
+        let mut one = Watch::new(live.clone(), mandatory);
+        let mut other = Watch::new(live.clone(), mandatory);
+        let mut optional = Watch::new(live.clone(), CheckRules::default());
+        optional.observe(true, 0);
+        one.observe(true, 0);
+        assert_eq!(checking(&live), 1);
+        let third = Watch::new(live.clone(), mandatory);
+        other.observe(true, 0);
+        assert_eq!(checking(&live), 1);
+        drop(third);
+        assert_eq!(checking(&live), 0);
+        // Checks that do not begin hold nothing.
+        let live = Arc::new(Live::held(2));
+        let mut one = Watch::new(live.clone(), mandatory);
+        live.unhold();
+        assert_eq!(checking(&live), 1);
+        one.observe(true, 0);
+        assert_eq!(checking(&live), 0);
     }
 
     #[test]

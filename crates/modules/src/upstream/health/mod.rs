@@ -23,7 +23,7 @@ use self::settings::{Declared, HealthCheck, HealthSettings};
 use self::watcher::{Key, Watcher};
 use crate::proxy::exchange::Family;
 use crate::proxy::{fastcgi, http, scgi, uwsgi};
-use crate::upstream::{Upstream, UpstreamRef};
+use crate::upstream::{Upstream, UpstreamRef, Upstreams};
 
 /// The module. It has to stand after that of the groups.
 pub static MODULE: Module = Module {
@@ -58,9 +58,21 @@ impl Check {
 #[derive(Default)]
 struct Checks(Vec<Arc<Check>>);
 
-/// Mandatory checks that run: those that come anew hold their servers back from the first request on.
+/// Mandatory checks that run: those that come anew hold their servers back from the first request on. Each loop says which it
+/// runs.
 #[derive(Default)]
 struct Known(ArcSwap<HashSet<Key>>);
+
+impl Known {
+    fn change(&self, ended: &[Key], begun: &[Key]) {
+        self.0.rcu(|running| {
+            let mut next = HashSet::clone(running);
+            next.retain(|key| !ended.contains(key));
+            next.extend(begun.iter().cloned());
+            next
+        });
+    }
+}
 
 /// What was gathered while the configuration was read.
 #[derive(Default)]
@@ -118,21 +130,26 @@ fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 fn prepare(generation: &Arc<Generation>, shared: &Arc<Shared>) {
     let parts = &generation.parts;
     let (Some(checks), Some(known)) = (parts.get::<Checks>(), parts.get::<Known>()) else { return };
-    let before = known.0.load_full();
-    let mut now = HashSet::new();
+    let running = known.0.load_full();
     let mut new: HashMap<usize, Vec<(Key, Watch)>> = HashMap::new();
-    for check in checks.0.iter().filter(|check| check.rules.rules.mandatory) {
-        let Some(group) = check.group() else { continue };
-        for peer in group.group.peers().peers().filter(|peer| !peer.settings.down) {
-            let key = Key::new(check, peer);
-            if !before.contains(&key) {
-                let watch = Watch::new(peer.live().clone(), check.rules.rules);
-                new.entry(key.home(shared.loops.len())).or_default().push((key.clone(), watch));
+    for group in parts.get::<Upstreams>().iter().flat_map(|upstreams| upstreams.all()) {
+        let own =
+            |check: &&Arc<Check>| check.rules.rules.mandatory && check.group().is_some_and(|of| Arc::ptr_eq(of, group));
+        let own: Vec<&Arc<Check>> = checks.0.iter().filter(own).collect();
+        // Those that a name brings from now on.
+        group.group.state().hold_back(own.len() as u32);
+        let peers = group.group.peers();
+        for check in own {
+            for peer in peers.peers().filter(|peer| !peer.settings.down) {
+                let key = Key::new(check, peer);
+                if !running.contains(&key) {
+                    let watch = Watch::new(peer.live().clone(), check.rules.rules);
+                    new.entry(key.home(shared.loops.len())).or_default().push((key, watch));
+                }
             }
-            now.insert(key);
         }
+        peers.peers().for_each(|peer| peer.live().unhold());
     }
-    known.0.store(Arc::new(now));
     for (index, watches) in new {
         shared.tell(index, move |home| home.module::<Watcher>().prepare(watches));
     }

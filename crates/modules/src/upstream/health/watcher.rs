@@ -17,7 +17,7 @@ use freerun_upstream::{Peer, now};
 use tokio::sync::Notify;
 
 use super::probe::{self, Pretended};
-use super::{Check, Checks};
+use super::{Check, Checks, Known};
 
 /// How often it is looked whether groups have other servers.
 const LOOK: Duration = Duration::from_millis(500);
@@ -95,6 +95,7 @@ impl Watcher {
         }
         *self.seen.borrow_mut() = seen;
         let mut old = self.running.take();
+        let mut begun = Vec::new();
         for check in all {
             let Some(group) = check.group() else { continue };
             for peer in group.group.peers().peers().filter(|peer| !peer.settings.down) {
@@ -108,13 +109,26 @@ impl Watcher {
                         running.peer.replace(peer.clone());
                         running
                     }
-                    None => self.start(&key, check, peer, home),
+                    None => {
+                        if check.rules.rules.mandatory {
+                            begun.push(key.clone());
+                        }
+                        self.start(&key, check, peer, home)
+                    }
                 };
                 self.running.borrow_mut().insert(key, running);
             }
         }
         for ended in old.values() {
             ended.stop.notify_one();
+        }
+        let is_mandatory = |running: &Running| running.check.borrow().rules.rules.mandatory;
+        let ended: Vec<Key> =
+            old.iter().filter(|(_, running)| is_mandatory(running)).map(|(key, _)| key.clone()).collect();
+        if !(ended.is_empty() && begun.is_empty())
+            && let Some(known) = home.generation().parts.get::<Known>()
+        {
+            known.change(&ended, &begun);
         }
     }
 
