@@ -167,6 +167,37 @@ fn services_say_where_servers_are() {
 }
 
 #[test]
+fn a_service_s_host_that_nobody_can_say_anything_of_stays_as_it_was() {
+    let dns = Dns::start();
+    let (first, second) = (named("first"), named("second"));
+    let at = |upstream: &Answering, host: &str| (1, 1, port_of(upstream).parse().unwrap(), host.to_owned());
+    dns.set("_http._tcp.a.test", Reply::Services(vec![at(&first, "one.test"), at(&second, "two.test")], 1));
+    for host in ["one.test", "two.test"] {
+        dns.set(host, Reply::address(ip(1), 1));
+    }
+    let server = run(&format!(
+        "upstream a {{ resolver {} ipv6=off; resolver_timeout 1s; zone a 64k; server a.test service=http resolve; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}",
+        dns.address()
+    ));
+    let answers = || {
+        let mut answers = [server.get("/").text(), server.get("/").text()];
+        answers.sort();
+        answers
+    };
+    assert_eq!(answers(), ["first", "second"]);
+    dns.set("two.test", Reply::Code(2));
+    for _ in 0..2 {
+        let asked = dns.asked("two.test");
+        eventually("it is asked again, to no avail", || dns.asked("two.test") > asked);
+    }
+    assert_eq!(answers(), ["first", "second"]);
+    // One that is said not to be there is not.
+    dns.set("two.test", Reply::Code(3));
+    eventually("it is gone", || answers() == ["first", "first"]);
+}
+
+#[test]
 fn a_state_file_has_the_servers() {
     let upstream = named("stateful");
     let site = Site::new();

@@ -1,7 +1,8 @@
 //! Servers that are written as names: looked up beside the loops, when a configuration is taken and whenever an answer
 //! expires.
 
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -44,25 +45,34 @@ pub(super) struct Target {
     pub(super) later: bool,
 }
 
+/// The addresses of the hosts that are named by the services of a name.
+type Hosts = HashMap<Box<str>, Arc<[IpAddr]>>;
+
 /// What is known of a server's name. Goes on over reloads.
 #[derive(Debug, Default)]
-pub(super) struct Known(ArcSwapOption<Vec<Target>>);
+pub(super) struct Known {
+    targets: ArcSwapOption<Vec<Target>>,
+    /// With `service`: what the targets were made of.
+    hosts: ArcSwapOption<Hosts>,
+}
 
 impl Known {
     /// The addresses; `None`: it was not looked up yet, or not found.
     pub(super) fn targets(&self) -> Option<Arc<Vec<Target>>> {
-        self.0.load_full()
+        self.targets.load_full()
     }
 
-    fn set(&self, mut targets: Vec<Target>) {
+    fn set(&self, mut targets: Vec<Target>, hosts: Hosts) {
         // Name servers answer in another order each time.
         targets.sort_unstable();
         targets.dedup();
-        self.0.store(Some(Arc::new(targets)));
+        self.targets.store(Some(Arc::new(targets)));
+        self.hosts.store(Some(Arc::new(hosts)));
     }
 
     fn forget(&self) -> bool {
-        self.0.swap(None).is_some()
+        self.hosts.store(None);
+        self.targets.swap(None).is_some()
     }
 }
 
@@ -147,12 +157,12 @@ async fn watch(upstream: Weak<Upstream>, index: usize, log: ErrorLog, mut first:
         let Some(group) = upstream.upgrade() else { return };
         let Some((server, known)) = group.server(index) else { return };
         let Where::Name(name) = &server.place else { return };
-        let next = match look_up(&group, server, name).await {
-            Ok((targets, expires)) => {
+        let next = match look_up(&group, server, name, known).await {
+            Ok(Looked { targets, hosts, expires }) => {
                 if std::mem::take(&mut failing) {
                     log.write(Level::Notice, None, format_args!("\"{}\" is resolved now", server.text));
                 }
-                known.set(targets);
+                known.set(targets, hosts);
                 group.rebuild();
                 pause = FIRST_PAUSE;
                 // Answers that hold no time at all (`valid=0`) would be asked for without a pause.
@@ -193,47 +203,67 @@ async fn watch(upstream: Weak<Upstream>, index: usize, log: ErrorLog, mut first:
     }
 }
 
-/// The addresses of a server and until when they hold; `None`: as long as the configuration.
-async fn look_up(group: &Upstream, server: &Server, name: &Name) -> Result<(Vec<Target>, Option<Instant>), Failed> {
+/// What was found of a server's name.
+struct Looked {
+    targets: Vec<Target>,
+    hosts: Hosts,
+    /// Until when it holds; `None`: as long as the configuration.
+    expires: Option<Instant>,
+}
+
+/// The addresses of a server. Of hosts of which nothing is found out now, those that are known are taken.
+async fn look_up(group: &Upstream, server: &Server, name: &Name, known: &Known) -> Result<Looked, Failed> {
     let target = |address, weight, later| Target { address, weight, later };
     let Some((resolver, timeout)) = group.resolver().filter(|_| server.resolve) else {
         let found = system::lookup(&name.host).await.map_err(|_| Failed::System)?;
         if found.is_empty() {
             return Err(Failed::System);
         }
-        return Ok((found.into_iter().map(|ip| target(SocketAddr::new(ip, name.port), 1, false)).collect(), None));
+        let targets = found.into_iter().map(|ip| target(SocketAddr::new(ip, name.port), 1, false)).collect();
+        return Ok(Looked { targets, hosts: Hosts::new(), expires: None });
     };
     let Some(service) = &server.service else {
         let found = resolver.addresses(&name.host, timeout).await;
         let found = found.map_err(|why| Failed::Resolver(name.host.to_string(), why))?;
         let targets = found.addresses.iter().map(|ip| target(SocketAddr::new(*ip, name.port), 1, false)).collect();
-        return Ok((targets, Some(found.expires)));
+        return Ok(Looked { targets, hosts: Hosts::new(), expires: Some(found.expires) });
     };
     let found = resolver.services(service, timeout).await.map_err(|why| Failed::Resolver(service.to_string(), why))?;
     let best = found.services.first().map(|service| service.priority);
+    let before = known.hosts.load_full();
     let mut targets = Vec::new();
+    let mut hosts = Hosts::new();
     let mut expires = found.expires;
     let mut failed = None;
     for service in found.services.iter() {
         if targets.len() >= MAX_SERVICE_ADDRESSES {
             break;
         }
-        match resolver.addresses(&service.target, timeout).await {
+        let addresses = match resolver.addresses(&service.target, timeout).await {
             Ok(found) => {
                 expires = expires.min(found.expires);
-                let later = best.is_some_and(|best| service.priority > best);
-                let weight = u32::from(service.weight).max(1);
-                targets
-                    .extend(found.addresses.iter().map(|ip| target(SocketAddr::new(*ip, service.port), weight, later)));
+                Some(found.addresses)
             }
-            Err(why) => failed = Some(Failed::Resolver(service.target.to_string(), why)),
-        }
+            Err(why) => {
+                failed = Some(Failed::Resolver(service.target.to_string(), why));
+                before
+                    .as_ref()
+                    .filter(|_| why != ResolveError::NotFound)
+                    .and_then(|before| before.get(&service.target).cloned())
+            }
+        };
+        let Some(addresses) = addresses else { continue };
+        let later = best.is_some_and(|best| service.priority > best);
+        let weight = u32::from(service.weight).max(1);
+        targets.extend(addresses.iter().map(|ip| target(SocketAddr::new(*ip, service.port), weight, later)));
+        hosts.insert(service.target.clone(), addresses);
     }
     targets.truncate(MAX_SERVICE_ADDRESSES);
-    match failed {
-        Some(failed) if targets.is_empty() => Err(failed),
-        // What is missing is asked for again soon.
-        Some(_) => Ok((targets, Some(expires.min(Instant::now() + FIRST_PAUSE)))),
-        None => Ok((targets, Some(expires))),
-    }
+    let expires = match failed {
+        Some(failed) if targets.is_empty() => return Err(failed),
+        // What is missing, or may have changed, is asked for again soon.
+        Some(_) => expires.min(Instant::now() + FIRST_PAUSE),
+        None => expires,
+    };
+    Ok(Looked { targets, hosts, expires: Some(expires) })
 }
