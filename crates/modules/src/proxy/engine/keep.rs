@@ -14,6 +14,7 @@ use freerun_http::worker::Background;
 use freerun_runtime::loops;
 
 use super::answer::{self, Front};
+use super::pieces;
 use super::reader::{Broken, Reader, Ready};
 use crate::proxy::cache::answer::offer;
 
@@ -86,7 +87,7 @@ async fn feed(mut reader: Reader, front: Front, broken: bool, mut filling: Filli
         tokio::task::consume_budget().await;
         match reader.ready() {
             Ok(Ready::Piece(piece)) => {
-                if filling.push(piece).await.is_err() {
+                if filling.push(pieces::own(piece)).await.is_err() {
                     return;
                 }
             }

@@ -77,6 +77,11 @@ impl Pieces {
     }
 }
 
+/// The same piece without the buffer that it came in, where it is a small part of that.
+pub fn own(piece: Bytes) -> Bytes {
+    if piece.len() < LARGE { Bytes::copy_from_slice(&piece) } else { piece }
+}
+
 impl From<VecDeque<Bytes>> for Pieces {
     fn from(whole: VecDeque<Bytes>) -> Pieces {
         let bytes = whole.iter().map(Bytes::len).sum();
@@ -110,6 +115,9 @@ mod tests {
         }
         assert_eq!((pieces.bytes(), Arc::strong_count(&buffers)), (100_000, 1));
         assert!(pieces.whole.len() < 10);
+        let alone: Vec<Bytes> =
+            (0..100).map(|_| own(Bytes::from_owner(Buffer { _counted: buffers.clone() }).slice(3..13))).collect();
+        assert_eq!((alone.concat().len(), Arc::strong_count(&buffers)), (1000, 1));
     }
 
     #[test]
