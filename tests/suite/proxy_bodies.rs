@@ -188,7 +188,8 @@ fn an_answer_may_come_after_the_server_has_stopped_to_take_the_body() {
         let mut peer = upstream.accept();
         peer.head();
         peer.stop_taking();
-        for byte in "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig".bytes() {
+        let pad = "x".repeat(3000);
+        for byte in format!("HTTP/1.1 413 Too Large\r\nX-Pad: {pad}\r\nContent-Length: 3\r\n\r\nbig").bytes() {
             peer.send([byte]);
         }
         let response = sending.join().unwrap();
