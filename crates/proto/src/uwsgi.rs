@@ -43,6 +43,19 @@ impl Packet {
         Ok(())
     }
 
+    /// Appends a text that is no variable.
+    ///
+    /// # Errors
+    /// [`TooBig`], as for a variable.
+    pub fn text(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), TooBig> {
+        let len = out.len() - self.start - PACKET_HEAD + text.len();
+        if len > usize::from(u16::MAX) {
+            return Err(TooBig(len));
+        }
+        out.extend_from_slice(text);
+        Ok(())
+    }
+
     /// Completes the packet.
     pub fn end(self, out: &mut [u8]) {
         let len = (out.len() - self.start - PACKET_HEAD) as u16;
@@ -74,6 +87,8 @@ mod tests {
         let mut packet = Packet::begin(0, 0, &mut out);
         packet.pair(b"N", &vec![b'v'; 65_530], &mut out).unwrap();
         assert_eq!(packet.pair(b"", b"", &mut out), Err(TooBig(65_539)));
+        assert_eq!(packet.text(b"t", &mut out), Err(TooBig(65_536)));
+        packet.text(b"", &mut out).unwrap();
         packet.end(&mut out);
         assert_eq!(out[..4], [0, 0xff, 0xff, 0]);
         let mut out = Vec::new();

@@ -53,6 +53,17 @@ fn modifiers() {
 }
 
 #[test]
+fn a_text_behind_the_variables() {
+    let lines = "
+        uwsgi_string \"the server's\";
+        location / { uwsgi_pass @ADDRESS@; }
+        location /own { uwsgi_pass @ADDRESS@; uwsgi_string \"of $uri\"; uwsgi_param A b; }
+        location /none { uwsgi_pass @ADDRESS@; uwsgi_string \"\"; }
+        location /alone { uwsgi_pass @ADDRESS@; uwsgi_string \"no variables\"; uwsgi_pass_request_headers off; }";
+    alike(Protocol::Uwsgi, lines, &[ask("/"), ask("/own"), ask("/none"), ask("/alone")]);
+}
+
+#[test]
 fn heads_of_responses() {
     const STATUS: &str = "freerun sends no such status";
     const PHRASE: &str = "RFC 9112 section 4: the space after the status is there without a reason, too";

@@ -153,11 +153,13 @@ fn uwsgi(peer: &mut Peer) -> Option<Vec<String>> {
     let mut told = vec![format!("modifiers {} {}", head[0], head[3])];
     let (mut rest, mut texts) = (&packet[..], Vec::new());
     while let Some((&length, behind)) = rest.split_first_chunk::<2>() {
-        let (text, behind) = behind.split_at(usize::from(u16::from_le_bytes(length)));
+        // What is no variable stands behind them.
+        let Some((text, behind)) = behind.split_at_checked(usize::from(u16::from_le_bytes(length))) else { break };
         texts.push(text);
         rest = behind;
     }
     told.extend(texts.chunks(2).map(|two| pair(two[0], two[1])));
+    told.push(format!("text: \"{}\"", rest.escape_ascii()));
     let length = length(&told);
     told.push(told_body(&peer.try_bytes(length)?));
     Some(told)

@@ -43,9 +43,9 @@ settings! {
         zone: Option<SharedZone>, in UPSTREAM, fidelity = NoEffect("state is always shared");
         /// A file with the group's servers, instead of `server` directives: lines `server address parameters;`.
         ///
-        /// It is read with the configuration; one that is not there has no servers.
-        state: Option<String>, in UPSTREAM,
-            fidelity = Differs("the file is only read: servers are changed by changing it and reloading");
+        /// It is read with the configuration; one that is not there has no servers. It is never written: nginx writes it only when
+        /// its API has changed the servers, and there is no such API here. Servers are changed by changing the file, and `reload`.
+        state: Option<String>, in UPSTREAM, fidelity = Differs("the file is only read, as there is no API that changes servers");
         /// How many idle connections to the group's servers each event loop keeps; 0 keeps none.
         ///
         /// Beyond, the one unused for longest is closed. nginx keeps so many in each worker process. Here loops use each

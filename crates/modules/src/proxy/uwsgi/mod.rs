@@ -32,6 +32,9 @@ settings! {
         uwsgi_modifier1: Modifier = "0", in HTTP | SERVER | LOCATION;
         /// The second modifier of the packet.
         uwsgi_modifier2: Modifier = "0", in HTTP | SERVER | LOCATION;
+        /// A text that stands in the packet behind the variables, as it is written: what some modifiers want instead of
+        /// variables.
+        uwsgi_string: Option<String>, in HTTP | SERVER | LOCATION;
     }
 }
 
@@ -106,6 +109,8 @@ impl Script for UwsgiScript {
             let mut packet = Packet::begin(settings.uwsgi_modifier1.0, settings.uwsgi_modifier2.0, out);
             let written =
                 params::each(request, &settings.uwsgi_param, fields, |name, value| packet.pair(name, value, out));
+            let string = settings.uwsgi_string.as_deref().unwrap_or_default();
+            let written = written.and_then(|()| packet.text(string.as_bytes(), out));
             written.map_err(|error| Fault::Request(error.to_string().into()))?;
             packet.end(out);
             Ok(())
