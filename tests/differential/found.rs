@@ -495,3 +495,19 @@ fn bodies_of_heads_that_are_wrong() {
     let cases = ["GET /../ HTTP/1.1\r\n", "POST /%zz HTTP/1.1\r\n", "POST /a.txt HTTP/1.1\r\nHost: a/b\r\n"];
     compare(&Setup::server(&site, lines), cases.map(|begin| raw(format!("{begin}{body}"))).into());
 }
+
+#[test]
+fn a_server_without_keep_alive_and_redirects_inside() {
+    let site = site();
+    let lines = "
+        keepalive_timeout 0;
+        location / { keepalive_timeout 60; }
+        location /tried { keepalive_timeout 60; try_files /none /a.txt; }
+        location /error { keepalive_timeout 60; error_page 404 /a.txt; return 404; }
+        location /named { keepalive_timeout 60; error_page 404 @n; return 404; }
+        location @n { keepalive_timeout 60; return 200 named; }
+        location /last { keepalive_timeout 60; rewrite ^ /a.txt last; }
+    ";
+    let paths = ["/a.txt", "/dir/", "/tried", "/error", "/named", "/last"];
+    compare(&Setup::server(&site, lines), paths.map(get).into());
+}

@@ -281,6 +281,9 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             request.uri_kept = false;
             request.internal = true;
             request.rewritten_here = false;
+            // The server has its say about the connection again, as in nginx.
+            request.location = request.generation.location(&request.server.entry);
+            request.judge_keep_alive();
             Step::Route
         }
         Outcome::Named(name) => {
