@@ -132,6 +132,25 @@ fn a_server_names_only_character_sets_that_the_configuration_has() {
 }
 
 #[test]
+fn ranges_that_another_server_offers_of_what_is_changed_here() {
+    let lines = "
+        location /a { proxy_pass http://@UP@; }
+        location /ssi { ssi on; proxy_pass http://@UP@; }
+        location /sub { sub_filter ok no; proxy_pass http://@UP@; }
+        location /sub-dated { sub_filter ok no; sub_filter_last_modified on; proxy_pass http://@UP@; }
+        location /gz { gzip on; gzip_proxied any; gzip_min_length 1; proxy_pass http://@UP@; }
+        location /add { add_after_body /after; proxy_pass http://@UP@; }
+        location /cs { source_charset koi8-r; charset utf-8; proxy_pass http://@UP@; }
+        location /after { return 200 after; }
+    ";
+    let cases = ["/a", "/ssi", "/sub", "/sub-dated", "/gz", "/add", "/cs"].map(|path| {
+        let request = get(path).field("Accept-Encoding: gzip");
+        with_fields(request, "200 OK", &["Content-Type: text/html", "ETag: \"a\"", "Accept-Ranges: bytes"])
+    });
+    compare_proxied("charset_map koi8-r utf-8 { C0 D18E; }", lines, cases.into());
+}
+
+#[test]
 fn validators_and_ranges() {
     let lines = "
         location /a { proxy_pass http://@UP@; }

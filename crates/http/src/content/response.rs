@@ -236,6 +236,18 @@ impl Response {
         }
     }
 
+    /// The same, and the offer of ranges by another server, whose response this is, is not passed on.
+    pub fn weaken_and_refuse_ranges(&mut self) {
+        self.weaken();
+        if self.as_written.is_some() {
+            // Not one that the configuration adds.
+            let offers = |(name, value): &mut Field| {
+                name.eq_ignore_ascii_case(b"Accept-Ranges") && value.eq_ignore_ascii_case(b"bytes")
+            };
+            self.fields.retain(|field| !offers(field));
+        }
+    }
+
     /// What is sent as `Content-Type`, without its character set where that is to be added: as it was written, unless
     /// something else was made of it.
     pub fn media_type(&self) -> (&Bytes, Option<&Bytes>) {

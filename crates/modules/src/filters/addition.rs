@@ -57,7 +57,7 @@ fn announce(request: &mut Request, response: &mut Response) {
         response.status == 200 && !request.is_subrequest() && settings.addition_types.contains(&response.content_type);
     request.own.get::<Announced>().0.set(added);
     if added {
-        response.weaken();
+        response.weaken_and_refuse_ranges();
         let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
         response.body = Body::Source(Box::new(Open(body)));
     }

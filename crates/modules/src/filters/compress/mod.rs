@@ -56,7 +56,7 @@ fn run(request: &mut Request, response: &mut Response) {
     let Some((coding, params)) = choose(request, response, settings) else { return };
     match packed(request, response, coding, params) {
         Ok(body) => {
-            response.weaken();
+            response.weaken_and_refuse_ranges();
             response.add(&b"Content-Encoding"[..], coding.name);
             response.body = body;
         }

@@ -81,7 +81,7 @@ fn run(request: &mut Request, response: &mut Response) {
     if response.length() == Some(0) || !settings.ssi_types.contains(&response.content_type) {
         return;
     }
-    response.weaken();
+    response.weaken_and_refuse_ranges();
     if !settings.ssi_last_modified {
         response.last_modified = None;
         response.etag = None;
