@@ -114,6 +114,11 @@ fn text(kind: Kind, dir: &TempDir, left_out: &BTreeSet<usize>, count: usize) -> 
             text += &format!("{module}_temp_path @DIR@/{module};\n");
         }
     }
+    text += "upstream back { server 127.0.0.1:@PORT2@; }\n";
+    text += "server { listen 127.0.0.1:@PORT2@; root @ROOT@; access_log off; port_in_redirect off;\n";
+    text += "location /one { return 200 \"one $request_method $uri $args $http_x_a\"; }\n";
+    text += "location /two { add_header X-B b; add_header Cache-Control no-store; return 302 /three; }\n";
+    text += "location /none { return 404 none; } location /dir { add_header X-A a always; } }\n";
     text += &format!("include {dir}/http.conf;\n");
     // The variables have to be made somewhere.
     text += "server { listen 127.0.0.1:@PORT@; server_name default.example;\n";

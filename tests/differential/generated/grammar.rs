@@ -69,6 +69,14 @@ const RULES: &[(&str, &[&str])] = &[
     // With `*` nginx takes the fields of a 304 away that it leaves with other types.
     ("filter types", &["text/plain", "text/css", "x/y text/plain", "application/octet-stream"]),
     ("types list", &["*", "text/plain", "text/html", "x/y text/plain", "application/octet-stream"]),
+    // A server with the same files, without anything generated.
+    ("upstream", &["http://back", "http://back", "http://back", "http://back/", "http://back/dir/", "http://back/a.txt", "http://back$uri",
+        "http://back$request_uri", "http://back/one?x=$args", "http://back/dir"]),
+    ("proxy redirect", &["off", "default", "http://back/ /", "http://back/dir/ /one/", "~^http://back(.*)$ /two$1", "~(.*) $1"]),
+    ("proxy header", &["X-A <text>", "Host <value>", "Host $http_host", "Range <value>", "Accept-Encoding \"\"", "If-None-Match <value>",
+        "If-Modified-Since \"\""]),
+    ("proxy method", &["GET", "HEAD", "POST", "DELETE"]),
+    ("ignored", &["X-Accel-Expires", "Expires", "Cache-Control", "Vary", "X-Accel-Charset"]),
     ("map entry", &["default <text>;", "/a.txt <text>;", "\"~^/(?<rest>d.*)$\" <text>;", "~*^/ONE one;", "\"\" empty;", "b <value>;", "~o o;", "hostnames;",
         "*.example wild;", ".a.h1.example dot;", "h2.* back;", "\\default backslash;"]),
     ("types entry", &["text/plain txt;", "text/html html htm;", "image/gif gif;", "x/y txt html;", "image/jpeg JPG jpeg;", "a/b gz bin;", "x/$1 txt;"]),
@@ -177,6 +185,21 @@ pub const DIRECTIVES: &[(&str, usize, &str)] = &[
     ("hsl", 3, "real_ip_header X-Forwarded-For"),
     ("hsl", 1, "real_ip_recursive <onoff>"),
     ("l", 1, "empty_gif"),
+    ("li", 8, "proxy_pass <upstream>"),
+    ("hsl", 2, "proxy_intercept_errors on"),
+    ("hsl", 2, "proxy_redirect <proxy redirect>"),
+    ("hsl", 2, "proxy_set_header <proxy header>"),
+    ("hsl", 1, "proxy_hide_header <header name>"),
+    ("hsl", 1, "proxy_hide_header ETag"),
+    ("hsl", 1, "proxy_pass_header Date"),
+    ("hsl", 1, "proxy_method <proxy method>"),
+    ("hsl", 1, "proxy_pass_request_headers off"),
+    ("hsl", 1, "proxy_buffering off"),
+    ("hsl", 1, "proxy_request_buffering off"),
+    ("hsl", 2, "proxy_force_ranges on"),
+    ("hsl", 1, "proxy_ignore_headers <ignored>"),
+    ("hsl", 1, "proxy_http_version 1.1"),
+    ("hsl", 1, "proxy_limit_rate 1m"),
 ];
 
 /// Directives that may stand several times in a block; of the others a second one is left out.
@@ -195,6 +218,10 @@ pub const REPEATED: &[&str] = &[
     "auth_request_set",
     "set_real_ip_from",
     "mirror",
+    "proxy_set_header",
+    "proxy_hide_header",
+    "proxy_pass_header",
+    "proxy_redirect",
 ];
 
 /// A text with each `<name>` replaced; a name that is no rule stays.
