@@ -92,6 +92,11 @@ struct Two {
 
 impl Two {
     fn new() -> Two {
+        Two::with("")
+    }
+
+    /// With further lines in the server.
+    fn with(more: &str) -> Two {
         let (site, origin) = (Site::new(), origin());
         site.folder("of").folder("slow").folder("fast");
         for name in ["of", "fast"] {
@@ -106,7 +111,7 @@ impl Two {
                  add_header X-Cache $upstream_cache_status; }}"
             )
         };
-        let lines = format!("location = /text {{ return 200 text; }} {} {}", location("slow"), location("fast"));
+        let lines = format!("{more} location = /text {{ return 200 text; }} {} {}", location("slow"), location("fast"));
         let server = Setup::server(&site, &lines).http(&http).main("user root; worker_processes 2;").freerun();
         Two { server, disk, site, origin }
     }
@@ -172,6 +177,39 @@ fn a_disk_that_hangs_takes_along_nobody_but_for_a_while_and_comes_back() {
             two.store("/slow", &format!("/{BIG}/{number}"));
         }
         eventually("nothing is left", || left_over(&two.site.at("of")).is_empty());
+    }
+}
+
+/// The cache's own thread waits there: for that cache alone.
+#[test]
+fn a_disk_that_hangs_while_files_are_removed() {
+    if !require::fuse() {
+        return;
+    }
+    let two = Two::with("set $purge 0; if ($request_method = PURGE) { set $purge 1; } proxy_cache_purge $purge;");
+    for number in 0..5 {
+        two.store("/slow", &format!("/{BIG}/{number}"));
+    }
+    two.store("/fast", "/300000/kept");
+    two.disk.control().hang(Op::Unlink, "");
+    let purge = |prefix: &str, target: &str| {
+        two.server.send(format!("PURGE {prefix}{target} HTTP/1.1\r\nHost: h\r\n\r\n")).status
+    };
+    assert_eq!(purge("/slow", &format!("/{BIG}/0")), 204);
+    eventually("something hangs", || two.disk.control().waiting() > 0);
+    for round in 0..3 {
+        two.others_go_on();
+        two.store("/fast", &format!("/1000/{round}"));
+        assert_eq!(purge("/fast", &format!("/1000/{round}")), 204);
+        // What was purged is purged, and is asked for anew.
+        for number in 0..5 {
+            get(&two.server, "/slow", &format!("/{BIG}/{number}"));
+        }
+    }
+    assert!(two.disk.control().waiting() > 0, "it still hangs");
+    two.disk.control().clear();
+    for number in 0..7 {
+        two.store("/slow", &format!("/{BIG}/{number}"));
     }
 }
 

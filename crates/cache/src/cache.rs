@@ -24,7 +24,7 @@ use crate::key::Key;
 use crate::manager::{Handle, Work};
 use crate::memory::{Memory, MemoryFigures, OPEN_FILES};
 use crate::naming::Naming;
-use crate::purge::{Purge, PurgeRefused, Purges};
+use crate::purge::{MAX_TEXT, Purge, PurgeRefused, Purges};
 use crate::rules::Lifetime;
 use crate::usage::Usage;
 
@@ -296,16 +296,41 @@ impl Cache {
     /// # Errors
     /// It is refused, see [`PurgeRefused`].
     pub fn purge(&self, what: &Purge) -> Result<u64, PurgeRefused> {
-        if let Purge::Key(text) = what {
-            // It needs no list: variants know whose they are.
-            let (number, _) = self.purge_key(Key::of(text));
-            self.shared.fills.purged(what, number);
-            return Ok(number);
+        self.purge_all(std::slice::from_ref(what))
+    }
+
+    /// The same with several at once. The answer is the number of the last one.
+    ///
+    /// # Errors
+    /// One of them is refused; none is in force then.
+    pub fn purge_all(&self, all: &[Purge]) -> Result<u64, PurgeRefused> {
+        if all.iter().any(|what| what.text().len() > MAX_TEXT) {
+            return Err(PurgeRefused::TooLong);
         }
-        let number = self.shared.purges.add(what, &self.shared.index)?;
-        self.shared.fills.purged(what, number);
-        self.shared.index.tell(crate::index::Event::Purges);
+        let mut number = self.sequence();
+        let mut listed = false;
+        for what in all {
+            number = match what {
+                // It needs no list: variants know whose they are.
+                Purge::Key(text) => self.purge_key(Key::of(text)).0,
+                what => {
+                    listed = true;
+                    self.shared.purges.add(what, &self.shared.index)?
+                }
+            };
+        }
+        self.shared.fills.purged(all, number);
+        if listed {
+            self.shared.index.tell(crate::index::Event::Purges);
+        }
         Ok(number)
+    }
+
+    /// Whether a purge that came since the object was asked for means it; and if not, up to which one it was compared.
+    pub(crate) fn compared(&self, sequence: u64, key: &[u8], tags: &[Bytes]) -> Option<u64> {
+        let purges = &self.shared.purges;
+        let newest = purges.newest();
+        (newest <= sequence || !purges.means(sequence, key, tags)).then_some(newest)
     }
 
     /// Whether a purge newer than the object means it. To be asked whenever an object is opened or taken from memory; if

@@ -5,17 +5,20 @@
 //! and removes those that are meant; then the purge leaves the list. The list is kept on the disk, so a purge outlives the
 //! process.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::index::Index;
 
-/// The most purges whose objects are still being removed; one more is refused.
-pub const MAX_PURGES: usize = 256;
+/// The most purges whose objects are still being removed. One more purges everything.
+pub const MAX_PURGES: usize = 65_536;
+
+/// The most that their texts may have together, in bytes. Beyond it one more purges everything, too.
+pub const MAX_TEXTS: usize = 16 << 20;
 
 /// The longest text of a purge in bytes; one that is longer is refused.
 pub const MAX_TEXT: usize = 16 * 1024;
@@ -51,9 +54,6 @@ impl Purge {
 /// Why a purge is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PurgeRefused {
-    /// There are [`MAX_PURGES`] of them whose objects are still being removed. 503, and it may be asked for again.
-    #[error("too many purges are still at work")]
-    TooMany,
     /// Its text is longer than [`MAX_TEXT`].
     #[error("the text of the purge is too long")]
     TooLong,
@@ -66,37 +66,97 @@ pub(crate) struct Active {
     pub(crate) sequence: u64,
 }
 
-/// The list, the oldest first.
-#[derive(Debug, Default)]
+/// Purges of one kind: their texts, each with the number of the newest one.
+type Table = papaya::HashMap<Bytes, u64, FxBuildHasher>;
+
+/// The list. Who compares an object with it looks into tables, however many there are.
+#[derive(Debug)]
 pub(crate) struct Purges {
-    list: ArcSwap<Vec<Active>>,
+    /// Held while one is added, for a few looks: the newest number is told when all before it can be seen. Nobody who compares
+    /// takes it.
+    order: Mutex<()>,
+    prefixes: Table,
+    tags: Table,
+    keys: Table,
+    /// For each length how many prefixes have it.
+    lengths: Box<[AtomicU32]>,
+    /// Bytes of all texts.
+    texts: AtomicUsize,
     newest: AtomicU64,
     /// The newest one that has left the list: an object that was never compared with it may not be used.
     dropped: AtomicU64,
 }
 
+impl Default for Purges {
+    fn default() -> Purges {
+        Purges {
+            order: Mutex::default(),
+            prefixes: Table::default(),
+            tags: Table::default(),
+            keys: Table::default(),
+            lengths: (0..=MAX_TEXT).map(|_| AtomicU32::new(0)).collect(),
+            texts: AtomicUsize::new(0),
+            newest: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+}
+
+fn is_newer(table: &Table, text: &[u8], than: u64) -> bool {
+    !table.is_empty() && table.pin().get(text).is_some_and(|number| *number > than)
+}
+
 impl Purges {
-    /// Adds one. One that means the same is in it already only to be overtaken.
+    /// Adds one; one that means the same is overtaken. Where there are too many, everything is purged.
     pub(crate) fn add(&self, what: &Purge, index: &Index) -> Result<u64, PurgeRefused> {
         if what.text().len() > MAX_TEXT {
             return Err(PurgeRefused::TooLong);
         }
-        let mut outcome = Err(PurgeRefused::TooMany);
-        self.list.rcu(|list| {
-            let others = list.iter().filter(|other| other.what != *what);
-            if others.clone().count() >= MAX_PURGES {
-                outcome = Err(PurgeRefused::TooMany);
-                return list.clone();
-            }
-            // Taken anew with each try, so that the list stays in order.
-            let sequence = index.next_sequence();
-            outcome = Ok(sequence);
-            Arc::new(others.cloned().chain([Active { what: what.clone(), sequence }]).collect())
-        });
-        if let Ok(sequence) = outcome {
-            self.newest.fetch_max(sequence, AcqRel);
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = self.len() >= MAX_PURGES || self.texts.load(Relaxed) + what.text().len() > MAX_TEXTS;
+        let number = index.next_sequence();
+        match is_full && self.number_of(what).is_none() {
+            true => self.put(&Purge::Prefix(Bytes::new()), number),
+            false => self.put(what, number),
         }
-        outcome
+        self.newest.fetch_max(number, AcqRel);
+        Ok(number)
+    }
+
+    fn table(&self, what: &Purge) -> &Table {
+        match what {
+            Purge::Prefix(_) => &self.prefixes,
+            Purge::Tag(_) => &self.tags,
+            Purge::Key(_) => &self.keys,
+        }
+    }
+
+    fn number_of(&self, what: &Purge) -> Option<u64> {
+        self.table(what).pin().get(what.text()).copied()
+    }
+
+    fn put(&self, what: &Purge, number: u64) {
+        // Counted before it is there, so that it is never there uncounted.
+        self.count(what);
+        // One of its own, not a part of a request's buffer.
+        let text = Bytes::copy_from_slice(what.text());
+        if self.table(what).pin().insert(text, number).is_some() {
+            self.uncount(what);
+        }
+    }
+
+    fn count(&self, what: &Purge) {
+        self.texts.fetch_add(what.text().len(), Relaxed);
+        if let Purge::Prefix(text) = what {
+            self.lengths[text.len()].fetch_add(1, AcqRel);
+        }
+    }
+
+    fn uncount(&self, what: &Purge) {
+        self.texts.fetch_sub(what.text().len(), Relaxed);
+        if let Purge::Prefix(text) = what {
+            self.lengths[text.len()].fetch_sub(1, AcqRel);
+        }
     }
 
     /// The number of the newest one; 0 before the first one.
@@ -106,44 +166,65 @@ impl Purges {
 
     /// Whether a purge newer than `sequence`, up to which the object was compared with them, means it.
     pub(crate) fn means(&self, sequence: u64, key: &[u8], tags: &[Bytes]) -> bool {
-        let list = self.list.load();
-        // Once a purge has left the list nobody can tell any more whom it meant.
-        self.dropped.load(Acquire) > sequence
-            || list.iter().rev().take_while(|purge| purge.sequence > sequence).any(|purge| purge.what.means(key, tags))
+        // First the tables: once a purge has left them nobody can tell any more whom it meant.
+        let begins = || {
+            let lengths = self.lengths.iter().enumerate().take(key.len() + 1);
+            let mut used = lengths.filter(|(_, count)| count.load(Acquire) > 0);
+            used.any(|(length, _)| is_newer(&self.prefixes, &key[..length], sequence))
+        };
+        tags.iter().any(|tag| is_newer(&self.tags, tag, sequence))
+            || is_newer(&self.keys, key, sequence)
+            || !self.prefixes.is_empty() && begins()
+            || self.dropped.load(Acquire) > sequence
     }
 
-    /// The list as it is.
-    pub(crate) fn list(&self) -> Arc<Vec<Active>> {
-        self.list.load_full()
+    /// The list as it is, the oldest first.
+    pub(crate) fn list(&self) -> Vec<Active> {
+        let mut all = Vec::new();
+        let mut take = |table: &Table, kind: fn(Bytes) -> Purge| {
+            let table = table.pin();
+            all.extend(table.iter().map(|(text, number)| Active { what: kind(text.clone()), sequence: *number }));
+        };
+        take(&self.prefixes, Purge::Prefix);
+        take(&self.tags, Purge::Tag);
+        take(&self.keys, Purge::Key);
+        all.sort_unstable_by_key(|purge| purge.sequence);
+        all
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.list.load().len()
+        self.prefixes.len() + self.tags.len() + self.keys.len()
     }
 
     /// Takes out what a sweep is through with: everything up to that number.
     pub(crate) fn done(&self, sequence: u64) {
         // First this: who finds the list without it has to know.
         self.dropped.fetch_max(sequence, AcqRel);
-        self.list.rcu(|list| {
-            let left: Vec<Active> = list.iter().filter(|purge| purge.sequence > sequence).cloned().collect();
-            Arc::new(left)
-        });
+        for Active { what, .. } in self.list().iter().filter(|purge| purge.sequence <= sequence) {
+            // It may have been asked for again meanwhile.
+            let table = self.table(what).pin();
+            if matches!(table.remove_if(what.text(), |_, number| *number <= sequence), Ok(Some(_))) {
+                self.uncount(what);
+            }
+        }
     }
 
-    /// Puts those of an earlier process in front; what was asked for in this one meanwhile gets newer numbers.
+    /// Takes in those of an earlier process; what was asked for in this one meanwhile gets newer numbers.
     pub(crate) fn restore(&self, earlier: &[Active], index: &Index) {
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let last = earlier.iter().map(|purge| purge.sequence).max().unwrap_or(0);
         index.raise_sequence(last);
+        let known: FxHashMap<u64, &Purge> = earlier.iter().map(|purge| (purge.sequence, &purge.what)).collect();
+        let own: Vec<Active> =
+            self.list().into_iter().filter(|purge| known.get(&purge.sequence) != Some(&&purge.what)).collect();
+        for Active { what, sequence } in earlier {
+            self.put(what, *sequence);
+        }
         let mut newest = last;
-        self.list.rcu(|list| {
-            let mut all: Vec<Active> = earlier.to_vec();
-            for purge in list.iter().filter(|purge| !earlier.contains(purge)) {
-                newest = index.next_sequence();
-                all.push(Active { what: purge.what.clone(), sequence: newest });
-            }
-            Arc::new(all)
-        });
+        for Active { what, .. } in &own {
+            newest = index.next_sequence();
+            self.put(what, newest);
+        }
         self.newest.fetch_max(newest, AcqRel);
     }
 }
@@ -192,17 +273,32 @@ mod tests {
     #[test]
     fn the_list_is_bounded_and_holds_each_purge_once() {
         let (purges, index) = (Purges::default(), Index::new(10, 1 << 20));
+        let before = index.sequence();
         for number in 0..MAX_PURGES {
-            purges.add(&prefix(&number.to_string()), &index).unwrap();
+            purges.add(&prefix(&format!("/{number}")), &index).unwrap();
         }
-        assert_eq!(purges.add(&prefix("x"), &index), Err(PurgeRefused::TooMany));
-        let again = purges.add(&prefix("0"), &index).unwrap();
+        assert_eq!((purges.list().len(), purges.list()[0].what.clone()), (MAX_PURGES, prefix("/0")));
+        assert!(purges.means(before, b"/65535/a", &[]) && !purges.means(before, b"/x", &[]));
+        let again = purges.add(&prefix("/0"), &index).unwrap();
         assert_eq!(purges.len(), MAX_PURGES);
-        assert!(purges.means(again - 1, b"0", &[]));
+        assert!(purges.means(again - 1, b"/0", &[]) && !purges.means(before, b"/y", &[]));
+        // One more means everything that there was.
+        let more = purges.add(&prefix("/x"), &index).unwrap();
+        assert!(purges.means(more - 1, b"/y", &[]) && !purges.means(more, b"/x", &[]));
         let long = Purge::Tag(Bytes::from(vec![b'x'; MAX_TEXT + 1]));
         assert_eq!(purges.add(&long, &index), Err(PurgeRefused::TooLong));
         purges.done(again - 1);
-        assert_eq!(purges.len(), 1);
+        assert_eq!(purges.len(), 2);
+        purges.done(more);
+        assert_eq!((purges.len(), purges.texts.load(Relaxed)), (0, 0));
+        assert!(purges.lengths.iter().all(|count| count.load(Relaxed) == 0));
+        // Nor do they take up more memory than they may.
+        for number in 0..MAX_TEXTS / MAX_TEXT + 10 {
+            let text = Bytes::from(format!("{number:0MAX_TEXT$}"));
+            purges.add(&Purge::Tag(text), &index).unwrap();
+            assert!(purges.texts.load(Relaxed) <= MAX_TEXTS);
+        }
+        assert!(purges.means(more, b"/y", &[]));
     }
 
     #[test]

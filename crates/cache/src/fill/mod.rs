@@ -25,6 +25,7 @@ use bytes::Bytes;
 use freerun_runtime::files::{Aio, FileError};
 use freerun_runtime::pool::ThreadPool;
 use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::cache::Cache;
@@ -162,27 +163,61 @@ impl Fills {
         }
     }
 
-    /// The same for what a purge means, or may mean: of a response whose head has not come nobody knows its tags.
-    pub(crate) fn purged(&self, what: &Purge, number: u64) {
-        if let Purge::Key(text) = what {
-            return self.forbid(Key::of(text));
-        }
+    /// The same for what purges mean. Of a response whose head has not come nobody knows that: nobody joins it any more, and before
+    /// it is stored it is compared with them.
+    pub(crate) fn purged(&self, all: &[Purge], number: u64) {
+        let keys: SmallVec<[Key; 1]> = all
+            .iter()
+            .filter_map(|what| match what {
+                Purge::Key(text) => Some(Key::of(text)),
+                Purge::Prefix(_) | Purge::Tag(_) => None,
+            })
+            .collect();
+        let only_keys = keys.len() == all.len();
         let (map, replaced) = (self.map.pin(), self.replaced.pin());
         let older = map.values().chain(replaced.values()).filter(|fill| fill.sequence.load(Acquire) < number);
         for fill in older.cloned().collect::<Vec<_>>() {
             let meant = fill.with(|state, wakes| {
                 let meant = match &state.phase {
-                    Phase::Known(head) => what.means(&head.key, &head.tags),
-                    Phase::Asked | Phase::Never => true,
+                    _ if keys.contains(&fill.main) => Some(true),
+                    Phase::Known(head) => Some(all.iter().any(|what| what.means(&head.key, &head.tags))),
+                    Phase::Asked | Phase::Never if only_keys => Some(false),
+                    Phase::Asked | Phase::Never => None,
                 };
-                if meant {
+                if meant == Some(true) {
                     state.give_up_disk(wakes);
                 }
                 meant
             });
-            if meant {
-                self.remove(&fill);
+            match meant {
+                Some(true) => self.remove(&fill),
+                Some(false) => {}
+                None => self.hide(&fill),
             }
+        }
+    }
+
+    /// The number of the oldest one that may still be stored.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        let (map, replaced) = (self.map.pin(), self.replaced.pin());
+        let may_be_stored =
+            |fill: &&Arc<Fill>| fill.with(|state, _| matches!(state.storing, Storing::Undecided | Storing::Yes));
+        let of_these = map.values().chain(replaced.values()).filter(may_be_stored);
+        of_these.map(|fill| fill.sequence.load(Acquire)).min()
+    }
+
+    /// It goes on, and is found by nobody.
+    fn hide(&self, fill: &Arc<Fill>) {
+        self.set_aside(fill);
+        let _ = self.map.pin().remove_if(&fill.key, |_, there| Arc::ptr_eq(there, fill));
+    }
+
+    /// Another one may take its place, while it goes on: it is found in one of the two places at any time, or has ended.
+    fn set_aside(&self, fill: &Arc<Fill>) {
+        fill.replaced.store(true, Release);
+        self.replaced.pin().insert(address(fill), fill.clone());
+        if fill.with(|state, _| state.is_closed()) {
+            self.replaced.pin().remove(&address(fill));
         }
     }
 
@@ -239,12 +274,7 @@ impl Cache {
             });
             let before = there.cloned();
             if let Some(before) = &before {
-                // It is found in one of the two places at any time, or has ended.
-                before.replaced.store(true, Release);
-                self.fills().replaced.pin().insert(address(before), before.clone());
-                if before.with(|state, _| state.is_closed()) {
-                    self.fills().replaced.pin().remove(&address(before));
-                }
+                self.fills().set_aside(before);
             }
             let placed = map.compute(key, |there| match (there, &before) {
                 (None, None) => papaya::Operation::Insert(fill.clone()),

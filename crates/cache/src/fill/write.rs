@@ -106,19 +106,21 @@ impl Keeping {
         let body = body.map(|pieces| Bytes::from(pieces.concat()));
         let cache = &fill.cache;
         let own = cache.naming().enter(key);
-        if own.is_none() || !fill.with(|state, _| state.is_storing()) {
+        let sequence = fill.sequence.load(Acquire);
+        let compared = cache.compared(sequence, &head.key, &head.tags);
+        let Some(compared) = compared.filter(|_| own.is_some() && fill.with(|state, _| state.is_storing())) else {
             return Ok(false);
-        }
+        };
         let path = cache.c_path_of(key);
         drop(file.name_it(&path, size)?);
         let (main, lifetime) = (Key::of(&head.key), head.lifetime);
-        let about = About { key, main, size, sequence: fill.sequence.load(Acquire), lifetime };
+        let about = About { key, main, size, sequence, lifetime };
         // Under the lock: a purge comes before, and then nothing is stored, or finds the entry.
         let stored = fill.with(|state, wakes| {
             let reserved = state.reserved.take_if(|_| state.storing == Storing::Yes)?;
             let entry = cache.stored(&about, reserved, head.created);
             state.named(wakes);
-            Some(entry)
+            Some(entry.inspect(|entry| entry.set_checked(compared)))
         });
         let is_stored = matches!(stored, Some(Some(_)));
         match (stored, body) {

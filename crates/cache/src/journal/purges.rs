@@ -78,7 +78,7 @@ fn decode(bytes: &[u8]) -> Option<Vec<Active>> {
     if count > MAX_PURGES {
         return None;
     }
-    let mut list = Vec::with_capacity(count);
+    let mut list = Vec::with_capacity(count.min(rest.len()));
     for _ in 0..count {
         let [kind] = take(&mut rest)?;
         let sequence = u64::from_le_bytes(take(&mut rest)?);

@@ -80,6 +80,10 @@ pub(super) struct Manager {
     pub(super) sweep: Option<Sweep>,
     /// Purges came while a sweep was under way.
     pub(super) sweep_again: bool,
+    /// The newest purge whose objects are gone.
+    pub(super) swept: u64,
+    /// There are new purges, which are to be written down in this round.
+    purges_changed: bool,
     /// The list of purges could not be written.
     purges_unsaved: bool,
     /// The largest reservation that was refused and may be tried again.
@@ -127,6 +131,8 @@ impl Manager {
             walk,
             sweep: None,
             sweep_again,
+            swept: 0,
+            purges_changed: false,
             purges_unsaved: sweep_again,
             wanted: 0,
             ahead: 0,
@@ -154,6 +160,7 @@ impl Manager {
     pub(super) fn round(&mut self, at: Moment) -> Next {
         self.worked = false;
         let mut more = self.events();
+        self.take_purges();
         more |= self.evict(at);
         if at.clock >= self.next_tick {
             self.next_tick = at.clock + TICK;
@@ -194,6 +201,14 @@ impl Manager {
         }
         let pause = next.saturating_sub(at.clock);
         if self.worked { Next::Within(pause.min(PAUSE)) } else { Next::Idle(pause) }
+    }
+
+    /// Many that come at once are written down once.
+    fn take_purges(&mut self) {
+        if std::mem::take(&mut self.purges_changed) {
+            self.save_purges();
+            self.sweep_again = true;
+        }
     }
 
     /// Looks at what happened. True: there is more.
@@ -249,10 +264,7 @@ impl Manager {
                     self.journal.stored(&entry);
                 }
             }
-            Event::Purges => {
-                self.save_purges();
-                self.sweep_again = true;
-            }
+            Event::Purges => self.purges_changed = true,
             Event::Settle(number) => self.asked = self.asked.max(Some(number)),
         }
     }
@@ -382,6 +394,9 @@ impl Manager {
 
     fn tick(&mut self, at: Moment) {
         let config = self.shared.config.load_full();
+        if self.shared.purges.len() > 0 {
+            self.drop_purges();
+        }
         let index = &self.shared.index;
         self.ahead -= (self.ahead / AHEAD_FADES).max(self.ahead.min(1));
         {
@@ -503,6 +518,7 @@ impl Manager {
         // What gets its name after the last look would be known to nobody.
         let named = self.shared.naming.close(NAMING);
         while self.events() {}
+        self.take_purges();
         if self.journal.is_broken() || self.policy.len() <= SMALL {
             self.journal_anew();
         }

@@ -103,9 +103,19 @@ impl Manager {
     fn swept(&mut self, sweep: &Sweep) {
         // Files that the index does not know yet may be meant, too: their purges wait for the walk.
         if self.walk.is_none() {
-            self.shared.purges.done(sweep.upto);
+            self.swept = self.swept.max(sweep.upto);
+            self.sweep_again |= self.shared.purges.newest() > sweep.upto;
+            self.drop_purges();
+        }
+    }
+
+    /// Takes purges from the list whose objects are gone. What is still being fetched since before is compared with them when
+    /// it is stored, so they wait for that.
+    pub(super) fn drop_purges(&mut self) {
+        let upto = self.shared.fills.oldest().map_or(self.swept, |oldest| oldest.min(self.swept));
+        if self.shared.purges.list().first().is_some_and(|purge| purge.sequence <= upto) {
+            self.shared.purges.done(upto);
             self.save_purges();
-            self.sweep_again |= self.shared.purges.len() > 0;
         }
     }
 }

@@ -106,3 +106,27 @@ fn who_waits_and_then_does_not_follow_is_not_counted() {
     assert!(run(drain(&mut first)).unwrap() == body(1, LARGE));
     assert_eq!(bench.figures().followed, 1);
 }
+
+#[test]
+fn a_purge_of_others_costs_nothing_that_is_being_asked_for() {
+    let bench = Bench::new();
+    for (tag, meant) in [("other", false), ("tag", true), ("again", false)] {
+        let mut filling = bench.lead(key(1));
+        let number = bench.cache.purge(&Purge::Tag(Bytes::from(tag))).unwrap();
+        // Nobody knows yet whether it is meant, so nobody joins; and the purge waits for it.
+        drop(bench.lead(key(1)));
+        run(async { assert!(bench.cache.settled(Duration::from_secs(30)).await) });
+        filling.head(Head { tags: vec![Bytes::from_static(b"tag")], ..head(1) }, Some(4), key(1));
+        filling.whole(body(1, 4));
+        bench.over();
+        match bench.cache.find(key(1), NOW) {
+            Found::Stored(entry) => {
+                assert!(!meant && !bench.cache.is_purged(&entry, &text(1), &[Bytes::from_static(b"tag")]), "{tag}");
+                assert!(entry.sequence() < number);
+                assert!(bench.cache.discard(&entry, Leave::Purged));
+            }
+            _ => assert!(meant, "{tag}"),
+        }
+        eventually("the purge is through", || bench.cache.figures().purges == 0);
+    }
+}

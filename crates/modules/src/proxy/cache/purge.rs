@@ -29,7 +29,8 @@ pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
         return Outcome::Status(400);
     }
     let purged = if !named.is_empty() {
-        named.into_iter().try_for_each(|tag| wanted.cache.purge(&Purge::Tag(tag)).map(drop)).map(|()| true)
+        let tags: Vec<Purge> = named.into_iter().map(Purge::Tag).collect();
+        wanted.cache.purge_all(&tags).map(|_| true)
     } else if let Some(prefix) = wanted.text.strip_suffix(b"*") {
         wanted.cache.purge(&Purge::Prefix(wanted.text.slice_ref(prefix))).map(|_| true)
     } else {
@@ -44,7 +45,6 @@ pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
         Err(refused) => {
             log_error!(request, Error, "purge of \"{}\" refused: {refused}", String::from_utf8_lossy(&wanted.text));
             Outcome::Status(match refused {
-                PurgeRefused::TooMany => 503,
                 PurgeRefused::TooLong => 414,
             })
         }
