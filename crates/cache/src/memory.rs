@@ -13,14 +13,15 @@ use quick_cache::{OptionsBuilder, UnitWeighter, Weighter};
 use rustc_hash::FxBuildHasher;
 
 use crate::key::Key;
-use crate::object::{Object, ObjectBody};
+use crate::object::{MADE, Object, ObjectBody};
 
 /// The largest body that is kept in memory, in bytes.
 pub const SMALL: u64 = 64 << 10;
 /// How many files of larger objects are kept open.
 pub const OPEN_FILES: usize = 256;
-/// What an object costs besides its head and body, in bytes: the tables of the tier and of the index's handle.
-const OVERHEAD: u64 = 512;
+/// What an object costs besides its head and body, in bytes: the tables of the tier and of the index's handle, and what was
+/// made of the head.
+const OVERHEAD: u64 = 512 + MADE as u64;
 /// Room of a shard: not so small that one object could not stay beside others.
 const SHARD: u64 = 16 * SMALL;
 const MAX_SHARDS: u64 = 64;

@@ -1,9 +1,12 @@
 //! Reading a stored object: what cannot wait is done at once, all else by one task of a pool, and for no longer than a
 //! request waits for a disk.
 
+use std::any::Any;
 use std::ffi::CStr;
+use std::fmt;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, Trouble, Via};
 use freerun_runtime::pool::PoolError;
@@ -28,6 +31,36 @@ pub struct Object {
     pub head: Arc<Head>,
     /// Its body.
     pub body: ObjectBody,
+    /// What was made of its head for clients.
+    pub made: Made,
+}
+
+/// What whoever serves an object makes of its head again and again, kept beside it: the latest one that was given, of any
+/// type, up to [`MADE`] bytes.
+#[derive(Default)]
+pub struct Made(ArcSwapOption<Box<dyn Any + Send + Sync>>);
+
+/// The most that is kept in a [`Made`], in bytes. It counts for the memory tier.
+pub const MADE: usize = 1024;
+
+impl Made {
+    /// Looks at what was kept, if it is of this type.
+    pub fn with<T: 'static, R>(&self, look: impl FnOnce(&T) -> Option<R>) -> Option<R> {
+        let kept = self.0.load();
+        let made: &(dyn Any + Send + Sync) = &***kept.as_ref()?;
+        made.downcast_ref().and_then(look)
+    }
+
+    /// Keeps it for the next time, in place of what was kept.
+    pub fn keep(&self, made: impl Any + Send + Sync) {
+        self.0.store(Some(Arc::new(Box::new(made))));
+    }
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Made").field(&self.0.load().is_some()).finish()
+    }
 }
 
 /// The body of a stored object.
@@ -106,7 +139,8 @@ impl Cache {
             Ok((head, body)) => {
                 entry.set_verified();
                 self.watch(entry, &body);
-                let object = Arc::new(Object { entry: entry.clone(), head: Arc::new(head), body });
+                let object =
+                    Arc::new(Object { entry: entry.clone(), head: Arc::new(head), body, made: Made::default() });
                 self.memory().insert(object.clone());
                 if entry.is_gone() {
                     self.memory().forget(key);
@@ -136,7 +170,7 @@ impl Cache {
         let size = head.size() as u64 + head.body;
         let entry = self.adopt(key, Key::of(&head.key), size, head.lifetime, now).ok_or(Unreadable::Missing)?;
         self.watch(&entry, &body);
-        let object = Arc::new(Object { entry: entry.clone(), head: Arc::new(head), body });
+        let object = Arc::new(Object { entry: entry.clone(), head: Arc::new(head), body, made: Made::default() });
         self.memory().insert(object.clone());
         if entry.is_gone() {
             self.memory().forget(key);
@@ -287,4 +321,22 @@ fn read(files: &FileSystem, file: &OpenFile, len: u64, aio: &Aio) -> Option<Resu
         Ok(_) => Err(Unreadable::Damaged(Damage::Length)),
         Err(error) => Err(error.into()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_is_kept_by_its_type() {
+        let made = Made::default();
+        assert_eq!(made.with(|text: &String| Some(text.clone())), None);
+        made.keep("one".to_owned());
+        assert_eq!(made.with(|text: &String| Some(text.clone())).as_deref(), Some("one"));
+        assert_eq!(made.with(|number: &u64| Some(*number)), None);
+        made.keep(2_u64);
+        assert_eq!(made.with(|text: &String| Some(text.clone())), None);
+        assert_eq!(made.with(|number: &u64| Some(*number)), Some(2));
+        assert_eq!(made.with(|_: &u64| None::<()>), None);
+    }
 }

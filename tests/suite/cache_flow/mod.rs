@@ -2,6 +2,7 @@
 //! `tests/differential/caching`.
 
 mod filling;
+mod heads;
 mod poisoning;
 mod purges;
 mod rules;

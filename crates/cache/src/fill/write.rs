@@ -13,7 +13,7 @@ use super::state::{Step, Storing};
 use crate::index::About;
 use crate::key::Key;
 use crate::memory::SMALL;
-use crate::object::{Object, ObjectBody};
+use crate::object::{Made, Object, ObjectBody};
 use crate::record::Head;
 
 /// One task writes so much, in bytes; then others of the pool have their turn.
@@ -125,7 +125,8 @@ impl Keeping {
         let is_stored = matches!(stored, Some(Some(_)));
         match (stored, body) {
             (Some(Some(entry)), Some(body)) => {
-                let object = Object { entry: entry.clone(), head, body: ObjectBody::Bytes(body) };
+                let body = ObjectBody::Bytes(body);
+                let object = Object { entry: entry.clone(), head, body, made: Made::default() };
                 cache.memory().insert(Arc::new(object));
                 if entry.is_gone() {
                     cache.memory().forget(key);

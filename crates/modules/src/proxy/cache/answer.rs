@@ -12,6 +12,7 @@ use freerun_http::variables::LimitRate;
 use freerun_proto::date::{imf_fixdate, parse_http_date};
 
 use super::ask::OWN_FAILURE;
+use super::ready::{self, Place};
 use crate::proxy::engine::{Announced, content_length, has_page};
 use crate::proxy::exchange::{Family, Passed, Target, UpstreamHead};
 use crate::proxy::fields::HeadFields;
@@ -41,14 +42,31 @@ pub fn stored(
     now: u64,
 ) -> Outcome {
     let head = &object.head;
-    let body = || match &object.body {
+    let place = Place::of(request, shared);
+    if let Some(response) = place.filter(|_| !request.is_head()).and_then(|place| ready::again(object, place)) {
+        if request.generation.variables.uses_upstream_head() {
+            request.own.get::<Record>().show(&head.fields);
+        }
+        let mut response = response;
+        response.body = body(object);
+        return Outcome::Response(response);
+    }
+    let outcome = respond(request, family, shared, head, lifetime, now, Some(head.body), || body(object));
+    if let (Some(place), Outcome::Response(response)) = (place, &outcome) {
+        ready::keep(object, place, response);
+    }
+    outcome
+}
+
+/// The body of a stored object.
+fn body(object: &Object) -> Body {
+    match &object.body {
         ObjectBody::Bytes(bytes) if bytes.is_empty() => Body::Empty,
         ObjectBody::Bytes(bytes) => Body::Bytes(bytes.clone()),
         ObjectBody::File { file, offset, len } => {
             Body::File(FileRange { file: file.clone(), offset: *offset, len: *len })
         }
-    };
-    respond(request, family, shared, head, lifetime, now, Some(head.body), body)
+    }
 }
 
 /// When a response was made (RFC 9110 section 6.6.1), in unix seconds: by its own `Date`, or by that of the 304 that has

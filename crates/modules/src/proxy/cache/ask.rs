@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_cache::cache::Leave;
 use freerun_cache::fill::Filling;
-use freerun_cache::object::{Object, ObjectBody};
+use freerun_cache::object::{Made, Object, ObjectBody};
 use freerun_cache::record::Head;
 use freerun_cache::rules::update::{also_invalid, invalidates, refreshed};
 use freerun_cache::rules::{Answer, Field, Lifetime, Renewed, Vary, may_validate, revalidated, values};
@@ -218,7 +218,8 @@ impl<'s> Ask<'s> {
             (Renewed::Until(lifetime), Some(fields)) => {
                 let mut head = (*object.head).clone();
                 (head.fields, head.lifetime, head.created) = (fields, lifetime, now);
-                let renewed = Object { entry: object.entry.clone(), head: Arc::new(head), body: object.body.clone() };
+                let (entry, body) = (object.entry.clone(), object.body.clone());
+                let renewed = Object { entry, head: Arc::new(head), body, made: Made::default() };
                 if !rewrite(request, &renewed, filling) {
                     // It goes on with the fields that it has, then.
                     wanted.cache.revalidated(&object.entry, lifetime);

@@ -1,0 +1,88 @@
+//! Heads of hits: what is made once is used again, and only where the next client gets the same.
+
+use freerun_testkit::{Response, Server, Upstream, require};
+
+use super::{before, ok, setup};
+
+/// Some fields of a response, as they were sent.
+fn shown(response: &Response) -> String {
+    let names = [
+        "x-cache",
+        "content-type",
+        "x-one",
+        "x-two",
+        "etag",
+        "last-modified",
+        "accept-ranges",
+        "location",
+        "set-cookie",
+    ];
+    let fields = names.iter().filter_map(|name| Some(format!("{name}: {}", response.header(name)?)));
+    format!("{} {}", response.status, fields.collect::<Vec<_>>().join("|"))
+}
+
+/// What this target gives, three times, of which the last two must be the same: a head that was made, and one made again.
+fn thrice(server: &Server, target: &str, fields: &str) -> String {
+    server.get_with(target, fields);
+    let (second, third) = (shown(&server.get_with(target, fields)), shown(&server.get_with(target, fields)));
+    assert_eq!(second, third, "{target} {fields}");
+    third
+}
+
+#[test]
+fn each_location_has_its_own_head_of_a_stored_response() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = Upstream::answering(|_| {
+        ok(
+            "Cache-Control: max-age=1000|Content-Type: text/plain; charset=utf-8|X-One: 1|X-Two: 2|ETag: \"e\"",
+            "the body",
+        )
+    });
+    let pass = format!("proxy_pass http://{}/;", origin.address());
+    let server = setup(
+        &format!(
+            "proxy_cache_key one; location /a/ {{ {pass} proxy_hide_header X-One; }}
+             location /b/ {{ {pass} proxy_hide_header X-Two; }} location /c/ {{ {pass} proxy_force_ranges on; }}"
+        ),
+        "",
+    )
+    .freerun();
+    server.get("/a/");
+    let rest = |fields: &str| format!("200 x-cache: HIT|content-type: text/plain; charset=utf-8|{fields}");
+    for _ in 0..2 {
+        assert_eq!(thrice(&server, "/a/", ""), rest("x-two: 2|etag: \"e\""));
+        assert_eq!(thrice(&server, "/b/", ""), rest("x-one: 1|etag: \"e\""));
+        assert_eq!(thrice(&server, "/c/", ""), rest("x-one: 1|x-two: 2|etag: \"e\"|accept-ranges: bytes"));
+    }
+    assert!(thrice(&server, "/a/", "If-None-Match: \"e\"\r\n").starts_with("304 x-cache: HIT"));
+    assert!(thrice(&server, "/c/", "Range: bytes=0-1\r\n").starts_with("206 x-cache: HIT"));
+    assert_eq!(server.get("/c/").text(), "the body");
+    let head = server.send("HEAD /a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!((head.header("content-length"), head.text().as_str()), (Some("8"), ""));
+
+    server.edit("proxy_hide_header X-One", "proxy_hide_header X-None");
+    server.reload();
+    assert_eq!(thrice(&server, "/a/", ""), rest("x-one: 1|x-two: 2|etag: \"e\""));
+}
+
+#[test]
+fn what_depends_on_the_request_is_made_for_each() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = Upstream::answering(|_| {
+        ok("Cache-Control: max-age=1000|Set-Cookie: a=1; Path=/|Location: /to|X-Accel-Limit-Rate: 100000", "the body")
+    });
+    let server = before(
+        &origin,
+        "proxy_cache_key one; proxy_ignore_headers Set-Cookie; proxy_cookie_path / /$arg_way; proxy_redirect /to /$arg_way/to;
+         absolute_redirect off;",
+    );
+    server.get("/");
+    for way in ["x", "y", "x"] {
+        let shown = thrice(&server, &format!("/?way={way}"), "");
+        assert_eq!(shown, format!("200 x-cache: HIT|location: /{way}/to|set-cookie: a=1; Path=/{way}"));
+    }
+}
