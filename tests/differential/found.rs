@@ -511,3 +511,20 @@ fn a_server_without_keep_alive_and_redirects_inside() {
     let paths = ["/a.txt", "/dir/", "/tried", "/error", "/named", "/last"];
     compare(&Setup::server(&site, lines), paths.map(get).into());
 }
+
+#[test]
+fn folders_of_exact_locations_that_pass_requests_on() {
+    let site = site();
+    let dead = freerun_testkit::Refusing::new();
+    let pass = format!("proxy_pass http://{};", dead.address());
+    let setup = Setup::server(
+        &site,
+        &format!(
+            "location = /x/ {{ {pass} }} location = /y/ {{ {pass} }} location /y {{ return 200 y; }}
+             location /z/ {{ return 200 z; location = /z/in/ {{ {pass} }} }}
+             location ~ ^/r {{ return 200 r; }} location = /r/ {{ {pass} }}
+             location ^~ /q {{ return 200 q; }} location = /q/ {{ {pass} }}"
+        ),
+    );
+    compare(&setup, ["/x", "/x/", "/y", "/z/in", "/r", "/q", "/x?a=b"].map(get).to_vec());
+}

@@ -139,9 +139,11 @@ fn a_304_of_another_response_renews_nothing() {
         ("/same", "Cache-Control: max-age=0|ETag: \"a\"", "ETag: \"a\"|Cache-Control: max-age=1000"),
         ("/weak", "Cache-Control: max-age=0|ETag: \"a\"", "ETag: W/\"b\"|Cache-Control: max-age=1000"),
         ("/other", "Cache-Control: max-age=0|ETag: \"a\"", "ETag: \"b\"|Cache-Control: max-age=1000"),
+        ("/both", "Cache-Control: max-age=0|ETag: \"a\"", "ETag: \"b\"|ETag: \"a\"|Cache-Control: max-age=1000"),
     ];
     let node = Node::start(rows, "");
-    for (target, then) in [("/same", "REVALIDATED 1"), ("/weak", "REVALIDATED 1"), ("/other", "EXPIRED 2")] {
+    let (renewed, another) = ("REVALIDATED 1", "EXPIRED 2");
+    for (target, then) in [("/same", renewed), ("/weak", renewed), ("/other", another), ("/both", renewed)] {
         assert_eq!(node.says(target, ""), "MISS 1");
         assert_eq!(node.says(target, ""), then, "{target}");
     }

@@ -43,7 +43,7 @@ pub struct Locations {
     /// Longest prefix in the table, so that a long path costs no more lookups than that.
     longest: usize,
     regex: Vec<(Pattern, Arc<Location>)>,
-    /// Prefix locations that pass requests on and end with a slash, by their names without it.
+    /// Locations that pass requests on and whose names end with a slash, by their names without it.
     folders: FxHashMap<Box<[u8]>, Arc<Location>>,
     named: FxHashMap<Box<str>, Arc<Location>>,
 }
@@ -51,16 +51,21 @@ pub struct Locations {
 impl Locations {
     /// Adds an `=` location; `false` when the name was taken.
     pub fn add_exact(&mut self, path: &str, location: Arc<Location>) -> bool {
+        self.add_folder(path, &location);
         self.exact.insert(path.as_bytes().into(), location).is_none()
     }
 
     /// Adds a prefix location; `false` when the name was taken.
     pub fn add_prefix(&mut self, path: &str, location: Arc<Location>) -> bool {
         self.longest = self.longest.max(path.len());
+        self.add_folder(path, &location);
+        self.prefix.insert(path.as_bytes().into(), location).is_none()
+    }
+
+    fn add_folder(&mut self, path: &str, location: &Arc<Location>) {
         if let Some(folder) = path.strip_suffix('/').filter(|_| location.passes_on) {
             self.folders.insert(folder.as_bytes().into(), location.clone());
         }
-        self.prefix.insert(path.as_bytes().into(), location).is_none()
     }
 
     /// Adds a regular expression.

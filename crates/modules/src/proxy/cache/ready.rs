@@ -56,6 +56,12 @@ pub fn again(object: &Object, place: Place) -> Option<Box<Response>> {
     })
 }
 
+/// The name of a field, where it is a usual one as text of the program: that needs no count of who holds it.
+fn common(name: &Bytes) -> Bytes {
+    let usual = HeaderId::of(name).name();
+    if *usual.as_bytes() == **name { Bytes::from_static(usual.as_bytes()) } else { name.clone() }
+}
+
 /// Keeps what was made of an object, if the next request of this place gets the same: a 200 of another server, in which
 /// nothing was for this server, and nothing is changed by rules that look at the request.
 pub fn keep(object: &Object, place: Place, response: &Response) {
@@ -80,7 +86,7 @@ pub fn keep(object: &Object, place: Place, response: &Response) {
         last_modified: response.last_modified,
         etag: response.etag.clone(),
         ranges: response.ranges,
-        fields: response.fields.to_vec(),
+        fields: response.fields.iter().map(|(name, value)| (common(name), value.clone())).collect(),
         written: written.clone(),
     });
 }
