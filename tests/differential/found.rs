@@ -526,5 +526,5 @@ fn folders_of_exact_locations_that_pass_requests_on() {
              location ^~ /q {{ return 200 q; }} location = /q/ {{ {pass} }}"
         ),
     );
-    compare(&setup, ["/x", "/x/", "/y", "/z/in", "/r", "/q", "/x?a=b"].map(get).to_vec());
+    compare(&setup, ["/x", "/x/", "/y", "/z/in", "/r", "/q", "/x?a=b"].map(get).into());
 }
