@@ -15,15 +15,19 @@ use super::reader::{Broken, Reader, Ready};
 use super::spool::{Place, Spool};
 use super::trouble::Doing;
 
-/// What one read may bring when the client keeps up: a body of 4 MB takes a fifth less than with half of it.
+/// What one read may bring when the client keeps up: a body of 4 MB costs a fifth less than with half of it.
 const READ: usize = 256 * 1024;
 
 /// The same at first, where nothing is buffered.
 const UNBUFFERED: usize = 64 * 1024;
 
-/// A client is trusted to keep up with this part of what it has taken so far: it stands in memory if the client does not take
-/// it. At first, what is read for it fits the configured buffers.
-const TRUST: u64 = 2;
+/// How many bytes a client has to have taken before it is trusted to keep up: what is read for it until then fits the
+/// configured buffers, for it stands in memory if the client does not take it. Less than this may have gone no further than
+/// into the buffers of sockets.
+const TRUST: u64 = 256 * 1024;
+
+/// The part of what it has taken that a trusted client is given at a time.
+const TRUSTED_PART: u64 = 2;
 
 /// How much is read ahead, and where it goes.
 pub struct Buffering {
@@ -171,7 +175,8 @@ impl Flow {
     /// How much to read for a client that waits for it: no more than may be kept waiting, if it may be a slow one.
     fn room(&mut self) -> usize {
         let first = self.buffering.as_ref().map_or(UNBUFFERED, |buffering| buffering.memory);
-        let trusted = if std::mem::take(&mut self.slow) { 0 } else { self.given / TRUST };
+        let keeps_up = !std::mem::take(&mut self.slow) && self.given >= TRUST;
+        let trusted = if keeps_up { self.given / TRUSTED_PART } else { 0 };
         let most = first.max(usize::try_from(trusted).unwrap_or(READ)).clamp(1, READ);
         let left = self.reader.as_ref().and_then(Reader::left);
         left.and_then(|left| usize::try_from(left).ok()).map_or(most, |left| left.clamp(1, most))
