@@ -169,7 +169,7 @@ fn configuration(seed: u64) -> String {
     print(&server, 0, &mut text);
     let text = text.replace("@HOST@", "h.example").replace("@ROOT@", "@DIR@");
     format!(
-        "events {{ }}\nhttp {{\ncharset_map koi8-r utf-8 {{ C1 D0B0; }}\nmap $uri $m1 {{ }} geo $m2 {{ }} split_clients $uri $m3 {{ * x; }}\nserver {{\nlisten 127.0.0.1:@PORT@;\nset $u1 1; set $u2 2; if ($uri ~ (?<rest>x)) {{ }}\n{text}}}\n}}\n"
+        "events {{ }}\nhttp {{\ncharset_map koi8-r utf-8 {{ C1 D0B0; }}\nupstream back {{ server 127.0.0.1:1; }}\nmap $uri $m1 {{ }} geo $m2 {{ }} split_clients $uri $m3 {{ * x; }}\nserver {{\nlisten 127.0.0.1:@PORT@;\nset $u1 1; set $u2 2; if ($uri ~ (?<rest>x)) {{ }}\n{text}}}\n}}\n"
     )
 }
 
@@ -187,7 +187,9 @@ pub fn difference(seed: u64) -> Option<String> {
     let same = nginx.0 == freerun.0 && (same_words(&nginx.1, &freerun.1) || nginx.0 == Some(1) && nginx.1.is_empty());
     // Nor does it look for these two before all else is right; it also compares the names of `server_names`.
     let later = freerun.1.starts_with("duplicate location") || nginx.1.starts_with("conflicting parameter");
-    if same || later && nginx.0 == Some(1) {
+    // A name that does not resolve never keeps freerun from starting: it is looked for again.
+    let resolves_later = nginx.1.starts_with("host not found in upstream") && freerun.0 == Some(0);
+    if same || resolves_later || later && nginx.0 == Some(1) {
         return None;
     }
     let line = |words: &str| words.rsplit_once(':').and_then(|(_, line)| line.parse::<usize>().ok());
