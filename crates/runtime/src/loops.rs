@@ -369,7 +369,8 @@ mod tests {
         assert_eq!(activity, Activity { connection: 9, step: "hog" });
         let stats = handle.stats.clone();
         handle.stop();
-        assert_eq!(stats.stalls.get(), 1);
+        // A machine that is busy with something else may make one of the second poll; each is told once.
+        assert_eq!(stats.stalls.get(), 1 + reports.try_iter().count() as u64);
         assert_eq!(stats.polls.snapshot().count(), 2);
         assert_eq!(stats.in_poll_for(), Duration::ZERO);
     }

@@ -78,7 +78,7 @@ pub const VARIABLES: &[Variable] = &[
     }),
     Variable::named("remote_user", remote_user),
     Variable::named("request", |r, _| not_empty(r.head.text(r.head.parsed.request_line))),
-    // Only modules that read the body have it; none does yet.
+    // Only where a module reads the body (`dav`, `mirror`, the proxy family).
     Variable::named("request_body", request_body),
     Variable::named("request_body_file", request_body_file),
     Variable::named("request_completion", |r, _| text(if r.sent.complete { "OK" } else { "" })),

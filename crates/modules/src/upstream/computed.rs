@@ -16,7 +16,9 @@ const PARTS: usize = 32;
 /// Most groups in a part, so some two thousand in all. When it is full, one of them is forgotten.
 const PART_SIZE: usize = 64;
 
-type Part = ArcSwap<HashMap<Box<str>, Arc<Upstream>>>;
+/// For each resolver the groups of the names that it was asked for.
+type Known = HashMap<u64, HashMap<Box<str>, Arc<Upstream>>>;
+type Part = ArcSwap<Known>;
 
 /// The groups, by what was computed.
 #[derive(Debug)]
@@ -34,30 +36,28 @@ impl Computed {
     ///
     /// [`Resolver::id`]: freerun_upstream::resolve::Resolver::id
     pub(super) fn group(&self, name: &str, asked: u64, peers: Vec<PeerSpec>) -> Arc<Upstream> {
-        let key = format!("{asked:x} {name}").into_boxed_str();
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&key);
+        let find = |known: &Known| known.get(&asked)?.get(name).cloned();
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
         let part = &self.0[hash as usize % PARTS];
-        if let Some(known) = part.load().get(&key) {
+        if let Some(known) = find(&part.load()) {
             if !known.has(&peers) {
                 known.group.replace(peers);
             }
-            return known.clone();
+            return known;
         }
         let new = Arc::new(Upstream::computed(name, peers));
         let mut kept = new.clone();
         part.rcu(|before| {
-            let mut next = HashMap::clone(before);
-            if let Some(known) = next.get(&key) {
+            let mut next = Known::clone(before);
+            if let Some(known) = find(&next) {
                 // Another loop was faster.
-                kept = known.clone();
+                kept = known;
                 return next;
             }
-            if next.len() >= PART_SIZE
-                && let Some(any) = next.keys().next().cloned()
-            {
-                next.remove(&any);
+            if size(&next) >= PART_SIZE {
+                forget_one(&mut next);
             }
-            next.insert(key.clone(), new.clone());
+            next.entry(asked).or_default().insert(name.into(), new.clone());
             kept = new.clone();
             next
         });
@@ -66,7 +66,23 @@ impl Computed {
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.0.iter().map(|part| part.load().len()).sum()
+        self.0.iter().map(|part| size(&part.load())).sum()
+    }
+}
+
+fn size(known: &Known) -> usize {
+    known.values().map(HashMap::len).sum()
+}
+
+/// Forgets any of the groups.
+fn forget_one(known: &mut Known) {
+    let Some((asked, groups)) = known.iter_mut().next() else { return };
+    let (asked, any) = (*asked, groups.keys().next().cloned());
+    if let Some(any) = any {
+        groups.remove(&any);
+    }
+    if groups.is_empty() {
+        known.remove(&asked);
     }
 }
 
@@ -110,7 +126,7 @@ mod tests {
     fn the_table_is_bounded() {
         let computed = Computed::default();
         for n in 0..5000 {
-            computed.group(&format!("n{n}.test:80"), 1, peers(&[1]));
+            computed.group(&format!("n{n}.test:80"), n % 3, peers(&[1]));
         }
         assert!(computed.len() <= PARTS * PART_SIZE);
     }

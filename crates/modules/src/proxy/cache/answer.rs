@@ -43,11 +43,10 @@ pub fn stored(
 ) -> Outcome {
     let head = &object.head;
     let place = Place::of(request, shared);
-    if let Some(response) = place.filter(|_| !request.is_head()).and_then(|place| ready::again(object, place)) {
+    if let Some(mut response) = place.filter(|_| !request.is_head()).and_then(|place| ready::again(object, place)) {
         if request.generation.variables.uses_upstream_head() {
             request.own.get::<Record>().show(&head.fields);
         }
-        let mut response = response;
         response.body = body(object);
         return Outcome::Response(response);
     }

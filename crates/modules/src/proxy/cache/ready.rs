@@ -63,9 +63,14 @@ fn common(name: &Bytes) -> Bytes {
 }
 
 /// Keeps what was made of an object, if the next request of this place gets the same: a 200 of another server, in which
-/// nothing was for this server, and nothing is changed by rules that look at the request.
+/// nothing was for this server, and nothing is changed by rules that look at the request. Of several places of a configuration
+/// that share an object the first one has it: they would take it from each other with each request.
 pub fn keep(object: &Object, place: Place, response: &Response) {
     let Some(written) = response.as_written.as_deref() else { return };
+    let is_of_now = |ready: &Ready| (ready.place.generation == place.generation).then_some(());
+    if object.made.with(is_of_now).is_some() {
+        return;
+    }
     let depends = |(name, _): &Field| match HeaderId::of(name) {
         HeaderId::Location | HeaderId::Refresh | HeaderId::SetCookie => true,
         _ => name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"X-Accel-")),
