@@ -13,6 +13,7 @@ mod checks;
 mod clients;
 mod composition;
 mod conditions;
+mod contents;
 mod dav;
 mod error_pages;
 mod errors;

@@ -1,6 +1,7 @@
 //! From the tree of a configuration to a blueprint: levels merged, locations nested, addresses grouped.
 
-use std::collections::HashMap;
+mod addresses;
+
 use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
@@ -8,14 +9,12 @@ use freerun_proto::Method;
 
 use crate::content::aio::ThreadPools;
 use crate::generation::{Alias, Blueprint, Location, Parts, Paths, Server, TempFolders, Within};
-use crate::listen::setting::{ListenSetting, Written};
-use crate::listen::{Listen, ListenSpec, Servers};
+use crate::listen::setting::Written;
 use crate::module::{Filter, Handler, Module};
 use crate::regex::Pattern;
 use crate::rewrite::RewriteSettings;
 use crate::rewrite::condition::Condition;
 use crate::route::Locations;
-use crate::route::names::{Name, NameTable};
 use crate::settings::core::CoreSettings;
 use crate::settings::files::FileSettings;
 use crate::settings::knobs::TransferSettings;
@@ -116,11 +115,19 @@ struct Outer<'a> {
     exact: bool,
     named: bool,
     alias: Option<&'a Arc<Alias>>,
+    content: Option<&'static str>,
 }
 
-/// The blocks inside a level.
+impl Outer<'_> {
+    /// Around an `if` of the server's own level.
+    const SERVER: Outer<'static> = Outer { name: "", exact: false, named: false, alias: None, content: None };
+}
+
+/// What is inside a level besides its settings.
 #[derive(Default)]
 struct Inside {
+    /// Which directive makes the content.
+    content: Option<&'static str>,
     nested: Locations,
     conditions: Vec<(u32, Condition, Arc<Location>)>,
     limit_except: Option<LimitExcept>,
@@ -177,7 +184,7 @@ impl Builder<'_> {
                 finish(&settings, cx).or_else(|problem| cx.report(problem))?;
             }
         }
-        let listens = group_addresses(&planned, cx)?;
+        let listens = addresses::group_addresses(&planned, cx)?;
         cx.extensions.get_or_default::<VariableTable>().check()?;
         cx.extensions.get_or_default::<ThreadPools>().check()?;
         cx.extensions.get_or_default::<ZoneTable>().check()?;
@@ -198,12 +205,12 @@ impl Builder<'_> {
         let mut conditions = Vec::new();
         for block in blocks {
             match block.name.text.as_str() {
-                "if" => conditions.extend(self.condition(block, Contexts::SERVER_IF, "", None, &settings, cx)?),
+                "if" => conditions.extend(self.condition(block, Contexts::SERVER_IF, Outer::SERVER, &settings, cx)?),
                 "location" => self.location(block, None, &settings, &mut locations, cx)?,
                 _ => {}
             }
         }
-        let inside = Inside { conditions, ..Inside::default() };
+        let inside = Inside { content: self.content(node), conditions, ..Inside::default() };
         let entry = Arc::new(self.compile(String::new(), settings.clone(), inside, cx)?);
         let name = settings.get::<ServerSettings>().server_name.first.clone();
         let server = Arc::new(Server { name, locations, entry });
@@ -259,19 +266,18 @@ impl Builder<'_> {
             warn_of_way_out(node, &name, cx);
         }
         let exact = matches!(kind, Kind::Exact);
-        let inside = Outer { name: &name, exact, named: matches!(kind, Kind::Named), alias: alias.as_ref() };
-        let mut within = Inside::default();
+        let content = self.content(node);
+        let inside = Outer { name: &name, exact, named: matches!(kind, Kind::Named), alias: alias.as_ref(), content };
+        let mut within = Inside { content, ..Inside::default() };
         for block in blocks {
             match block.name.text.as_str() {
                 "location" => self.location(block, Some(inside), &settings, &mut within.nested, cx)?,
                 "if" => {
-                    let condition =
-                        self.condition(block, Contexts::LOCATION_IF, &name, alias.as_ref(), &settings, cx)?;
-                    within.conditions.extend(condition);
+                    within.conditions.extend(self.condition(block, Contexts::LOCATION_IF, inside, &settings, cx)?);
                 }
                 "limit_except" if within.limit_except.is_some() => cx.report(Problem::duplicate(block))?,
                 "limit_except" => {
-                    within.limit_except = self.limit_except(block, &name, alias.as_ref(), &settings, cx)?;
+                    within.limit_except = self.limit_except(block, inside, &settings, cx)?;
                 }
                 _ => {}
             }
@@ -308,8 +314,7 @@ impl Builder<'_> {
         &self,
         node: &Node,
         context: Contexts,
-        name: &str,
-        alias: Option<&Arc<Alias>>,
+        outer: Outer<'_>,
         parent: &SettingsSet,
         cx: &mut Cx,
     ) -> Result<Option<(u32, Condition, Arc<Location>)>, Problem> {
@@ -318,17 +323,17 @@ impl Builder<'_> {
             Err(problem) => return cx.report(problem).map(|()| None),
         };
         let (settings, _) = apply_block(self.registry, context, node.children(), parent, cx)?;
-        let mut location = self.compile(name.to_owned(), settings, Inside::default(), cx)?;
+        let inside = Inside { content: self.content(node).or(outer.content), ..Inside::default() };
+        let mut location = self.compile(outer.name.to_owned(), settings, inside, cx)?;
         let has_root = node.children().iter().any(|child| child.name.text == "root");
-        location.alias = alias.filter(|_| !has_root).cloned();
+        location.alias = outer.alias.filter(|_| !has_root).cloned();
         Ok(Some((node.order, condition, Arc::new(location))))
     }
 
     fn limit_except(
         &self,
         node: &Node,
-        name: &str,
-        alias: Option<&Arc<Alias>>,
+        outer: Outer<'_>,
         parent: &SettingsSet,
         cx: &mut Cx,
     ) -> Result<Option<LimitExcept>, Problem> {
@@ -344,16 +349,32 @@ impl Builder<'_> {
             }
         }
         let (settings, _) = apply_block(self.registry, Contexts::LIMIT_EXCEPT, node.children(), parent, cx)?;
-        let mut location = self.compile(name.to_owned(), settings, Inside::default(), cx)?;
-        location.alias = alias.cloned();
+        let inside = Inside { content: self.content(node), ..Inside::default() };
+        let mut location = self.compile(outer.name.to_owned(), settings, inside, cx)?;
+        location.alias = outer.alias.cloned();
         Ok(Some((methods.into(), Arc::new(location))))
+    }
+
+    /// Which of a level's own directives makes its content: the last one that could.
+    fn content(&self, level: &Node) -> Option<&'static str> {
+        let makers = || self.modules.iter().filter_map(|module| module.content);
+        level.children().iter().rev().find_map(|node| makers().find(|name| *name == node.name.text))
     }
 
     fn compile(&self, name: String, settings: SettingsSet, inside: Inside, cx: &mut Cx) -> Result<Location, Problem> {
         let mut handlers: Vec<Handler> = Vec::new();
         let mut filters: Vec<Filter> = Vec::new();
+        // What a `limit_except` has from around it has lost its order: the first module of the list is taken then, as in nginx.
+        let mut content = inside.content;
         for module in self.modules {
-            handlers.extend(module.handlers.iter().filter(|handler| (handler.wanted)(&settings)));
+            let mut own = module.handlers.iter().copied().filter(|handler| (handler.wanted)(&settings)).peekable();
+            match module.content.filter(|_| own.peek().is_some()) {
+                None => handlers.extend(own),
+                Some(name) if *content.get_or_insert(name) == name => {
+                    handlers.splice(..0, own);
+                }
+                Some(_) => {}
+            }
             filters.extend(module.filters.iter().filter(|filter| (filter.wanted)(&settings)));
             if let Some(settle) = module.settle
                 && let Err(problem) = settle(&settings, cx)
@@ -362,6 +383,7 @@ impl Builder<'_> {
                 cx.report(problem)?;
             }
         }
+        // Stable: the one that makes the content stays before the others of its phase.
         handlers.sort_by_key(|handler| handler.phase);
         filters.sort_by_key(|filter| filter.slot);
         let internal = settings.get::<CoreSettings>().internal.0;
@@ -456,134 +478,4 @@ fn location_kind(node: &Node, cx: &mut Cx) -> Result<(Kind, String), Problem> {
         }
     };
     Ok((kind, name.to_owned()))
-}
-
-/// One address while the servers are gathered.
-struct Address {
-    spec: ListenSpec,
-    /// Whether a `listen` with socket options fixed the spec.
-    fixed: bool,
-    default: Option<usize>,
-    /// Whether some `listen` of it has `proxy_protocol`: it holds for all, as what is read before the server is known.
-    proxied: bool,
-    servers: Vec<usize>,
-}
-
-fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Arc<Listen>>, Problem> {
-    let mut order: Vec<Address> = Vec::new();
-    let mut by_name: HashMap<String, usize> = HashMap::new();
-    let privileged = cx.extensions.get_or_default::<Paths>().privileged;
-    for (index, plan) in planned.iter().enumerate() {
-        let fail = |message: String, written: Written| {
-            let mut problem = Problem::new(message).reported_at(written.end).at(written.place);
-            problem.order = Some(written.order);
-            problem
-        };
-        let settings = plan.settings.get::<ServerSettings>();
-        let written = settings.listen.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen)));
-        let implied = ListenSpec::default_for(privileged);
-        let all: Vec<_> = if settings.listen.is_empty() {
-            vec![(implied, false, false, false, plan.written)]
-        } else {
-            written
-                .map(|(spec, listen)| {
-                    let ListenSetting { default_server, proxy_protocol, has_options, written, .. } = *listen;
-                    (spec.clone(), default_server, proxy_protocol, has_options, written)
-                })
-                .collect()
-        };
-        for (spec, is_default, proxy_protocol, has_options, written) in all {
-            let slot = *by_name.entry(spec.name.clone()).or_insert_with(|| {
-                order.push(Address {
-                    spec: spec.clone(),
-                    fixed: false,
-                    default: None,
-                    proxied: false,
-                    servers: Vec::new(),
-                });
-                order.len() - 1
-            });
-            let address = &mut order[slot];
-            if address.servers.last() == Some(&index) {
-                cx.report(fail(format!("a duplicate listen {}", spec.name), written))?;
-                continue;
-            }
-            address.proxied |= proxy_protocol;
-            if has_options {
-                if address.fixed && address.spec != spec {
-                    cx.report(fail(format!("duplicate listen options for {}", spec.name), written))?;
-                }
-                address.fixed = true;
-                address.spec = spec;
-            }
-            if is_default && address.default.replace(index).is_some() {
-                cx.report(fail(format!("a duplicate default server for {}", address.spec.name), written))?;
-            }
-            address.servers.push(index);
-        }
-    }
-    let mut listens = Vec::new();
-    for address in &order {
-        let own = Arc::new(servers_of(address, planned, cx));
-        // A wildcard socket receives the connections of the addresses it covers; binding those too would fail.
-        if !address.fixed && covering(address, &order).is_some() {
-            continue;
-        }
-        let mut specific = HashMap::new();
-        for other in order.iter().filter(|other| !other.fixed && covering(other, &order) == Some(&address.spec.name)) {
-            if let Some(ip) = other.spec.ip {
-                specific.insert(ip.ip(), Arc::new(servers_of(other, planned, cx)));
-            }
-        }
-        listens.push(Arc::new(Listen { spec: Arc::new(address.spec.clone()), servers: own, specific }));
-    }
-    Ok(listens)
-}
-
-/// The wildcard address of the same port and family, if the configuration has it.
-fn covering<'a>(address: &Address, all: &'a [Address]) -> Option<&'a String> {
-    let ip = address.spec.ip?;
-    if address.spec.is_wildcard() {
-        return None;
-    }
-    all.iter()
-        .find(|other| {
-            other.spec.is_wildcard()
-                && other.spec.ip.is_some_and(|wild| wild.port() == ip.port() && wild.is_ipv4() == ip.is_ipv4())
-        })
-        .map(|other| &other.spec.name)
-}
-
-fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
-    let mut names = NameTable::default();
-    let default = address.default.unwrap_or(address.servers[0]);
-    // A lone server without a name answers everything: no table to look into.
-    let unnamed = |index: &usize| planned[*index].settings.get::<ServerSettings>().server_name.names.is_empty();
-    if address.servers.len() > 1 || address.servers.iter().any(|index| has_regex(&planned[*index])) {
-        for index in &address.servers {
-            let plan = &planned[*index];
-            let empty = [Name::Exact(String::new())];
-            let own = &plan.settings.get::<ServerSettings>().server_name.names;
-            let list = if unnamed(index) { &empty[..] } else { &own[..] };
-            for name in list {
-                if !names.add(name, &plan.server) {
-                    let text = match name {
-                        Name::Exact(name) => name.clone(),
-                        Name::Back(name) => format!("{name}*"),
-                        Name::Front(name, true) => name.clone(),
-                        Name::Front(name, false) => format!("*{name}"),
-                        Name::Regex(_) => continue,
-                    };
-                    let on = &address.spec.name;
-                    cx.warn(Problem::warning(format!("conflicting server name \"{text}\" on {on}, ignored")));
-                }
-            }
-        }
-    }
-    Servers { names, default: planned[default].server.clone(), proxy_protocol: address.proxied }
-}
-
-fn has_regex(plan: &Planned) -> bool {
-    let names = &plan.settings.get::<ServerSettings>().server_name.names;
-    names.iter().any(|name| matches!(name, Name::Regex(_)))
 }

@@ -151,6 +151,9 @@ pub struct Module {
     pub groups: &'static [&'static dyn Group],
     /// Its handlers.
     pub handlers: &'static [Handler],
+    /// The directive by which a location's content is made by this module: of several of that kind in a location, the last one
+    /// says which module it is. The handlers of the others are left out, and its own is asked first.
+    pub content: Option<&'static str>,
     /// Its filters.
     pub filters: &'static [Filter],
     /// Its variables.
@@ -179,6 +182,7 @@ impl Module {
         name: "",
         groups: &[],
         handlers: &[],
+        content: None,
         filters: &[],
         variables: &[],
         settle: None,

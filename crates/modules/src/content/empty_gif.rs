@@ -18,11 +18,12 @@ settings! {
     }
 }
 
-/// The module. It has to stand before the modules that answer with files.
+/// The module.
 pub static MODULE: Module = Module {
     name: "empty_gif",
     groups: &[group::<EmptyGifSettings>()],
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Now(answer) }],
+    content: Some("empty_gif"),
     ..Module::EMPTY
 };
 

@@ -37,6 +37,7 @@ pub static MODULE: Module = Module {
     name: "flv",
     groups: &[group::<FlvSettings>()],
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
+    content: Some("flv"),
     ..Module::EMPTY
 };
 
@@ -50,8 +51,10 @@ fn start(request: &Request) -> Option<u64> {
 }
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
-    let concerns = matches!(request.method, Method::Get | Method::Head) && request.path.last() != Some(&b'/');
-    let Some(start) = start(request).filter(|_| concerns) else {
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Box::pin(std::future::ready(Outcome::Status(405)));
+    }
+    let Some(start) = start(request).filter(|_| request.path.last() != Some(&b'/')) else {
         // As a whole it is a file like any other.
         return Box::pin(std::future::ready(Outcome::Declined));
     };

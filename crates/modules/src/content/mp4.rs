@@ -67,6 +67,7 @@ pub static MODULE: Module = Module {
     name: "mp4",
     groups: &[group::<Mp4Settings>()],
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
+    content: Some("mp4"),
     ..Module::EMPTY
 };
 
@@ -98,8 +99,10 @@ fn part(request: &Request) -> Option<Part> {
 }
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
-    let concerns = matches!(request.method, Method::Get | Method::Head) && request.path.last() != Some(&b'/');
-    let part = part(request).filter(|_| concerns);
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Box::pin(std::future::ready(Outcome::Status(405)));
+    }
+    let part = part(request).filter(|_| request.path.last() != Some(&b'/'));
     let Some(part) = part else {
         // As a whole it is a file like any other.
         return Box::pin(std::future::ready(Outcome::Declined));

@@ -212,7 +212,7 @@ settings! {
     }
 }
 
-/// The module. It has to stand before the modules that answer with files.
+/// The module.
 pub static MODULE: Module = Module {
     name: "status",
     groups: &[group::<StatusSettings>()],
@@ -220,6 +220,7 @@ pub static MODULE: Module = Module {
         Handler { phase: Phase::Content, wanted, run: Run::Now(answer) },
         Handler { phase: Phase::Content, wanted, run: Run::Later(explain) },
     ],
+    content: Some("status"),
     ..Module::EMPTY
 };
 

@@ -18,15 +18,16 @@ settings! {
         /// Answers with the numbers of connections and requests. An argument, of old versions, means nothing.
         ///
         /// `status` says more.
-        stub_status: Present<1>, in SERVER | LOCATION;
+        stub_status: Present<1>, in SERVER | LOCATION, local;
     }
 }
 
-/// The module. It has to stand before the modules that answer with files.
+/// The module.
 pub static MODULE: Module = Module {
     name: "stub_status",
     groups: &[group::<StubStatusSettings>()],
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Now(answer) }],
+    content: Some("stub_status"),
     variables: &[
         Variable::named("connections_active", |request, _| number(Figures::of(request).active)),
         Variable::named("connections_reading", |request, _| number(Figures::of(request).reading)),

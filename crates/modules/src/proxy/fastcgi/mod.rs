@@ -53,6 +53,7 @@ pub static MODULE: Module = Module {
         wanted: |settings| FastCgiScript::pass(settings).is_some(),
         run: Run::Later(|request| engine::pass(request, Cgi::<FastCgiScript>::FAMILY)),
     }],
+    content: Some("fastcgi_pass"),
     variables: &[
         Variable::named("fastcgi_script_name", script::script_name),
         Variable::named("fastcgi_path_info", script::path_info),

@@ -32,6 +32,7 @@ pub static MODULE: Module = Module {
         wanted: |settings| settings.get::<HttpSettings>().proxy_pass.is_some(),
         run: Run::Later(|request| engine::pass(request, &Http)),
     }],
+    content: Some("proxy_pass"),
     variables: target::VARIABLES,
     settle: Some(settle),
     ..Module::EMPTY

@@ -25,7 +25,7 @@ settings! {
     pub struct MemcachedSettings {
         /// Answers with the value that a memcached server keeps under the key `$memcached_key`: `host:port`, `unix:/path`,
         /// or the name of an `upstream` block. The variable has to be set somewhere.
-        memcached_pass: Option<MemcachedPass>, in LOCATION | LOCATION_IF, content;
+        memcached_pass: Option<MemcachedPass>, in LOCATION | LOCATION_IF, local;
         /// A value whose flags have one of these bits is packed: it is sent with `Content-Encoding: gzip`.
         memcached_gzip_flag: u32 = "0", in HTTP | SERVER | LOCATION;
     }
@@ -40,6 +40,7 @@ pub static MODULE: Module = Module {
         wanted: |settings| settings.get::<MemcachedSettings>().memcached_pass.is_some(),
         run: Run::Later(answer),
     }],
+    content: Some("memcached_pass"),
     ..Module::EMPTY
 };
 

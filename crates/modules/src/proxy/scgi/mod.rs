@@ -41,6 +41,7 @@ pub static MODULE: Module = Module {
         wanted: |settings| ScgiScript::pass(settings).is_some(),
         run: Run::Later(|request| engine::pass(request, Cgi::<ScgiScript>::FAMILY)),
     }],
+    content: Some("scgi_pass"),
     settle: Some(cgi::settle::<ScgiScript>),
     ..Module::EMPTY
 };

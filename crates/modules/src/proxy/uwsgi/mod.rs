@@ -47,6 +47,7 @@ pub static MODULE: Module = Module {
         wanted: |settings| UwsgiScript::pass(settings).is_some(),
         run: Run::Later(|request| engine::pass(request, Cgi::<UwsgiScript>::FAMILY)),
     }],
+    content: Some("uwsgi_pass"),
     settle: Some(cgi::settle::<UwsgiScript>),
     ..Module::EMPTY
 };

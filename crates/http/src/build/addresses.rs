@@ -1,0 +1,144 @@
+//! Which servers stand behind which address.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Problem};
+
+use super::Planned;
+use crate::generation::Paths;
+use crate::listen::setting::{ListenSetting, Written};
+use crate::listen::{Listen, ListenSpec, Servers};
+use crate::route::names::{Name, NameTable};
+use crate::settings::server::ServerSettings;
+
+/// One address while the servers are gathered.
+struct Address {
+    spec: ListenSpec,
+    /// Whether a `listen` with socket options fixed the spec.
+    fixed: bool,
+    default: Option<usize>,
+    /// Whether some `listen` of it has `proxy_protocol`: it holds for all, as what is read before the server is known.
+    proxied: bool,
+    servers: Vec<usize>,
+}
+
+/// The addresses that the servers listen on, each with its servers.
+pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Arc<Listen>>, Problem> {
+    let mut order: Vec<Address> = Vec::new();
+    let mut by_name: HashMap<String, usize> = HashMap::new();
+    let privileged = cx.extensions.get_or_default::<Paths>().privileged;
+    for (index, plan) in planned.iter().enumerate() {
+        let fail = |message: String, written: Written| {
+            let mut problem = Problem::new(message).reported_at(written.end).at(written.place);
+            problem.order = Some(written.order);
+            problem
+        };
+        let settings = plan.settings.get::<ServerSettings>();
+        let written = settings.listen.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen)));
+        let implied = ListenSpec::default_for(privileged);
+        let all: Vec<_> = if settings.listen.is_empty() {
+            vec![(implied, false, false, false, plan.written)]
+        } else {
+            written
+                .map(|(spec, listen)| {
+                    let ListenSetting { default_server, proxy_protocol, has_options, written, .. } = *listen;
+                    (spec.clone(), default_server, proxy_protocol, has_options, written)
+                })
+                .collect()
+        };
+        for (spec, is_default, proxy_protocol, has_options, written) in all {
+            let slot = *by_name.entry(spec.name.clone()).or_insert_with(|| {
+                order.push(Address {
+                    spec: spec.clone(),
+                    fixed: false,
+                    default: None,
+                    proxied: false,
+                    servers: Vec::new(),
+                });
+                order.len() - 1
+            });
+            let address = &mut order[slot];
+            if address.servers.last() == Some(&index) {
+                cx.report(fail(format!("a duplicate listen {}", spec.name), written))?;
+                continue;
+            }
+            address.proxied |= proxy_protocol;
+            if has_options {
+                if address.fixed && address.spec != spec {
+                    cx.report(fail(format!("duplicate listen options for {}", spec.name), written))?;
+                }
+                address.fixed = true;
+                address.spec = spec;
+            }
+            if is_default && address.default.replace(index).is_some() {
+                cx.report(fail(format!("a duplicate default server for {}", address.spec.name), written))?;
+            }
+            address.servers.push(index);
+        }
+    }
+    let mut listens = Vec::new();
+    for address in &order {
+        let own = Arc::new(servers_of(address, planned, cx));
+        // A wildcard socket receives the connections of the addresses it covers; binding those too would fail.
+        if !address.fixed && covering(address, &order).is_some() {
+            continue;
+        }
+        let mut specific = HashMap::new();
+        for other in order.iter().filter(|other| !other.fixed && covering(other, &order) == Some(&address.spec.name)) {
+            if let Some(ip) = other.spec.ip {
+                specific.insert(ip.ip(), Arc::new(servers_of(other, planned, cx)));
+            }
+        }
+        listens.push(Arc::new(Listen { spec: Arc::new(address.spec.clone()), servers: own, specific }));
+    }
+    Ok(listens)
+}
+
+/// The wildcard address of the same port and family, if the configuration has it.
+fn covering<'a>(address: &Address, all: &'a [Address]) -> Option<&'a String> {
+    let ip = address.spec.ip?;
+    if address.spec.is_wildcard() {
+        return None;
+    }
+    all.iter()
+        .find(|other| {
+            other.spec.is_wildcard()
+                && other.spec.ip.is_some_and(|wild| wild.port() == ip.port() && wild.is_ipv4() == ip.is_ipv4())
+        })
+        .map(|other| &other.spec.name)
+}
+
+fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
+    let mut names = NameTable::default();
+    let default = address.default.unwrap_or(address.servers[0]);
+    // A lone server without a name answers everything: no table to look into.
+    let unnamed = |index: &usize| planned[*index].settings.get::<ServerSettings>().server_name.names.is_empty();
+    if address.servers.len() > 1 || address.servers.iter().any(|index| has_regex(&planned[*index])) {
+        for index in &address.servers {
+            let plan = &planned[*index];
+            let empty = [Name::Exact(String::new())];
+            let own = &plan.settings.get::<ServerSettings>().server_name.names;
+            let list = if unnamed(index) { &empty[..] } else { &own[..] };
+            for name in list {
+                if !names.add(name, &plan.server) {
+                    let text = match name {
+                        Name::Exact(name) => name.clone(),
+                        Name::Back(name) => format!("{name}*"),
+                        Name::Front(name, true) => name.clone(),
+                        Name::Front(name, false) => format!("*{name}"),
+                        Name::Regex(_) => continue,
+                    };
+                    let on = &address.spec.name;
+                    cx.warn(Problem::warning(format!("conflicting server name \"{text}\" on {on}, ignored")));
+                }
+            }
+        }
+    }
+    Servers { names, default: planned[default].server.clone(), proxy_protocol: address.proxied }
+}
+
+fn has_regex(plan: &Planned) -> bool {
+    let names = &plan.settings.get::<ServerSettings>().server_name.names;
+    names.iter().any(|name| matches!(name, Name::Regex(_)))
+}
