@@ -1,7 +1,7 @@
 //! What generated cases found, each kept as it was made small.
 
 use crate::harness::{Case, compare, get, head, raw, request};
-use crate::site::site;
+use crate::site::{MTIME, site};
 use freerun_testkit::Setup;
 
 const KEEPS: &str = "a 412 that says keep-alive keeps the connection";
@@ -527,4 +527,51 @@ fn folders_of_exact_locations_that_pass_requests_on() {
         ),
     );
     compare(&setup, ["/x", "/x/", "/y", "/z/in", "/r", "/q", "/x?a=b"].map(get).into());
+}
+
+#[test]
+fn what_a_failed_precondition_keeps_of_what_came_before() {
+    let site = site();
+    let lines = "
+        location / { error_page 301 = /page.html; }
+        location /kept { error_page 302 /page.html; return 302 /elsewhere; }
+        location /again { recursive_error_pages on; error_page 302 = /again/page.html; return 302 /elsewhere; }
+        location /again/page.html { alias @ROOT@/page.html; recursive_error_pages on; error_page 412 @named; }
+        location @named { return 200 named; }
+        location /up { add_header X-Accel-Redirect /a.txt; add_header Set-Cookie a=b; add_header Content-Disposition c;
+            add_header Location /l; return 200; }
+        location /passed { proxy_pass http://127.0.0.1:@PORT@/up; }
+        location /passed/again { proxy_pass http://127.0.0.1:@PORT@/up/again; }
+        location /up/again { add_header X-Accel-Redirect /again/page.html; add_header Set-Cookie a=b; return 200; }
+    ";
+    let conditions = [
+        "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT",
+        "If-Match: \"x\"",
+        "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT",
+        "X: y",
+    ];
+    let mut cases = Vec::new();
+    for path in ["/dir", "/kept", "/again", "/passed", "/passed/again"] {
+        cases.extend(conditions.map(|condition| get(path).field(condition).stays_open(KEEPS)));
+    }
+    compare(&Setup::server(&site, lines), cases);
+}
+
+#[test]
+fn includes_that_are_made_in_the_order_of_the_page() {
+    let site = site();
+    let includes = |names: &[&str]| -> String {
+        names.iter().map(|name| format!("<!--#include virtual=\"/{name}\" -->\n")).collect()
+    };
+    site.dated("three.html", includes(&["one", "two", "three"]), MTIME);
+    site.dated("files.html", includes(&["a.txt", "one", "dir/", "two"]), MTIME);
+    site.dated("nested.html", includes(&["one", "three.html", "two"]), MTIME);
+    let lines = "
+        ssi on;
+        location = /one { set $order \"$order 1\"; return 200 $order; }
+        location = /two { set $order \"$order 2\"; return 200 $order; }
+        location = /three { set $order \"$order 3\"; return 200 $order; }
+        location = /dir/index.html { set $order \"$order dir\"; }
+    ";
+    compare(&Setup::server(&site, lines), ["/three.html", "/files.html", "/nested.html"].map(get).into());
 }

@@ -409,7 +409,8 @@ fn leave(request: &mut Request, response: &mut Response) {
         response.location.get_or_insert(location);
     }
     let carried = request.carried.content_type.take();
-    if let Some((content_type, charset)) = carried.filter(|_| !response.special && response.as_written.is_none()) {
+    let told = response.special || response.status == 304 || response.as_written.is_some();
+    if let Some((content_type, charset)) = carried.filter(|_| !told) {
         (response.content_type, response.charset) = (content_type, charset);
     }
     // Where no range is asked for, the filter of ranges says it.

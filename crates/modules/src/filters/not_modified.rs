@@ -47,6 +47,10 @@ fn run(request: &mut Request, response: &mut Response) {
             response.body = Body::Empty;
             response.no_length = true;
         }
-        Verdict::PreconditionFailed => *response = error_page::built_in(request, 412),
+        Verdict::PreconditionFailed => {
+            // It is not the redirect any more that a page stands for.
+            request.carried.location = None;
+            *response = error_page::built_in(request, 412);
+        }
     }
 }

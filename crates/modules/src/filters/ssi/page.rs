@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -197,15 +196,14 @@ impl Page {
             let mut step = step(include, &self.shared);
             let queue = &mut self.queue;
             std::future::poll_fn(|context| {
+                // In the order of the page: they may share variables.
+                let piece = step.as_mut().poll(context);
                 for item in queue.iter_mut() {
                     if let Item::Include(other) = item {
                         let _ = other.body.poll_answer(context);
                     }
                 }
-                match step.as_mut().poll(context) {
-                    Poll::Ready(piece) => Poll::Ready(piece),
-                    Poll::Pending => Poll::Pending,
-                }
+                piece
             })
             .await
         }
