@@ -52,6 +52,25 @@ fn a_file_that_shrinks() {
 }
 
 #[test]
+fn a_hot_file_that_is_written_anew() {
+    for way in WAYS {
+        let site = Site::new();
+        let server = Setup::server(&site, way).run();
+        let mut client = server.connect();
+        for length in [90_000, 1000, 200_000, 100_000] {
+            let name = format!("{length}");
+            site.file(&name, vec![b'a'; 100_000]);
+            // What is answered now is kept for a moment.
+            assert_eq!(client.get(&format!("/{name}")).body.len(), 100_000);
+            // In place: it stays the same file.
+            fs::write(site.at(&name), vec![b'b'; length]).expect("writing");
+            let response = client.get(&format!("/{name}"));
+            assert!(response.body == vec![b'b'; length], "{way}: {} bytes", response.body.len());
+        }
+    }
+}
+
+#[test]
 fn a_file_that_grows() {
     for way in WAYS {
         let site = site();

@@ -12,7 +12,7 @@ use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use rustix::io::Errno;
 
-use crate::content::hot::{HotFile, MAX_CONTENT};
+use crate::content::hot::{Content, HotFile, MAX_CONTENT};
 use crate::content::open_files::{Known, Terms};
 use crate::content::path;
 use crate::content::path::NO_NAME;
@@ -58,7 +58,17 @@ pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
     let settings = request.settings().get::<FileSettings>();
     match &settings.open_file_cache {
         OpenFileCache::Off => None,
-        OpenFileCache::Short => request.connection.home.hot.borrow().get(&key(request, path), loops::now()),
+        OpenFileCache::Short => {
+            let kept = request.connection.home.hot.borrow().get(&key(request, path), loops::now())?;
+            // Its bytes are still to be read: they have to be as many as the head will say.
+            if let Content::Open(file) = &kept.content
+                && request.generation.files.has_changed(file)
+            {
+                request.connection.home.hot.borrow_mut().forget(file);
+                return None;
+            }
+            Some(kept)
+        }
         OpenFileCache::Shared(files) => match files.get(&key(request, path), terms(settings), loops::now())? {
             // What stands for a folder is found out by who asks for one.
             Known::File(file) if file.meta.is_file() => Some(Rc::new(file)),

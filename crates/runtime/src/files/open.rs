@@ -76,6 +76,17 @@ impl FileSystem {
         self.offload(via, self.tag_of(path, via.client), move || this.stat_waiting(&owned)).await?
     }
 
+    /// Whether a file has another length or date than when it was opened, as far as that can be known without asking anybody.
+    pub fn has_changed(&self, file: &OpenFile) -> bool {
+        if !file.mount().class().opens_inline() {
+            return false;
+        }
+        let opened = file.meta();
+        self.kernel
+            .stat_known(file.as_fd())
+            .is_ok_and(|now| (now.size, now.mtime, now.mtime_nsec) != (opened.size, opened.mtime, opened.mtime_nsec))
+    }
+
     fn open_inline(&self, path: &CStr) -> Attempt<Arc<OpenFile>> {
         if !self.has_cached_lookup() {
             return Attempt::MayWait;
