@@ -39,8 +39,10 @@ fn one_that_hangs_leaves_the_others_alone() {
         eventually("the other log is written", || other(&format!("/fast?{number}\n")));
     }
     server.logs("slow/log\" takes long, other logs go on");
+    // On a busy machine one more may have been late, which ends then.
+    eventually("one is held up, one writes, one stands by", || status(&server).1["now"] == 3);
     let (held, threads) = status(&server);
-    assert_eq!((&held["held_up"], &threads["now"], &threads["limit"]), (&true.into(), &3.into(), &8.into()));
+    assert_eq!((&held["held_up"], &threads["limit"]), (&true.into(), &8.into()));
     assert!(held["waiting_bytes"].as_u64() > Some(0));
     assert_eq!(disk.fixture.control().waiting(), 1, "nobody else tries");
     assert!(!log("/fast?hangs"));

@@ -486,13 +486,18 @@ fn the_same_address_twice_is_two_servers() {
     assert_ne!(ids[0], ids[1]);
 }
 
+/// A group of one server for one request at a time, for which so many may wait a minute, and time that passes when nobody runs.
+fn queued(length: u32) -> (Group, tokio::runtime::Runtime) {
+    let queue = Some(QueueSettings { length, timeout: Duration::from_secs(60) });
+    let one = PeerSettings { max_conns: 1, ..PeerSettings::default() };
+    let settings = GroupSettings { queue, ..GroupSettings::default() };
+    let group = Group::new("g", settings, Arc::default(), vec![spec(0, one)]);
+    (group, tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap())
+}
+
 #[test]
 fn who_cannot_be_served_waits_for_room() {
-    let settings = PeerSettings { max_conns: 1, ..PeerSettings::default() };
-    let queue = Some(QueueSettings { length: 1, timeout: Duration::from_secs(60) });
-    let settings_of_group = GroupSettings { queue, ..GroupSettings::default() };
-    let group = Group::new("g", settings_of_group, Arc::default(), vec![spec(0, settings)]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (group, runtime) = queued(1);
     runtime.block_on(async {
         let start = tokio::time::Instant::now();
         let clock = || start.elapsed().as_millis() as Millis;
@@ -521,11 +526,7 @@ fn who_cannot_be_served_waits_for_room() {
 
 #[test]
 fn who_has_waited_longest_is_served_first() {
-    let settings = PeerSettings { max_conns: 1, ..PeerSettings::default() };
-    let queue = Some(QueueSettings { length: 10, timeout: Duration::from_secs(60) });
-    let settings_of_group = GroupSettings { queue, ..GroupSettings::default() };
-    let group = Group::new("g", settings_of_group, Arc::default(), vec![spec(0, settings)]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (group, runtime) = queued(10);
     runtime.block_on(async {
         let start = tokio::time::Instant::now();
         let clock = || start.elapsed().as_millis() as Millis;

@@ -68,7 +68,10 @@ fn a_log_that_hangs_does_not_hold_up_the_others() {
         stuck.is_held_up();
     }
     assert!(!writer.flush(Duration::from_millis(1)), "not all is written");
-    assert_eq!(writer.threads(), 3);
+    // One is held up, one writes, one stands by. On a busy machine others that wrote were late, too: they end.
+    while writer.threads() != 3 {
+        std::thread::yield_now();
+    }
     // What comes meanwhile is in its queue.
     assert!(stuck.file.write("more\n"));
     stuck.read();
