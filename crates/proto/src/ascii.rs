@@ -60,11 +60,21 @@ static CLASSES: [u8; 256] = {
     table
 };
 
-/// The first byte below 0x10: NUL, tab and the ends of lines are among them. Eight bytes at a time, for values are short and
+/// The first byte below 0x10: NUL, tab and the ends of lines are among them. Few bytes at a time, for values are short and
 /// what a call of a vectorised search costs is more than it gains.
 #[inline]
 pub fn find_control(bytes: &[u8]) -> Option<usize> {
-    first_below(bytes, 0x10, 0)
+    let (blocks, _) = bytes.as_chunks::<32>();
+    // No early return within a block: so it takes a few instructions.
+    let without = blocks.iter().take_while(|block| !block.iter().fold(false, |any, &b| any | (b < 0x10))).count();
+    let passed = without * 32;
+    first_below(&bytes[passed..], 0x10, 0).map(|at| passed + at)
+}
+
+/// Whether there is a space, a control character or 0x7f.
+#[inline]
+pub fn has_space_or_control(bytes: &[u8]) -> bool {
+    first_below(bytes, 0x21, 0).is_some() || first_below(bytes, 1, 0x7f).is_some()
 }
 
 /// The first colon. Eight bytes at a time, for names are short.

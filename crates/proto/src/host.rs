@@ -27,17 +27,17 @@ pub fn parse(text: &[u8]) -> Option<HostParts> {
     }
     let mut lowercase = true;
     let mut end = text.len();
-    let mut i = 0;
-    while i < text.len() {
-        let b = text[i];
+    let mut before = 0;
+    for (i, &b) in text.iter().enumerate() {
         let c = class(b);
         if c & HOST_PLAIN == 0 {
             match b {
+                b'.' if before != b'.' => {}
+                b'.' => return None,
                 b':' => {
                     end = i;
                     break;
                 }
-                b'.' if text.get(i + 1) == Some(&b'.') => return None,
                 b'%' => {
                     let hex = text.get(i + 1..i + 3)?;
                     if !hex.iter().all(u8::is_ascii_hexdigit) {
@@ -48,7 +48,7 @@ pub fn parse(text: &[u8]) -> Option<HostParts> {
                 _ => lowercase &= !b.is_ascii_uppercase(),
             }
         }
-        i += 1;
+        before = b;
     }
     let port = parse_port(text.get(end + 1..))?;
     let name = &text[..end];

@@ -1,7 +1,7 @@
 //! The request line.
 
 use super::types::{Method, Target, TargetForm, Version};
-use crate::ascii::{METHOD, SCHEME, class};
+use crate::ascii::{METHOD, SCHEME, class, has_space_or_control};
 use crate::{Error, HostSpan, Span, host};
 
 /// A parsed request line.
@@ -35,8 +35,41 @@ fn has_control(bytes: &[u8]) -> bool {
     bytes.iter().fold(false, |bad, &b| bad | (b < 0x20) | (b == 0x7f))
 }
 
+/// A request line as nearly all are: one space on each side of a path.
+#[inline]
+fn parse_usual(line: &[u8], start: u32) -> Option<Line> {
+    let method = match line {
+        [b'G', b'E', b'T', b' ', b'/', ..] => Method::Get,
+        [b'P', b'O', b'S', b'T', b' ', b'/', ..] => Method::Post,
+        [b'H', b'E', b'A', b'D', b' ', b'/', ..] => Method::Head,
+        _ => return None,
+    };
+    let (rest, version) = line.split_last_chunk::<9>()?;
+    let version = match version {
+        b" HTTP/1.1" => Version::Http11,
+        b" HTTP/1.0" => Version::Http10,
+        _ => return None,
+    };
+    let from = if method == Method::Get { 4 } else { 5 };
+    if has_space_or_control(rest.get(from..)?) {
+        return None;
+    }
+    let span = |from: usize, to: usize| Span::new(start + from as u32, start + to as u32);
+    Some(Line {
+        method,
+        method_text: span(0, from - 1),
+        version,
+        version_text: span(rest.len() + 1, line.len()),
+        target: Target { form: TargetForm::Origin, uri: span(from, rest.len()), scheme: None },
+        host: None,
+    })
+}
+
 /// Parses a request line that starts at `start` of the buffer; `line` is without its line end.
 pub(super) fn parse(line: &[u8], start: u32) -> Result<Line, Error> {
+    if let Some(usual) = parse_usual(line, start) {
+        return Ok(usual);
+    }
     let span = |from: usize, to: usize| Span::new(start + from as u32, start + to as u32);
     let method_end = line.iter().position(|&b| class(b) & METHOD == 0).unwrap_or(line.len());
     match line.get(method_end) {

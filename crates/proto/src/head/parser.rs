@@ -181,6 +181,14 @@ impl HeadParser {
             return Ok(Progress::Partial);
         }
         loop {
+            // What was looked at before, and had no end, is looked for its end alone.
+            if self.stage == HeadStage::Fields
+                && self.scanned == self.line_start
+                && let Some((field, next)) = plain_field(buf, self.line_start)
+            {
+                self.take_plain(buf, field, next, rules)?;
+                continue;
+            }
             let Some(found) = memchr::memchr(b'\n', &buf[self.scanned..]) else {
                 self.scanned = buf.len();
                 self.check_pending(buf, rules)?;
@@ -295,12 +303,29 @@ impl HeadParser {
         head.host = line.host;
     }
 
+    /// Takes a header line in which nothing is unusual; the next one begins at `next`.
+    fn take_plain(&mut self, buf: &[u8], field: Field, next: usize, rules: &HeadRules) -> Result<(), Error> {
+        let start = self.line_start;
+        if !self.charge(next - start, rules) {
+            return Err(Error::HeaderTooLarge(Span::new(start as u32, next as u32)));
+        }
+        self.head.len = next as u32;
+        self.count_line(rules)?;
+        self.keep(buf, field, next)?;
+        self.line_start = next;
+        self.scanned = next;
+        Ok(())
+    }
+
+    fn count_line(&mut self, rules: &HeadRules) -> Result<(), Error> {
+        self.lines += 1;
+        let too_many = rules.max_headers != 0 && self.lines > rules.max_headers;
+        if too_many { Err(Error::TooManyHeaders) } else { Ok(()) }
+    }
+
     /// One header line, `start..end` of the buffer.
     fn field(&mut self, buf: &[u8], start: usize, end: usize, rules: &HeadRules) -> Result<(), Error> {
-        self.lines += 1;
-        if rules.max_headers != 0 && self.lines > rules.max_headers {
-            return Err(Error::TooManyHeaders);
-        }
+        self.count_line(rules)?;
         let line = &buf[start..end];
         let bad = |at: usize| Error::HeaderLine(Span::new(start as u32, (start + at + 1).min(buf.len()) as u32));
         let known = ascii::find_colon(&line[..line.len().min(HeaderId::LONGEST + 1)])
@@ -332,18 +357,27 @@ impl HeadParser {
         // A longer name than 16 bits can count is no name anyone means.
         let short = u16::try_from(name_len).map_err(|_| bad(name_len))?;
         let (value_start, value_end) = ((start + from) as u32, (start + to) as u32);
+        self.keep(buf, Field { name_start: start as u32, value_start, value_end, name_len: short, id }, end)
+    }
+
+    /// Keeps a field, if it may be there (again); its line ends at `end`.
+    fn keep(&mut self, buf: &[u8], field: Field, end: usize) -> Result<(), Error> {
+        let id = field.id;
         if id != HeaderId::Other {
             if self.head.present & bit(id) & UNIQUE != 0 {
-                return Err(Error::DuplicateHeader(Span::new(start as u32, end as u32)));
+                let line = &buf[..end];
+                let line = line.strip_suffix(b"\n").unwrap_or(line);
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                return Err(Error::DuplicateHeader(Span::new(field.name_start, line.len() as u32)));
             }
             if id == HeaderId::Host {
-                let parts = host::parse(&line[from..to]).ok_or(Error::HostHeader)?;
+                let parts = host::parse(field.value().of(buf)).ok_or(Error::HostHeader)?;
                 // The host of an absolute target wins: RFC 9112 section 3.2.2.
-                self.head.host.get_or_insert(HostSpan::at(value_start, parts));
+                self.head.host.get_or_insert(HostSpan::at(field.value_start, parts));
             }
         }
         self.head.present |= bit(id);
-        self.head.fields.push(Field { name_start: start as u32, value_start, value_end, name_len: short, id });
+        self.head.fields.push(field);
         Ok(())
     }
 
@@ -367,9 +401,15 @@ impl HeadParser {
         };
         let (mut close, mut keep) = (false, head.version == Version::Http11);
         for field in head.all(HeaderId::Connection) {
-            for token in tokens(field.value().of(buf)) {
-                close |= token.eq_ignore_ascii_case(b"close");
-                keep |= token.eq_ignore_ascii_case(b"keep-alive");
+            match field.value().of(buf) {
+                b"keep-alive" => keep = true,
+                b"close" => close = true,
+                list => {
+                    for token in tokens(list) {
+                        close |= token.eq_ignore_ascii_case(b"close");
+                        keep |= token.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
             }
         }
         head.keep_alive = keep && !close;
@@ -378,6 +418,37 @@ impl HeadParser {
             head.version == Version::Http11 && expect.is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
         Ok(())
     }
+}
+
+/// The longest name that [`plain_field`] looks for.
+const PLAIN_NAME: usize = 63;
+
+/// The header line that begins at `start`, and where the next one does, if all of it is there and nothing in it is unusual:
+/// a good name, and no control character in the value. Looks at each byte once, which pays with lines as short as these.
+#[inline(always)]
+fn plain_field(buf: &[u8], start: usize) -> Option<(Field, usize)> {
+    let line = &buf[start..];
+    let name_len = ascii::find_colon(&line[..line.len().min(PLAIN_NAME + 1)])?;
+    let name = &line[..name_len];
+    let id = HeaderId::of(name);
+    if id == HeaderId::Other && (name.is_empty() || !name.iter().all(|&b| class(b) & NAME != 0)) {
+        return None;
+    }
+    let mut from = name_len + 1;
+    while line.get(from) == Some(&b' ') {
+        from += 1;
+    }
+    let mut to = from + ascii::find_control(&line[from..])?;
+    let next = match line[to] {
+        b'\n' => to + 1,
+        b'\r' if line.get(to + 1) == Some(&b'\n') => to + 2,
+        _ => return None,
+    };
+    while to > from && line[to - 1] == b' ' {
+        to -= 1;
+    }
+    let (value_start, value_end) = ((start + from) as u32, (start + to) as u32);
+    Some((Field { name_start: start as u32, value_start, value_end, name_len: name_len as u16, id }, start + next))
 }
 
 /// How long a name is that none of the known ones is, and whether it is invalid.
