@@ -83,12 +83,29 @@ impl Hasher for PointerHasher {
     }
 }
 
+/// The servers of an address, as one loop holds them, with what each of their requests begins with.
+pub struct Answering {
+    servers: Arc<Servers>,
+    /// The default server.
+    pub server: Here<Server>,
+    /// The default server's own level.
+    pub entry: Here<Location>,
+}
+
+impl Deref for Answering {
+    type Target = Servers;
+
+    fn deref(&self) -> &Servers {
+        &self.servers
+    }
+}
+
 /// A generation, as one loop holds it, with its handles of what is in it.
 pub struct Current {
     // In this order: the generation's memory is given back elsewhere as soon as the last loop has let go of it.
+    addresses: RefCell<HashMap<*const Servers, Rc<Answering>, BuildHasherDefault<PointerHasher>>>,
     locations: Handles<Location>,
     servers: Handles<Server>,
-    addresses: Handles<Servers>,
     generation: Arc<Generation>,
 }
 
@@ -115,8 +132,13 @@ impl Current {
     }
 
     /// The servers of one of its addresses.
-    pub fn servers(&self, servers: &Arc<Servers>) -> Here<Servers> {
-        self.addresses.get(servers)
+    pub fn servers(&self, servers: &Arc<Servers>) -> Rc<Answering> {
+        let mut addresses = self.addresses.borrow_mut();
+        let known = addresses.entry(Arc::as_ptr(servers)).or_insert_with(|| {
+            let (server, entry) = (self.server(&servers.default), self.location(&servers.default.entry));
+            Rc::new(Answering { servers: servers.clone(), server, entry })
+        });
+        known.clone()
     }
 }
 

@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 use crate::content::response::Field;
 use crate::generation::{Location, Server};
 use crate::head::body::ClientBody;
-use crate::here::{Current, Here};
-use crate::listen::{ListenSpec, Servers};
+use crate::here::{Answering, Current, Here};
+use crate::listen::ListenSpec;
 use crate::regex::Captures;
 use crate::settings::core::CoreSettings;
 use crate::variables::Values;
@@ -83,7 +83,7 @@ pub struct Origin {
     /// What the PROXY protocol header before the first request said (`listen … proxy_protocol`).
     proxied: OnceCell<Box<ProxyHeader>>,
     /// The servers that answer here, and the generation that they are of.
-    servers: RefCell<Option<(Rc<Current>, Here<Servers>)>>,
+    servers: RefCell<Option<(Rc<Current>, Rc<Answering>)>>,
 }
 
 impl Deref for Connection {
@@ -138,7 +138,7 @@ impl Connection {
 
     /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
     /// newest generation still listens there: if not, it is the last one that did.
-    pub fn servers(&self) -> Option<(Rc<Current>, Here<Servers>, bool)> {
+    pub fn servers(&self) -> Option<(Rc<Current>, Rc<Answering>, bool)> {
         let generation = self.home.generation();
         let mut known = self.servers.borrow_mut();
         if let Some((of, servers)) = &*known
@@ -161,7 +161,7 @@ impl Connection {
     /// Lets go of the configuration of the last request, if there is a newer one and it listens here as well: without a
     /// request, nothing speaks for keeping it.
     pub fn renew(&self) {
-        let is_old = |(of, _): &(Rc<Current>, Here<Servers>)| of.number != self.home.generation_number();
+        let is_old = |(of, _): &(Rc<Current>, Rc<Answering>)| of.number != self.home.generation_number();
         if self.servers.borrow().as_ref().is_some_and(is_old) {
             let _ = self.servers();
         }
@@ -259,6 +259,11 @@ impl States {
         let state = Rc::new(T::default());
         self.0.borrow_mut().push((TypeId::of::<T>(), state.clone()));
         state
+    }
+
+    /// Whether no module keeps anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
     }
 
     /// The module's state, if there is one.
@@ -369,18 +374,18 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request as it comes in, before it is routed.
+    /// A request as it comes in, before it is routed: at the own level of a server.
     pub fn new(
         connection: Rc<Connection>,
         generation: Rc<Current>,
-        server: Here<Server>,
+        (server, location): (Here<Server>, Here<Location>),
         head: Head,
         serial: u64,
         started: Instant,
     ) -> Request {
         Request {
             connection,
-            location: generation.location(&server.entry),
+            location,
             generation,
             server,
             method: head.parsed.method,
@@ -475,13 +480,13 @@ impl Request {
         parsed.body = BodyFraming::None;
         parsed.expect_continue = false;
         let head = Head { buffer: self.head.buffer[..head_len].to_vec(), parsed };
-        let (connection, generation, server) = (self.connection.clone(), self.generation.clone(), self.server.clone());
-        let mut fork = Request::new(connection, generation, server, head, self.serial, self.started);
+        let (connection, generation) = (self.connection.clone(), self.generation.clone());
+        let place = (self.server.clone(), self.location.clone());
+        let mut fork = Request::new(connection, generation, place, head, self.serial, self.started);
         fork.method = self.method;
         fork.path.clone_from(&self.path);
         fork.args.clone_from(&self.args);
         fork.host.clone_from(&self.host);
-        fork.location = self.location.clone();
         self.values();
         fork.captures.clone_from(&self.captures);
         fork.rewritten_here = self.rewritten_here;

@@ -22,6 +22,7 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::connection;
 use crate::connection::idle::{Asked, Idle};
+use crate::content::error_page::server_name;
 use crate::content::hot::{HotFile, HotFiles, VALID};
 use crate::generation::Generation;
 use crate::here::{Current, Here};
@@ -29,6 +30,7 @@ use crate::listen::ListenSpec;
 use crate::listen::accept::{self, Listener};
 use crate::listen::rescue::{self, Shard, Shards};
 use crate::request::{Address, Connection};
+use crate::settings::core::ServerTokens;
 
 /// What the main and `events` levels say of a worker.
 #[derive(Debug, Clone)]
@@ -278,6 +280,8 @@ pub struct LoopState {
     accepting: RefCell<Vec<(Arc<ListenSpec>, Rc<Notify>)>>,
     /// The value of `Date`, and until when it holds.
     date: Cell<(Option<Instant>, [u8; 29])>,
+    /// How heads begin while that holds: with the version in `Server`, and without.
+    starts: RefCell<[Vec<u8>; 2]>,
     dates: RefCell<[(i64, [u8; 29]); DATES]>,
     modules: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     hand_over: RefCell<Vec<HandOver>>,
@@ -306,6 +310,7 @@ impl LoopState {
             full_logged: Cell::new(None),
             accepting: RefCell::default(),
             date: Cell::new((None, [0; 29])),
+            starts: RefCell::default(),
             dates: RefCell::new([(i64::MIN, [0; 29]); DATES]),
             modules: RefCell::default(),
             hand_over: RefCell::default(),
@@ -396,8 +401,21 @@ impl LoopState {
             text = date::imf_fixdate(time.secs);
             let left = Duration::from_millis(u64::from(1000 - time.millis.min(999)));
             self.date.set((Some(now + left), text));
+            self.starts.take();
         }
         use_it(&text);
+    }
+
+    /// Hands the beginning of the head of a response with status 200 to `use_it`: the status line, `Server` and `Date`.
+    pub fn head_start(&self, tokens: ServerTokens, use_it: impl FnOnce(&[u8])) {
+        self.date(|date| {
+            let start = &mut self.starts.borrow_mut()[usize::from(tokens == ServerTokens::Off)];
+            if start.is_empty() {
+                let name = server_name(tokens).as_bytes();
+                start.extend_from_slice(&[b"HTTP/1.1 200 OK\r\nServer: ", name, b"\r\nDate: ", date, b"\r\n"].concat());
+            }
+            use_it(start);
+        });
     }
 
     fn install(self: &Rc<Self>, generation: Arc<Generation>, wanted: Vec<Bound>) {
@@ -489,11 +507,12 @@ impl LoopState {
     }
 
     /// Takes a connection over, and serves it as far as what it has sent goes if `now` says so: as the last step of a
-    /// task's poll. It has its turn soon otherwise.
-    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &Here<ListenSpec>, now: bool) {
-        self.connections.set(self.connections.get() + 1);
-        self.stats.accepted.add();
-        self.stats.active.add();
+    /// task's poll, or several times there. It has its turn soon otherwise. Says whether it is still there.
+    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &Here<ListenSpec>, now: bool) -> bool {
+        let before = self.connections.get();
+        self.connections.set(before + 1);
+        self.stats.accepted.add_alone();
+        self.stats.active.add_alone();
         let number = self.shared.next_connection.fetch_add(1, Relaxed);
         let connection = Rc::new(Connection::new(number, Socket::new(fd), peer, spec.clone(), self.clone()));
         let serve = connection::Serve::new(connection);
@@ -502,14 +521,18 @@ impl LoopState {
         } else {
             self.tasks.start(number, serve);
         }
+        self.connections.get() > before
     }
 
     /// A connection has ended.
     pub fn ended(&self) {
+        let was_full = self.is_full();
         self.connections.set(self.connections.get() - 1);
-        self.stats.active.sub();
-        // Each listening socket's task may wait here, and the one that is told first may have nobody to let in.
-        self.room.notify_waiters();
+        self.stats.active.sub_alone();
+        if was_full {
+            // Each listening socket's task may wait here, and the one that is told first may have nobody to let in.
+            self.room.notify_waiters();
+        }
     }
 
     /// Out of descriptors or memory: said once a rest. Hot files and the connection idle for longest give theirs back.

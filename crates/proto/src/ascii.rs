@@ -15,6 +15,9 @@ pub const TOKEN: u8 = 32;
 /// In a scheme after its first letter: RFC 3986 section 3.1.
 pub const SCHEME: u8 = 64;
 
+/// In a path, as it is: anything but `%`, NUL, `?`, `#`, and `.` and `/`, at which the parser looks.
+pub const PATH: u8 = 128;
+
 /// The class bits of a byte.
 #[inline(always)]
 pub const fn class(b: u8) -> u8 {
@@ -53,6 +56,9 @@ static CLASSES: [u8; 256] = {
         }
         if b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.') {
             c |= SCHEME;
+        }
+        if !matches!(b, 0 | b'%' | b'?' | b'#' | b'.' | b'/') {
+            c |= PATH;
         }
         table[i] = c;
         i += 1;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::Error;
+use crate::ascii::{PATH, class};
 
 /// A request target, taken apart and normalised.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +23,11 @@ pub struct Uri<'a> {
 /// # Errors
 /// [`Error::Uri`] for a path that does not begin with `/`, a bad `%` escape, a NUL, or a `..` above the root.
 pub fn normalise(target: &[u8], merge_slashes: bool) -> Result<Uri<'_>, Error> {
+    if let Some(end) = plain_path(target, merge_slashes) {
+        let (path, rest) = target.split_at(end);
+        let args = rest.get(1..).map(|args| &args[..memchr::memchr(b'#', args).unwrap_or(args.len())]);
+        return Ok(Uri { path: Cow::Borrowed(path), args });
+    }
     let end = memchr::memchr(b'#', target).unwrap_or(target.len());
     let target = &target[..end];
     let (raw, args) = match memchr::memchr(b'?', target) {
@@ -34,26 +40,32 @@ pub fn normalise(target: &[u8], merge_slashes: bool) -> Result<Uri<'_>, Error> {
     if raw.first() != Some(&b'/') {
         return Err(Error::Uri);
     }
-    let path = if is_plain(raw, merge_slashes) { Cow::Borrowed(raw) } else { Cow::Owned(rewrite(raw, merge_slashes)?) };
+    let path = match plain_path(raw, merge_slashes) {
+        Some(_) => Cow::Borrowed(raw),
+        None => Cow::Owned(rewrite(raw, merge_slashes)?),
+    };
     Ok(Uri { path, args })
 }
 
-/// Whether a path can stay as it is: no escape, no NUL, no segment that begins with a dot, no run of slashes to merge.
-fn is_plain(path: &[u8], merge_slashes: bool) -> bool {
+/// Where the path of a target ends, if it can stay as it is: no escape, no NUL, no segment that begins with a dot, no run
+/// of slashes to merge. What follows it is nothing or the arguments.
+fn plain_path(target: &[u8], merge_slashes: bool) -> Option<usize> {
+    if target.first() != Some(&b'/') {
+        return None;
+    }
     let mut before = 0;
-    for &b in path {
-        let special = match b {
-            b'%' | 0 => true,
-            b'.' => before == b'/',
-            b'/' => before == b'/' && merge_slashes,
-            _ => false,
-        };
-        if special {
-            return false;
+    for (i, &b) in target.iter().enumerate() {
+        if class(b) & PATH == 0 {
+            match b {
+                b'?' => return Some(i),
+                b'.' if before != b'/' => {}
+                b'/' if before != b'/' || !merge_slashes => {}
+                _ => return None,
+            }
         }
         before = b;
     }
-    true
+    Some(target.len())
 }
 
 /// The path with everything resolved.
@@ -199,9 +211,13 @@ pub fn escape_into(set: EscapeSet, text: &[u8], out: &mut Vec<u8>) {
 /// there is none. Up to three dots at the segment's beginning belong to the name, as nginx has it (two of them are no longer
 /// the parent folder as soon as something follows).
 pub fn extension(path: &[u8]) -> &[u8] {
-    let name = &path[memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1)..];
-    let dots = name.iter().take(3).take_while(|byte| **byte == b'.').count();
-    memchr::memrchr(b'.', &name[dots..]).map_or(b"", |dot| &name[dots + dot + 1..])
+    let Some(dot) = path.iter().rposition(|byte| matches!(byte, b'.' | b'/')).filter(|at| path[*at] == b'.') else {
+        return b"";
+    };
+    let before = &path[..dot];
+    let dots = before.iter().rev().take(3).take_while(|byte| **byte == b'.').count();
+    let begins = matches!(before[..before.len() - dots].last(), None | Some(b'/'));
+    if dots < 3 && begins { b"" } else { &path[dot + 1..] }
 }
 
 /// The value of an argument, `$arg_NAME`: of the first `name=value` between `&`; the name in any case.

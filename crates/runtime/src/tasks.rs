@@ -151,7 +151,8 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
         self.0.ring(index);
     }
 
-    /// Starts a task and polls it within the poll that is going on, as a part of it: to be called as its last step.
+    /// Starts a task and polls it within the poll that is going on, as a part of it: to be called as its last step, or several
+    /// times one after the other.
     pub fn start_now(&self, number: u64, future: F) {
         let index = self.0.put(number, future);
         loops::note(number, self.0.step);

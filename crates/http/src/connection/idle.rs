@@ -4,8 +4,6 @@
 //! memory, nor the cost of setting it after every request.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -13,31 +11,46 @@ use freerun_runtime::loops;
 use freerun_runtime::stats::Counter;
 use tokio::sync::Notify;
 
+use crate::connection::queues::{Place, Queues};
 use crate::request::Connection;
 use crate::worker::LoopState;
 
-/// When a connection's time is up, in nanoseconds since the process began; made unique by moving it a little. The lowest
-/// bit says what it waits for.
-pub type Key = u64;
+/// What an idle connection has, to be taken out again.
+pub type Key = Place;
+
+/// A moment in nanoseconds since the process began.
+type Moment = u64;
 
 /// What an idle connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     /// Its next request.
-    Next = 0,
+    Next,
     /// Its first one.
-    First = 1,
+    First,
+}
+
+/// Connections of one kind are idle in the order in which they came, and in that order their time is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    waiting: Waiting,
+    /// For how long they are kept, in nanoseconds.
+    keep: u64,
+}
+
+/// A connection that is idle since [`Connection::idle_since`].
+struct Entry {
+    connection: Rc<Connection>,
+    /// Until when it may not be asked to leave (`keepalive_min_timeout`); 0 for no such time.
+    stays_until: Moment,
 }
 
 /// The idle connections of one loop.
 #[derive(Default)]
 pub struct Idle {
-    /// By what they wait for: the time they are given differs, and so would the order in which they came.
-    connections: RefCell<[BTreeMap<Key, Rc<Connection>>; 2]>,
-    /// Until when those may not be asked to leave that have such a time (`keepalive_min_timeout`).
-    protected: RefCell<BTreeMap<Key, Key>>,
+    connections: RefCell<Queues<Kind, Entry>>,
     /// When the closing task looks next; `None` while it does not run.
-    next_look: Cell<Option<Key>>,
+    next_look: Cell<Option<Moment>>,
     earlier: Notify,
 }
 
@@ -45,18 +58,22 @@ pub struct Idle {
 const RENEWED: usize = 128;
 
 /// What a time too long to count is taken for: a century.
-const FAR: Key = 100 * 365 * 24 * 3600 * 1_000_000_000;
-
-fn key_of(moment: Instant) -> Key {
-    let since = moment.saturating_duration_since(loops::epoch());
-    u64::try_from(since.as_nanos()).unwrap_or(FAR)
-}
+const FAR: u64 = 100 * 365 * 24 * 3600 * 1_000_000_000;
 
 /// How many connections that may not be asked to leave are passed over to find one that may.
 const LOOKED_AT: usize = 64;
 
-fn instant_of(key: Key) -> Instant {
-    loops::epoch() + Duration::from_nanos(key)
+fn moment_of(instant: Instant) -> Moment {
+    let since = instant.saturating_duration_since(loops::epoch());
+    u64::try_from(since.as_nanos()).unwrap_or(FAR)
+}
+
+fn instant_of(moment: Moment) -> Instant {
+    loops::epoch() + Duration::from_nanos(moment)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(FAR).min(FAR)
 }
 
 /// Who was asked to leave.
@@ -78,9 +95,11 @@ fn gauge(home: &LoopState, waiting: Waiting) -> &Counter {
     }
 }
 
-/// The map that a key belongs to.
-fn class(key: Key) -> usize {
-    usize::from(key & 1 == 1)
+impl Kind {
+    /// When the time of a connection of this kind is up.
+    fn end(self, entry: &Entry) -> Moment {
+        entry.connection.idle_since.get().saturating_add(self.keep)
+    }
 }
 
 impl Idle {
@@ -93,33 +112,21 @@ impl Idle {
         keep: Duration,
         least: Duration,
     ) -> Key {
-        connection.idle_since.set(loops::nanos());
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(FAR).min(FAR);
+        let now = loops::nanos();
+        connection.idle_since.set(now);
         let keep = nanos(keep);
-        let mut key = (connection.idle_since.get().saturating_add(keep) & !1) | waiting as Key;
-        let mut connections = self.connections.borrow_mut();
-        let connections_alike = &mut connections[class(key)];
-        loop {
-            match connections_alike.entry(key) {
-                Entry::Vacant(place) => {
-                    place.insert(connection.clone());
-                    break;
-                }
-                Entry::Occupied(_) => key += 2,
-            }
-        }
-        drop(connections);
-        if !least.is_zero() {
-            self.protected.borrow_mut().insert(key, connection.idle_since.get().saturating_add(nanos(least)));
-        }
-        gauge(home, waiting).add();
+        let stays_until = if least.is_zero() { 0 } else { now.saturating_add(nanos(least)) };
+        let entry = Entry { connection: connection.clone(), stays_until };
+        let key = self.connections.borrow_mut().enter(Kind { waiting, keep }, entry);
+        gauge(home, waiting).add_alone();
+        let end = now.saturating_add(keep);
         match self.next_look.get() {
             None => {
-                self.next_look.set(Some(key));
+                self.next_look.set(Some(end));
                 let home = home.clone();
                 loops::spawn(0, "closing idle connections", async move { home.idle.close_expired().await });
             }
-            Some(look) if look > key => self.earlier.notify_one(),
+            Some(look) if look > end => self.earlier.notify_one(),
             Some(_) => {}
         }
         key
@@ -128,53 +135,55 @@ impl Idle {
     /// Has all connections let go of the configuration of their last request, which takes memory, for the one that counts
     /// now. To be called when there is another one.
     pub fn renew(home: &Rc<LoopState>) {
-        if home.idle.connections.borrow().iter().all(BTreeMap::is_empty) {
+        if home.idle.connections.borrow().is_empty() {
             return;
         }
         let home = home.clone();
         loops::spawn(0, "renewing idle connections", async move {
-            for class in 0..2 {
-                let mut from = 0;
-                loop {
-                    let some: Vec<(Key, Rc<Connection>)> = {
-                        let connections = home.idle.connections.borrow();
-                        let rest = connections[class].range(from..).take(RENEWED);
-                        rest.map(|(key, connection)| (*key, connection.clone())).collect()
-                    };
-                    let Some((last, _)) = some.last() else { break };
-                    from = last.saturating_add(1);
-                    some.iter().for_each(|(_, connection)| connection.renew());
-                    drop(some);
-                    loops::yield_now().await;
-                }
+            let mut from = 0;
+            loop {
+                let (some, next): (Vec<Rc<Connection>>, usize) = {
+                    let connections = home.idle.connections.borrow();
+                    let Some((part, next)) = connections.part(from, RENEWED) else { break };
+                    (part.map(|entry| entry.connection.clone()).collect(), next)
+                };
+                from = next;
+                some.iter().for_each(|connection| connection.renew());
+                drop(some);
+                loops::yield_now().await;
             }
         });
     }
 
     /// Takes a connection out.
     pub fn leave(&self, home: &LoopState, key: Key) {
-        let was_there = self.connections.borrow_mut()[class(key)].remove(&key).is_some();
-        self.protected.borrow_mut().remove(&key);
-        if was_there {
-            gauge(home, if class(key) == Waiting::Next as usize { Waiting::Next } else { Waiting::First }).sub();
+        let left = self.connections.borrow_mut().leave(key);
+        if let Some((kind, _)) = left {
+            gauge(home, kind.waiting).sub_alone();
         }
     }
 
     /// Closes connections when their time is up; ends when there is none left.
     async fn close_expired(&self) {
         loop {
-            let next = self.connections.borrow().iter().filter_map(|alike| alike.keys().next().copied()).min();
+            let next = {
+                let connections = self.connections.borrow();
+                let firsts = connections.iter().filter_map(|(kind, mut entries)| Some(kind.end(entries.next()?)));
+                firsts.min()
+            };
             let Some(next) = next else { break };
             self.next_look.set(Some(next));
             tokio::select! {
                 () = tokio::time::sleep_until(instant_of(next).into()) => {}
                 () = self.earlier.notified() => continue,
             }
-            let now = key_of(Instant::now());
+            let now = moment_of(Instant::now());
             let expired: Vec<_> = {
                 let connections = self.connections.borrow();
-                let expired = connections.iter().flat_map(|alike| alike.range(..=now));
-                expired.map(|(_, connection)| connection.clone()).collect()
+                let expired = connections
+                    .iter()
+                    .flat_map(|(kind, entries)| entries.take_while(move |entry| kind.end(entry) <= now));
+                expired.map(|entry| entry.connection.clone()).collect()
             };
             for connection in expired {
                 connection.close_when_idle();
@@ -185,26 +194,19 @@ impl Idle {
         self.next_look.set(None);
     }
 
-    /// Until when a connection may not be asked to leave.
-    fn protected_until(&self, key: Key, now: Key) -> Option<Key> {
-        let protected = self.protected.borrow();
-        if protected.is_empty() { None } else { protected.get(&key).copied().filter(|until| *until > now) }
-    }
-
     /// Asks the connection that has been idle longest, and which was not asked yet, to close.
     pub fn close_oldest(&self) -> Asked {
         let now = loops::nanos();
-        let mut later: Option<Key> = None;
+        let mut later: Option<Moment> = None;
         let oldest = {
             let connections = self.connections.borrow();
-            let firsts = connections.iter().filter_map(|alike| {
-                // Those that wait for the same are, nearly, in the order in which they came.
-                let stay = alike.iter().filter(|(_, connection)| !connection.is_closing()).take(LOOKED_AT);
-                for (key, connection) in stay {
-                    match self.protected_until(*key, now) {
-                        Some(until) => later = later.into_iter().chain([until]).min(),
-                        None => return Some(connection),
+            let firsts = connections.iter().filter_map(|(_, entries)| {
+                let stay = entries.filter(|entry| !entry.connection.is_closing()).take(LOOKED_AT);
+                for entry in stay {
+                    if entry.stays_until <= now {
+                        return Some(&entry.connection);
                     }
+                    later = later.into_iter().chain([entry.stays_until]).min();
                 }
                 None
             });
@@ -223,13 +225,15 @@ impl Idle {
     /// Asks all that wait for a next request to close; those that may not be asked yet as soon as they may. The first request
     /// of others may be on its way, and is answered.
     pub fn close_kept(home: &Rc<LoopState>) {
-        let now = key_of(Instant::now());
-        let mut later: Option<Key> = None;
+        let now = moment_of(Instant::now());
+        let mut later: Option<Moment> = None;
         let mut all = Vec::new();
-        for (key, connection) in &home.idle.connections.borrow()[Waiting::Next as usize] {
-            match home.idle.protected_until(*key, now) {
-                Some(until) => later = later.into_iter().chain([until]).min(),
-                None => all.push(connection.clone()),
+        for (kind, entries) in home.idle.connections.borrow().iter() {
+            for entry in entries.filter(|_| kind.waiting == Waiting::Next) {
+                match entry.stays_until > now {
+                    true => later = later.into_iter().chain([entry.stays_until]).min(),
+                    false => all.push(entry.connection.clone()),
+                }
             }
         }
         for connection in all {
@@ -246,9 +250,7 @@ impl Idle {
 
     /// Lets go of them without closing: their loop is ending.
     pub fn forget(&self) {
-        for alike in self.connections.borrow_mut().iter_mut() {
-            alike.clear();
-        }
-        self.protected.borrow_mut().clear();
+        let all = std::mem::take(&mut *self.connections.borrow_mut());
+        drop(all);
     }
 }

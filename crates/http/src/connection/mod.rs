@@ -7,21 +7,28 @@ pub mod idle;
 mod linger;
 mod packed;
 mod proxied;
+mod queues;
+mod server;
+mod spare;
 pub mod takeover;
 
-use std::cell::{Cell, RefCell};
+pub use server::Servers;
+
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use freerun_proto::{Method, Version, uri};
+use freerun_proto::{BodyFraming, Method, Version, uri};
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use crate::connection::idle::Waiting;
+use crate::connection::server::{Post, Server};
+use crate::connection::spare::Spare;
 use crate::connection::takeover::{Left, Takeover};
 use crate::content::response::{Body, Response};
 use crate::head::body::{self, BodyError, finish_discarding};
@@ -198,58 +205,16 @@ fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
     }
 }
 
-/// What serves requests: some kilobytes of state, which one connection after the other uses.
-pub struct Server {
-    post: Rc<Post>,
-    future: Pin<Box<dyn Future<Output = ()>>>,
-}
-
-/// Where a [`Server`] gets its work, and leaves what came of it.
-#[derive(Default)]
-struct Post {
-    connection: Cell<Option<Rc<Connection>>>,
-    /// How long to wait for the next request, or `None` when the connection is to be closed.
-    answer: Cell<Option<Option<Keep>>>,
-    /// What goes on instead of a next request.
-    left: Cell<Option<Box<Left>>>,
-}
-
-/// How many unused servers a loop keeps.
-const KEPT_SERVERS: usize = 32;
-
-/// The unused servers of a loop.
-#[derive(Default)]
-pub struct Servers(RefCell<Vec<Server>>);
-
-impl Servers {
-    fn take(&self, connection: &Rc<Connection>) -> Server {
-        let server = self.0.borrow_mut().pop().unwrap_or_else(|| {
-            let post = Rc::new(Post::default());
-            let future = Box::pin(serve(post.clone()));
-            Server { post, future }
-        });
-        server.post.connection.set(Some(connection.clone()));
-        server
-    }
-
-    /// Only one that has given its answer: it holds nothing of the connection any more.
-    fn give_back(&self, server: Server) {
-        let mut kept = self.0.borrow_mut();
-        if kept.len() < KEPT_SERVERS {
-            kept.push(server);
-        }
-    }
-}
-
 /// Serves one connection after the other, each until it has no request.
 async fn serve(post: Rc<Post>) {
+    let mut spare = Spare::default();
     loop {
         let connection = std::future::poll_fn(|_| match post.connection.take() {
             Some(connection) => Poll::Ready(connection),
             None => Poll::Pending,
         });
         let connection = connection.await;
-        let keep = requests(&connection, &post).await;
+        let keep = requests(&connection, &post, &mut spare).await;
         drop(connection);
         post.answer.set(Some(keep));
     }
@@ -257,7 +222,7 @@ async fn serve(post: Rc<Post>) {
 
 /// Serves requests until none is there: ends with how long to wait for the next one, or with `None` when the connection
 /// is to be closed.
-async fn requests(connection: &Rc<Connection>, post: &Post) -> Option<Keep> {
+async fn requests(connection: &Rc<Connection>, post: &Post, spare: &mut Spare) -> Option<Keep> {
     let mut buffer = Vec::new();
     if !connection.was_polled.replace(true) {
         // A client that has sent nothing yet waits among the idle ones: without a buffer, and the first to make room when
@@ -268,7 +233,7 @@ async fn requests(connection: &Rc<Connection>, post: &Post) -> Option<Keep> {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 buffers::give_back(buffer);
                 let (_, servers, _) = connection.servers()?;
-                return Some(Keep::most(servers.default.entry.settings.get::<ServerSettings>().client_header_timeout));
+                return Some(Keep::most(servers.entry.settings.get::<ServerSettings>().client_header_timeout));
             }
             _ => {
                 buffers::give_back(buffer);
@@ -280,7 +245,7 @@ async fn requests(connection: &Rc<Connection>, post: &Post) -> Option<Keep> {
     if connection.requests.get() == 0 && connection.proxied().is_none() {
         let (_, servers, _) = connection.servers()?;
         if servers.proxy_protocol {
-            let timeout = servers.default.entry.settings.get::<ServerSettings>().client_header_timeout;
+            let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
             let Some(header) = proxied::read(connection, &mut timer, timeout, &mut buffer).await else {
                 buffers::give_back(buffer);
                 return None;
@@ -297,7 +262,7 @@ async fn requests(connection: &Rc<Connection>, post: &Post) -> Option<Keep> {
         tokio::task::consume_budget().await;
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
-        match one_request(connection, &mut timer, buffer, serial).await {
+        match one_request(connection, &mut timer, buffer, serial, spare).await {
             After::Next(rest, keep) if rest.is_empty() => return Some(keep),
             After::Next(rest, _) => buffer = rest,
             After::Linger(pause, total) => {
@@ -313,17 +278,21 @@ async fn requests(connection: &Rc<Connection>, post: &Post) -> Option<Keep> {
     }
 }
 
-async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec<u8>, serial: u64) -> After {
+async fn one_request(
+    connection: &Rc<Connection>,
+    timer: &mut Timer,
+    buffer: Vec<u8>,
+    serial: u64,
+    spare: &mut Spare,
+) -> After {
     let Some((generation, servers, still_listens)) = connection.servers() else { return After::Close };
-    let default = generation.server(&servers.default);
-    let entry = generation.location(&default.entry);
-    let settings = entry.settings.get::<ServerSettings>();
+    let settings = servers.entry.settings.get::<ServerSettings>();
     let rules = read::rules(settings);
     loops::note(connection.number, "reading a request head");
     let pipelined = serial > 1 && !buffer.is_empty();
     let mut first_byte = loops::now();
     let timeout = settings.client_header_timeout;
-    let reading = read::read(connection, timer, buffer, &rules, timeout, &mut first_byte).await;
+    let reading = read::read(connection, timer, buffer, spare.head(), &rules, timeout, &mut first_byte).await;
     let (head, fault) = match reading {
         Reading::Head(head) => (head, None),
         Reading::Bad(mut head, error) => {
@@ -343,15 +312,16 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         }
         Reading::Nothing => return After::Close,
     };
-    connection.home.stats.requests.add();
-    let mut request = Request::new(connection.clone(), generation, default, head, serial, first_byte);
+    connection.home.stats.requests.add_alone();
+    let place = (servers.server.clone(), servers.entry.clone());
+    let mut request = Request::new(connection.clone(), generation, place, head, serial, first_byte);
     request.pipelined = pipelined;
     loops::note(connection.number, "answering");
     let answer = match fault {
         Some(Fault::Silent(status, text)) => {
             if !request.head.parsed.method_text.is_empty() {
                 // For the log alone.
-                let _ = route_server(&mut request, &servers, settings.merge_slashes);
+                let _ = route_server(&mut request, &servers, settings.merge_slashes, spare);
             }
             log_error!(request, Info, "{text}");
             request.sent.status = status;
@@ -364,7 +334,8 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         Some(Fault::Protocol(error)) => {
             // What came before the fault chooses the server, and is in the log.
             let understood = !request.head.parsed.method_text.is_empty();
-            let status = match understood.then(|| route_server(&mut request, &servers, settings.merge_slashes)) {
+            let routed = understood.then(|| route_server(&mut request, &servers, settings.merge_slashes, spare));
+            let status = match routed {
                 Some(Err(earlier)) => earlier,
                 _ => {
                     log_error!(request, Info, "{}", words::bad(&request.head, error));
@@ -375,14 +346,16 @@ async fn one_request(connection: &Rc<Connection>, timer: &mut Timer, buffer: Vec
         }
         None => {
             request.keep_alive = request.head.parsed.keep_alive && still_listens;
-            let routed = route_server(&mut request, &servers, settings.merge_slashes);
+            let routed = route_server(&mut request, &servers, settings.merge_slashes, spare);
             match routed.and_then(|()| refuse_methods(&mut request)) {
                 Ok(()) => phases::respond(&mut request).await,
                 Err(status) => phases::respond_with_status(&mut request, status).await,
             }
         }
     };
-    conclude(&mut request, timer, answer).await
+    let after = conclude(&mut request, timer, answer).await;
+    spare.keep(request);
+    after
 }
 
 /// Why a request never reaches the phases.
@@ -395,12 +368,20 @@ enum Fault {
 
 /// Normalises the path, and chooses the server by name: in this order, so that a path that is wrong is an error of the
 /// default server, as in nginx, which has seen no field then.
-fn route_server(request: &mut Request, servers: &crate::listen::Servers, merge_slashes: bool) -> Result<(), u16> {
+fn route_server(
+    request: &mut Request,
+    servers: &crate::listen::Servers,
+    merge_slashes: bool,
+    spare: &mut Spare,
+) -> Result<(), u16> {
     let Head { buffer, parsed } = &mut request.head;
     match uri::normalise(parsed.target.uri(buffer), merge_slashes) {
         Ok(uri) => {
-            request.path = uri.path.into_owned();
-            request.args = uri.args.filter(|args| !args.is_empty()).map(<[u8]>::to_vec);
+            request.path = match uri.path {
+                Cow::Borrowed(path) => spare.path(path),
+                Cow::Owned(path) => path,
+            };
+            request.args = uri.args.filter(|args| !args.is_empty()).map(|args| spare.args(args));
         }
         Err(error) => {
             parsed.forget_fields();
@@ -411,7 +392,7 @@ fn route_server(request: &mut Request, servers: &crate::listen::Servers, merge_s
             return Err(error.status());
         }
     }
-    request.host = parsed.host.map(|host| host.name(buffer).into_owned());
+    request.host = parsed.host.map(|host| spare.host(&host.name(buffer)));
     if !servers.names.is_empty() {
         let host = request.host.as_deref().unwrap_or_default();
         match servers.names.find(host, &request.captures) {
@@ -453,7 +434,8 @@ async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> A
             }
             body::look_at_rest(request);
             decide_keep_alive(request, core);
-            if request.keep_alive && core.tcp_nodelay {
+            // What is the first to be sent, and leaves in one piece, is not held back.
+            if request.keep_alive && core.tcp_nodelay && (request.serial > 1 || request.sent.bytes > 0) {
                 connection.set_nodelay();
             }
             write::write(request, response, false).await
@@ -493,7 +475,7 @@ async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> A
         };
     }
     let pipelined = request.head.buffer.len() > request.body.used();
-    let may_be_sending = unread || pipelined || has_more(request);
+    let may_be_sending = unread || pipelined || (!was_emptied_now(request) && has_more(request));
     linger_or_close(core, may_be_sending)
 }
 
@@ -519,6 +501,13 @@ fn reset_if_wanted(request: &Request) {
     if request.settings().get::<ServerSettings>().reset_timedout_connection {
         request.connection.socket.reset_on_close();
     }
+}
+
+/// Whether the socket was found empty within this poll: what has come since then could as well come after the closing.
+fn was_emptied_now(request: &Request) -> bool {
+    let Head { buffer, parsed } = &request.head;
+    let short = buffer.len() < buffer.capacity() && matches!(parsed.body, BodyFraming::None | BodyFraming::Length(0));
+    short && !request.pipelined && request.started == loops::now()
 }
 
 /// Whether bytes have come that nobody has read: closing the socket on top of them would reset the connection.

@@ -149,8 +149,8 @@ impl Packed {
         let asked = rare.asked.map_or_else(|| Asked::by(&head), |asked| *asked);
         // The last one of its connection.
         let serial = connection.requests.get();
-        let mut request = Request::new(connection.clone(), self.generation, self.server, head, serial, self.started);
-        request.location = self.location;
+        let place = (self.server, self.location);
+        let mut request = Request::new(connection.clone(), self.generation, place, head, serial, self.started);
         request.path = asked.path;
         request.args = asked.args;
         request.host = asked.host;

@@ -13,9 +13,14 @@ use crate::template::Template;
 
 /// `$document_root`: `root`, or `alias`, made absolute.
 pub fn document_root(request: &Request) -> Vec<u8> {
+    root_with_room(request, 0)
+}
+
+/// The same, with room for as many bytes more.
+fn root_with_room(request: &Request, room: usize) -> Vec<u8> {
     once(request, |request| {
         let folder = folder(request);
-        let mut name = absolute(request, &folder.render(request));
+        let mut name = absolute(request, &folder.render(request), room);
         // A `root` that is written out loses one slash at its end, and then stands right before the path.
         if request.location.alias.is_none() && folder.constant().is_some() && name.last() == Some(&b'/') {
             name.pop();
@@ -83,7 +88,6 @@ pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
     if alias_is_lost(request) {
         return NO_NAME.to_vec();
     }
-    let mut name = document_root(request);
     let rest = match &request.location.alias {
         None => path,
         Some(alias) => match &alias.prefix {
@@ -92,6 +96,8 @@ pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
             None => b"",
         },
     };
+    // A byte more, for who makes a C string of it.
+    let mut name = root_with_room(request, rest.len() + 1);
     name.extend_from_slice(rest);
     name
 }
@@ -107,12 +113,12 @@ pub fn alias_is_lost(request: &Request) -> bool {
     lost
 }
 
-fn absolute(request: &Request, path: &[u8]) -> Vec<u8> {
-    if path.first() == Some(&b'/') {
-        return path.to_vec();
-    }
-    let prefix = request.generation.paths.prefix.as_bytes();
-    let mut name = Vec::with_capacity(prefix.len() + path.len() + request.path.len());
+fn absolute(request: &Request, path: &[u8], room: usize) -> Vec<u8> {
+    let prefix = match path.first() {
+        Some(b'/') => b"",
+        _ => request.generation.paths.prefix.as_bytes(),
+    };
+    let mut name = Vec::with_capacity(prefix.len() + path.len() + room);
     name.extend_from_slice(prefix);
     name.extend_from_slice(path);
     name

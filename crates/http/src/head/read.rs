@@ -3,8 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use freerun_proto::Error;
 use freerun_proto::head::{HeadParser, HeadRules, HeadStage, Progress};
+use freerun_proto::{Error, RequestHead};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
@@ -42,19 +42,26 @@ fn to_usize(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
-/// Reads a head. `buffer` may hold bytes of it already (pipelining). The whole head has to come within `timeout`.
-/// `first_byte` becomes the time of its first byte.
+/// Reads a head, into the memory of `spare` if there is one. `buffer` may hold bytes of it already (pipelining). The whole head
+/// has to come within `timeout`. `first_byte` is now, and becomes the time of its first byte.
 pub async fn read(
     connection: &Connection,
     timer: &mut Timer,
     mut buffer: Vec<u8>,
+    spare: Option<Box<RequestHead>>,
     rules: &HeadRules,
     timeout: Duration,
     first_byte: &mut Instant,
 ) -> Reading {
-    let mut parser = HeadParser::new();
-    let start = loops::now();
+    let mut parser = spare.map_or_else(HeadParser::new, HeadParser::reusing);
+    let start = *first_byte;
     let mut counted = None;
+    let mut answered = None;
+    if buffer.is_empty() {
+        make_room(&mut buffer, rules.max_len());
+        // Nearly always it is all there.
+        answered = connection.socket.read_now(&mut buffer).filter(|answer| !matches!(answer, Ok(1..)));
+    }
     loop {
         if !buffer.is_empty() {
             match parser.advance(&buffer, rules) {
@@ -65,14 +72,20 @@ pub async fn read(
                 Err(error) => return Reading::Bad(Head { buffer, parsed: parser.into_head() }, error),
             }
         }
-        make_room(&mut buffer, rules.max_len());
-        let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
-        let Some(answer) = timer.within(left, connection.socket.read(&mut buffer)).await else {
-            if parser.stage() == HeadStage::Empty {
-                buffers::give_back(buffer);
-                return Reading::Nothing;
+        let answer = match answered.take() {
+            Some(answer) => answer,
+            None => {
+                make_room(&mut buffer, rules.max_len());
+                let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
+                let Some(answer) = timer.within(left, connection.socket.read(&mut buffer)).await else {
+                    if parser.stage() == HeadStage::Empty {
+                        buffers::give_back(buffer);
+                        return Reading::Nothing;
+                    }
+                    return Reading::TimedOut(Head { buffer, parsed: parser.into_head() });
+                };
+                answer
             }
-            return Reading::TimedOut(Head { buffer, parsed: parser.into_head() });
         };
         match answer {
             Ok(0) if parser.stage() == HeadStage::Empty && buffer.iter().all(|byte| matches!(byte, b'\r' | b'\n')) => {
@@ -96,14 +109,14 @@ struct Reader<'s>(&'s LoopStats);
 
 impl Reader<'_> {
     fn begin(stats: &LoopStats) -> Reader<'_> {
-        stats.reading.add();
+        stats.reading.add_alone();
         Reader(stats)
     }
 }
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        self.0.reading.sub();
+        self.0.reading.sub_alone();
     }
 }
 

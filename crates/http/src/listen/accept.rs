@@ -25,6 +25,10 @@ pub const REST: Duration = Duration::from_millis(500);
 /// How many connections one loop accepts in a row with `multi_accept on`, before it looks after the others again.
 const BATCH: usize = 64;
 
+/// How many connections one loop accepts in a row without it, as long as each of them is over at once, its request answered.
+/// One that stays lets others have their turn.
+const IN_A_ROW: usize = 8;
+
 /// How many connections one loop accepts before another one has the turn (`accept_mutex on`): handing it over wakes a thread,
 /// and for each connection that costs more than accepting it.
 const TURN: usize = 16;
@@ -83,7 +87,8 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             () = &mut stopped => return,
             else => return,
         };
-        let batch = if home.shared.multi_accept { BATCH } else { 1 };
+        let at_once = !home.shared.multi_accept;
+        let batch = if at_once { IN_A_ROW } else { BATCH };
         for _ in 0..batch {
             if !home.has_room() {
                 break;
@@ -91,7 +96,10 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             match accept(&listener.fd) {
                 Ok((fd, peer)) => {
                     accepted += 1;
-                    home.accepted(fd, peer, &listener.spec, batch == 1);
+                    let stays = home.accepted(fd, peer, &listener.spec, at_once);
+                    if stays && at_once {
+                        break;
+                    }
                 }
                 Err(Errno::AGAIN) => {
                     guard.clear_ready();

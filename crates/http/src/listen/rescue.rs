@@ -71,7 +71,10 @@ pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
         // Nothing there, or no descriptor left: the loop itself will see to it.
         let Ok((fd, peer)) = accept(&shard.fd) else { break };
         let spec = shard.spec.clone();
-        if !shared.tell(helper, move |home| home.accepted(fd, peer, &Here::new(spec), false)) {
+        let told = shared.tell(helper, move |home| {
+            home.accepted(fd, peer, &Here::new(spec), false);
+        });
+        if !told {
             break;
         }
         late.rescued.add();

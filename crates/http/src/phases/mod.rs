@@ -413,11 +413,13 @@ fn leave(request: &mut Request, response: &mut Response) {
     if let Some((content_type, charset)) = carried.filter(|_| !told) {
         (response.content_type, response.charset) = (content_type, charset);
     }
-    // Where no range is asked for, the filter of ranges says it.
-    if response.ranges && !request.head.parsed.has(HeaderId::Range) {
-        request.carried.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Accept-Ranges"));
+    if !request.carried.fields.is_empty() {
+        // Where no range is asked for, the filter of ranges says it.
+        if response.ranges && !request.head.parsed.has(HeaderId::Range) {
+            request.carried.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Accept-Ranges"));
+        }
+        response.fields.extend(request.carried.fields.drain(..));
     }
-    response.fields.extend(request.carried.fields.drain(..));
     if let Some(challenge) = request.challenge.clone() {
         response.add(&b"WWW-Authenticate"[..], challenge);
     }

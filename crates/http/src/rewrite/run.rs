@@ -42,21 +42,12 @@ struct Run {
     moved: bool,
     /// Whether what was captured is escaped for `set`: until a `rewrite` has matched.
     quotes: bool,
-    /// Whether the client's path had something escaped in it.
-    escapes: bool,
 }
 
 /// Runs the script of the location that the request is in. Where an `if` in it holds, the request is in that one's location
 /// afterwards.
 pub async fn script(request: &mut Request) -> Ended {
-    let mut run = Run {
-        outer: request.location.clone(),
-        next: 0,
-        inner: None,
-        moved: false,
-        quotes: true,
-        escapes: had_escapes(request),
-    };
+    let mut run = Run { outer: request.location.clone(), next: 0, inner: None, moved: false, quotes: true };
     let mut holds = None;
     loop {
         match run.advance(request, holds.take()) {
@@ -149,7 +140,7 @@ impl Run {
                     Err(error) => return Some(Ended::Answer(gave_up(request, &error))),
                 }
                 self.quotes = replace.redirects();
-                match replace.apply(request, self.escapes, logs) {
+                match replace.apply(request, had_escapes(request), logs) {
                     Next::Goes => {
                         self.moved = true;
                         None
@@ -185,7 +176,7 @@ impl Run {
 
     /// A value of the script, with what was captured escaped as long as that is so.
     fn text(&self, request: &Request, value: &Template) -> Vec<u8> {
-        let escapes = self.quotes && self.escapes;
+        let escapes = self.quotes && value.has_captures() && had_escapes(request);
         let mut out = Vec::new();
         value.render_with(request, &mut out, |capture, out| match escapes {
             true => escape_into(EscapeSet::Args, capture, out),

@@ -212,7 +212,7 @@ impl freerun_conf::Value for MediaType {
     const SHAPE: freerun_conf::Shape = freerun_conf::Shape::exactly(1, "mime-type");
 
     fn parse(directive: &freerun_conf::Node, _: &mut freerun_conf::Cx) -> Result<MediaType, freerun_conf::Problem> {
-        Ok(MediaType(directive.args[0].text.clone().into()))
+        Ok(MediaType(super::types::media_type(&directive.args[0].text)))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
 use freerun_runtime::files::{Cursor, FileError, Gone, OpenFile, Sent, Via};
 use freerun_runtime::loops;
@@ -163,12 +164,22 @@ pub async fn write(
     trailers: Vec<Field>,
     late_trailers: Option<LateTrailers>,
 ) -> Result<(), WriteError> {
-    let connection = request.connection.clone();
-    let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
-    let pace = Pace::of(request, loops::now());
-    let mut writer = Writer { connection: &connection, timer: Timer::default(), send_timeout, pace, bytes: 0 };
     let head_len = head.len() as u64;
     let before = request.sent;
+    let pace = Pace::of(request, loops::now());
+    let (bytes, rest) = at_once(request, head, body, framing, &pace)?;
+    let Some(body) = rest else {
+        request.sent.bytes += bytes;
+        request.sent.body_bytes += bytes.saturating_sub(head_len);
+        return Ok(());
+    };
+    let connection = request.connection.clone();
+    let core = request.settings().get::<CoreSettings>();
+    if request.keep_alive && core.tcp_nodelay {
+        connection.set_nodelay();
+    }
+    let send_timeout = core.send_timeout;
+    let mut writer = Writer { connection: &connection, timer: Timer::default(), send_timeout, pace, bytes };
     let result = match framing {
         Framing::None => writer.all(head, b"", false).await,
         Framing::Length | Framing::Close => write_body(request, &mut writer, head, body, framing).await,
@@ -186,6 +197,47 @@ pub async fn write(
     request.sent.bytes += writer.bytes;
     request.sent.body_bytes += writer.bytes.saturating_sub(head_len);
     result
+}
+
+/// Sends what is all there and can be sent now, in one call: nearly always that is the whole response. Gives what is left
+/// of the body, with what is left of the head in `head`, if it is not, and how many bytes were sent.
+///
+/// # Errors
+/// What `sendmsg(2)` answers.
+fn at_once(
+    request: &Request,
+    head: &mut Vec<u8>,
+    body: Body,
+    framing: Framing,
+    pace: &Pace,
+) -> io::Result<(u64, Option<Body>)> {
+    let bytes = match body {
+        _ if framing == Framing::Chunked || !pace.is_free() => return Ok((0, Some(body))),
+        Body::Empty => Bytes::new(),
+        _ if framing == Framing::None => Bytes::new(),
+        Body::Bytes(bytes) => bytes,
+        body => return Ok((0, Some(body))),
+    };
+    let socket = &request.connection.socket;
+    let (sent, bytes) = if bytes.len() <= COPIED {
+        head.extend_from_slice(&bytes);
+        (socket.try_write(&[IoSlice::new(head)], false), Bytes::new())
+    } else {
+        (socket.try_write(&[IoSlice::new(head), IoSlice::new(&bytes)], false), bytes)
+    };
+    match sent {
+        Ok(sent) if sent == head.len() + bytes.len() => Ok((sent as u64, None)),
+        Ok(sent) => {
+            let of_head = sent.min(head.len());
+            head.drain(..of_head);
+            Ok((sent as u64, Some(Body::Bytes(bytes.slice(sent - of_head..)))))
+        }
+        // Who waits asks again.
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Ok((0, Some(Body::Bytes(bytes))))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes the head and the chunks of the body but the last one. What is left in `head` is still to be sent.

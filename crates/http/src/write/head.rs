@@ -54,19 +54,10 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
         return framing;
     }
     let written = response.as_written.as_deref();
-    match written.filter(|written| written.status == request.sent.status && !response.special) {
-        Some(written) => written_status_line(written, out),
-        None => status_line(request.sent.status, out),
-    }
-    if !written.is_some_and(|written| written.server) {
-        out.extend_from_slice(b"Server: ");
-        out.extend_from_slice(server_name(core.server_tokens).as_bytes());
-        out.extend_from_slice(b"\r\n");
-    }
-    if !written.is_some_and(|written| written.date) {
-        out.extend_from_slice(b"Date: ");
-        request.connection.home.date(|date| out.extend_from_slice(date));
-        out.extend_from_slice(b"\r\n");
+    if request.sent.status == 200 && written.is_none() {
+        request.connection.home.head_start(core.server_tokens, |start| out.extend_from_slice(start));
+    } else {
+        start(request, response, core, out);
     }
     if !response.content_type.is_empty() && (response.status != 204 || written.is_some()) {
         out.extend_from_slice(b"Content-Type: ");
@@ -131,6 +122,25 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
     }
     out.extend_from_slice(b"\r\n");
     framing
+}
+
+/// Status line, `Server` and `Date`.
+fn start(request: &Request, response: &Response, core: &CoreSettings, out: &mut Vec<u8>) {
+    let written = response.as_written.as_deref();
+    match written.filter(|written| written.status == request.sent.status && !response.special) {
+        Some(written) => written_status_line(written, out),
+        None => status_line(request.sent.status, out),
+    }
+    if !written.is_some_and(|written| written.server) {
+        out.extend_from_slice(b"Server: ");
+        out.extend_from_slice(server_name(core.server_tokens).as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if !written.is_some_and(|written| written.date) {
+        out.extend_from_slice(b"Date: ");
+        request.connection.home.date(|date| out.extend_from_slice(date));
+        out.extend_from_slice(b"\r\n");
+    }
 }
 
 /// Which of the response's own members stand among its fields.

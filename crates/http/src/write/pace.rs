@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::request::Request;
-use crate::settings::rate::RateSettings;
+use crate::settings::rate::{Bytes, RateSettings};
 use crate::variables::LimitRate;
 
 /// How many pieces a second a limited response is sent in at most: each costs a timer and a system call.
@@ -23,6 +23,9 @@ impl Pace {
     /// What `$limit_rate` has been set to, or the settings say. `$limit_rate` tells it from here on.
     pub fn of(request: &Request, now: Instant) -> Pace {
         let settings = request.settings().get::<RateSettings>();
+        if matches!(settings.limit_rate, Bytes::Fixed(0)) && request.own.is_empty() {
+            return Pace { rate: 0, after: 0, began: now };
+        }
         let rate = match request.own.find::<LimitRate>().and_then(|rate| rate.get()) {
             Some(rate) => rate,
             None => {

@@ -1,9 +1,7 @@
 //! The incremental parser.
 
-use smallvec::SmallVec;
-
 use super::line::{self, Line};
-use super::types::{BodyFraming, Field, Method, RequestHead, Target, TargetForm, Version};
+use super::types::{BodyFraming, Field, Method, RequestHead, Version};
 use crate::ascii::{self, NAME, class, tokens};
 use crate::{Error, HeaderId, HostSpan, Span, host};
 
@@ -117,30 +115,18 @@ impl Default for HeadParser {
 impl HeadParser {
     /// A parser before the first byte of a head.
     pub fn new() -> HeadParser {
-        let none = Span::new(0, 0);
-        HeadParser {
-            head: Box::new(RequestHead {
-                method: Method::Other,
-                method_text: none,
-                version: Version::Http09,
-                version_text: none,
-                request_line: none,
-                target: Target { form: TargetForm::Origin, uri: none, scheme: None },
-                host: None,
-                body: BodyFraming::None,
-                keep_alive: false,
-                expect_continue: false,
-                len: 0,
-                fields: SmallVec::new(),
-                present: 0,
-            }),
-            stage: HeadStage::Empty,
-            line_start: 0,
-            scanned: 0,
-            room: 0,
-            taken: 0,
-            lines: 0,
-        }
+        HeadParser::with(Box::new(RequestHead::empty()))
+    }
+
+    /// The same, in the memory of a head that is not needed any more.
+    pub fn reusing(mut head: Box<RequestHead>) -> HeadParser {
+        head.clear();
+        HeadParser::with(head)
+    }
+
+    /// A parser that fills an empty head.
+    fn with(head: Box<RequestHead>) -> HeadParser {
+        HeadParser { head, stage: HeadStage::Empty, line_start: 0, scanned: 0, room: 0, taken: 0, lines: 0 }
     }
 
     /// What the parser waits for.

@@ -175,6 +175,44 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
+    /// One of which nothing is known.
+    pub(super) fn empty() -> RequestHead {
+        let none = Span::new(0, 0);
+        RequestHead {
+            method: Method::Other,
+            method_text: none,
+            version: Version::Http09,
+            version_text: none,
+            request_line: none,
+            target: Target { form: TargetForm::Origin, uri: none, scheme: None },
+            host: None,
+            body: BodyFraming::None,
+            keep_alive: false,
+            expect_continue: false,
+            len: 0,
+            fields: SmallVec::new(),
+            present: 0,
+        }
+    }
+
+    /// Makes it one of which nothing is known, without an allocation.
+    pub(super) fn clear(&mut self) {
+        let none = Span::new(0, 0);
+        let RequestHead { method, method_text, version, version_text, request_line, target, host, body, .. } = self;
+        (*method, *method_text, *version, *version_text) = (Method::Other, none, Version::Http09, none);
+        *request_line = none;
+        *target = Target { form: TargetForm::Origin, uri: none, scheme: None };
+        (*host, *body) = (None, BodyFraming::None);
+        let RequestHead { keep_alive, expect_continue, len, fields, present, .. } = self;
+        (*keep_alive, *expect_continue, *len, *present) = (false, false, 0, 0);
+        fields.clear();
+    }
+
+    /// Whether its fields took an allocation of their own, being so many.
+    pub fn is_large(&self) -> bool {
+        self.fields.spilled()
+    }
+
     /// Leaves the request line alone, as if nothing behind it had been read.
     pub fn forget_fields(&mut self) {
         self.fields.clear();

@@ -71,12 +71,12 @@ fn request(check: &Check, home: &Rc<LoopState>, pretended: &Pretended) -> Option
     let rules = HeadRules { large_buffer_size: buffer.len().max(8192), ..HeadRules::default() };
     let parsed = parse_request(&buffer, &rules).ok().flatten()?;
     let head = Head { buffer, parsed };
-    let mut request = Request::new(connection, generation, server, head, 1, loops::now());
+    let place = (server, Here::new(Arc::new(location(check))));
+    let mut request = Request::new(connection, generation, place, head, 1, loops::now());
     let (path, args) = uri.split_once('?').map_or((&**uri, None), |(path, args)| (path, Some(args)));
     request.path = path.as_bytes().to_vec();
     request.args = args.map(|args| args.as_bytes().to_vec());
     request.host = Some(check.name.to_string());
-    request.location = Here::new(Arc::new(location(check)));
     Some(request)
 }
 

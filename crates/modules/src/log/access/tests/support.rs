@@ -117,12 +117,9 @@ impl Server {
         server.set_nonblocking(true).unwrap();
         let server: OwnedFd = server.into();
         let spec = self.generation.listens[0].spec.clone();
-        assert!(self.worker.shared().tell(0, move |home| home.accepted(
-            server,
-            peer,
-            &freerun_http::here::Here::new(spec),
-            false
-        )));
+        assert!(self.worker.shared().tell(0, move |home| {
+            home.accepted(server, peer, &freerun_http::here::Here::new(spec), false);
+        }));
         client
     }
 

@@ -1,0 +1,183 @@
+//! Queues that are left from anywhere: entering and leaving take the same short time however many there are.
+
+/// Names an entry from when it enters until it leaves.
+pub type Place = u32;
+
+/// No entry.
+const NONE: Place = Place::MAX;
+
+/// Some queues of `T`, told apart by their kinds `K`. There are as many queues as kinds were in use at the same time.
+pub struct Queues<K, T> {
+    entries: Vec<Entry<T>>,
+    /// The first of the places that nobody has; each names the next one.
+    free: Place,
+    queues: Vec<Queue<K>>,
+}
+
+struct Entry<T> {
+    what: Option<T>,
+    before: Place,
+    after: Place,
+    queue: u32,
+}
+
+struct Queue<K> {
+    kind: K,
+    first: Place,
+    last: Place,
+}
+
+impl<K, T> Default for Queues<K, T> {
+    fn default() -> Self {
+        Queues { entries: Vec::new(), free: NONE, queues: Vec::new() }
+    }
+}
+
+impl<K: Copy + PartialEq, T> Queues<K, T> {
+    /// Enters `what` as the last one of its kind.
+    pub fn enter(&mut self, kind: K, what: T) -> Place {
+        let queue = self.queue(kind);
+        let before = std::mem::replace(&mut self.queues[queue].last, NONE);
+        let entry = Entry { what: Some(what), before, after: NONE, queue: queue as u32 };
+        let place = match self.entries.get_mut(self.free as usize) {
+            Some(free) => std::mem::replace(&mut self.free, std::mem::replace(free, entry).after),
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as Place
+            }
+        };
+        self.queues[queue].last = place;
+        match self.entries.get_mut(before as usize) {
+            Some(entry) => entry.after = place,
+            None => self.queues[queue].first = place,
+        }
+        place
+    }
+
+    /// The queue of a kind; one that is empty becomes that of a new kind.
+    fn queue(&mut self, kind: K) -> usize {
+        if let Some(known) = self.queues.iter().position(|queue| queue.kind == kind) {
+            return known;
+        }
+        let queue = Queue { kind, first: NONE, last: NONE };
+        match self.queues.iter().position(|queue| queue.first == NONE) {
+            Some(empty) => {
+                self.queues[empty] = queue;
+                empty
+            }
+            None => {
+                self.queues.push(queue);
+                self.queues.len() - 1
+            }
+        }
+    }
+
+    /// Takes an entry out, with its kind; `None` if all were taken out meanwhile.
+    pub fn leave(&mut self, place: Place) -> Option<(K, T)> {
+        let entry = self.entries.get_mut(place as usize)?;
+        let what = entry.what.take()?;
+        let (before, after) = (entry.before, std::mem::replace(&mut entry.after, self.free));
+        let queue = &mut self.queues[entry.queue as usize];
+        self.free = place;
+        match self.entries.get_mut(before as usize) {
+            Some(entry) => entry.after = after,
+            None => queue.first = after,
+        }
+        match self.entries.get_mut(after as usize) {
+            Some(entry) => entry.before = before,
+            None => queue.last = before,
+        }
+        Some((queue.kind, what))
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.queues.iter().all(|queue| queue.first == NONE)
+    }
+
+    /// The queues: each with its kind and its entries, the first one first.
+    pub fn iter(&self) -> impl Iterator<Item = (K, impl Iterator<Item = &T>)> {
+        self.queues.iter().map(move |queue| {
+            let mut next = queue.first;
+            let entries = std::iter::from_fn(move || {
+                let entry = self.entries.get(next as usize)?;
+                next = entry.after;
+                entry.what.as_ref()
+            });
+            (queue.kind, entries)
+        })
+    }
+
+    /// Entries in no order, in parts of `size` places: those of a part from `from` on, and where the next part begins.
+    /// `None` behind the last one.
+    pub fn part(&self, from: usize, size: usize) -> Option<(impl Iterator<Item = &T>, usize)> {
+        let rest = self.entries.get(from..).filter(|rest| !rest.is_empty())?;
+        Some((rest.iter().take(size).filter_map(|entry| entry.what.as_ref()), from + size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    fn shown(queues: &Queues<u8, u32>) -> Vec<(u8, Vec<u32>)> {
+        let mut all: Vec<_> = queues.iter().map(|(kind, entries)| (kind, entries.copied().collect())).collect();
+        all.retain(|(_, entries): &(u8, Vec<u32>)| !entries.is_empty());
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn each_queue_keeps_its_order_whoever_leaves() {
+        let mut queues = Queues::default();
+        let mut model: Vec<(u8, VecDeque<u32>)> = (0..3).map(|kind| (kind, VecDeque::new())).collect();
+        let mut places = Vec::new();
+        let mut random = 7_u64;
+        for number in 0..5000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let choice = (random >> 33) as usize;
+            if choice % 100 < 55 || places.is_empty() {
+                let kind = (choice / 100 % 3) as u8;
+                places.push((queues.enter(kind, number), kind, number));
+                model[usize::from(kind)].1.push_back(number);
+            } else {
+                let (place, kind, number) = places.swap_remove(choice / 100 % places.len());
+                assert_eq!(queues.leave(place), Some((kind, number)));
+                model[usize::from(kind)].1.retain(|other| *other != number);
+            }
+            let expected = model.iter().filter(|(_, entries)| !entries.is_empty());
+            let expected: Vec<_> = expected.map(|(kind, entries)| (*kind, Vec::from(entries.clone()))).collect();
+            if number % 50 == 0 {
+                assert_eq!(shown(&queues), expected);
+            }
+        }
+        let (mut from, mut seen) = (0, Vec::new());
+        while let Some((part, next)) = queues.part(from, 16) {
+            seen.extend(part.copied());
+            from = next;
+        }
+        seen.sort_unstable();
+        let mut there: Vec<_> = places.iter().map(|(.., number)| *number).collect();
+        there.sort_unstable();
+        assert_eq!(seen, there);
+        for (place, ..) in places {
+            assert!(queues.leave(place).is_some());
+        }
+        assert!(queues.is_empty());
+        assert_eq!(queues.leave(0), None);
+    }
+
+    #[test]
+    fn places_and_queues_are_used_again() {
+        let mut queues = Queues::default();
+        for kind in 0..100_u8 {
+            let places: Vec<_> = (0..10).map(|number| queues.enter(kind, number)).collect();
+            for place in places {
+                assert!(queues.leave(place).is_some());
+            }
+        }
+        queues.enter(1, 1);
+        assert_eq!((queues.entries.len(), queues.queues.len()), (10, 1));
+    }
+}

@@ -1,0 +1,64 @@
+//! What one request leaves for the next one: memory that would be allocated again.
+
+use freerun_proto::RequestHead;
+
+use crate::request::Request;
+
+/// Longer texts than this many bytes are not kept.
+const MOST: usize = 1024;
+
+/// Memory of a request that has ended.
+#[derive(Default)]
+pub struct Spare {
+    head: Option<Box<RequestHead>>,
+    path: Vec<u8>,
+    args: Vec<u8>,
+    host: String,
+}
+
+impl Spare {
+    /// A head.
+    pub fn head(&mut self) -> Option<Box<RequestHead>> {
+        self.head.take()
+    }
+
+    /// A path.
+    pub fn path(&mut self, text: &[u8]) -> Vec<u8> {
+        filled(&mut self.path, text)
+    }
+
+    /// Arguments.
+    pub fn args(&mut self, text: &[u8]) -> Vec<u8> {
+        filled(&mut self.args, text)
+    }
+
+    /// A host.
+    pub fn host(&mut self, text: &str) -> String {
+        let mut host = std::mem::take(&mut self.host);
+        host.clear();
+        host.push_str(text);
+        host
+    }
+
+    /// Keeps what a request has, which is over.
+    pub fn keep(&mut self, request: Request) {
+        let Request { head, path, args, host, .. } = request;
+        self.head = Some(head.parsed).filter(|parsed| !parsed.is_large());
+        if path.capacity() <= MOST {
+            self.path = path;
+        }
+        if let Some(args) = args.filter(|args| args.capacity() <= MOST) {
+            self.args = args;
+        }
+        if let Some(host) = host.filter(|host| host.capacity() <= MOST) {
+            self.host = host;
+        }
+    }
+}
+
+fn filled(memory: &mut Vec<u8>, text: &[u8]) -> Vec<u8> {
+    let mut memory = std::mem::take(memory);
+    memory.clear();
+    memory.extend_from_slice(text);
+    memory
+}

@@ -1,0 +1,173 @@
+use super::*;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+fn pair() -> (Socket, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (Socket::new(ours.into()), peer)
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+#[test]
+fn reads_bytes_that_come_before_and_after_registration_and_the_end() {
+    run(async {
+        let (socket, mut peer) = pair();
+        let mut buffer = Vec::with_capacity(16);
+        peer.write_all(b"one").unwrap();
+        socket.readable().await.unwrap();
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 3);
+        let writer = std::thread::spawn(move || {
+            peer.write_all(b"second").unwrap();
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            peer
+        });
+        socket.readable().await.unwrap();
+        let mut got = Vec::new();
+        loop {
+            let mut small = Vec::with_capacity(4);
+            if socket.read(&mut small).await.unwrap() == 0 {
+                break;
+            }
+            got.append(&mut small);
+        }
+        assert_eq!(got, b"second");
+        drop(writer.join().unwrap());
+    });
+}
+
+#[test]
+fn a_socket_read_to_the_last_byte_waits_for_the_next_one() {
+    run(async {
+        let (socket, mut peer) = pair();
+        let is_ready = || std::future::poll_fn(|context| Poll::Ready(socket.poll_readable(context).is_ready()));
+        assert!(!is_ready().await);
+        for _ in 0..2 {
+            peer.write_all(b"abc").unwrap();
+            let mut exactly = BytesMut::with_capacity(3);
+            assert_eq!(socket.read_bytes(&mut exactly, 3).await.unwrap(), 3);
+            assert!(!is_ready().await, "nothing is left");
+        }
+        peer.write_all(b"abcd").unwrap();
+        let mut part = BytesMut::with_capacity(3);
+        assert_eq!(socket.read_bytes(&mut part, 3).await.unwrap(), 3);
+        assert!(is_ready().await, "a byte is left");
+        assert_eq!(socket.read(&mut Vec::with_capacity(1)).await.unwrap(), 1);
+        drop(peer);
+        socket.readable().await.unwrap();
+        assert_eq!(socket.read(&mut Vec::with_capacity(1)).await.unwrap(), 0);
+    });
+}
+
+#[test]
+fn who_reads_what_is_there_gives_others_their_turn() {
+    const BYTES: usize = 1000;
+    let turns = std::rc::Rc::new(Cell::new(0));
+    let count = turns.clone();
+    let local = tokio::task::LocalSet::new();
+    local.spawn_local(async move {
+        loop {
+            count.set(count.get() + 1);
+            tokio::task::yield_now().await;
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    local.block_on(&runtime, async {
+        let (socket, mut peer) = pair();
+        peer.write_all(&[b'x'; BYTES]).unwrap();
+        for _ in 0..BYTES {
+            assert_eq!(socket.read(&mut Vec::with_capacity(1)).await.unwrap(), 1);
+        }
+    });
+    assert!(turns.get() > 0);
+}
+
+#[test]
+fn a_full_socket_is_not_writable_until_the_peer_reads() {
+    run(async {
+        let (socket, mut peer) = pair();
+        let chunk = vec![b'x'; 1 << 20];
+        let mut sent = 0;
+        loop {
+            match socket.try_write(&[IoSlice::new(&chunk)], false) {
+                Ok(n) => sent += n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let reader = std::thread::spawn(move || {
+            let mut total = 0;
+            let mut buffer = vec![0; 1 << 20];
+            while total < sent + 1 {
+                total += peer.read(&mut buffer).unwrap();
+            }
+            total
+        });
+        socket.writable_after_full().await.unwrap();
+        socket.writable().await.unwrap();
+        socket.try_write(&[IoSlice::new(b"!")], false).unwrap();
+        assert_eq!(reader.join().unwrap(), sent + 1);
+    });
+}
+
+#[test]
+fn a_kept_socket_is_quiet_until_bytes_or_the_end_come_and_may_change_its_loop() {
+    let (socket, mut peer) = pair();
+    let socket = run(async {
+        assert!(socket.is_quiet(false));
+        socket.watch().unwrap();
+        peer.write_all(b"abc").unwrap();
+        let mut exactly = Vec::with_capacity(3);
+        assert_eq!(socket.read(&mut exactly).await.unwrap(), 3);
+        // The registration still says "readable": the read had no room to find out that this was all.
+        assert!(socket.is_quiet(false) && socket.is_quiet(true));
+        socket
+    });
+    // Its loop is gone, and this is another thread.
+    std::thread::spawn(move || {
+        let socket = socket.moved();
+        run(async {
+            socket.watch().unwrap();
+            assert!(socket.is_quiet(false) && socket.is_quiet(true));
+            drop(peer);
+            assert!(!socket.is_quiet(true));
+            socket.readable().await.unwrap();
+            assert!(!socket.is_quiet(false));
+        });
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn a_reset_peer_is_gone_even_behind_unread_bytes() {
+    run(async {
+        let (socket, mut peer) = pair();
+        peer.write_all(b"pipelined").unwrap();
+        socket.readable().await.unwrap();
+        socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+        let watcher = socket.gone();
+        drop(peer);
+        watcher.await;
+    });
+}
+
+#[test]
+fn bytes_seen_by_the_watcher_are_still_read() {
+    run(async {
+        let (socket, mut peer) = pair();
+        let mut buffer = Vec::with_capacity(16);
+        assert!(socket.try_read(&mut buffer).is_err());
+        peer.write_all(b"early").unwrap();
+        tokio::select! {
+            () = socket.gone() => panic!("the peer is there"),
+            () = tokio::time::sleep(Duration::from_millis(20)) => {}
+        }
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 5);
+    });
+}
