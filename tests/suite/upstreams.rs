@@ -102,6 +102,8 @@ fn figures_say_what_was_done() {
     assert_eq!(count(&figures["failures"]["closed"]), 1, "{figures}");
     assert!(figures["reuse_ratio"].as_f64() >= Some(0.7), "{figures}");
     assert_eq!(figures["header"]["count"], 9, "{figures}");
+    // Ten requests, each with a line and a `Host`; nine responses.
+    assert!(count(&figures["sent"]) > 10 * 20 && count(&figures["received"]) > 9 * 30, "{figures}");
     assert_eq!(count(&figures["active"]), 0);
     let text = server.get("/status?format=prometheus").text();
     let line =

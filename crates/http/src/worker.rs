@@ -283,6 +283,8 @@ pub struct LoopState {
     /// How heads begin while that holds: with the version in `Server`, and without.
     starts: RefCell<[Vec<u8>; 2]>,
     dates: RefCell<[(i64, [u8; 29]); DATES]>,
+    /// Times that other servers have written lately.
+    times: RefCell<[(i64, [u8; 29]); DATES]>,
     modules: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     hand_over: RefCell<Vec<HandOver>>,
 }
@@ -312,6 +314,7 @@ impl LoopState {
             date: Cell::new((None, [0; 29])),
             starts: RefCell::default(),
             dates: RefCell::new([(i64::MIN, [0; 29]); DATES]),
+            times: RefCell::new([(0, [0; 29]); DATES]),
             modules: RefCell::default(),
             hand_over: RefCell::default(),
         });
@@ -390,6 +393,20 @@ impl LoopState {
             *known = secs;
         }
         use_it(text);
+    }
+
+    /// The time of a text, if that is written as [`LoopState::http_date`] writes it; what was asked for before is often known.
+    pub fn time_of(&self, text: &[u8]) -> Option<i64> {
+        let text: &[u8; 29] = text.try_into().ok()?;
+        // Of "Sun, 06 Nov 1994 08:49:37 GMT" the last digits of day, minute and second.
+        let place = text[6].wrapping_mul(29) ^ text[21].wrapping_mul(5) ^ text[24];
+        let mut times = self.times.borrow_mut();
+        let (time, known) = &mut times[usize::from(place) % DATES];
+        if known != text {
+            let parsed = date::parse_http_date(text).filter(|parsed| date::imf_fixdate(*parsed) == *text)?;
+            (*time, *known) = (parsed, *text);
+        }
+        Some(*time)
     }
 
     /// Hands the value of `Date` to `use_it`; it is made once a second.

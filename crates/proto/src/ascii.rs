@@ -107,6 +107,23 @@ fn first_below(bytes: &[u8], limit: u8, mask: u8) -> Option<usize> {
     rest.iter().position(|&b| b ^ mask < limit).map(|at| words.len() * 8 + at)
 }
 
+/// Whether two texts are the same: without a call, for they are short.
+#[inline]
+pub fn same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let words = |text: &[u8]| Some((u64::from_le_bytes(*text.first_chunk()?), u64::from_le_bytes(*text.last_chunk()?)));
+    match (words(one), words(other)) {
+        // What lies between the first and the last eight bytes.
+        (Some(ends), Some(others)) => {
+            ends == others
+                && one.len().checked_sub(16).is_none_or(|between| one[8..8 + between] == other[8..8 + between])
+        }
+        _ => one.iter().zip(other).all(|(one, other)| one == other),
+    }
+}
+
 /// Comma-separated elements of a list field (RFC 9110 section 5.6.1), trimmed, empty ones skipped. Quotes are not looked
 /// at: for lists of plain tokens.
 pub fn tokens(list: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -129,6 +146,20 @@ mod tests {
                         assert_eq!(find_control(&bytes), Some(at), "{bytes:?}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn same_texts_are_the_same() {
+        for len in 0..40 {
+            let text: Vec<u8> = (0..len).map(|n| n as u8 + b'0').collect();
+            assert!(same(&text, &text.clone()));
+            assert!(!same(&text, &[&text[..], b"0"].concat()));
+            for at in 0..len {
+                let mut other = text.clone();
+                other[at] ^= 0x20;
+                assert!(!same(&text, &other), "{len} {at}");
             }
         }
     }

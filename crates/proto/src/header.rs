@@ -1,5 +1,7 @@
 //! Well-known header field names.
 
+use crate::ascii;
+
 macro_rules! header_ids {
     ($($id:ident $text:literal,)*) => {
         /// A header field name the server or its modules look for, interned so that looking one up costs an integer
@@ -107,7 +109,7 @@ impl HeaderId {
         }
         let id = SLOTS[bucket(name)];
         let known = id.name().as_bytes();
-        if known == name {
+        if ascii::same(known, name) {
             return (id, true);
         }
         (if known.eq_ignore_ascii_case(name) { id } else { HeaderId::Other }, false)

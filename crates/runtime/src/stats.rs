@@ -108,6 +108,15 @@ pub struct HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
+    /// Adds what another histogram held.
+    pub fn add(&mut self, other: &HistogramSnapshot) {
+        for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket = bucket.wrapping_add(more);
+        }
+        self.sum_us = self.sum_us.wrapping_add(other.sum_us);
+        self.max_us = self.max_us.max(other.max_us);
+    }
+
     /// How many durations were recorded.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()

@@ -262,6 +262,7 @@ fn build(settings: &GroupSettings, state: &Arc<GroupState>, specs: Vec<PeerSpec>
         })
         .collect();
     let single = specs.len() == 1;
+    let ages = matches!(settings.method, Method::LeastTime { inflight: true, .. });
     let held = if before.is_some() { state.mandatory.load(Relaxed) } else { 0 };
     let lives = state.lives(&keys, held);
     let outlier = settings.outlier.clone().map(Arc::new);
@@ -270,7 +271,8 @@ fn build(settings: &GroupSettings, state: &Arc<GroupState>, specs: Vec<PeerSpec>
         let PeerSpec { address, server, settings } = spec;
         let route = settings.route.clone().unwrap_or_else(|| crate::peer::route_of(&name));
         let outlier = outlier.clone();
-        Arc::new(Peer { address, name, server, settings, route, live, outlier, state: state.clone(), single })
+        let state = state.clone();
+        Arc::new(Peer { address, name, server, settings, route, live, outlier, state, single, ages })
     });
     let (backup, primary) = peers.partition(|peer| peer.settings.backup);
     PeerSet {

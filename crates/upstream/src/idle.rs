@@ -13,6 +13,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -104,13 +105,18 @@ pub struct Count(OnceLock<Box<[AtomicUsize]>>);
 impl Count {
     fn of(&self, list: usize) -> Option<&AtomicUsize> {
         let counts = self.0.get_or_init(|| (0..lists()).map(|_| AtomicUsize::new(0)).collect());
-        counts.get(list % counts.len())
+        counts.get(within(list, counts.len()))
     }
 
     /// Idle connections of the group in all.
     pub fn total(&self) -> usize {
         self.0.get().map_or(0, |counts| counts.iter().map(|count| count.load(Relaxed)).sum())
     }
+}
+
+/// The list of a loop, of so many of them.
+fn within(index: usize, lists: usize) -> usize {
+    if index < lists { index } else { index % lists }
 }
 
 fn lists() -> usize {
@@ -123,7 +129,8 @@ struct Parked {
     home: usize,
     idle_since: Instant,
     expires: Option<Instant>,
-    count: Arc<Count>,
+    /// What it is counted in, if that is not the one of the peer's lists.
+    count: Option<Arc<Count>>,
 }
 
 impl Parked {
@@ -142,31 +149,46 @@ struct List {
 
 #[derive(Default)]
 struct Lists {
-    lists: OnceLock<Box<[Mutex<List>]>>,
-    total: AtomicUsize,
+    lists: OnceLock<Box<[Slot]>>,
+    /// The count of the group that connections were first kept for; a peer seldom has another one.
+    count: OnceLock<Arc<Count>>,
+}
+
+/// The list of one loop, or of several.
+#[derive(Default)]
+struct Slot {
+    list: Mutex<List>,
+    /// How many connections are in it: written by who has the list, read by anyone.
+    length: AtomicUsize,
 }
 
 impl Lists {
-    fn all(&self) -> &[Mutex<List>] {
-        self.lists.get_or_init(|| (0..lists()).map(|_| Mutex::default()).collect())
+    fn all(&self) -> &[Slot] {
+        self.lists.get_or_init(|| (0..lists()).map(|_| Default::default()).collect())
     }
 
     /// The list, unless another loop has it.
-    fn try_lock(&self, index: usize) -> Option<MutexGuard<'_, List>> {
-        let list = &self.all()[index];
-        (0..TRIES).find_map(|_| {
+    fn try_lock(&self, index: usize) -> Option<Locked<'_>> {
+        let Slot { list, length } = &self.all()[index];
+        let locked = (0..TRIES).find_map(|_| {
             let locked = list.try_lock().ok();
             if locked.is_none() {
                 std::hint::spin_loop();
             }
             locked
-        })
+        });
+        locked.map(|list| Locked { list, length })
+    }
+
+    /// How many connections are in a list.
+    fn len(&self, index: usize) -> usize {
+        self.lists.get().map_or(0, |lists| lists[index].length.load(Relaxed))
     }
 
     /// To be called for each connection that is taken out of a list.
     fn left(&self, index: usize, parked: &Parked) {
-        self.total.fetch_sub(1, Relaxed);
-        if let Some(count) = parked.count.of(index) {
+        let count = parked.count.as_ref().or_else(|| self.count.get());
+        if let Some(count) = count.and_then(|count| count.of(index)) {
             count.fetch_sub(1, Relaxed);
         }
     }
@@ -195,6 +217,32 @@ impl Lists {
     }
 }
 
+/// A list in hand. Its length is told when it is given back.
+struct Locked<'l> {
+    list: MutexGuard<'l, List>,
+    length: &'l AtomicUsize,
+}
+
+impl Deref for Locked<'_> {
+    type Target = List;
+
+    fn deref(&self) -> &List {
+        &self.list
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut List {
+        &mut self.list
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.length.store(self.list.parked.len(), Relaxed);
+    }
+}
+
 /// The idle connections of one peer.
 #[derive(Default)]
 pub struct Idle(Arc<Lists>);
@@ -208,7 +256,7 @@ impl std::fmt::Debug for Idle {
 impl Idle {
     /// How many connections are idle, on all loops together.
     pub fn len(&self) -> usize {
-        self.0.total.load(Relaxed)
+        self.0.lists.get().map_or(0, |lists| lists.iter().map(|slot| slot.length.load(Relaxed)).sum())
     }
 
     /// Whether there is none.
@@ -220,17 +268,24 @@ impl Idle {
     /// sibling's. With `surely`, the kernel was asked whether the peer has closed it meanwhile (for a request that must
     /// not be sent twice); otherwise what the loop knows has to do.
     pub fn take(&self, scope: Scope, surely: bool) -> Option<Kept> {
-        if self.is_empty() {
-            return None;
-        }
-        let lists = self.0.all().len();
+        let lists = self.0.lists.get()?.len();
         let me = loops::index().unwrap_or(0);
         let now = loops::now();
-        (0..lists).find_map(|step| self.take_from((me + step) % lists, me, scope, surely, now))
+        let mut index = within(me, lists);
+        for _ in 0..lists {
+            if let Some(kept) = self.take_from(index, me, scope, surely, now) {
+                return Some(kept);
+            }
+            index = if index + 1 == lists { 0 } else { index + 1 };
+        }
+        None
     }
 
     fn take_from(&self, index: usize, me: usize, scope: Scope, surely: bool, now: Instant) -> Option<Kept> {
         loop {
+            if self.0.len(index) == 0 {
+                return None;
+            }
             let parked = {
                 let mut list = self.0.try_lock(index)?;
                 let position = list.parked.iter().rposition(|parked| parked.kept.scope == scope)?;
@@ -262,7 +317,9 @@ impl Idle {
             return false;
         }
         let me = loops::index().unwrap_or(0);
-        let index = me % self.0.all().len();
+        let index = within(me, self.0.all().len());
+        let own = self.0.count.get_or_init(|| count.clone());
+        let other = (!Arc::ptr_eq(own, count)).then(|| count.clone());
         let Some(counted) = count.of(index) else { return false };
         if counted.fetch_add(1, Relaxed) >= settings.connections && !close_oldest(index, count) {
             counted.fetch_sub(1, Relaxed);
@@ -273,8 +330,7 @@ impl Idle {
             return false;
         };
         let expires = now.checked_add(settings.timeout);
-        list.parked.push_back(Parked { kept, home: me, idle_since: now, expires, count: count.clone() });
-        self.0.total.fetch_add(1, Relaxed);
+        list.parked.push_back(Parked { kept, home: me, idle_since: now, expires, count: other });
         if !std::mem::replace(&mut list.swept, true) {
             drop(list);
             have_swept(&self.0, count);

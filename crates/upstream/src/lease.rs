@@ -82,8 +82,8 @@ impl fmt::Debug for Lease {
 impl Lease {
     /// The connection was counted before.
     pub(crate) fn new(peer: Arc<Peer>, begun: Millis, probe: bool) -> Lease {
-        peer.figures.requests.fetch_add(1, Relaxed);
-        peer.begun.fetch_add(begun, Relaxed);
+        peer.figures.mine().request();
+        peer.on_its_way(begun);
         Lease { peer, begun, probe: Cell::new(probe), error: Cell::new(false) }
     }
 
@@ -96,7 +96,7 @@ impl Lease {
     pub fn connected(&self, reused: bool, took: Duration) {
         let figures = &self.peer.figures;
         if reused {
-            figures.reused.fetch_add(1, Relaxed);
+            figures.mine().reused();
         } else {
             figures.connects.fetch_add(1, Relaxed);
             figures.connect_times.record(took);
@@ -106,29 +106,23 @@ impl Lease {
     /// The head of the response is there, that long after the attempt began. Unless its status speaks against it, a server
     /// that was unavailable is available again from now on: the response may take long to end.
     pub fn header(&self, status: u16, took: Duration, now: Millis) {
-        let figures = &self.peer.figures;
         self.error.set(status >= 500);
         if status < 500 && status != 429 {
             self.good(now);
         }
-        let class = (usize::from(status) / 100).wrapping_sub(1);
-        if let Some(counter) = figures.responses.get(class) {
-            counter.fetch_add(1, Relaxed);
-        }
-        figures.header_times.record(took);
+        self.peer.figures.mine().header(status, took);
         self.peer.averaged(&self.peer.header_average, took, now);
     }
 
     /// Bytes that went to the server and came from it.
     pub fn bytes(&self, sent: u64, received: u64) {
-        self.peer.figures.sent.fetch_add(sent, Relaxed);
-        self.peer.figures.received.fetch_add(received, Relaxed);
+        self.peer.figures.mine().bytes(sent, received);
     }
 
     /// The whole response is there, that long after the attempt began.
     /// With outlier detection even that may be an error, if the status says so.
     pub fn succeeded(self, took: Duration, now: Millis) -> Verdict {
-        self.peer.figures.response_times.record(took);
+        self.peer.figures.mine().response(took);
         self.peer.averaged(&self.peer.last_byte_average, took, now);
         self.over(now)
     }
@@ -162,7 +156,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.peer.begun.fetch_sub(self.begun, Relaxed);
+        self.peer.arrived(self.begun);
         self.peer.release();
     }
 }

@@ -88,8 +88,11 @@ pub struct Live {
     pub(crate) last_byte_average: AtomicU64,
     /// When a time was measured last.
     pub(crate) measured: AtomicU64,
-    /// The sum of the times at which the requests that are on their way began.
+    /// Of the requests that are on their way: the sum of the times at which they began. Counted, as their number, where the
+    /// method of the group looks at it.
     pub(crate) begun: AtomicU64,
+    /// How many requests are in `begun`.
+    pub(crate) inflight: AtomicU32,
     /// What the outlier detection remembers.
     pub(crate) answers: Answers,
     /// What is counted.
@@ -120,6 +123,7 @@ impl Default for Live {
             last_byte_average: AtomicU64::new(0),
             measured: AtomicU64::new(0),
             begun: AtomicU64::new(0),
+            inflight: AtomicU32::new(0),
             answers: Answers::default(),
             figures: Figures::default(),
             idle: Idle::default(),
@@ -189,6 +193,8 @@ pub struct Peer {
     pub(crate) outlier: Option<Arc<OutlierRules>>,
     /// Whether it is the only server of the group: failures do not count then.
     pub(crate) single: bool,
+    /// Whether the group's method looks at the age of requests that are on their way.
+    pub(crate) ages: bool,
 }
 
 /// What stands for a server that has no route of its own.

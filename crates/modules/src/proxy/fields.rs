@@ -55,7 +55,10 @@ impl HeadField<'_> {
     /// The value, to be kept.
     pub fn keep_value(&self) -> Bytes {
         match self.from {
-            From::Text { text, .. } => text.slice_ref(self.value),
+            From::Text { text, .. } => match usual_value(self.id, self.value) {
+                Some(usual) => Bytes::from_static(usual),
+                None => text.slice_ref(self.value),
+            },
             From::Field((_, value)) => value.clone(),
         }
     }
@@ -64,6 +67,45 @@ impl HeadField<'_> {
     pub fn keep(&self) -> Field {
         (self.keep_name(), self.keep_value())
     }
+}
+
+/// The value itself, where it is one of those that most fields of this name have: keeping it takes no share of a buffer, and
+/// nothing is counted.
+fn usual_value(id: HeaderId, value: &[u8]) -> Option<&'static [u8]> {
+    /// The value among these, if it is.
+    macro_rules! among {
+        ($($text:literal)*) => {
+            match value {
+                $($text => Some($text),)*
+                _ => None,
+            }
+        };
+    }
+    match id {
+        HeaderId::ContentType => usual_type(value),
+        HeaderId::AcceptRanges => among!(b"bytes" b"none"),
+        HeaderId::ContentEncoding => among!(b"gzip" b"br" b"zstd" b"deflate"),
+        HeaderId::CacheControl => among!(b"no-cache" b"no-store" b"private" b"public"),
+        _ => None,
+    }
+}
+
+/// The media type itself, where it is one of those that most responses have.
+pub fn usual_type(text: &[u8]) -> Option<&'static [u8]> {
+    macro_rules! among {
+        ($($text:literal)*) => {
+            match text {
+                $($text => Some($text),)*
+                _ => None,
+            }
+        };
+    }
+    among!(
+        b"text/html" b"text/plain" b"text/css" b"text/javascript" b"text/xml" b"text/html; charset=utf-8"
+        b"text/html; charset=UTF-8" b"application/json" b"application/javascript" b"application/xml"
+        b"application/octet-stream" b"application/json; charset=utf-8" b"image/png" b"image/jpeg" b"image/gif"
+        b"image/webp" b"image/avif" b"image/svg+xml" b"font/woff2"
+    )
 }
 
 impl HeadFields {

@@ -7,10 +7,10 @@ use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
 use freerun_proto::uri::unescape;
-use freerun_proto::{HeaderId, Method, date};
+use freerun_proto::{HeaderId, Method};
 
 use super::exchange::{Advice, Passed, UpstreamHead};
-use super::fields::HeadField;
+use super::fields::{HeadField, usual_type};
 use super::settings::FamilySettings;
 use super::settings::lists::{Hidden, Ignorable};
 
@@ -90,8 +90,12 @@ fn changed(field: &HeadField<'_>, new: Option<Vec<u8>>) -> Bytes {
 
 /// Takes `charset=` off a `Content-Type`: the media type without parameters, and the character set.
 pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
-    let Some(end) = memchr::memchr(b';', text) else { return (text.slice_ref(text.trim_ascii()), None) };
-    let media = text.slice_ref(text[..end].trim_ascii());
+    let part = |part: &[u8]| match usual_type(part) {
+        Some(usual) => Bytes::from_static(usual),
+        None => text.slice_ref(part),
+    };
+    let Some(end) = text.iter().position(|byte| *byte == b';') else { return (part(text.trim_ascii()), None) };
+    let media = part(text[..end].trim_ascii());
     let charset = text[end..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii).find_map(|parameter| {
         let value =
             parameter.get(..8).filter(|name| name.eq_ignore_ascii_case(b"charset=")).map(|_| &parameter[8..])?;
@@ -197,12 +201,8 @@ pub fn respond(
             },
             HeaderId::SetCookie => changed(&field, changes.cookie(field.value, request)),
             HeaderId::LastModified if response.last_modified.is_none() => {
-                let same = |time: &i64| {
-                    let mut same = false;
-                    request.connection.home.http_date(*time, |text| same = text[..] == *field.value);
-                    same
-                };
-                match date::parse_http_date(field.value).filter(same) {
+                // Any other form of the same time stays as it was written.
+                match request.connection.home.time_of(field.value) {
                     Some(time) => {
                         response.last_modified = Some(time);
                         PLACE

@@ -30,7 +30,10 @@ pub fn upstream_head(head: ResponseHead, bytes: Bytes, framing: Framing) -> Upst
         reason: match head.reason.is_empty() {
             true if head.says_status => Bytes::new(),
             true => Bytes::from_static(freerun_proto::status::reason(head.status).as_bytes()),
-            false => bytes.slice(head.reason.range()),
+            false => {
+                let (reason, usual) = (head.reason.of(&bytes), freerun_proto::status::reason(head.status).as_bytes());
+                if reason == usual { Bytes::from_static(usual) } else { bytes.slice_ref(reason) }
+            }
         },
         fields: HeadFields::Parsed(bytes, head.fields),
         length: match framing {

@@ -49,42 +49,60 @@ impl<'a> Asked<'a> {
 /// The URI that the upstream server is asked for. It begins with a slash and has neither spaces nor control characters in
 /// it, whatever variables have given: they would end the request line.
 pub fn make<'a>(rule: Rule<'a>, asked: Asked<'a>) -> Cow<'a, [u8]> {
-    let mut out = Vec::new();
+    let args = asked.args.filter(|args| !args.is_empty());
+    let room = asked.path.len() + args.map_or(0, |args| 1 + args.len());
+    let mut out;
     match rule {
         Rule::Exactly(uri) => return safe(uri),
         Rule::Replace(prefix, uri) if !asked.rewritten => {
+            let prefix = prefix.min(asked.path.len());
+            // Without escapes all of the room is used: what the URI is kept as takes no other one then.
+            out = Vec::with_capacity(uri.len() + room - prefix);
             out.extend_from_slice(uri);
-            append_path(asked.path.get(prefix..).unwrap_or_default(), asked.escape, &mut out);
+            append_path(&asked.path[prefix..], asked.escape, &mut out);
         }
         Rule::AsAsked | Rule::Replace(..) => match asked.raw {
             Some(raw) if !asked.rewritten => return safe(raw),
-            _ => append_path(asked.path, asked.escape, &mut out),
+            _ => {
+                out = Vec::with_capacity(room);
+                append_path(asked.path, asked.escape, &mut out);
+            }
         },
     }
-    if let Some(args) = asked.args.filter(|args| !args.is_empty()) {
+    if let Some(args) = args {
         out.push(b'?');
         out.extend_from_slice(args);
     }
-    Cow::Owned(safe(&out).into_owned())
+    if is_safe(&out) { Cow::Owned(out) } else { Cow::Owned(safe(&out).into_owned()) }
 }
 
 fn append_path(path: &[u8], escape: bool, out: &mut Vec<u8>) {
     if escape { escape_into(EscapeSet::Uri, path, out) } else { out.extend_from_slice(path) }
 }
 
+/// What cannot stand in a request line.
+fn breaks(byte: u8) -> bool {
+    byte <= b' ' || byte == 0x7f
+}
+
+/// Whether there is a slash first, and nothing that cannot stand in a request line.
+fn is_safe(uri: &[u8]) -> bool {
+    // No early return: the loop vectorises.
+    uri.first() == Some(&b'/') && !uri.iter().fold(false, |bad, &byte| bad | breaks(byte))
+}
+
 /// With a slash first, and with what cannot stand in a request line escaped.
 fn safe(uri: &[u8]) -> Cow<'_, [u8]> {
-    let breaks = |byte: &u8| *byte <= b' ' || *byte == 0x7f;
-    let rooted = uri.first() == Some(&b'/');
-    if rooted && !uri.iter().any(breaks) {
+    if is_safe(uri) {
         return Cow::Borrowed(uri);
     }
+    let rooted = uri.first() == Some(&b'/');
     let mut out = Vec::with_capacity(uri.len() + 8);
     if !rooted {
         out.push(b'/');
     }
     for byte in uri {
-        if breaks(byte) { escape_into(EscapeSet::Uri, &[*byte], &mut out) } else { out.push(*byte) }
+        if breaks(*byte) { escape_into(EscapeSet::Uri, &[*byte], &mut out) } else { out.push(*byte) }
     }
     Cow::Owned(out)
 }

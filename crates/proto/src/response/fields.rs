@@ -11,6 +11,7 @@ const LONG_NAME: usize = 64;
 
 /// Reads the line that begins at `start` with its end, if it is as nearly all are: a name, a colon, and a value that nothing
 /// but the line's end stops. Also where the next line begins. `None`: it has not come whole, or has to be looked at closely.
+#[inline(always)]
 pub(super) fn plain(buf: &[u8], start: usize) -> Option<(ResponseField, usize)> {
     let line = buf.get(start..)?;
     if matches!(line.first()?, b'\r' | b'\n') {

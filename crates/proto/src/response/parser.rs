@@ -114,6 +114,15 @@ impl ResponseParser {
     /// # Errors
     /// See [`ReplyError`]; told with the first line that is wrong. The parser must not be used further.
     pub fn advance(&mut self, buf: &[u8]) -> Result<Option<ResponseHead>, ReplyError> {
+        if !self.begun
+            && self.kind != HeadKind::Cgi
+            && let Some((parsed, reason, next)) = status_line::plain(buf)
+            && next <= self.max
+        {
+            self.begin();
+            (self.line, self.scanned) = (next, next);
+            (self.head.version, self.head.status, self.head.reason) = (parsed.version, parsed.status, reason);
+        }
         loop {
             while self.begun
                 && self.scanned == self.line
@@ -121,7 +130,18 @@ impl ResponseParser {
                 && next <= self.max
             {
                 (self.line, self.scanned) = (next, next);
-                self.take(field, buf)?;
+                if self.matters(field.id) {
+                    self.note(field, buf)?;
+                }
+                self.keep(field)?;
+            }
+            if self.begun
+                && self.scanned == self.line
+                && buf[self.line..].starts_with(b"\r\n")
+                && self.line + 2 <= self.max
+            {
+                let next = self.line + 2;
+                return self.finish(buf, next).map(Some);
             }
             let Some(found) = memchr::memchr(b'\n', buf.get(self.scanned..).unwrap_or_default()) else { break };
             let end = self.scanned + found;
@@ -133,8 +153,7 @@ impl ResponseParser {
             let line = &buf[start..end];
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if !self.begun {
-                self.begun = true;
-                self.head.fields.reserve(USUAL_FIELDS);
+                self.begin();
                 if self.status_line(line)? {
                     continue;
                 }
@@ -149,6 +168,11 @@ impl ResponseParser {
             return Err(ReplyError::NoHead);
         }
         if buf.len() >= self.max { Err(ReplyError::TooBig) } else { Ok(None) }
+    }
+
+    fn begin(&mut self) {
+        self.begun = true;
+        self.head.fields.reserve(USUAL_FIELDS);
     }
 
     /// Takes the first line, if it is a status line.
@@ -171,12 +195,35 @@ impl ResponseParser {
 
     fn field(&mut self, line: &[u8], start: usize, buf: &[u8]) -> Result<(), ReplyError> {
         match fields::parse(line, start)? {
-            Some(field) => self.take(field, buf),
+            Some(field) => {
+                self.note(field, buf)?;
+                self.keep(field)
+            }
             None => Ok(()),
         }
     }
 
-    fn take(&mut self, field: ResponseField, buf: &[u8]) -> Result<(), ReplyError> {
+    /// Whether a field may say something about the response as a whole. `Status`, of a script, is none of the known names.
+    const fn matters(&self, id: HeaderId) -> bool {
+        match id {
+            HeaderId::Connection | HeaderId::ContentLength | HeaderId::TransferEncoding => true,
+            HeaderId::Other => !matches!(self.kind, HeadKind::Http),
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn keep(&mut self, field: ResponseField) -> Result<(), ReplyError> {
+        if self.head.fields.len() == MAX_RESPONSE_FIELDS {
+            return Err(ReplyError::TooManyFields);
+        }
+        self.head.fields.push(field);
+        Ok(())
+    }
+
+    /// Looks at a field that may say something about the response as a whole.
+    #[inline(never)]
+    fn note(&mut self, field: ResponseField, buf: &[u8]) -> Result<(), ReplyError> {
         match field.id {
             // After a status line it says nothing more.
             HeaderId::Other
@@ -208,10 +255,6 @@ impl ResponseParser {
             }
             _ => {}
         }
-        if self.head.fields.len() == MAX_RESPONSE_FIELDS {
-            return Err(ReplyError::TooManyFields);
-        }
-        self.head.fields.push(field);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The status line: RFC 9112 section 4.
 
-use crate::{Version, ascii};
+use crate::{Span, Version, ascii};
 
 /// The beginning of every status line.
 const PROTOCOL: &[u8] = b"HTTP/";
@@ -19,6 +19,31 @@ pub(super) struct StatusLine {
 pub(super) fn may_begin(line: &[u8]) -> bool {
     let known = line.len().min(PROTOCOL.len());
     line[..known] == PROTOCOL[..known]
+}
+
+/// Reads the line that `buf` begins with, if it is as nearly all are: one space on each side of the status, and a reason
+/// that nothing but the line's end stops. Also where the reason stands without spaces around it, and where the next line
+/// begins. `None`: it has not come whole, or has to be looked at closely.
+pub(super) fn plain(buf: &[u8]) -> Option<(StatusLine, Span, usize)> {
+    let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a, b, c, b' ', rest @ ..] = buf else {
+        return None;
+    };
+    if !(a.is_ascii_digit() && b.is_ascii_digit() && c.is_ascii_digit()) || *a == b'0' {
+        return None;
+    }
+    let reason = buf.len() - rest.len();
+    let end = reason + ascii::find_control(rest)?;
+    let next = match buf[end..] {
+        [b'\r', b'\n', ..] => end + 2,
+        [b'\n', ..] => end + 1,
+        _ => return None,
+    };
+    if rest[0] == b' ' || buf[end - 1] == b' ' {
+        return None;
+    }
+    let version = if *minor == b'0' { Version::Http10 } else { Version::Http11 };
+    let status = [a, b, c].iter().fold(0, |n, &&digit| n * 10 + u16::from(digit - b'0'));
+    Some((StatusLine { version, status, reason }, super::fields::span(reason, end), next))
 }
 
 /// Reads a line without its end. `None`: it is no status line.

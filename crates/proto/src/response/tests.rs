@@ -280,6 +280,38 @@ fn bodies() {
     assert_eq!(decoder.trailers().collect::<Vec<_>>(), [(&b"T"[..], &b"v"[..])]);
 }
 
+/// Status lines of all kinds: what is read at once is what is found by looking closely.
+#[test]
+fn plain_status_lines_are_read_as_others() {
+    let pieces: [&[u8]; 9] = [b"200", b" ", b"OK", b"Not Found", b"\t", b"\0", b"099", b".1", b"\r"];
+    let mut plain = 0;
+    for version in [&b"HTTP/1.1 "[..], b"HTTP/1.0 ", b"HTTP/1.2 ", b"HTTP/2.0 ", b"http/1.1 "] {
+        for number in 0..9usize.pow(5) {
+            let mut line = version.to_vec();
+            let mut left = number;
+            while left > 0 {
+                line.extend_from_slice(pieces[left % 9]);
+                left /= 9;
+            }
+            for end in [&b"\r\n"[..], b"\n"] {
+                let text = [&line[..], end, b"X: y\r\n\r\n"].concat();
+                let read = ResponseParser::new(HeadKind::Http, 4096).advance(&text);
+                let Some((_, reason, next)) = status_line::plain(&text) else { continue };
+                plain += 1;
+                assert_eq!(next, line.len() + end.len(), "{}", text.escape_ascii());
+                let line = line.strip_suffix(b"\r").unwrap_or(&line);
+                let closely = status_line::parse(line).unwrap();
+                let head = read.unwrap().unwrap();
+                assert_eq!((head.version, head.status, head.reason), (closely.version, closely.status, reason));
+                let spaces = line[closely.reason..].iter().take_while(|&&b| b == b' ').count();
+                assert_eq!(reason, fields::span(closely.reason + spaces, line.trim_ascii_end().len()));
+            }
+        }
+    }
+    assert!(plain > 100, "{plain} lines were plain");
+    assert!(status_line::plain(b"HTTP/1.1 200 OK").is_none() && status_line::plain(b"HTTP/1.1 200 OK\r").is_none());
+}
+
 /// Lines of all kinds: what is read at once is what is found by looking closely.
 #[test]
 fn plain_lines_are_read_as_others() {

@@ -81,10 +81,12 @@ impl Peer {
     /// Counts a connection, unless others have taken the last one, or another request tries the server already.
     pub(crate) fn acquire(self: &Arc<Peer>, now: Millis) -> Option<Lease> {
         let most = self.settings.max_conns;
-        let counted = self
-            .connections
-            .fetch_update(Relaxed, Relaxed, |count| if most > 0 && count >= most { None } else { Some(count + 1) });
-        counted.ok()?;
+        if most == 0 {
+            self.connections.fetch_add(1, Relaxed);
+        } else {
+            let room = |count| if count >= most { None } else { Some(count + 1) };
+            self.connections.fetch_update(Relaxed, Relaxed, room).ok()?;
+        }
         let until = self.until.load(Relaxed);
         let probe = until != 0 && !self.single;
         if probe {
@@ -146,13 +148,29 @@ impl Peer {
         // What was measured long ago counts less and less: a server that was slow once is tried again.
         let old = now.saturating_sub(self.measured.load(Relaxed)) / FORGOTTEN;
         let mut time = average.load(Relaxed) >> old.min(63);
-        let busy = u64::from(self.connections());
-        if inflight && busy > 0 {
+        let waiting = u64::from(self.inflight.load(Relaxed));
+        if inflight && waiting > 0 {
             // Counter and sum are read one after the other; what one of them has and the other has not must not count.
-            let age = now.wrapping_mul(busy).wrapping_sub(self.begun.load(Relaxed)) as i64 / busy as i64;
+            let age = now.wrapping_mul(waiting).wrapping_sub(self.begun.load(Relaxed)) as i64 / waiting as i64;
             time = time.max((age.clamp(0, MAX_AGE) as u64) * 1000);
         }
-        time.saturating_mul(busy + 1)
+        time.saturating_mul(u64::from(self.connections()) + 1)
+    }
+
+    /// A request is on its way that began at this time.
+    pub(crate) fn on_its_way(&self, begun: Millis) {
+        if self.ages {
+            self.begun.fetch_add(begun, Relaxed);
+            self.inflight.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// It is not any more.
+    pub(crate) fn arrived(&self, begun: Millis) {
+        if self.ages {
+            self.begun.fetch_sub(begun, Relaxed);
+            self.inflight.fetch_sub(1, Relaxed);
+        }
     }
 
     /// Adds a time to a moving average.

@@ -121,16 +121,21 @@ impl Tier {
             peer.usable(now) && !peer.full() && !tried.has(peer)
         });
         let candidates = open.map(|&index| Candidate { index: index as usize, weight: peer(index).configured() });
-        self.in_turn(candidates.collect(), now)
+        self.in_turn(&mut candidates.collect(), now)
     }
 
     /// Chooses one by the method and counts the connection.
     pub(crate) fn pick(&self, method: Method, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
-        if self.peers.is_empty() {
-            return None;
+        match &*self.peers {
+            [] => return None,
+            // There is nothing to choose, nor anything to be kept of the choice.
+            [only] => {
+                only.weight(query.now).filter(|_| !tried.has(only))?;
+                return only.acquire(query.now);
+            }
+            _ => {}
         }
         let drawn = match method {
-            _ if self.peers.len() == 1 => None,
             // Without a key there is nothing to keep together: turns, as in nginx.
             Method::Hash | Method::ConsistentHash if query.key.is_empty() => None,
             Method::Hash => self.by_numbers(Keyed::new(query.key), query.now, tried),
@@ -156,19 +161,19 @@ impl Tier {
             }
         }
         match method {
-            Method::LeastConn => self.least(candidates, query.now, |peer| u64::from(peer.connections())),
+            Method::LeastConn => self.least(&mut candidates, query.now, |peer| u64::from(peer.connections())),
             Method::LeastTime { measure, inflight } => {
-                self.least(candidates, query.now, |peer| peer.slowness(measure, inflight, query.now))
+                self.least(&mut candidates, query.now, |peer| peer.slowness(measure, inflight, query.now))
             }
-            _ => self.in_turn(candidates, query.now),
+            _ => self.in_turn(&mut candidates, query.now),
         }
     }
 
     /// The candidate whose turn it is. Another loop may take the last connection of the one that was chosen; each round has
     /// one candidate less.
-    fn in_turn(&self, mut candidates: Candidates, now: Millis) -> Option<Lease> {
+    fn in_turn(&self, candidates: &mut Candidates, now: Millis) -> Option<Lease> {
         loop {
-            let chosen = self.turns.next(&candidates)?;
+            let chosen = self.turns.next(candidates)?;
             if let Some(lease) = self.peers[chosen.index].acquire(now) {
                 return Some(lease);
             }
@@ -177,11 +182,11 @@ impl Tier {
     }
 
     /// The candidate whose cost is least for its weight; several of them take turns.
-    fn least(&self, mut candidates: Candidates, now: Millis, cost: impl Fn(&Peer) -> u64) -> Option<Lease> {
+    fn least(&self, candidates: &mut Candidates, now: Millis, cost: impl Fn(&Peer) -> u64) -> Option<Lease> {
         loop {
             let mut best: Candidates = Candidates::new();
             let mut least = (0u64, 1u32);
-            for candidate in &candidates {
+            for candidate in candidates.iter() {
                 let own = (cost(&self.peers[candidate.index]), candidate.weight.max(1));
                 let order = if best.is_empty() { Ordering::Less } else { cheaper(own, least) };
                 if order == Ordering::Less {
@@ -220,7 +225,7 @@ impl Tier {
                 let weight = self.peers[index as usize].configured();
                 Candidate { index: index as usize, weight }
             };
-            self.in_turn(open.map(candidate).collect(), query.now)
+            self.in_turn(&mut open.map(candidate).collect(), query.now)
         })
     }
 

@@ -91,14 +91,14 @@ fn get(counter: &AtomicU64) -> u64 {
     counter.load(Relaxed)
 }
 
-fn named<'a>(counters: impl Iterator<Item = (&'static str, &'a AtomicU64)>) -> Map<String, Value> {
-    counters.map(|(name, counter)| (name.to_owned(), get(counter).into())).collect()
+fn named(counters: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Value> {
+    counters.map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
 impl Server {
     fn new(peer: &Peer, now: Millis) -> Server {
         let figures = &peer.figures;
-        let (connects, reused) = (get(&figures.connects), get(&figures.reused));
+        let (connects, reused) = (get(&figures.connects), figures.reused());
         let checks = &figures.checks;
         Server {
             server: peer.server.to_string(),
@@ -108,20 +108,20 @@ impl Server {
             backup: peer.settings.backup,
             active: peer.connections(),
             idle: peer.idle.len(),
-            requests: get(&figures.requests),
-            responses: named(CLASSES.into_iter().zip(&figures.responses)),
-            failures: named(Failure::ALL.into_iter().map(Failure::word).zip(&figures.failures)),
+            requests: figures.requests(),
+            responses: named(CLASSES.into_iter().zip(figures.responses())),
+            failures: named(Failure::ALL.into_iter().map(Failure::word).zip(figures.failures.iter().map(get))),
             unavailable: get(&figures.unavailable),
             ejected: get(&figures.ejected),
             checks: Checks { done: get(&checks.done), failed: get(&checks.failed), unhealthy: get(&checks.unhealthy) },
             connects,
             reused,
             reuse_ratio: if reused == 0 { 0.0 } else { reused as f64 / (connects + reused) as f64 },
-            sent: get(&figures.sent),
-            received: get(&figures.received),
+            sent: figures.sent(),
+            received: figures.received(),
             connect: figures.connect_times.snapshot().into(),
-            header: figures.header_times.snapshot().into(),
-            response: figures.response_times.snapshot().into(),
+            header: figures.header_times().into(),
+            response: figures.response_times().into(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! From the head of an upstream server's response to the response for the client.
 
 use std::ffi::CString;
+use std::time::Instant;
 
 use bytes::Bytes;
 use freerun_http::content::aio;
@@ -17,13 +18,13 @@ use freerun_upstream::{Failure, Lease};
 use smallvec::SmallVec;
 
 use super::Keep;
-use super::attempt::{Answered, Plan};
+use super::attempt::{Passage, Plan};
 use super::flow::{Announced, Buffering, Flow, Manner};
-use super::reader::{Broken, ErrorOutput, Parts, Reader, Ready};
+use super::reader::{Broken, ErrorOutput, Reader, Ready};
 use super::spool::Place;
 use super::trouble::{Doing, Trouble};
 use super::tunnel::Tunnel;
-use crate::proxy::exchange::{Advice, Fault, Passed, UpstreamHead};
+use crate::proxy::exchange::{Fault, Passed};
 use crate::proxy::fields::HeadFields;
 use crate::proxy::variables::Record;
 
@@ -33,23 +34,22 @@ const TAKEN_AT_ONCE: usize = 16;
 /// Makes the answer. `verdict` is what counts against the server all the same, `keep` what is to become of it besides.
 pub fn answer(
     request: &mut Request,
-    plan: &Plan<'_>,
-    answered: Answered,
+    passage: Box<Passage>,
     lease: Lease,
     verdict: Option<Failure>,
     keep: Option<Keep>,
 ) -> Outcome {
-    let (head, parts) = take(request, plan, answered, lease, verdict);
-    let kept = keep.and_then(|keep| keep.judge(request, plan.family, &head));
-    let (record, options) = (parts.record.clone(), plan.options);
-    let status = head.status;
+    let began = note(request, &passage, &lease);
+    let status = passage.head.status;
+    let kept = keep.and_then(|keep| keep.judge(request, passage.plan.family, &passage.head));
     if status == 101 {
-        return upgrade(request, plan, parts, head);
+        return upgrade(request, passage, lease);
     }
-    let reader = Reader::new(parts);
+    let mut reader = Reader::new(passage, lease, verdict, began);
+    let options = &reader.plan().options;
     if options.intercept_errors && status >= 300 && has_page(request, status) {
         if status == 401 {
-            request.challenge = head.fields.value(b"WWW-Authenticate");
+            request.challenge = reader.take_head().fields.value(b"WWW-Authenticate");
         }
         match kept {
             Some(kept) => drop(kept.run(request, reader, false)),
@@ -57,9 +57,12 @@ pub fn answer(
         }
         return Outcome::Status(status);
     }
+    let (buffering, pass_trailers) = (options.buffering, options.pass_trailers);
+    let head = reader.take_head();
     let length = head.length;
     let announced = if is_bodiless(request, status) { content_length(&head.fields) } else { length };
-    let (mut response, advice) = match plan.family.respond(request, plan.target, head) {
+    let plan = reader.plan();
+    let (mut response, advice) = match plan.family.respond(request, &plan.target, head) {
         Ok(Passed::Response(response, advice)) => (response, advice),
         Ok(Passed::Elsewhere(outcome)) => {
             if let Some(kept) = kept {
@@ -71,18 +74,18 @@ pub fn answer(
         Err(fault) => {
             let trouble = Trouble::Fault(fault);
             trouble.log(request, Doing::ReadingHead);
-            record.with(|last| last.status = trouble.status());
+            plan.record.with(|last| last.status = trouble.status());
             return trouble.outcome(request);
         }
     };
-    if let Some(peer) = reader.peer() {
-        record.with_fields(|fields| plan.servers.answered(request, peer, fields, &mut response));
+    if let (Some(peer), Some(servers)) = (reader.peer(), plan.servers()) {
+        plan.record.with_fields(|fields| servers.answered(request, peer, fields, &mut response));
     }
     if let Some(rate) = advice.limit_rate {
         request.own.get::<LimitRate>().set(rate);
     }
     // As in nginx, what is to come to the client as it comes is not kept.
-    let buffered = advice.buffering.unwrap_or(options.buffering);
+    let buffered = advice.buffering.unwrap_or(buffering);
     if let Some(kept) = kept {
         if buffered {
             let follows = !is_bodiless(request, status);
@@ -96,7 +99,7 @@ pub fn answer(
         }
         kept.give_up();
     }
-    if options.pass_trailers && length.is_none() {
+    if pass_trailers && length.is_none() {
         response.late_trailers = Some(Record::late_trailers);
     }
     if is_bodiless(request, status) {
@@ -104,64 +107,43 @@ pub fn answer(
         response.body = Body::Source(Box::new(Announced(announced)));
         return Outcome::Response(response);
     }
-    put_body(request, plan, reader, &mut response, advice);
+    put_body(request, reader, &mut response, buffered);
     Outcome::Response(response)
 }
 
-/// Takes note of an answer, whose body is still to be read.
-fn take(
-    request: &Request,
-    plan: &Plan<'_>,
-    answered: Answered,
-    lease: Lease,
-    verdict: Option<Failure>,
-) -> (UpstreamHead, Parts) {
-    let Answered { head, wire, exchange, sent_all } = answered;
-    let (record, options) = (request.own.get::<Record>(), plan.options);
-    let status = head.status;
-    let began = record.answered(&head, request.generation.variables.uses_upstream_head());
-    lease.header(status, record.took(), loops::millis());
-    let parts = Parts {
-        wire,
-        exchange,
-        lease,
-        servers: plan.servers.clone(),
-        record: record.clone(),
-        client: plan.client.clone(),
-        length: head.length,
-        sent_all,
-        verdict,
-        read_timeout: options.read_timeout,
-        limit_rate: if options.buffering { options.limit_rate } else { 0 },
-        began,
-    };
-    (head, parts)
+/// Takes note of an answer, whose body is still to be read; when the try began.
+fn note(request: &Request, passage: &Passage, lease: &Lease) -> Instant {
+    let (record, head) = (&passage.plan.record, &passage.head);
+    let began = record.answered(head, request.generation.variables.uses_upstream_head());
+    lease.header(head.status, record.took(), loops::millis());
+    began
 }
 
 /// An answer that the client does not get.
-pub fn dismiss(request: &Request, plan: &Plan<'_>, answered: Answered, lease: Lease, verdict: Option<Failure>) {
-    let (_, parts) = take(request, plan, answered, lease, verdict);
-    finish_quickly(request, Reader::new(parts));
+pub fn dismiss(request: &Request, passage: Box<Passage>, lease: Lease, verdict: Option<Failure>) {
+    let began = note(request, &passage, &lease);
+    finish_quickly(request, Reader::new(passage, lease, verdict, began));
 }
 
 /// Passes `101 Switching Protocols` on, after which bytes go both ways.
-fn upgrade(request: &mut Request, plan: &Plan<'_>, parts: Parts, head: UpstreamHead) -> Outcome {
+fn upgrade(request: &mut Request, passage: Box<Passage>, lease: Lease) -> Outcome {
+    let Passage { plan, wire: Some(wire), head, sent_all, .. } = *passage else { return Outcome::Status(500) };
     if request.is_subrequest() {
         return Outcome::Status(502);
     }
-    if !parts.sent_all || !request.body.is_done() {
+    if !sent_all || !request.body.is_done() {
         // What is left of the request would be taken for what comes after HTTP.
         let early = Fault::invalid("upstream switched protocols before it had all of the request");
         Trouble::Fault(early).log(request, Doing::ReadingHead);
-        parts.record.with(|last| last.status = 502);
+        plan.record.with(|last| last.status = 502);
         request.keep_alive = false;
         return Outcome::Status(502);
     }
-    match plan.family.respond(request, plan.target, head) {
+    match plan.family.respond(request, &plan.target, head) {
         Ok(Passed::Response(mut response, _)) => {
-            parts.record.shrink();
+            plan.record.shrink();
             let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
-            response.takeover = Some(Box::new(Tunnel::new(parts, plan.options, send_timeout)));
+            response.takeover = Some(Box::new(Tunnel::new(wire, lease, plan, send_timeout)));
             Outcome::Response(response)
         }
         Ok(Passed::Elsewhere(outcome)) => outcome,
@@ -174,7 +156,7 @@ fn upgrade(request: &mut Request, plan: &Plan<'_>, parts: Parts, head: UpstreamH
 }
 
 /// Gives the response its body: what has come of it already, or what will.
-fn put_body(request: &Request, plan: &Plan<'_>, mut reader: Reader, response: &mut Response, advice: Advice) {
+fn put_body(request: &Request, mut reader: Reader, response: &mut Response, buffered: bool) {
     let announced = reader.left().is_some();
     let (mut front, broken) = front(request, &mut reader);
     if announced && reader.is_over() && !broken && front.len() <= 1 {
@@ -182,12 +164,12 @@ fn put_body(request: &Request, plan: &Plan<'_>, mut reader: Reader, response: &m
         return;
     }
     reader.log = Some(Detached::of(request));
-    let buffering = advice.buffering.unwrap_or(plan.options.buffering).then(|| buffering(request, plan));
+    let buffering = buffered.then(|| buffering(request, reader.plan()));
     if let Some(trouble) = reader.unsaid.take() {
         trouble.log(request, Doing::ReadingBody);
     }
-    let manner =
-        Manner { buffering, broken, finish: plan.options.ignore_client_abort, connection: request.connection.number };
+    let finish = reader.plan().options.ignore_client_abort;
+    let manner = Manner { buffering, broken, finish, connection: request.connection.number };
     response.body = Body::Source(Box::new(Flow::new(reader, front, announced, manner)));
 }
 
@@ -213,14 +195,14 @@ pub fn front(request: &Request, reader: &mut Reader) -> (Front, bool) {
     (front, broken)
 }
 
-fn buffering(request: &Request, plan: &Plan<'_>) -> Buffering {
-    let options = plan.options;
+fn buffering(request: &Request, plan: &Plan) -> Buffering {
+    let options = &plan.options;
     let write = options.temp_file_write_size.min(options.buffers / 2).max(1);
     Buffering { memory: options.buffers, write, place: place(request, plan, options.buffers.saturating_sub(write)) }
 }
 
 /// Where files for a response go, if it may have one.
-fn place(request: &Request, plan: &Plan<'_>, read: usize) -> Option<Place> {
+fn place(request: &Request, plan: &Plan, read: usize) -> Option<Place> {
     let max = Some(plan.options.max_temp_file_size).filter(|max| *max > 0)?;
     let folder = plan.family.temp_path(request.settings())?;
     Some(Place {

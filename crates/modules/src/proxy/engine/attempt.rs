@@ -1,7 +1,7 @@
 //! One try: a connection, the request on it, and the response's head.
 
 use std::io::{self, IoSlice};
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,31 +33,32 @@ const COPIED: usize = 4096;
 const MAX_INTERIM: usize = 64;
 
 /// What all tries of a request have in common.
-pub struct Plan<'p> {
+pub struct Plan {
     /// The member of the family.
     pub family: &'static dyn Family,
     /// What the request is passed to.
-    pub target: &'p Target,
-    /// Its servers.
-    pub servers: &'p Arc<dyn Servers>,
+    pub target: Rc<Target>,
     /// The member's directives.
-    pub options: &'p Options,
+    pub options: Options,
     /// The client, while it is waited for.
-    pub client: &'p Client,
+    pub client: Client,
     /// What is noted.
-    pub record: &'p Record,
+    pub record: Rc<Record>,
     /// The request may be sent twice without harm.
     pub idempotent: bool,
 }
 
-/// An answered try: the body is still to come.
-pub struct Answered {
-    /// The final head.
+/// A request on its way to a server and back: it stands in one place, whoever has it, from the first try to the end of the
+/// response's body.
+pub struct Passage {
+    /// What all tries have in common.
+    pub plan: Plan,
+    /// The connection of the last try, until the end of the response.
+    pub wire: Option<Wire>,
+    /// Its protocol.
+    pub exchange: Option<Box<dyn Exchange>>,
+    /// The final head, if there is one.
     pub head: UpstreamHead,
-    /// The connection.
-    pub wire: Wire,
-    /// The protocol.
-    pub exchange: Box<dyn Exchange>,
     /// Whether all of the request was sent.
     pub sent_all: bool,
 }
@@ -72,36 +73,46 @@ pub struct Failed {
     pub sent: bool,
 }
 
-impl Plan<'_> {
-    /// Has the request answered by the server that was chosen.
-    pub async fn attempt(&self, request: &mut Request, body: &mut Outgoing, lease: &Lease) -> Result<Answered, Failed> {
-        let scope = self.scope(request);
+impl Passage {
+    /// Before the first try.
+    pub fn new(plan: Plan) -> Box<Passage> {
+        Box::new(Passage { plan, wire: None, exchange: None, head: UpstreamHead::default(), sent_all: false })
+    }
+
+    /// Has the request answered by the server that was chosen, up to the head of the response.
+    pub async fn attempt(&mut self, request: &mut Request, body: &mut Outgoing, lease: &Lease) -> Result<(), Failed> {
+        let scope = self.plan.scope(request);
         // One that must not be sent twice should not meet a connection that was just closed.
-        let surely = !self.idempotent || body.is_stream();
+        let surely = !self.plan.idempotent || body.is_stream();
         let mut fresh_only = false;
         loop {
-            let wire = match (!fresh_only).then(|| self.idle(lease, scope, surely)).flatten() {
+            self.wire = if fresh_only { None } else { self.plan.idle(lease, scope, surely) };
+            let wire = match &mut self.wire {
                 Some(wire) => wire,
-                None => {
-                    let (connected, doing) = (Box::pin(self.connect(request, lease, scope)).await, Doing::Connecting);
-                    connected.map_err(|trouble| Failed { trouble, doing, sent: false })?
+                none => {
+                    let connected = Box::pin(self.plan.connect(request, lease, scope)).await;
+                    let failed = |trouble| Failed { trouble, doing: Doing::Connecting, sent: false };
+                    none.insert(connected.map_err(failed)?)
                 }
             };
-            let reused = wire.reused;
-            let mut run = Run { plan: self, wire, exchange: self.family.exchange(request, self.target), sent: 0 };
+            let exchange = &mut **self.exchange.insert(self.plan.family.exchange(request, &self.plan.target));
+            let mut run = Run { plan: &self.plan, wire, exchange, head: &mut self.head, sent: 0 };
             match run.run(request, body, lease).await {
-                Ok((head, sent_all)) => {
-                    return Ok(Answered { head, wire: run.wire, exchange: run.exchange, sent_all });
+                Ok(sent_all) => {
+                    self.sent_all = sent_all;
+                    return Ok(());
                 }
                 Err((trouble, doing)) => {
                     // The server has closed an idle connection just as it was used: that says nothing about it.
-                    let stale = reused
+                    let stale = run.wire.reused
                         && run.wire.input.is_empty()
                         && matches!(trouble, Trouble::Send(_) | Trouble::Receive(_) | Trouble::Fault(Fault::Cut))
-                        && (self.idempotent || run.sent == 0)
+                        && (self.plan.idempotent || run.sent == 0)
                         && body.can_be_sent_again();
+                    let sent = run.sent > 0;
+                    self.wire = None;
                     if !stale {
-                        return Err(Failed { trouble, doing, sent: run.sent > 0 });
+                        return Err(Failed { trouble, doing, sent });
                     }
                     let failures = &lease.peer().figures.failures;
                     failures[Failure::Stale as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -111,10 +122,17 @@ impl Plan<'_> {
             }
         }
     }
+}
+
+impl Plan {
+    /// The servers that the request is passed to.
+    pub fn servers(&self) -> Option<&dyn Servers> {
+        self.target.whom().servers.as_deref()
+    }
 
     /// Whose idle connections may be used: those that speak the same protocol.
     fn scope(&self, request: &Request) -> Scope {
-        let (keepalive, _) = self.servers.keepalive();
+        let Some((keepalive, _)) = self.servers().map(Servers::keepalive) else { return Scope::SHARED };
         let ConnectOptions { bind, transparent, .. } = self.options.connect;
         let family = self.family.name();
         if !keepalive.local && bind.is_none() && family == "proxy" {
@@ -154,15 +172,27 @@ impl Plan<'_> {
 }
 
 /// One request on one connection.
-struct Run<'p, 'a> {
-    plan: &'p Plan<'a>,
-    wire: Wire,
-    exchange: Box<dyn Exchange>,
+struct Run<'p> {
+    plan: &'p Plan,
+    wire: &'p mut Wire,
+    exchange: &'p mut dyn Exchange,
+    /// Where the head goes.
+    head: &'p mut UpstreamHead,
     /// Bytes sent.
     sent: u64,
 }
 
 type Stopped = (Trouble, Doing);
+
+/// What has come of heads.
+enum Seen {
+    /// Nothing that is complete.
+    Nothing,
+    /// An interim one (1xx), with more to follow.
+    Interim,
+    /// The final one.
+    Final,
+}
 
 /// What is left to be sent of a request.
 struct Rest {
@@ -181,33 +211,33 @@ enum Wrote {
     Refused(io::Error),
 }
 
-impl Run<'_, '_> {
+impl Run<'_> {
     /// Sends the request and waits for the final head; whether all of the request was sent before.
-    async fn run(
-        &mut self,
-        request: &mut Request,
-        body: &mut Outgoing,
-        lease: &Lease,
-    ) -> Result<(UpstreamHead, bool), Stopped> {
+    async fn run(&mut self, request: &mut Request, body: &mut Outgoing, lease: &Lease) -> Result<bool, Stopped> {
         let mut out = buffers::take();
         let result = match self.begin(request, body, lease, &mut out) {
-            Ok(None) => Ok(None),
+            Ok(None) => Ok(false),
             Ok(Some(rest)) => Box::pin(self.send(request, body, rest, &mut out)).await,
             Err(stopped) => Err(stopped),
         };
         buffers::give_back(out);
         self.plan.record.with(|last| last.sent = self.sent);
         let early = result?;
-        if let Some(head) = early {
-            return Ok((head, false));
+        if early {
+            return Ok(false);
         }
+        let reading = |trouble| (trouble, Doing::ReadingHead);
+        let mut interim = 0;
         loop {
-            if let Some(head) = self.head(request).await.map_err(|trouble| (trouble, Doing::ReadingHead))? {
-                return Ok((head, true));
+            match self.head(request).map_err(reading)? {
+                Seen::Final => return Ok(true),
+                Seen::Interim => self.interim(request, &mut interim).await.map_err(reading)?,
+                Seen::Nothing => {
+                    let Plan { options, client, .. } = self.plan;
+                    let received = self.wire.receive(self.room(), options.read_timeout, client).await;
+                    self.received(received).map_err(reading)?;
+                }
             }
-            let options = self.plan.options;
-            let received = self.wire.receive(self.room(), options.read_timeout, self.plan.client).await;
-            self.received(received).map_err(|trouble| (trouble, Doing::ReadingHead))?;
         }
     }
 
@@ -230,32 +260,37 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The final head, if what has come has it. Interim ones are dealt with.
-    async fn head(&mut self, request: &mut Request) -> Result<Option<UpstreamHead>, Trouble> {
+    /// Takes the next head, if what has come has it.
+    fn head(&mut self, request: &mut Request) -> Result<Seen, Trouble> {
         let limit = self.plan.options.buffer_size;
-        for _ in 0..MAX_INTERIM {
-            if self.wire.input.is_empty() {
-                return Ok(None);
-            }
-            let found = self.exchange.head(&mut self.wire.input).map_err(Trouble::Fault);
-            while let Some(text) = self.exchange.take_error_output() {
-                log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingHead));
-            }
-            match found? {
-                None if self.wire.input.len() >= limit => return Err(Trouble::Fault(Fault::TooBig)),
-                None => return Ok(None),
-                Some(head) if head.bytes > limit => return Err(Trouble::Fault(Fault::TooBig)),
-                Some(head) if head.status == 101 && self.plan.family.upgrades(request) => return Ok(Some(head)),
-                Some(head) if head.status == 101 => {
-                    return Err(Trouble::Fault(Fault::invalid(
-                        "upstream switched protocols though nobody asked for it",
-                    )));
-                }
-                Some(head) if head.status < 200 => Box::pin(early::pass_on(request, self.plan.family, &head)).await?,
-                Some(head) => return Ok(Some(head)),
-            }
+        if self.wire.input.is_empty() {
+            return Ok(Seen::Nothing);
         }
-        Err(Trouble::Fault(Fault::invalid("upstream sent too many interim responses")))
+        let found = self.exchange.head(&mut self.wire.input).map_err(Trouble::Fault);
+        while let Some(text) = self.exchange.take_error_output() {
+            log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingHead));
+        }
+        let Some(head) = found? else {
+            let too_big = self.wire.input.len() >= limit;
+            return if too_big { Err(Trouble::Fault(Fault::TooBig)) } else { Ok(Seen::Nothing) };
+        };
+        *self.head = head;
+        match self.head.status {
+            _ if self.head.bytes > limit => Err(Trouble::Fault(Fault::TooBig)),
+            101 if self.plan.family.upgrades(request) => Ok(Seen::Final),
+            101 => Err(Trouble::Fault(Fault::invalid("upstream switched protocols though nobody asked for it"))),
+            ..200 => Ok(Seen::Interim),
+            _ => Ok(Seen::Final),
+        }
+    }
+
+    /// Deals with an interim head, of which there were that many.
+    async fn interim(&self, request: &mut Request, before: &mut usize) -> Result<(), Trouble> {
+        *before += 1;
+        if *before >= MAX_INTERIM {
+            return Err(Trouble::Fault(Fault::invalid("upstream sent too many interim responses")));
+        }
+        Box::pin(early::pass_on(request, self.plan.family, self.head)).await
     }
 
     /// Makes the request, with a body if it is a small one, and sends what can be sent of it at once. What is left, if
@@ -268,7 +303,7 @@ impl Run<'_, '_> {
         out: &mut Vec<u8>,
     ) -> Result<Option<Rest>, Stopped> {
         let peer = lease.peer();
-        let to = To { target: self.plan.target, peer: &peer.name, server: &peer.server };
+        let to = To { target: &self.plan.target, peer: &peer.name, server: &peer.server };
         let began = self.exchange.begin(request, &to, body.plan(request), out);
         began.map_err(|fault| (Trouble::Fault(fault), Doing::Sending))?;
         let mut rest = Rest { position: body.start(), over: false };
@@ -298,14 +333,14 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Sends what is left of the request. A head that comes before ends it.
+    /// Sends what is left of the request. A head that comes before ends it (`true`).
     async fn send(
         &mut self,
         request: &mut Request,
         body: &mut Outgoing,
         rest: Rest,
         out: &mut Vec<u8>,
-    ) -> Result<Option<UpstreamHead>, Stopped> {
+    ) -> Result<bool, Stopped> {
         let sending = |trouble| (trouble, Doing::Sending);
         let Rest { mut position, mut over } = rest;
         let mut piece = Bytes::new();
@@ -316,8 +351,8 @@ impl Run<'_, '_> {
             if !over && piece.is_empty() && (out.is_empty() || !body.is_stream()) {
                 let (next, early) = self.next_piece(request, body, &mut position).await.map_err(sending)?;
                 if early {
-                    if let Some(head) = self.early_head(request).await? {
-                        return Ok(Some(head));
+                    if self.early_head(request).await? {
+                        return Ok(true);
                     }
                     continue;
                 }
@@ -342,7 +377,7 @@ impl Run<'_, '_> {
             }
             if out.is_empty() && piece.is_empty() {
                 if over {
-                    return Ok(None);
+                    return Ok(false);
                 }
                 continue;
             }
@@ -351,23 +386,23 @@ impl Run<'_, '_> {
                 Wrote::All if whole => {}
                 Wrote::All => self.exchange.after_piece(out),
                 Wrote::Heard => {
-                    if let Some(head) = self.early_head(request).await? {
-                        return Ok(Some(head));
+                    if self.early_head(request).await? {
+                        return Ok(true);
                     }
                 }
-                Wrote::Refused(error) => return self.last_words(request, error).await.map(Some),
+                Wrote::Refused(error) => return self.last_words(request, error).await.map(|()| true),
             }
         }
     }
 
     /// The head of a server that takes no more of the request: it may have said why before it closed, or say it now.
-    async fn last_words(&mut self, request: &mut Request, error: io::Error) -> Result<UpstreamHead, Stopped> {
+    async fn last_words(&mut self, request: &mut Request, error: io::Error) -> Result<(), Stopped> {
         loop {
-            if let Some(head) = self.early_head(request).await? {
-                return Ok(head);
+            if self.early_head(request).await? {
+                return Ok(());
             }
-            let options = self.plan.options;
-            let trouble = match self.wire.receive(self.room(), options.read_timeout, self.plan.client).await {
+            let Plan { options, client, .. } = self.plan;
+            let trouble = match self.wire.receive(self.room(), options.read_timeout, client).await {
                 Ok(0) | Err(Trouble::Receive(_)) => Trouble::Send(error),
                 Ok(n) => match self.received(Ok(n)) {
                     Ok(()) => continue,
@@ -392,7 +427,7 @@ impl Run<'_, '_> {
         }
         let room = self.room();
         self.wire.input.reserve(room);
-        let Wire { kept, input, .. } = &mut self.wire;
+        let Wire { kept, input, .. } = &mut *self.wire;
         let received = tokio::select! {
             biased;
             piece = body.next(request, position, most) => return Ok((piece?, false)),
@@ -441,7 +476,7 @@ impl Run<'_, '_> {
         let room = self.room();
         self.wire.input.reserve(room);
         let wait = self.plan.options.send_timeout;
-        let Wire { kept, input, timer, .. } = &mut self.wire;
+        let Wire { kept, input, timer, .. } = &mut *self.wire;
         let either = async {
             tokio::select! {
                 biased;
@@ -462,8 +497,16 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Looks at what has come while the request was sent.
-    async fn early_head(&mut self, request: &mut Request) -> Result<Option<UpstreamHead>, Stopped> {
-        self.head(request).await.map_err(|trouble| (trouble, Doing::ReadingHead))
+    /// Looks at what has come while the request was sent: whether the final head has.
+    async fn early_head(&mut self, request: &mut Request) -> Result<bool, Stopped> {
+        let reading = |trouble| (trouble, Doing::ReadingHead);
+        let mut interim = 0;
+        loop {
+            match self.head(request).map_err(reading)? {
+                Seen::Final => return Ok(true),
+                Seen::Interim => self.interim(request, &mut interim).await.map_err(reading)?,
+                Seen::Nothing => return Ok(false),
+            }
+        }
     }
 }

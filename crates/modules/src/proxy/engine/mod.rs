@@ -32,12 +32,12 @@ use freerun_upstream::{Failure, Lease, NoPeer, Tried, Verdict};
 use crate::proxy::cache;
 use crate::proxy::cache::flow::Quick;
 use crate::proxy::cache::keep::Keep;
-use crate::proxy::exchange::{Aim, Family, NextUpstream, Options, Pick, Servers, Target, UpstreamHead};
+use crate::proxy::exchange::{Aim, Family, NextUpstream, Pick, UpstreamHead};
 use crate::proxy::settings::store::Store;
 use crate::proxy::store;
 use crate::proxy::variables::Record;
 pub use answer::{content_length, has_page};
-use attempt::{Answered, Failed, Plan};
+use attempt::{Failed, Passage, Plan};
 pub use flow::Announced;
 pub use keep::{Followed, Kept};
 use outgoing::Outgoing;
@@ -46,43 +46,44 @@ pub use wire::Client;
 
 /// Passes the request on: the content handler of a location of the family.
 pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
-    let quick = match cache::flow::quick(request, family) {
-        Quick::Answered(outcome) => return Box::pin(std::future::ready(outcome)),
-        quick => quick,
-    };
-    Box::pin(async move {
-        let quick = match quick {
-            Quick::Read => Box::pin(cache::flow::read(request, family)).await,
-            quick => quick,
-        };
-        match quick {
-            Quick::Ask(job) => return Box::pin(cache::flow::serve(request, family, job)).await,
-            Quick::Answered(outcome) => return outcome,
-            Quick::Uncached | Quick::Read => {}
-        }
-        let outcome = match reach(request, family, !request.is_background).await {
-            Ok(reached) => reached.answer(request, None),
-            Err(failed) => failed.outcome,
-        };
-        let location = request.location.clone();
-        match family.shared(&location.settings) {
-            Some(shared) if !matches!(shared.proxy_store, Store::Off) => {
-                Box::pin(store::keep(request, shared, outcome)).await
+    match cache::flow::quick(request, family) {
+        Quick::Answered(outcome) => Box::pin(std::future::ready(outcome)),
+        Quick::Uncached => Box::pin(uncached(request, family)),
+        Quick::Ask(job) => Box::pin(cache::flow::serve(request, family, job)),
+        Quick::Read => Box::pin(async move {
+            match Box::pin(cache::flow::read(request, family)).await {
+                Quick::Answered(outcome) => outcome,
+                Quick::Ask(job) => Box::pin(cache::flow::serve(request, family, job)).await,
+                Quick::Uncached | Quick::Read => Box::pin(uncached(request, family)).await,
             }
-            _ => outcome,
+        }),
+    }
+}
+
+/// Has a request answered that no cache has to do with.
+async fn uncached(request: &mut Request, family: &'static dyn Family) -> Outcome {
+    let outcome = match reach(request, family, !request.is_background).await {
+        Ok(reached) => reached.answer(request, None),
+        Err(failed) => failed.outcome,
+    };
+    match family.shared(request.settings()) {
+        Some(shared) if !matches!(shared.proxy_store, Store::Off) => {
+            let location = request.location.clone();
+            Box::pin(async move {
+                match family.shared(&location.settings) {
+                    Some(shared) => store::keep(request, shared, outcome).await,
+                    None => outcome,
+                }
+            })
+            .await
         }
-    })
+        _ => outcome,
+    }
 }
 
 /// A server has answered.
 pub struct Reached {
-    family: &'static dyn Family,
-    target: Rc<Target>,
-    servers: Arc<dyn Servers>,
-    options: Options,
-    client: Client,
-    record: Rc<Record>,
-    answered: Answered,
+    passage: Box<Passage>,
     lease: Lease,
     verdict: Option<Failure>,
 }
@@ -90,31 +91,17 @@ pub struct Reached {
 impl Reached {
     /// The head of its response.
     pub fn head(&self) -> &UpstreamHead {
-        &self.answered.head
+        &self.passage.head
     }
 
     /// The response for the client. `keep` says what else becomes of it.
     pub fn answer(self, request: &mut Request, keep: Option<Keep>) -> Outcome {
-        self.take(|plan, answered, lease, verdict| answer::answer(request, plan, answered, lease, verdict, keep))
+        answer::answer(request, self.passage, self.lease, self.verdict, keep)
     }
 
     /// The response is not for the client: something else is answered instead.
     pub fn dismiss(self, request: &Request) {
-        self.take(|plan, answered, lease, verdict| answer::dismiss(request, plan, answered, lease, verdict));
-    }
-
-    fn take<T>(self, then: impl FnOnce(&Plan<'_>, Answered, Lease, Option<Failure>) -> T) -> T {
-        let Reached { family, target, servers, options, client, record, answered, lease, verdict } = self;
-        let plan = Plan {
-            family,
-            target: &target,
-            servers: &servers,
-            options: &options,
-            client: &client,
-            record: &record,
-            idempotent: true,
-        };
-        then(&plan, answered, lease, verdict)
+        answer::dismiss(request, self.passage, self.lease, self.verdict);
     }
 }
 
@@ -156,7 +143,9 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
         }
         Err(gone) => return Err(Unreached::of(request, &gone)),
     };
-    let Some(servers) = target.whom().servers.clone() else { return Err(Unreached::plain(Outcome::Status(500))) };
+    if target.whom().servers.is_none() {
+        return Err(Unreached::plain(Outcome::Status(500)));
+    }
     let record = request.own.get::<Record>();
     record.aim(&target);
     request.passed_to = Some(record.clone());
@@ -167,46 +156,42 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
             Err(trouble) => return Err(Unreached::of(request, &trouble)),
         },
     };
-    let plan = Plan {
-        family,
-        target: &target,
-        servers: &servers,
-        options: &options,
-        client: &client,
-        record: &record,
-        idempotent: family.is_idempotent(request),
-    };
-    let mut tries = Tries { options: &options, tried: Tried::new(), count: 0, began: loops::now() };
-    let mut lease = match tries.pick(request, &plan).await {
+    let idempotent = family.is_idempotent(request);
+    let mut passage = Passage::new(Plan { family, target, options, client, record, idempotent });
+    let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::now() };
+    let mut lease = match tries.pick(request, &passage.plan).await {
         Ok(lease) => lease,
-        Err(trouble) => return Err(without_server(request, &plan, &trouble)),
+        Err(trouble) => return Err(without_server(request, &passage.plan, &trouble)),
     };
-    let (answered, lease, verdict) = loop {
+    let verdict = loop {
         // Many servers that refuse at once are many tries without a wait.
         tokio::task::consume_budget().await;
-        record.begin(lease.peer().name.clone(), loops::now());
+        passage.plan.record.begin(lease.peer().name.clone(), loops::now());
         tries.count += 1;
-        match plan.attempt(request, &mut body, &lease).await {
-            Ok(answered) => {
-                let status = answered.head.status;
+        let tried = passage.attempt(request, &mut body, &lease).await;
+        let plan = &passage.plan;
+        let Plan { options, record, .. } = plan;
+        match tried {
+            Ok(()) => {
+                let status = passage.head.status;
                 let cause = NextUpstream::of_status(status).filter(|cause| options.next_upstream.contains(*cause));
                 // Neither says anything about the server.
                 let verdict = cause.filter(|_| !matches!(status, 403 | 404)).map(|_| Failure::Status);
                 if let Some(cause) = cause
-                    && tries.allow(&plan, cause, true, &body)
-                    && let Ok(next) = tries.pick(request, &plan).await
+                    && tries.allow(plan, cause, true, &body)
+                    && let Ok(next) = tries.pick(request, plan).await
                 {
                     record.with(|last| last.status = status);
                     record.end(loops::now());
                     lease.header(status, record.took(), loops::millis());
-                    drop(answered);
+                    passage.wire = None;
                     if let Some(failure) = verdict {
                         fail(request, lease, failure, Doing::ReadingHead);
                     }
                     lease = next;
                     continue;
                 }
-                break (answered, lease, verdict);
+                break verdict;
             }
             Err(Failed { trouble, doing, sent }) => {
                 trouble.log(request, doing);
@@ -215,26 +200,27 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
                 if let Some(failure) = trouble.failure() {
                     fail(request, lease, failure, doing);
                 }
-                if !trouble.next().is_some_and(|cause| {
-                    options.next_upstream.contains(cause) && tries.allow(&plan, cause, sent, &body)
-                }) {
+                if !trouble
+                    .next()
+                    .is_some_and(|cause| options.next_upstream.contains(cause) && tries.allow(plan, cause, sent, &body))
+                {
                     return Err(Unreached::of(request, &trouble));
                 }
-                lease = match tries.pick(request, &plan).await {
+                lease = match tries.pick(request, plan).await {
                     Ok(lease) => lease,
                     Err(Trouble::NoPeer(NoPeer::AllTried)) => return Err(Unreached::of(request, &trouble)),
-                    Err(trouble) => return Err(without_server(request, &plan, &trouble)),
+                    Err(trouble) => return Err(without_server(request, plan, &trouble)),
                 };
             }
         }
     };
-    Ok(Reached { family, target, servers, options, client, record, answered, lease, verdict })
+    Ok(Reached { passage, lease, verdict })
 }
 
 /// There is no server to ask.
-fn without_server(request: &mut Request, plan: &Plan<'_>, trouble: &Trouble) -> Unreached {
+fn without_server(request: &mut Request, plan: &Plan, trouble: &Trouble) -> Unreached {
     trouble.log(request, Doing::Connecting);
-    plan.record.begin(Arc::from(plan.servers.name()), loops::now());
+    plan.record.begin(Arc::from(plan.servers().map_or("", |servers| servers.name())), loops::now());
     plan.record.with(|last| last.status = trouble.status());
     plan.record.end(loops::now());
     Unreached::of(request, trouble)
@@ -255,17 +241,17 @@ fn tell(request: &Request, verdict: Verdict, doing: Doing) {
 }
 
 /// The tries of one request.
-struct Tries<'o> {
-    options: &'o Options,
+struct Tries {
     tried: Tried,
     count: u32,
     began: Instant,
 }
 
-impl Tries<'_> {
+impl Tries {
     /// Chooses a server.
-    async fn pick(&mut self, request: &Request, plan: &Plan<'_>) -> Result<Lease, Trouble> {
-        let picked = match plan.servers.pick(request, &mut self.tried) {
+    async fn pick(&mut self, request: &Request, plan: &Plan) -> Result<Lease, Trouble> {
+        let Some(servers) = plan.servers() else { return Err(Trouble::Ours) };
+        let picked = match servers.pick(request, &mut self.tried) {
             Pick::Now(picked) => picked,
             Pick::Later(later) => Box::pin(plan.client.unless_gone(later)).await?,
         };
@@ -273,8 +259,8 @@ impl Tries<'_> {
     }
 
     /// Whether there may be another try for this reason.
-    fn allow(&self, plan: &Plan<'_>, cause: NextUpstream, sent: bool, body: &Outgoing) -> bool {
-        let options = self.options;
+    fn allow(&self, plan: &Plan, cause: NextUpstream, sent: bool, body: &Outgoing) -> bool {
+        let options = &plan.options;
         let again = plan.idempotent || !sent || options.next_upstream.contains(NextUpstream::NonIdempotent);
         let count = options.next_upstream_tries == 0 || self.count < options.next_upstream_tries;
         let time = options.next_upstream_timeout.is_zero()

@@ -1,8 +1,6 @@
 //! The body of a response, read from the upstream server.
 
 use std::fmt::{self, Write};
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,38 +9,9 @@ use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_upstream::{Failure, Lease, Peer, Verdict};
 
+use super::attempt::{Passage, Plan};
 use super::trouble::{Doing, Trouble};
-use super::wire::{Client, Wire};
-use crate::proxy::exchange::{BodyStep, Exchange, Fault, Servers};
-use crate::proxy::variables::Record;
-
-/// What a reader needs.
-pub struct Parts {
-    /// The connection.
-    pub wire: Wire,
-    /// The protocol.
-    pub exchange: Box<dyn Exchange>,
-    /// The server.
-    pub lease: Lease,
-    /// Its group.
-    pub servers: Arc<dyn Servers>,
-    /// What is noted.
-    pub record: Rc<Record>,
-    /// Whom it is for.
-    pub client: Client,
-    /// The length that the head has announced.
-    pub length: Option<u64>,
-    /// Whether all of the request was sent: if not, the connection is of no further use.
-    pub sent_all: bool,
-    /// What counts against the server all the same, though its response is passed on.
-    pub verdict: Option<Failure>,
-    /// `proxy_read_timeout`
-    pub read_timeout: Duration,
-    /// `proxy_limit_rate`, bytes a second; 0: no limit.
-    pub limit_rate: u64,
-    /// When the try began.
-    pub began: Instant,
-}
+use crate::proxy::exchange::{BodyStep, Fault, UpstreamHead};
 
 /// What [`Reader::ready`] says.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,16 +30,10 @@ pub struct Broken;
 
 /// Reads a body to its end, and has the connection used again if that was a clean one.
 pub struct Reader {
-    wire: Option<Wire>,
-    exchange: Box<dyn Exchange>,
+    passage: Box<Passage>,
     lease: Option<Lease>,
-    servers: Arc<dyn Servers>,
-    record: Rc<Record>,
-    client: Client,
     left: Option<u64>,
-    sent_all: bool,
     verdict: Option<Failure>,
-    read_timeout: Duration,
     pace: Pace,
     began: Instant,
     /// For messages; made when the body does not come with the head.
@@ -84,23 +47,18 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader behind the head.
-    pub fn new(parts: Parts) -> Reader {
-        let Parts { wire, exchange, lease, servers, record, client, length, .. } = parts;
-        let pace = Pace { rate: parts.limit_rate, began: parts.began, received: 0 };
+    /// A reader behind the head, of a try that began then. `verdict` is what counts against the server all the same, though
+    /// its response is passed on.
+    pub fn new(passage: Box<Passage>, lease: Lease, verdict: Option<Failure>, began: Instant) -> Reader {
+        let options = &passage.plan.options;
+        let rate = if options.buffering { options.limit_rate } else { 0 };
         Reader {
-            wire: Some(wire),
-            exchange,
+            left: passage.head.length,
+            passage,
             lease: Some(lease),
-            servers,
-            record,
-            client,
-            left: length,
-            sent_all: parts.sent_all,
-            verdict: parts.verdict,
-            read_timeout: parts.read_timeout,
-            pace,
-            began: parts.began,
+            verdict,
+            pace: Pace { rate, began, received: 0 },
+            began,
             log: None,
             unsaid: None,
             unsaid_output: Vec::new(),
@@ -108,9 +66,19 @@ impl Reader {
         }
     }
 
+    /// What is known of the request's way.
+    pub fn plan(&self) -> &Plan {
+        &self.passage.plan
+    }
+
+    /// The response's head, once.
+    pub fn take_head(&mut self) -> UpstreamHead {
+        std::mem::take(&mut self.passage.head)
+    }
+
     /// Whether the body is over, completely or not.
     pub fn is_over(&self) -> bool {
-        self.wire.is_none()
+        self.passage.wire.is_none()
     }
 
     /// The server, until the body is over.
@@ -134,11 +102,13 @@ impl Reader {
     /// # Errors
     /// The body is broken.
     pub fn ready(&mut self) -> Result<Ready, Broken> {
-        let Some(wire) = &mut self.wire else { return Ok(Ready::End) };
-        let step = self.exchange.body(&mut wire.input);
-        while let Some(text) = self.exchange.take_error_output() {
-            if self.log.is_some() {
-                self.say(Level::Error, format_args!("{}", ErrorOutput(&text, Doing::ReadingBody)));
+        let Passage { wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else {
+            return Ok(Ready::End);
+        };
+        let step = exchange.body(&mut wire.input);
+        while let Some(text) = exchange.take_error_output() {
+            if let Some(log) = &self.log {
+                log.write(Level::Error, format_args!("{}", ErrorOutput(&text, Doing::ReadingBody)));
             } else {
                 self.unsaid_output.push(text);
             }
@@ -153,10 +123,11 @@ impl Reader {
                     }
                     *left -= piece.len() as u64;
                 }
-                self.record.with(|last| last.length += piece.len() as u64);
+                let is_done = exchange.is_done();
+                self.plan().record.with(|last| last.length += piece.len() as u64);
                 if beyond {
                     self.too_much();
-                } else if self.exchange.is_done() || self.left == Some(0) && self.is_ended() {
+                } else if is_done || self.left == Some(0) && self.is_ended() {
                     self.complete()?;
                 }
                 if piece.is_empty() { Ok(Ready::End) } else { Ok(Ready::Piece(piece)) }
@@ -173,8 +144,8 @@ impl Reader {
     /// Whether what ends the response (the last record of FastCGI, memcached's `END`) has come with the last bytes of its body:
     /// nobody asks for more then.
     fn is_ended(&mut self) -> bool {
-        let Some(wire) = &mut self.wire else { return false };
-        matches!(self.exchange.body(&mut wire.input), Ok(BodyStep::End))
+        let Passage { wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else { return false };
+        matches!(exchange.body(&mut wire.input), Ok(BodyStep::End))
     }
 
     /// Reads from the server, about `room` bytes at most.
@@ -183,15 +154,17 @@ impl Reader {
     /// The body is broken.
     pub async fn receive(&mut self, room: usize) -> Result<(), Broken> {
         let room = self.pace.room(room).await;
-        let Some(wire) = &mut self.wire else { return Ok(()) };
-        match wire.receive(room, self.read_timeout, &self.client).await {
-            Ok(0) => match self.exchange.closed() {
+        let Passage { plan, wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else {
+            return Ok(());
+        };
+        match wire.receive(room, plan.options.read_timeout, &plan.client).await {
+            Ok(0) => match exchange.closed() {
                 Ok(()) => self.complete(),
                 Err(fault) => Err(self.broken(Trouble::Fault(fault))),
             },
             Ok(n) => {
                 self.pace.received += n as u64;
-                self.record.with(|last| last.received += n as u64);
+                plan.record.with(|last| last.received += n as u64);
                 Ok(())
             }
             Err(trouble) => Err(self.broken(trouble)),
@@ -203,17 +176,18 @@ impl Reader {
         if self.left.is_some_and(|left| left > 0) {
             return Err(self.broken(Trouble::Fault(Fault::Cut)));
         }
-        self.record.set_trailers(self.exchange.take_trailers());
-        let Some(wire) = self.wire.take() else { return Ok(()) };
+        let Passage { plan, wire, exchange: Some(exchange), sent_all, .. } = &mut *self.passage else { return Ok(()) };
+        plan.record.set_trailers(exchange.take_trailers());
+        let Some(wire) = wire.take() else { return Ok(()) };
+        let reusable = *sent_all && exchange.reusable();
         if !wire.input.is_empty() {
             self.too_much();
         }
-        let reusable = self.sent_all && self.exchange.reusable();
+        let took = self.end();
         if let Some(lease) = self.lease.take() {
-            if reusable {
-                wire.give_back(lease.peer(), &*self.servers);
+            if reusable && let Some(servers) = self.plan().servers() {
+                wire.give_back(lease.peer(), servers);
             }
-            let took = self.end();
             let verdict = match self.verdict {
                 None => lease.succeeded(took, loops::millis()),
                 Some(failure) => lease.failed(failure, loops::millis()),
@@ -246,7 +220,7 @@ impl Reader {
                 Doing::ReadingBody
             ),
         );
-        if self.wire.take().is_some() {
+        if self.passage.wire.take().is_some() {
             let took = self.end();
             if let Some(lease) = self.lease.take() {
                 lease.succeeded(took, loops::millis());
@@ -258,7 +232,7 @@ impl Reader {
         if let Some(log) = &self.log {
             trouble.log_detached(log, Doing::ReadingBody);
         }
-        self.wire = None;
+        self.passage.wire = None;
         self.end();
         if let (Some(lease), Some(failure)) = (self.lease.take(), trouble.failure()) {
             lease.failed(failure, loops::millis());
@@ -271,10 +245,11 @@ impl Reader {
 
     fn end(&mut self) -> Duration {
         let now = loops::now();
-        self.record.end(now);
+        let record = &self.plan().record;
+        record.end(now);
         let took = now.saturating_duration_since(self.began);
         if let Some(lease) = &self.lease {
-            let bytes = self.record.with(|last| (last.sent, last.received));
+            let bytes = record.with(|last| (last.sent, last.received));
             let (sent, received) = bytes.unwrap_or_default();
             lease.bytes(sent, received);
         }
@@ -283,7 +258,8 @@ impl Reader {
 
     /// Goes on without the client.
     pub fn leave_client(&mut self) {
-        self.client = self.client.unwatched();
+        let client = &mut self.passage.plan.client;
+        *client = client.unwatched();
     }
 
     /// Reads to the end without anybody who wants it, so that the server can finish.
@@ -305,7 +281,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if self.wire.is_some() {
+        if self.passage.wire.is_some() {
             self.end();
         }
     }

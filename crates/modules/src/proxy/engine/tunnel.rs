@@ -18,9 +18,9 @@ use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
 use freerun_upstream::Lease;
 
-use super::reader::Parts;
+use super::attempt::Plan;
 use super::trouble::{Doing, Trouble};
-use crate::proxy::exchange::Options;
+use super::wire::Wire;
 use crate::proxy::variables::Record;
 
 /// How much is read at a time.
@@ -172,8 +172,8 @@ impl Held {
 
 impl Tunnel {
     /// Between the client and the server that has sent 101. `send_timeout` is that of the client's connection.
-    pub fn new(parts: Parts, options: &Options, send_timeout: Duration) -> Tunnel {
-        let Parts { wire, lease, record, .. } = parts;
+    pub fn new(wire: Wire, lease: Lease, plan: Plan, send_timeout: Duration) -> Tunnel {
+        let Plan { record, options, .. } = plan;
         let (upstream, rest) = wire.leave();
         let quiet = u64::try_from(options.read_timeout.as_millis()).unwrap_or(u64::MAX);
         Tunnel {

@@ -133,11 +133,9 @@ impl Family for Http {
     }
 
     fn exchange(&self, request: &Request, _: &Target) -> Box<dyn Exchange> {
-        let settings = request.settings().clone();
         let method = Method::of(&self::request::method(own(request), request));
-        let write_head = move |request: &Request, to: &To<'_>, body, out: &mut Vec<u8>| {
-            let (own, family) = (settings.get::<HttpSettings>(), settings.get::<Prefixed<Proxy>>());
-            self::request::write_head(own, family, request, to, body, out)
+        let write_head = |request: &Request, to: &To<'_>, body, out: &mut Vec<u8>| {
+            self::request::write_head(own(request), family(request), request, to, body, out)
         };
         Box::new(HttpExchange::new(Asked::by(method), max_head(family(request)), write_head))
     }
