@@ -59,14 +59,19 @@ impl From<Response> for Outcome {
     }
 }
 
-/// A handler: one that never waits, or one that may.
+/// A handler: one that never waits, one that may, or one that seldom does.
 #[derive(Clone, Copy)]
 pub enum Run {
     /// Answers at once.
     Now(fn(&mut Request) -> Outcome),
     /// May wait.
-    Later(for<'r> fn(&'r mut Request) -> LocalBoxFuture<'r, Outcome>),
+    Later(Later),
+    /// Answers at once where it can, and may wait where it cannot (`None`).
+    NowOrLater(fn(&mut Request) -> Option<Outcome>, Later),
 }
+
+/// What may wait.
+pub type Later = for<'r> fn(&'r mut Request) -> LocalBoxFuture<'r, Outcome>;
 
 /// A handler at a phase, and whether a location with these settings needs it at all.
 #[derive(Clone, Copy)]

@@ -1,12 +1,13 @@
 //! Event loops: one thread each, tokio's current-thread runtime with local tasks, every poll of a task timed.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -291,7 +292,14 @@ impl LoopHandle {
             });
             LOCAL.set(Some(local));
             Now::look();
-            LocalSet::new().block_on(&runtime, run(inbox));
+            let tasks = LocalSet::new();
+            let end = Rc::new(End::default());
+            let ends = end.clone();
+            tasks.spawn_local(async move {
+                let _ends = Ends(ends);
+                run(inbox).await;
+            });
+            tasks.block_on(&runtime, poll_fn(|context| end.poll(context)));
         })?;
         Ok(LoopHandle { index, stats, jobs, thread: Some(thread) })
     }
@@ -328,6 +336,36 @@ impl Remote {
     /// As [`LoopHandle::tell`].
     pub fn tell(&self, job: impl FnOnce() + Send + 'static) -> bool {
         self.jobs.send(Message::Job(Box::new(job))).is_ok()
+    }
+}
+
+/// Whether the loop has to end. This is asked whenever the loop has looked at its events, so it has to cost nothing.
+#[derive(Default)]
+struct End {
+    has_come: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl End {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        if self.has_come.get() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// Says that the loop has to end, also by a panic.
+struct Ends(Rc<End>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.has_come.set(true);
+        let waker = self.0.waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 

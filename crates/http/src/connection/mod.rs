@@ -392,7 +392,7 @@ fn route_server(
             return Err(error.status());
         }
     }
-    request.host = parsed.host.map(|host| spare.host(&host.name(buffer)));
+    request.host = parsed.host.map(|host| spare.host(host, buffer));
     if !servers.names.is_empty() {
         let host = request.host.as_deref().unwrap_or_default();
         match servers.names.find(host, &request.captures) {

@@ -1,6 +1,7 @@
 //! What one request leaves for the next one: memory that would be allocated again.
 
-use freerun_proto::RequestHead;
+use freerun_proto::{HostSpan, RequestHead};
+use freerun_runtime::buffers;
 
 use crate::request::Request;
 
@@ -32,17 +33,20 @@ impl Spare {
         filled(&mut self.args, text)
     }
 
-    /// A host.
-    pub fn host(&mut self, text: &str) -> String {
+    /// A host, as it is in the head that `buffer` holds. Clients nearly always ask for the same one again.
+    pub fn host(&mut self, span: HostSpan, buffer: &[u8]) -> String {
         let mut host = std::mem::take(&mut self.host);
-        host.clear();
-        host.push_str(text);
+        if !span.lowercase || host.as_bytes() != span.span.of(buffer) {
+            host.clear();
+            host.push_str(&span.name(buffer));
+        }
         host
     }
 
     /// Keeps what a request has, which is over.
     pub fn keep(&mut self, request: Request) {
         let Request { head, path, args, host, .. } = request;
+        buffers::give_back(head.buffer);
         self.head = Some(head.parsed).filter(|parsed| !parsed.is_large());
         if path.capacity() <= MOST {
             self.path = path;

@@ -131,7 +131,11 @@ impl ClientBody {
     }
 
     /// Reads past what is in the buffer.
+    #[inline]
     fn skip(&mut self, buffer: &[u8]) -> Result<(), BodyError> {
+        if self.is_done() {
+            return Ok(());
+        }
         while self.next(buffer, usize::MAX)?.is_some() {}
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::content::response::Response;
 use crate::content::{error_page, msie, path};
 use crate::filters;
 use crate::log_error;
-use crate::module::{Outcome, Phase, Run, Slot};
+use crate::module::{Later, Outcome, Phase, Run, Slot};
 use crate::request::Request;
 use crate::rewrite::{self, Ended};
 use crate::route::Found;
@@ -90,11 +90,13 @@ async fn route(request: &mut Request) -> Step {
     enter_server(request);
     for index in 0..request.location.handlers.len() {
         let handler = request.location.handlers[index];
-        if handler.phase <= Phase::ServerRewrite {
-            match run(request, handler.run).await {
-                Outcome::Declined | Outcome::Allowed => {}
-                outcome => return follow(request, outcome),
-            }
+        // They are in the order of their phases.
+        if handler.phase > Phase::ServerRewrite {
+            break;
+        }
+        match run(request, handler.run).await {
+            Outcome::Declined | Outcome::Allowed => {}
+            outcome => return follow(request, outcome),
         }
     }
     if !request.location.script.is_empty() {
@@ -193,10 +195,16 @@ async fn content(request: &mut Request) -> Step {
                     return follow(request, outcome);
                 }
             }
-            _ => match run(request, handler.run).await {
-                Outcome::Declined | Outcome::Allowed => {}
-                outcome => return follow(request, outcome),
-            },
+            _ => {
+                // Here, and not in `run`: few wait, and each would be a future more.
+                let outcome = match run_now(request, handler.run) {
+                    Ok(outcome) => outcome,
+                    Err(later) => later(request).await,
+                };
+                if !matches!(outcome, Outcome::Declined | Outcome::Allowed) {
+                    return follow(request, outcome);
+                }
+            }
         }
     }
     if request.path.last() == Some(&b'/') {
@@ -255,9 +263,21 @@ async fn judge(request: &mut Request, index: usize) -> Option<Outcome> {
 }
 
 async fn run(request: &mut Request, run: Run) -> Outcome {
+    match run_now(request, run) {
+        Ok(outcome) => outcome,
+        Err(later) => later(request).await,
+    }
+}
+
+/// What a handler says at once.
+///
+/// # Errors
+/// It may have to wait: this has to be called.
+fn run_now(request: &mut Request, run: Run) -> Result<Outcome, Later> {
     match run {
-        Run::Now(handler) => handler(request),
-        Run::Later(handler) => handler(request).await,
+        Run::Now(handler) => Ok(handler(request)),
+        Run::Later(later) => Err(later),
+        Run::NowOrLater(now, later) => now(request).ok_or(later),
     }
 }
 

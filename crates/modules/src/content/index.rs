@@ -46,10 +46,7 @@ impl Setting for IndexFiles {
 pub static MODULE: Module = Module {
     name: "index",
     groups: &[group::<IndexSettings>()],
-    handlers: &[
-        Handler { phase: Phase::Content, wanted: |_| true, run: Run::Now(not_a_folder_or_hot) },
-        Handler { phase: Phase::Content, wanted: |_| true, run: Run::Later(answer) },
-    ],
+    handlers: &[Handler { phase: Phase::Content, wanted: |_| true, run: Run::NowOrLater(not_a_folder_or_hot, answer) }],
     ..Module::EMPTY
 };
 
@@ -58,9 +55,9 @@ fn concerns(request: &Request) -> bool {
 }
 
 /// Finds a hot index file without a future.
-fn not_a_folder_or_hot(request: &mut Request) -> Outcome {
+fn not_a_folder_or_hot(request: &mut Request) -> Option<Outcome> {
     if !concerns(request) {
-        return Outcome::Declined;
+        return Some(Outcome::Declined);
     }
     let files = request.settings().get::<IndexSettings>().index.0.clone();
     if let Some(first) = files.first() {
@@ -71,17 +68,14 @@ fn not_a_folder_or_hot(request: &mut Request) -> Outcome {
             if open::hot(request, &full).is_some() {
                 let mut uri = request.path.clone();
                 uri.extend_from_slice(&first);
-                return Outcome::Redirect(uri, request.args.clone());
+                return Some(Outcome::Redirect(uri, request.args.clone()));
             }
         }
     }
-    Outcome::Declined
+    None
 }
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
-    if !concerns(request) {
-        return Box::pin(std::future::ready(Outcome::Declined));
-    }
     Box::pin(find(request))
 }
 

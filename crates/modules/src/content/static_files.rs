@@ -21,10 +21,7 @@ pub use freerun_http::content::media_type as content_type;
 /// The module.
 pub static MODULE: Module = Module {
     name: "static",
-    handlers: &[
-        Handler { phase: Phase::Content, wanted: |_| true, run: Run::Now(answer_hot) },
-        Handler { phase: Phase::Content, wanted: |_| true, run: Run::Later(answer) },
-    ],
+    handlers: &[Handler { phase: Phase::Content, wanted: |_| true, run: Run::NowOrLater(answer_hot, answer) }],
     ..Module::EMPTY
 };
 
@@ -37,22 +34,17 @@ fn refuse(request: &Request) -> Option<Outcome> {
 }
 
 /// Answers from the hot files, without a future.
-fn answer_hot(request: &mut Request) -> Outcome {
+fn answer_hot(request: &mut Request) -> Option<Outcome> {
     if let Some(outcome) = refuse(request) {
-        return outcome;
+        return Some(outcome);
     }
     let name = path::file_name(request);
-    match open::hot(request, &name) {
-        Some(file) => respond(request, &file),
-        None => Outcome::Declined,
-    }
+    let file = open::hot(request, &name)?;
+    Some(respond(request, &file))
 }
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
-        if let Some(outcome) = refuse(request) {
-            return outcome;
-        }
         let name = path::file_name(request);
         match open::open(request, &name).await {
             Ok(file) if file.meta.is_dir() => add_slash(request),

@@ -3,7 +3,7 @@
 use super::line::{self, Line};
 use super::types::{BodyFraming, Field, Method, RequestHead, Version};
 use crate::ascii::{self, NAME, class, tokens};
-use crate::{Error, HeaderId, HostSpan, Span, host};
+use crate::{Error, HeaderId, HostSpan, Span};
 
 /// The directives that rule how a head is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -357,7 +357,7 @@ impl HeadParser {
                 return Err(Error::DuplicateHeader(Span::new(field.name_start, line.len() as u32)));
             }
             if id == HeaderId::Host {
-                let parts = host::parse(field.value().of(buf)).ok_or(Error::HostHeader)?;
+                let parts = self.head.hosts.parse(field.value().of(buf)).ok_or(Error::HostHeader)?;
                 // The host of an absolute target wins: RFC 9112 section 3.2.2.
                 self.head.host.get_or_insert(HostSpan::at(field.value_start, parts));
             }

@@ -132,3 +132,32 @@ fn a_buffer_that_shrank_is_no_panic() {
     assert_eq!(parser.advance(b"GET / HTTP/1.1\r\nHost", &HeadRules::default()), Ok(Progress::Partial));
     assert_eq!(parser.advance(b"GET", &HeadRules::default()), Ok(Progress::Partial));
 }
+
+#[test]
+fn a_head_in_used_memory_is_the_head_in_new_memory() {
+    let many: String = (0..40).map(|i| format!("X-{i}: {i}\r\n")).collect();
+    let long = format!("GET / HTTP/1.1\r\nHost: {}:81\r\n\r\n", "a".repeat(60));
+    let texts = [
+        "POST /a?b HTTP/1.1\r\nHost: A.b:80\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: A.b:80\r\nConnection: close\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: A.b:8\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: A.b:80x\r\n\r\n",
+        "GET http://h/ HTTP/1.0\r\n\r\n",
+        &long,
+        &long,
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        &with_fields(&many),
+        "GET /x\r\n",
+        "DELETE /a HTTP/1.1\r\nHost: A.b:80\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ];
+    let rules = HeadRules::default();
+    let mut memory = HeadParser::new().into_head();
+    for text in texts {
+        let mut parser = HeadParser::reusing(memory);
+        let result = parser.advance(text.as_bytes(), &rules);
+        let mut new = HeadParser::new();
+        assert_eq!(result, new.advance(text.as_bytes(), &rules), "{text}");
+        assert_eq!((parser.stage(), parser.head()), (new.stage(), new.head()), "{text}");
+        memory = parser.into_head();
+    }
+}

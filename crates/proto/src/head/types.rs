@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::host::{self, HostParts};
 use crate::{HeaderId, HostSpan, Span};
 
 /// Fields that a head holds without an allocation.
@@ -144,6 +145,39 @@ impl Field {
     }
 }
 
+/// The `Host` that was parsed last in this memory, if it is short: clients nearly always ask for the same one again. It is no
+/// part of what a head says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownHost {
+    text: [u8; 32],
+    parts: Option<(u8, HostParts)>,
+}
+
+impl KnownHost {
+    /// What [`host::parse`] says of a text.
+    pub(super) fn parse(&mut self, text: &[u8]) -> Option<HostParts> {
+        if let Some((len, parts)) = self.parts
+            && self.text.get(..usize::from(len)) == Some(text)
+        {
+            return Some(parts);
+        }
+        let parts = host::parse(text)?;
+        if let Some(kept) = self.text.get_mut(..text.len()) {
+            kept.copy_from_slice(text);
+            self.parts = Some((text.len() as u8, parts));
+        }
+        Some(parts)
+    }
+}
+
+impl PartialEq for KnownHost {
+    fn eq(&self, _: &KnownHost) -> bool {
+        true
+    }
+}
+
+impl Eq for KnownHost {}
+
 /// A complete request head. All spans are offsets into the buffer it was parsed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
@@ -172,6 +206,7 @@ pub struct RequestHead {
     pub len: u32,
     pub(super) fields: SmallVec<[Field; INLINE_FIELDS]>,
     pub(super) present: u64,
+    pub(super) hosts: KnownHost,
 }
 
 impl RequestHead {
@@ -192,6 +227,7 @@ impl RequestHead {
             len: 0,
             fields: SmallVec::new(),
             present: 0,
+            hosts: KnownHost::default(),
         }
     }
 
