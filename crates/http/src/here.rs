@@ -46,7 +46,7 @@ impl<T> Deref for Here<T> {
 }
 
 /// The one of each thing that this loop has; as many as the generation has of them at most.
-struct Handles<T>(RefCell<HashMap<*const T, Here<T>, BuildHasherDefault<PointerHasher>>>);
+struct Handles<T>(RefCell<HashMap<*const T, Here<T>, BuildHasherDefault<AddressHasher>>>);
 
 impl<T> Default for Handles<T> {
     fn default() -> Self {
@@ -62,11 +62,11 @@ impl<T> Handles<T> {
     }
 }
 
-/// Spreads addresses, which are multiples of 8 or more.
-#[derive(Default)]
-struct PointerHasher(u64);
+/// Spreads addresses of memory, which are multiples of 8 or more.
+#[derive(Debug, Default)]
+pub struct AddressHasher(u64);
 
-impl Hasher for PointerHasher {
+impl Hasher for AddressHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -78,8 +78,12 @@ impl Hasher for PointerHasher {
     }
 
     fn write_usize(&mut self, address: usize) {
+        self.write_u64(address as u64);
+    }
+
+    fn write_u64(&mut self, address: u64) {
         // The golden ratio: what differs anywhere below differs in the highest bits, which are brought to both ends.
-        self.0 = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+        self.0 = (self.0 ^ address).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
 }
 
@@ -103,7 +107,7 @@ impl Deref for Answering {
 /// A generation, as one loop holds it, with its handles of what is in it.
 pub struct Current {
     // In this order: the generation's memory is given back elsewhere as soon as the last loop has let go of it.
-    addresses: RefCell<HashMap<*const Servers, Rc<Answering>, BuildHasherDefault<PointerHasher>>>,
+    addresses: RefCell<HashMap<*const Servers, Rc<Answering>, BuildHasherDefault<AddressHasher>>>,
     locations: Handles<Location>,
     servers: Handles<Server>,
     generation: Arc<Generation>,
@@ -168,7 +172,7 @@ mod tests {
     #[test]
     fn neighbours_are_spread() {
         let hash = |address: usize| {
-            let mut hasher = PointerHasher::default();
+            let mut hasher = AddressHasher::default();
             hasher.write_usize(address);
             hasher.finish()
         };

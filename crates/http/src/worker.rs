@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -25,7 +26,7 @@ use crate::connection::idle::{Asked, Idle};
 use crate::content::error_page::server_name;
 use crate::content::hot::{HotFile, HotFiles, VALID};
 use crate::generation::Generation;
-use crate::here::{Current, Here};
+use crate::here::{AddressHasher, Current, Here};
 use crate::listen::ListenSpec;
 use crate::listen::accept::{self, Listener};
 use crate::listen::rescue::{self, Shard, Shards};
@@ -285,7 +286,8 @@ pub struct LoopState {
     dates: RefCell<[(i64, [u8; 29]); DATES]>,
     /// Times that other servers have written lately.
     times: RefCell<[(i64, [u8; 29]); DATES]>,
-    modules: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    /// Types' numbers are as good as hashes; spreading them again costs nothing.
+    modules: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<AddressHasher>>>,
     hand_over: RefCell<Vec<HandOver>>,
 }
 
@@ -350,7 +352,10 @@ impl LoopState {
     /// State of a module on this loop, made at first use.
     pub fn module<T: Default + 'static>(&self) -> Rc<T> {
         let mut modules = self.modules.borrow_mut();
-        let state = modules.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default()));
+        let state = match modules.get(&TypeId::of::<T>()) {
+            Some(state) => state,
+            None => modules.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default())),
+        };
         match state.clone().downcast() {
             Ok(state) => state,
             Err(_) => unreachable!("the key is the value's type"),

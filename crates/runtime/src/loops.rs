@@ -137,6 +137,11 @@ pub fn nanos() -> u64 {
     NOW.get().map_or_else(|| since_epoch(Instant::now()), |now| now.nanos)
 }
 
+/// The same on a loop's thread; `None` elsewhere.
+pub fn nanos_here() -> Option<u64> {
+    NOW.get().map(|now| now.nanos)
+}
+
 /// [`now`] in milliseconds since the process began: the clock of what counts in milliseconds.
 pub fn millis() -> u64 {
     nanos() / 1_000_000

@@ -8,6 +8,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::loops;
+
 /// Seconds between local time and UTC, as of the last [`refresh_offset`].
 static OFFSET: AtomicI32 = AtomicI32::new(0);
 
@@ -24,6 +26,23 @@ pub struct Moment {
 pub fn now() -> Moment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     Moment { secs: since.as_secs() as i64, millis: since.subsec_millis() as u16 }
+}
+
+/// The second that it is. On a loop it is asked for once a second and otherwise known by the loop's own clock, so that it may
+/// begin as late as the poll that is going on.
+pub fn second() -> i64 {
+    thread_local! {
+        /// Until when it is this second, in nanoseconds of [`loops::nanos_here`].
+        static SECOND: Cell<(u64, i64)> = const { Cell::new((0, 0)) };
+    }
+    let Some(nanos) = loops::nanos_here() else { return now().secs };
+    let (until, second) = SECOND.get();
+    if nanos < until {
+        return second;
+    }
+    let now = now();
+    SECOND.set((nanos + (1000 - u64::from(now.millis)) * 1_000_000, now.secs));
+    now.secs
 }
 
 /// Seconds to add to UTC for local time, from the cache.

@@ -31,10 +31,10 @@ pub(super) struct Inner {
     pub(super) waiting: AtomicUsize,
     /// Whether a socket's last message got lost, which is said once.
     pub(super) broken: AtomicBool,
-    /// Lines dropped since the last report.
-    pub(super) lost: AtomicU64,
     /// Lines dropped since the file is in use.
     pub(super) lost_in_all: AtomicU64,
+    /// How many of them have been reported.
+    pub(super) reported: AtomicU64,
     /// A thread has been writing it for long, and others go on with the other logs.
     pub(super) held_up: AtomicBool,
     /// The file is in the writer's list of files with work (or in its list of files that failed).
@@ -113,9 +113,9 @@ impl LogFile {
 
     fn push(&self, chunk: Chunk) -> bool {
         let inner = &*self.0;
-        let Some(shared) = &inner.shared else {
+        if inner.shared.is_none() {
             return sink::write_now(inner, chunk.bytes());
-        };
+        }
         let size = chunk.bytes().len();
         if size == 0 {
             return true;
@@ -127,10 +127,17 @@ impl LogFile {
             return false;
         }
         inner.queue.push(chunk);
-        if !inner.scheduled.swap(true, Ordering::AcqRel) {
+        self.schedule();
+        true
+    }
+
+    /// Has the thread look at it.
+    fn schedule(&self) {
+        if let Some(shared) = &self.0.shared
+            && !self.0.scheduled.swap(true, Ordering::AcqRel)
+        {
             shared.schedule(self.clone());
         }
-        true
     }
 
     /// Lines go to `fd` from now on (log reopening). Lines that wait go there too. The old descriptor is closed when
@@ -139,9 +146,24 @@ impl LogFile {
         self.0.fd.store(Arc::new(fd));
     }
 
+    /// Whether so many bytes would be taken now, and not be dropped. Lines that nobody takes need not be made, but must be
+    /// [counted](LogFile::lose).
+    #[inline]
+    pub fn has_room(&self, size: usize) -> bool {
+        let waiting = self.0.waiting.load(Ordering::Relaxed);
+        waiting == 0 || waiting + size <= MAX_WAITING
+    }
+
+    /// Counts lines that were not made because there was no room.
+    pub fn lose(&self, lines: u64) {
+        self.0.lost(lines);
+        self.schedule(); // To be reported.
+    }
+
     /// Lines dropped and not yet reported in the error log.
     pub fn lost(&self) -> u64 {
-        self.0.lost.load(Ordering::Acquire)
+        let reported = self.0.reported.load(Ordering::Acquire);
+        self.lost_in_all().saturating_sub(reported)
     }
 
     /// Whether a write to it takes long, so that its lines wait while another thread goes on with the other logs.

@@ -315,7 +315,8 @@ impl Keeper {
         if inner.broken.load(Ordering::Relaxed) {
             return Some(self);
         }
-        let lost = inner.lost.swap(0, Ordering::AcqRel);
+        let in_all = inner.lost_in_all.load(Ordering::Acquire);
+        let lost = in_all.saturating_sub(inner.reported.swap(in_all, Ordering::AcqRel));
         if lost > 0 {
             let name = file.shown();
             shared.say(
@@ -365,7 +366,9 @@ impl Keeper {
         let inner = &*job.file.0;
         let now = Instant::now();
         if let Err(error) = result {
-            inner.lost_in_all.fetch_add(memchr::memchr_iter(b'\n', &lines).count().max(1) as u64, Ordering::Relaxed);
+            let lost = memchr::memchr_iter(b'\n', &lines).count().max(1) as u64;
+            inner.lost(lost);
+            inner.reported.fetch_add(lost, Ordering::AcqRel); // In other words.
             if self.named_reported.is_none_or(|last| now.saturating_duration_since(last) >= NAMED_REPORT) {
                 self.named_reported = Some(now);
                 shared.say(Level::Crit, format_args!("{error} while logging request"));

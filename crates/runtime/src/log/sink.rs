@@ -240,8 +240,7 @@ pub(super) fn write_now(inner: &Inner, bytes: &[u8]) -> bool {
 impl Inner {
     /// Counts lines that nobody will see.
     pub(super) fn lost(&self, lines: u64) {
-        self.lost.fetch_add(lines, Ordering::AcqRel);
-        self.lost_in_all.fetch_add(lines, Ordering::Relaxed);
+        self.lost_in_all.fetch_add(lines, Ordering::AcqRel);
     }
 }
 

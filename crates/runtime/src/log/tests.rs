@@ -102,6 +102,28 @@ fn a_file_that_cannot_be_written_costs_lines_and_nothing_else() {
 }
 
 #[test]
+fn lines_that_were_not_made_for_want_of_room_are_reported() {
+    let dir = Scratch::new("room");
+    let writer = Writer::start().unwrap();
+    let error = writer.file("error", dir.open("error"));
+    writer.report_to(ErrorLog::new(vec![(error, Level::Error)]));
+    let full: OwnedFd = OpenOptions::new().write(true).open("/dev/full").unwrap().into();
+    let file = writer.file("access", full);
+    assert!(file.has_room(2 * MAX_WAITING), "nothing waits");
+    assert!(file.write(vec![b'\n'; MAX_WAITING - 100]));
+    assert!(file.has_room(100) && !file.has_room(101));
+    file.lose(7);
+    file.reopen(dir.open("access"));
+    assert!(writer.flush(LONG) && writer.flush(LONG));
+    assert!(dir.read("error").contains("7 lines for \"access\" were dropped"), "{}", dir.read("error"));
+    // The last of them may have been told of when all was written.
+    file.lose(3);
+    assert!(writer.flush(LONG) && writer.flush(LONG));
+    assert!(dir.read("error").contains(" 3 lines for \"access\" were dropped"), "{}", dir.read("error"));
+    assert_eq!((file.lost(), file.lost_in_all()), (0, 10));
+}
+
+#[test]
 fn a_blocked_pipe_does_not_block_the_caller() {
     let (mut reader, end) = std::io::pipe().unwrap();
     let writer = Writer::start().unwrap();

@@ -39,16 +39,21 @@ impl Escape {
     /// Appends a value.
     #[inline]
     pub fn push(self, value: &[u8], out: &mut Vec<u8>) {
-        // Nearly all values need nothing; looking at all bytes without a branch lets the compiler look at many at once.
-        let clean = match self {
-            Escape::Default => value.iter().fold(true, |clean, byte| clean & !unprintable(*byte)),
-            Escape::Json => value.iter().fold(true, |clean, byte| clean & !breaks_json(*byte)),
-            Escape::None => true,
-        };
-        if clean {
+        if self.is_clean(value) {
             out.extend_from_slice(value);
         } else {
             self.push_escaped(value, out);
+        }
+    }
+
+    /// Whether no byte has to be escaped, which is so for nearly all values. Looking at all bytes without a branch lets the
+    /// compiler look at many at once.
+    #[inline(always)]
+    pub fn is_clean(self, value: &[u8]) -> bool {
+        match self {
+            Escape::Default => !value.iter().fold(false, |found, byte| found | unprintable(*byte)),
+            Escape::Json => !value.iter().fold(false, |found, byte| found | breaks_json(*byte)),
+            Escape::None => true,
         }
     }
 
@@ -78,7 +83,7 @@ fn push_hex(prefix: &[u8], byte: u8, out: &mut Vec<u8>) {
 }
 
 const fn unprintable(byte: u8) -> bool {
-    (byte < 32) | (byte > 126) | (byte == b'"') | (byte == b'\\')
+    (byte.wrapping_sub(32) > 126 - 32) | (byte == b'"') | (byte == b'\\')
 }
 
 const fn breaks_json(byte: u8) -> bool {

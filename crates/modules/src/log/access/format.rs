@@ -7,11 +7,11 @@ use std::net::IpAddr;
 use freerun_conf::{Cx, Node, Problem, Word};
 use freerun_http::request::{Address, Request};
 use freerun_http::variables::{Reference, VariableTable};
-use freerun_http::write::head::push_number;
 use freerun_proto::HeaderId;
 use freerun_runtime::log::clock;
 
 use super::escape::Escape;
+use super::line::{Line, Short};
 
 /// nginx's predefined format.
 pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
@@ -21,13 +21,25 @@ pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request
 #[derive(Debug)]
 pub struct Format {
     escape: Escape,
+    missing: Short,
     pieces: Box<[Piece]>,
 }
 
+/// Text, and what follows it.
 #[derive(Debug)]
-enum Piece {
+struct Piece {
+    before: Short,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Nothing,
+    /// More text, that is too long to stand before something else.
     Text(Box<[u8]>),
     RemoteAddr,
+    /// The reference is for requests that bring credentials.
+    RemoteUser(Reference),
     TimeLocal,
     TimeIso8601,
     Msec,
@@ -44,27 +56,28 @@ enum Piece {
     Variable(Reference),
 }
 
-impl Piece {
-    fn of(name: &str, word: &Word, cx: &mut Cx) -> Piece {
+impl What {
+    fn of(name: &str, word: &Word, cx: &mut Cx) -> What {
         let reference = cx.extensions.get_or_default::<VariableTable>().resolve(name, word.place);
         match name {
-            "remote_addr" => Piece::RemoteAddr,
-            "time_local" => Piece::TimeLocal,
-            "time_iso8601" => Piece::TimeIso8601,
-            "msec" => Piece::Msec,
-            "request_time" => Piece::RequestTime,
-            "status" => Piece::Status,
-            "bytes_sent" => Piece::BytesSent,
-            "body_bytes_sent" => Piece::BodyBytesSent,
-            "request_length" => Piece::RequestLength,
-            "connection" => Piece::Connection,
-            "connection_requests" => Piece::ConnectionRequests,
-            "request" => Piece::RequestLine,
+            "remote_addr" => What::RemoteAddr,
+            "remote_user" => What::RemoteUser(reference),
+            "time_local" => What::TimeLocal,
+            "time_iso8601" => What::TimeIso8601,
+            "msec" => What::Msec,
+            "request_time" => What::RequestTime,
+            "status" => What::Status,
+            "bytes_sent" => What::BytesSent,
+            "body_bytes_sent" => What::BodyBytesSent,
+            "request_length" => What::RequestLength,
+            "connection" => What::Connection,
+            "connection_requests" => What::ConnectionRequests,
+            "request" => What::RequestLine,
             _ => {
                 let field = name.strip_prefix("http_").map(|field| HeaderId::of(field.replace('_', "-").as_bytes()));
                 match field {
-                    None | Some(HeaderId::Other) => Piece::Variable(reference),
-                    Some(id) => Piece::Header(id, reference),
+                    None | Some(HeaderId::Other) => What::Variable(reference),
+                    Some(id) => What::Header(id, reference),
                 }
             }
         }
@@ -79,79 +92,108 @@ impl Format {
     /// has been read.
     pub fn compile(escape: Escape, strings: &[Word], cx: &mut Cx) -> Result<Format, Problem> {
         let mut pieces = Vec::new();
+        let mut before = String::new();
         for word in strings {
             let mut rest = word.text.as_str();
             while let Some(dollar) = rest.find('$') {
-                push_text(&mut pieces, &rest[..dollar]);
+                before.push_str(&rest[..dollar]);
                 let (name, after) = variable(&rest[dollar..], word)?;
-                pieces.push(Piece::of(name, word, cx));
+                push_piece(&mut pieces, &std::mem::take(&mut before), What::of(name, word, cx));
                 rest = after;
             }
-            push_text(&mut pieces, rest);
+            before.push_str(rest);
         }
-        Ok(Format { escape, pieces: pieces.into() })
+        before.push('\n');
+        push_piece(&mut pieces, &before, What::Nothing);
+        Ok(Format::of(escape, pieces.into()))
+    }
+
+    fn of(escape: Escape, pieces: Box<[Piece]>) -> Format {
+        Format { escape, missing: Short::of(escape.missing()).unwrap_or_default(), pieces }
     }
 
     /// The format `combined`.
     pub fn combined(cx: &mut Cx) -> Format {
         // The text is a constant, and a test compiles it.
         Format::compile(Escape::Default, &[Word::synthetic(COMBINED)], cx)
-            .unwrap_or(Format { escape: Escape::Default, pieces: Box::default() })
+            .unwrap_or_else(|_| Format::of(Escape::Default, Box::default()))
     }
 
     /// Appends the line of a request, with its end.
     pub fn render(&self, request: &Request, out: &mut Vec<u8>) {
+        let mut line = Line::new(out);
         for piece in &self.pieces {
-            match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::RemoteAddr => push_address(request.peer(), out),
-                Piece::TimeLocal => out.extend_from_slice(&clock::time_local(clock::now().secs)),
-                Piece::TimeIso8601 => out.extend_from_slice(&clock::time_iso8601(clock::now().secs)),
-                Piece::Msec => {
-                    let now = clock::now();
-                    push_millis(u64::try_from(now.secs).unwrap_or(0), u32::from(now.millis), out);
-                }
-                Piece::RequestTime => {
-                    let took = request.started.elapsed();
-                    push_millis(took.as_secs(), took.subsec_millis(), out);
-                }
-                Piece::Status => push_three(u32::from(request.sent.status), out),
-                Piece::BytesSent => push_number(out, request.sent.bytes),
-                Piece::BodyBytesSent => push_number(out, request.sent.body_bytes),
-                Piece::RequestLength => {
-                    push_number(out, u64::from(request.head.parsed.len) + request.body.received());
-                }
-                Piece::Connection => push_number(out, request.connection.number),
-                Piece::ConnectionRequests => push_number(out, request.serial),
-                Piece::RequestLine => match request.head.text(request.head.parsed.request_line) {
-                    b"" => out.extend_from_slice(self.escape.missing()),
-                    line => self.escape.push(line, out),
-                },
-                Piece::Header(id, reference) => {
-                    let mut fields = request.head.parsed.all(*id);
-                    match (fields.next(), fields.next()) {
-                        (None, _) => out.extend_from_slice(self.escape.missing()),
-                        (Some(field), None) => self.escape.push(request.head.text(field.value()), out),
-                        _ => self.push_variable(reference, request, out),
-                    }
-                }
-                Piece::Variable(reference) => self.push_variable(reference, request, out),
-            }
+            self.push(piece, request, &mut line);
         }
-        out.push(b'\n');
+        line.flush();
     }
 
-    fn push_variable(&self, reference: &Reference, request: &Request, out: &mut Vec<u8>) {
-        match reference.get(request) {
-            Some(value) => self.escape.push(&value, out),
-            None => out.extend_from_slice(self.escape.missing()),
+    #[inline(always)]
+    fn push(&self, piece: &Piece, request: &Request, line: &mut Line<'_>) {
+        piece.before.push(line);
+        match &piece.what {
+            What::Nothing => {}
+            What::Text(text) => line.push(text),
+            What::RemoteAddr => push_address(request.peer(), line),
+            What::RemoteUser(reference) => match request.head.parsed.has(HeaderId::Authorization) {
+                true => self.push_variable(reference, request, line),
+                false => self.push_missing(line),
+            },
+            What::TimeLocal => line.push_all(&clock::time_local(clock::second())),
+            What::TimeIso8601 => line.push_all(&clock::time_iso8601(clock::second())),
+            What::Msec => {
+                let now = clock::now();
+                push_millis(u64::try_from(now.secs).unwrap_or(0), u32::from(now.millis), line);
+            }
+            What::RequestTime => {
+                let took = request.started.elapsed();
+                push_millis(took.as_secs(), took.subsec_millis(), line);
+            }
+            What::Status => line.push_three(u32::from(request.sent.status)),
+            What::BytesSent => line.push_number(request.sent.bytes),
+            What::BodyBytesSent => line.push_number(request.sent.body_bytes),
+            What::RequestLength => {
+                line.push_number(u64::from(request.head.parsed.len) + request.body.received());
+            }
+            What::Connection => line.push_number(request.connection.number),
+            What::ConnectionRequests => line.push_number(request.serial),
+            What::RequestLine => match request.head.text(request.head.parsed.request_line) {
+                b"" => self.push_missing(line),
+                text => line.push_value(self.escape, text),
+            },
+            What::Header(id, _) if !request.head.parsed.has(*id) => self.push_missing(line),
+            What::Header(id, reference) => {
+                let mut fields = request.head.parsed.all(*id);
+                match (fields.next(), fields.next()) {
+                    (Some(field), None) => line.push_value(self.escape, request.head.text(field.value())),
+                    _ => self.push_variable(reference, request, line),
+                }
+            }
+            What::Variable(reference) => self.push_variable(reference, request, line),
         }
+    }
+
+    fn push_variable(&self, reference: &Reference, request: &Request, line: &mut Line<'_>) {
+        match reference.get(request) {
+            Some(value) => line.push_value(self.escape, &value),
+            None => self.push_missing(line),
+        }
+    }
+
+    /// What stands for a value that is not there.
+    #[inline(always)]
+    fn push_missing(&self, line: &mut Line<'_>) {
+        self.missing.push(line);
     }
 }
 
-fn push_text(pieces: &mut Vec<Piece>, text: &str) {
-    if !text.is_empty() {
-        pieces.push(Piece::Text(text.as_bytes().into()));
+fn push_piece(pieces: &mut Vec<Piece>, before: &str, what: What) {
+    match Short::of(before.as_bytes()) {
+        Some(before) => pieces.push(Piece { before, what }),
+        None => {
+            pieces.push(Piece { before: Short::default(), what: What::Text(before.as_bytes().into()) });
+            pieces.push(Piece { before: Short::default(), what });
+        }
     }
 }
 
@@ -185,34 +227,21 @@ fn variable<'t>(text: &'t str, word: &Word) -> Result<(&'t str, &'t str), Proble
     Ok((name, rest))
 }
 
-fn push_address(address: &Address, out: &mut Vec<u8>) {
+fn push_address(address: &Address, line: &mut Line<'_>) {
     match address {
         Address::Ip(address) => match address.ip() {
-            IpAddr::V4(ip) => {
-                for (index, octet) in ip.octets().into_iter().enumerate() {
-                    if index > 0 {
-                        out.push(b'.');
-                    }
-                    push_number(out, u64::from(octet));
-                }
-            }
+            IpAddr::V4(ip) => line.push_ipv4(ip.octets()),
             // Writing to a vector does not fail.
-            IpAddr::V6(ip) => drop(write!(out, "{ip}")),
+            IpAddr::V6(ip) => drop(write!(line.flush(), "{ip}")),
         },
-        Address::Unix(_) => out.extend_from_slice(b"unix:"),
+        Address::Unix(_) => line.push_all(b"unix:"),
     }
 }
 
-fn push_three(number: u32, out: &mut Vec<u8>) {
-    for digit in [number / 100, number / 10, number] {
-        out.push(b'0' + u8::try_from(digit % 10).unwrap_or(0));
-    }
-}
-
-fn push_millis(seconds: u64, millis: u32, out: &mut Vec<u8>) {
-    push_number(out, seconds);
-    out.push(b'.');
-    push_three(millis, out);
+fn push_millis(seconds: u64, millis: u32, line: &mut Line<'_>) {
+    line.push_number(seconds);
+    line.push_byte(b'.');
+    line.push_three(millis);
 }
 
 /// The formats that a configuration defines, and where; lives in its context while it is read.

@@ -3,6 +3,7 @@
 pub mod buffer;
 pub mod escape;
 pub mod format;
+mod line;
 pub mod setting;
 #[cfg(test)]
 mod tests;

@@ -176,3 +176,30 @@ fn another_configuration_and_reopening_have_buffers_written() {
     assert_eq!(next.line(), "/new");
     worker.stop();
 }
+
+#[test]
+fn what_a_log_does_not_take_is_counted() {
+    let (server, logs) = Server::start(&server("log_format p '$request_uri'; access_log log p;"));
+    let log = one(logs);
+    let file = server.log();
+    let long = "x".repeat(6000);
+    let ask = |number: u64| server.ask(get(&format!("/{number}{long}"), "").as_bytes());
+    // Nobody reads. What the pipe and the queue take is less than half of it.
+    let mut sent = 1000;
+    (0..sent).for_each(|number| drop(ask(number)));
+    let kept = sent - file.lost_in_all();
+    assert!(kept < 500, "{kept}");
+    let reader = std::thread::spawn(move || log.rest());
+    // There is room again at some time.
+    while sent - file.lost_in_all() < kept + 20 {
+        ask(sent);
+        sent += 1;
+    }
+    server.stop();
+    let lost = file.lost_in_all();
+    drop(file);
+    let text = reader.join().unwrap();
+    let numbers: Vec<u64> = text.lines().map(|line| line[1..].trim_end_matches('x').parse().unwrap()).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next));
+    assert_eq!(numbers.len() as u64 + lost, sent);
+}

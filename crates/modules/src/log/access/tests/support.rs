@@ -12,7 +12,7 @@ use freerun_http::generation::{Blueprint, Generation, Paths};
 use freerun_http::request::Address;
 use freerun_http::worker::{Worker, WorkerOptions};
 use freerun_runtime::files::FileSystem;
-use freerun_runtime::log::{ErrorLog, Writer};
+use freerun_runtime::log::{ErrorLog, LogFile, Writer};
 use freerun_runtime::pool::Pools;
 
 use crate::MODULES;
@@ -136,6 +136,11 @@ impl Server {
     /// Has the loop hand over what it has gathered.
     pub fn hand_over(&self) {
         self.worker.hand_over();
+    }
+
+    /// The first log.
+    pub fn log(&self) -> LogFile {
+        self.generation.logs[0].clone()
     }
 
     /// Ends the worker as a signal would.
