@@ -3,6 +3,7 @@
 pub mod aio;
 pub mod direct;
 pub mod error_page;
+pub mod fields;
 pub mod hot;
 pub mod msie;
 pub mod open;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_runtime::files::OpenFile;
-use smallvec::SmallVec;
 
+use super::fields::Fields;
 use crate::connection::takeover::Takeover;
 use crate::request::Request;
 
@@ -137,6 +137,13 @@ pub struct AsWritten {
     pub conditions: Conditional,
 }
 
+impl AsWritten {
+    /// Whether its head begins as that of any response with status 200, with the `Server` and the `Date` of this server.
+    pub fn begins_plainly(&self) -> bool {
+        self.status == 200 && *self.reason == *b"OK" && !self.server && !self.date
+    }
+}
+
 /// Who looks at the conditions of a request that another server has answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Conditional {
@@ -172,7 +179,7 @@ pub struct Response {
     /// `Vary: Accept-Encoding` is sent.
     pub vary: bool,
     /// Further fields, in the order they are sent.
-    pub fields: SmallVec<[Field; 4]>,
+    pub fields: Fields,
     /// Fields sent after the body, where the client's protocol and the framing can carry them. A response that has some
     /// is sent in chunks where that is possible.
     pub trailers: Vec<Field>,
@@ -189,7 +196,7 @@ pub struct Response {
     /// What goes on with the connection after the head: the response is 101.
     pub takeover: Option<Box<dyn Takeover>>,
     /// Set for the response of an upstream server. Conditions of the request were for that server to look at.
-    pub as_written: Option<Box<AsWritten>>,
+    pub as_written: Option<Arc<AsWritten>>,
 }
 
 impl Response {
@@ -204,7 +211,7 @@ impl Response {
             etag: None,
             ranges: false,
             vary: false,
-            fields: SmallVec::new(),
+            fields: Fields::default(),
             trailers: Vec::new(),
             late_trailers: None,
             body,
@@ -241,10 +248,12 @@ impl Response {
         self.weaken();
         if self.as_written.is_some() {
             // Not one that the configuration adds.
-            let offers = |(name, value): &mut Field| {
+            let offers = |(name, value): &Field| {
                 name.eq_ignore_ascii_case(b"Accept-Ranges") && value.eq_ignore_ascii_case(b"bytes")
             };
-            self.fields.retain(|field| !offers(field));
+            if self.fields.iter().any(offers) {
+                self.fields.retain(|field| !offers(field));
+            }
         }
     }
 
@@ -267,7 +276,9 @@ impl Response {
 
     /// Removes the further fields of that name, ignoring case.
     pub fn remove(&mut self, name: &[u8]) {
-        self.fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
+        if self.field(name).is_some() {
+            self.fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
+        }
     }
 
     /// Whether something is to be sent after the body.

@@ -3,6 +3,8 @@
 pub mod included;
 pub mod subrequest;
 
+use std::sync::Arc;
+
 use freerun_proto::HeaderId;
 use freerun_proto::head::{Method, parse_length};
 use freerun_proto::uri::{self, EscapeSet};
@@ -352,7 +354,7 @@ fn cycle(request: &mut Request, doing: &str, target: &[u8]) -> Step {
 fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Step> {
     if let Some(status) = request.forced_status.filter(|_| !response.special || response.status < 300) {
         response.status = status;
-        if let Some(written) = &mut response.as_written {
+        if let Some(written) = response.as_written.as_mut().map(Arc::make_mut) {
             // The words are those of another status now, even where it is the same one.
             written.status = 0;
         }
@@ -408,7 +410,7 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
         request.body.refuse();
     }
     request.carried.location = response.location.take().or(request.carried.location.take());
-    request.carried.fields.extend(response.fields.drain(..));
+    request.carried.fields.extend(response.fields.take());
     if uri.first() == Some(&b'@') {
         return Some(Err(follow(request, Outcome::Named(String::from_utf8_lossy(&uri).into_owned()))));
     }

@@ -54,7 +54,7 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
         return framing;
     }
     let written = response.as_written.as_deref();
-    if request.sent.status == 200 && written.is_none() {
+    if request.sent.status == 200 && written.is_none_or(|written| written.begins_plainly() && !response.special) {
         request.connection.home.head_start(core.server_tokens, |start| out.extend_from_slice(start));
     } else {
         start(request, response, core, out);
@@ -113,6 +113,19 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
     if let Some(etag) = response.etag.as_ref().filter(|_| !placed.etag) {
         field(out, b"ETag", etag);
     }
+    match response.fields.made_for(response.etag.as_ref(), response.last_modified) {
+        Some((text, added)) => {
+            out.extend_from_slice(text);
+            added.iter().for_each(|(name, value)| field(out, name, value));
+        }
+        None => further(request, response, out),
+    }
+    out.extend_from_slice(b"\r\n");
+    framing
+}
+
+/// Appends the further fields.
+pub fn further(request: &Request, response: &Response, out: &mut Vec<u8>) {
     for (name, value) in &response.fields {
         if *value == PLACE {
             place(request, response, name, out);
@@ -120,8 +133,6 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
             field(out, name, value);
         }
     }
-    out.extend_from_slice(b"\r\n");
-    framing
 }
 
 /// Status line, `Server` and `Date`.

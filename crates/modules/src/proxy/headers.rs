@@ -1,5 +1,7 @@
 //! What the client gets of an upstream server's head: for all members of the family.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use freerun_http::content::response::{AsWritten, Body, Conditional, Field, PLACE, Response};
 use freerun_http::log_error;
@@ -226,7 +228,7 @@ pub fn respond(
     written.read_as = (response.content_type.clone(), response.charset.clone());
     response.charset = response.charset.take().or(told.charset);
     response.ranges = forces_ranges;
-    response.as_written = Some(Box::new(written));
+    response.as_written = Some(Arc::new(written));
     Passed::Response(Box::new(response), told.advice)
 }
 

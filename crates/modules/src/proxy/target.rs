@@ -191,7 +191,7 @@ impl ProxyPass {
                     None => Rule::AsAsked,
                 };
                 out.extend_from_slice(&fixed.host);
-                out.extend_from_slice(&uri::make(rule, Asked::of(request)));
+                uri::append(rule, Asked::of(request), out);
             }
             PassTo::Computed(template) => {
                 let text = template.render(request);
@@ -202,7 +202,7 @@ impl ProxyPass {
                 };
                 let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
                 out.extend_from_slice(&url.host_and_port().0);
-                out.extend_from_slice(&uri::make(rule, Asked::of(request)));
+                uri::append(rule, Asked::of(request), out);
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! From a stored response to the response for a client.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use freerun_cache::object::{Object, ObjectBody};
 use freerun_cache::record::Head;
@@ -23,7 +25,7 @@ use crate::proxy::variables::Record;
 /// By nginx's rules only ranges that the server would have answered, too (or `force_ranges`); by the RFC's a stored whole has
 /// all its parts.
 pub fn offer(response: &mut Response, rfc9111: bool) {
-    if let Some(written) = &mut response.as_written {
+    if let Some(written) = response.as_written.as_mut().map(Arc::make_mut) {
         written.conditions = if rfc9111 { Conditional::ByPrecedence } else { Conditional::Here };
     }
     if response.status == 200 && (rfc9111 || response.field(b"Accept-Ranges").is_some()) {
@@ -52,7 +54,7 @@ pub fn stored(
     }
     let outcome = respond(request, family, shared, head, lifetime, now, Some(head.body), || body(object));
     if let (Some(place), Outcome::Response(response)) = (place, &outcome) {
-        ready::keep(object, place, response);
+        ready::keep(object, place, request, response);
     }
     outcome
 }
@@ -126,7 +128,7 @@ pub fn respond(
     if let Some(rate) = advice.limit_rate {
         request.own.get::<LimitRate>().set(rate);
     }
-    if let Some((date, written)) = dated.zip(response.as_written.as_mut())
+    if let Some((date, written)) = dated.zip(response.as_written.as_mut().map(Arc::make_mut))
         && !written.date
     {
         written.date = true;

@@ -30,6 +30,7 @@ use super::find::{Wanted, in_memory};
 use super::keep::{control, variant};
 use super::purge;
 use super::status::{self, Status};
+use super::sums::key_of;
 use crate::proxy::engine::{Client, Followed};
 use crate::proxy::exchange::{Family, NextUpstream};
 use crate::proxy::settings::FamilySettings;
@@ -135,13 +136,13 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
         Ok(None) => return Quick::Uncached,
         Err(outcome) => return Quick::Answered(outcome),
     };
-    let mut sum = Key::of(&text);
+    let mut sum = key_of(&text);
     let as_head = request.method == Method::Head && !family.converts_head(request);
     if as_head && what == What::Answer && cache.peek(sum).is_none() && cache.fill_of(sum).is_none() {
         // The answer to HEAD that was passed on as such has no body, and must never be taken for one to GET; one to GET does
         // for both.
         text.extend_from_slice(HEAD_ALONE);
-        sum = Key::of(&text);
+        sum = key_of(&text);
     }
     let ask = |what, text: Vec<u8>| {
         Quick::Ask(Job { wanted: Wanted { cache: cache.clone(), text: text.into(), key: sum }, what })

@@ -1,9 +1,13 @@
 //! The client's head of a stored response, made once and used again: most of what a hit in memory costs is making it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use freerun_cache::object::{MADE, Object};
+use freerun_http::content::fields::{Fields, Made};
 use freerun_http::content::response::{AsWritten, Body, Field, Response};
 use freerun_http::request::Request;
+use freerun_http::write::head::further;
 use freerun_proto::HeaderId;
 
 use crate::proxy::settings::FamilySettings;
@@ -29,15 +33,13 @@ struct Ready {
     status: u16,
     content_type: Bytes,
     charset: Option<Bytes>,
-    last_modified: Option<i64>,
-    etag: Option<Bytes>,
     ranges: bool,
-    fields: Vec<Field>,
-    written: AsWritten,
+    fields: Arc<Made>,
+    written: Arc<AsWritten>,
 }
 
-/// More fields than this do not fit into what is kept.
-const MOST_FIELDS: usize = (MADE - size_of::<Ready>()) / size_of::<Field>();
+/// The most that is kept of the fields, in bytes: their text, and what they are as fields.
+const MOST: usize = MADE - size_of::<(Ready, Made, AsWritten)>();
 
 /// The response that was made of the object in this place before, without its body.
 pub fn again(object: &Object, place: Place) -> Option<Box<Response>> {
@@ -45,14 +47,14 @@ pub fn again(object: &Object, place: Place) -> Option<Box<Response>> {
         if ready.place != place {
             return None;
         }
-        let mut response = Response::new(ready.status, ready.content_type.clone(), Body::Empty);
+        let mut response = Box::new(Response::new(ready.status, ready.content_type.clone(), Body::Empty));
         response.charset.clone_from(&ready.charset);
-        response.last_modified = ready.last_modified;
-        response.etag.clone_from(&ready.etag);
+        response.last_modified = ready.fields.last_modified;
+        response.etag.clone_from(&ready.fields.etag);
         response.ranges = ready.ranges;
-        response.fields.extend(ready.fields.iter().cloned());
-        response.as_written = Some(Box::new(ready.written.clone()));
-        Some(Box::new(response))
+        response.fields = Fields::begin(ready.fields.clone());
+        response.as_written = Some(ready.written.clone());
+        Some(response)
     })
 }
 
@@ -65,8 +67,8 @@ fn common(name: &Bytes) -> Bytes {
 /// Keeps what was made of an object, if the next request of this place gets the same: a 200 of another server, in which
 /// nothing was for this server, and nothing is changed by rules that look at the request. Of several places of a configuration
 /// that share an object the first one has it: they would take it from each other with each request.
-pub fn keep(object: &Object, place: Place, response: &Response) {
-    let Some(written) = response.as_written.as_deref() else { return };
+pub fn keep(object: &Object, place: Place, request: &Request, response: &Response) {
+    let Some(written) = &response.as_written else { return };
     let is_of_now = |ready: &Ready| (ready.place.generation == place.generation).then_some(());
     if object.made.with(is_of_now).is_some() {
         return;
@@ -78,20 +80,28 @@ pub fn keep(object: &Object, place: Place, response: &Response) {
     if object.head.status != 200
         || response.status != 200
         || response.location.is_some()
-        || response.fields.len() > MOST_FIELDS
         || object.head.fields.iter().any(depends)
     {
         return;
     }
+    let mut text = Vec::new();
+    further(request, response, &mut text);
+    if text.len() + response.fields.len() * size_of::<Field>() > MOST {
+        return;
+    }
+    let fields = Made {
+        fields: response.fields.iter().map(|(name, value)| (common(name), value.clone())).collect(),
+        text: text.into(),
+        etag: response.etag.clone(),
+        last_modified: response.last_modified,
+    };
     object.made.keep(Ready {
         place,
         status: response.status,
         content_type: response.content_type.clone(),
         charset: response.charset.clone(),
-        last_modified: response.last_modified,
-        etag: response.etag.clone(),
         ranges: response.ranges,
-        fields: response.fields.iter().map(|(name, value)| (common(name), value.clone())).collect(),
+        fields: Arc::new(fields),
         written: written.clone(),
     });
 }

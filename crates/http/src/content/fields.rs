@@ -1,0 +1,146 @@
+//! Further fields of a response, in the order they are sent.
+
+use std::iter::Chain;
+use std::slice;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::response::Field;
+
+/// The fields. The first ones may have been made before, with their text.
+#[derive(Debug, Default)]
+pub struct Fields {
+    made: Option<Arc<Made>>,
+    list: SmallVec<[Field; 4]>,
+}
+
+/// Fields that many responses begin with.
+#[derive(Debug)]
+pub struct Made {
+    /// The fields.
+    pub fields: Box<[Field]>,
+    /// How they are sent, [places](super::response::PLACE) included, by a response with this `ETag` and `Last-Modified`.
+    pub text: Box<[u8]>,
+    /// `ETag` of such a response.
+    pub etag: Option<Bytes>,
+    /// `Last-Modified` of such a response.
+    pub last_modified: Option<i64>,
+}
+
+impl Fields {
+    /// Begins with these, and nothing else so far.
+    pub fn begin(made: Arc<Made>) -> Fields {
+        Fields { made: Some(made), list: SmallVec::new() }
+    }
+
+    /// The text of the first ones, where they were made for such a response, and those that follow them.
+    pub fn made_for(&self, etag: Option<&Bytes>, last_modified: Option<i64>) -> Option<(&[u8], &[Field])> {
+        let made = self.made.as_ref()?;
+        let fits = made.last_modified == last_modified && made.etag.as_ref() == etag;
+        fits.then_some((&made.text, &self.list))
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> Chain<slice::Iter<'_, Field>, slice::Iter<'_, Field>> {
+        let made = self.made.as_ref().map_or(&[][..], |made| &made.fields);
+        made.iter().chain(&self.list)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.made.as_ref().map_or(0, |made| made.fields.len()) + self.list.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds one at the end.
+    pub fn push(&mut self, field: Field) {
+        self.list.push(field);
+    }
+
+    /// Keeps those of which this is true; it may change them.
+    pub fn retain(&mut self, keep: impl FnMut(&mut Field) -> bool) {
+        self.list().retain(keep);
+    }
+
+    /// Takes all of them out.
+    pub fn take(&mut self) -> impl Iterator<Item = Field> + use<> {
+        std::mem::take(self.list()).into_iter()
+    }
+
+    /// Those of its own, which all of them are from here on.
+    fn list(&mut self) -> &mut SmallVec<[Field; 4]> {
+        if let Some(made) = self.made.take() {
+            self.list.insert_many(0, made.fields.iter().cloned());
+        }
+        &mut self.list
+    }
+}
+
+impl Extend<Field> for Fields {
+    fn extend<T: IntoIterator<Item = Field>>(&mut self, fields: T) {
+        self.list.extend(fields);
+    }
+}
+
+impl<'f> IntoIterator for &'f Fields {
+    type Item = &'f Field;
+    type IntoIter = Chain<slice::Iter<'f, Field>, slice::Iter<'f, Field>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &'static str, value: &'static str) -> Field {
+        (name.into(), value.into())
+    }
+
+    fn made() -> Arc<Made> {
+        let fields = Box::new([field("a", "1"), field("b", "2")]);
+        Arc::new(Made {
+            fields,
+            text: (*b"a: 1\r\nb: 2\r\n").into(),
+            etag: Some("\"x\"".into()),
+            last_modified: Some(7),
+        })
+    }
+
+    fn names(fields: &Fields) -> Vec<&[u8]> {
+        fields.iter().map(|(name, _)| &name[..]).collect()
+    }
+
+    #[test]
+    fn what_was_made_stays_before_what_is_added() {
+        let mut fields = Fields::begin(made());
+        fields.push(field("c", "3"));
+        fields.extend([field("d", "4")]);
+        assert_eq!((names(&fields), fields.len()), (vec![&b"a"[..], b"b", b"c", b"d"], 4));
+        let (text, added) = fields.made_for(Some(&"\"x\"".into()), Some(7)).unwrap();
+        assert_eq!((text, added), (&b"a: 1\r\nb: 2\r\n"[..], &[field("c", "3"), field("d", "4")][..]));
+        assert!(fields.made_for(None, Some(7)).is_none());
+        assert!(fields.made_for(Some(&"W/\"x\"".into()), Some(7)).is_none());
+        assert!(fields.made_for(Some(&"\"x\"".into()), None).is_none());
+    }
+
+    #[test]
+    fn a_change_leaves_no_text() {
+        let mut fields = Fields::begin(made());
+        fields.push(field("c", "3"));
+        fields.retain(|(name, _)| name != "b");
+        assert_eq!(names(&fields), [b"a", b"c"]);
+        assert!(fields.made_for(Some(&"\"x\"".into()), Some(7)).is_none());
+        let mut fields = Fields::begin(made());
+        assert_eq!(fields.take().collect::<Vec<_>>(), [field("a", "1"), field("b", "2")]);
+        assert!(fields.is_empty() && fields.made_for(Some(&"\"x\"".into()), Some(7)).is_none());
+    }
+}
