@@ -103,6 +103,11 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
+/// Whether the binary says that it was built with what a load on it has shown (`cargo xtask release`).
+pub fn is_profile_guided(freerun: &Path) -> bool {
+    ask(freerun, &["-V"]).is_ok_and(|text| text.contains("profile-guided"))
+}
+
 /// The kind of the processor, without trade marks: "AMD EPYC".
 pub fn processor() -> String {
     kind_of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())

@@ -72,14 +72,15 @@ fn run(options: Options) -> ExitCode {
     let mut failed = false;
     for name in &bench.options.benchmarks {
         bench.say(&format!("== {name}"));
-        let (processor, facts) = (machine::processor(), bench.machine.facts(bench.freerun()));
+        let facts = bench.machine.facts(bench.freerun());
+        let setting = setting(&bench);
         let recorded = benchmark(&bench, name).and_then(|report| {
-            let section = report.markdown(&bench.options.command(name), &processor, &facts);
+            let section = report.markdown(&command(&bench, name), &setting, &facts);
             println!("{section}");
             match bench.options.record {
                 true => {
                     let results = bench::repository().join("bench/RESULTS.md");
-                    report::record(&results, report.name, &processor, &section)
+                    report::record(&results, report.name, &setting, &section)
                 }
                 false => Ok(()),
             }
@@ -93,6 +94,20 @@ fn run(options: Options) -> ExitCode {
         }
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn is_profile_guided(bench: &Bench) -> bool {
+    bench.freerun().is_some_and(machine::is_profile_guided)
+}
+
+/// What figures depend on besides the benchmark: the kind of processor, and whether freerun was built with a profile.
+fn setting(bench: &Bench) -> String {
+    machine::processor() + if is_profile_guided(bench) { ", profile-guided build" } else { "" }
+}
+
+/// The command that measures `name` alone in the same way.
+fn command(bench: &Bench, name: &str) -> String {
+    bench.options.command(name) + if is_profile_guided(bench) { " --freerun \"$(cargo xtask release)\"" } else { "" }
 }
 
 fn benchmark(bench: &Bench, name: &str) -> Result<Report> {

@@ -106,9 +106,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// The section of `RESULTS.md`, without its markers. `facts` are the machine and the versions, `processor` its kind.
-    pub fn markdown(&self, command: &str, processor: &str, facts: &str) -> String {
-        let title = place(self.name, processor);
+    /// The section of `RESULTS.md`, without its markers. `facts` are the machine and the versions, `setting` what else figures
+    /// depend on: the kind of processor, and of the build of freerun.
+    pub fn markdown(&self, command: &str, setting: &str, facts: &str) -> String {
+        let title = place(self.name, setting);
         let mut text = format!("## {title}\n\n`{command}`\n\n{facts}\n\n{}\n", self.method.trim());
         for table in &self.tables {
             let _ = write!(text, "\n{}", table.markdown());
@@ -132,14 +133,14 @@ fn markers(place: &str) -> (String, String) {
 
 /// Where the section of a benchmark on a kind of processor goes. What a call of the system costs beside a byte differs from
 /// kind to kind, and the ratios with it: the figures of one do not take the place of those of another.
-fn place(name: &str, processor: &str) -> String {
-    format!("{name}, {processor}")
+fn place(name: &str, setting: &str) -> String {
+    format!("{name}, {setting}")
 }
 
 /// Puts `section` in place of that of the same benchmark and processor in `text`; where there is none, behind the last one
 /// of the same benchmark, or at the end.
-fn replace_section(text: &str, name: &str, processor: &str, section: &str) -> String {
-    let (begin, end) = markers(&place(name, processor));
+fn replace_section(text: &str, name: &str, setting: &str, section: &str) -> String {
+    let (begin, end) = markers(&place(name, setting));
     let block = format!("{begin}{section}{end}");
     if let (Some(from), Some(to)) = (text.find(&begin), text.find(&end))
         && from < to
@@ -153,10 +154,10 @@ fn replace_section(text: &str, name: &str, processor: &str, section: &str) -> St
     }
 }
 
-/// Writes `section` into `path`, in place of the section of the same benchmark on the same kind of processor.
-pub fn record(path: &Path, name: &str, processor: &str, section: &str) -> Result<()> {
+/// Writes `section` into `path`, in place of the section of the same benchmark in the same setting.
+pub fn record(path: &Path, name: &str, setting: &str, section: &str) -> Result<()> {
     let old = fs::read_to_string(path).doing(path.display())?;
-    fs::write(path, replace_section(&old, name, processor, section)).doing(path.display())
+    fs::write(path, replace_section(&old, name, setting, section)).doing(path.display())
 }
 
 #[cfg(test)]

@@ -1,16 +1,21 @@
-//! Source checks and chores of the repository: `cargo xtask tidy`.
+//! Source checks and chores of the repository: `cargo xtask tidy`, `cargo xtask release`.
 //!
 //! The same checks run as a test of this package, so `cargo test --workspace` cannot pass on a tree that `cargo xtask tidy`
 //! refuses.
 
+mod release;
 mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What `cargo xtask` prints when it does not understand its arguments.
-const USAGE: &str =
-    "usage: cargo xtask tidy\n\n  tidy   check the rules that the compiler cannot: see CONTRIBUTING.md\n";
+const USAGE: &str = "\
+usage: cargo xtask tidy|release
+
+  tidy      check the rules that the compiler cannot: see CONTRIBUTING.md
+  release   build freerun with what a load on it has shown (profile-guided): see README.md
+";
 
 /// The root of the repository: the folder above this package.
 fn repository() -> PathBuf {
@@ -22,6 +27,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy_command(),
+        ["release"] => release_command(),
         ["-h" | "--help" | "help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
@@ -29,6 +35,20 @@ fn main() -> ExitCode {
         _ => {
             eprint!("{USAGE}");
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Builds the binary and prints where it is.
+fn release_command() -> ExitCode {
+    match release::release(&repository()) {
+        Ok(binary) => {
+            println!("{}", binary.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("release: {error}");
+            ExitCode::FAILURE
         }
     }
 }

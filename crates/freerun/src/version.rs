@@ -35,7 +35,9 @@ pub fn build(modules: &[&str]) -> String {
         line += &format!(" --with-{module}");
     }
     format!(
-        "built with Rust, {} build for {}-{}\n{line}\n",
+        "built with Rust, {}{} build for {}-{}\n{line}\n",
+        // `cargo xtask release` says so.
+        option_env!("FREERUN_PROFILE_GUIDED").map_or("", |_| "profile-guided "),
         if cfg!(debug_assertions) { "debug" } else { "release" },
         std::env::consts::ARCH,
         std::env::consts::OS,

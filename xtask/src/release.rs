@@ -1,0 +1,183 @@
+//! `cargo xtask release`: freerun built with what a load has shown (profile-guided optimisation).
+//!
+//! The code of a request is long and runs between system calls: where the compiler puts it, and what it puts next to each
+//! other, is a quarter of its user time (`docs/design/0016-profile-guided-builds.md`). So the binary is built twice: first
+//! one that counts where it goes, then, after the benchmarks have run on it for a few seconds each, the one to use.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The benchmarks that the counting binary runs: files, connections that come and go, logs, packing, limits, proxied and
+/// cached responses, tunnels.
+const TRAINING: [&str; 7] = ["warm", "connections", "log", "compress", "proxy", "cache-hits", "tunnels"];
+
+/// Seconds of each of a benchmark's measurements in the training.
+const TRAINING_SECONDS: &str = "1";
+
+/// What the final build is told, for [`freerun -V`](../../crates/freerun/src/version.rs).
+const TOLD: (&str, &str) = ("FREERUN_PROFILE_GUIDED", "1");
+
+/// Why there is no binary.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The tool that merges profiles is missing.
+    #[error(
+        "llvm-profdata is not there: `rustup component add llvm-tools`, or name one of LLVM {llvm} in LLVM_PROFDATA"
+    )]
+    NoTool {
+        /// The compiler's LLVM.
+        llvm: String,
+    },
+    /// A command did not start or failed.
+    #[error("{command}: {reason}")]
+    Failed {
+        /// The command.
+        command: String,
+        /// How it ended.
+        reason: String,
+    },
+    /// A file or folder cannot be made.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: std::io::Error,
+    },
+}
+
+/// What the compiler says of itself.
+struct Compiler {
+    /// The machine that it runs on and builds for.
+    host: String,
+    llvm: String,
+    /// The tools that come with it.
+    tools: PathBuf,
+}
+
+/// Builds the binary and answers where it is. Everything is in `target/pgo` (the folder `pgo` in `CARGO_TARGET_DIR`).
+pub fn release(repository: &Path) -> Result<PathBuf, Error> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from);
+    let folder = std::path::absolute(&target).unwrap_or(target).join("pgo");
+    let compiler = Compiler::ask()?;
+    let profdata = compiler.profdata()?;
+
+    let (raw, counted, guided) = (folder.join("raw"), folder.join("freerun.profdata"), folder.join("guided"));
+    // Counts of another build would be merged with those of this one, and cargo does not know that what was built with
+    // them is of no use.
+    empty(&raw)?;
+    empty(&guided)?;
+    // Workers that are not root's write their counts when they end.
+    at(&raw, fs::set_permissions(&raw, fs::Permissions::from_mode(0o1777)))?;
+
+    say("a binary that counts");
+    let counting =
+        compiler.build(repository, &folder.join("counting"), &format!("-Cprofile-generate={}", raw.display()), &[])?;
+
+    say(&format!("load on it: {}", TRAINING.join(", ")));
+    let mut load = cargo(repository);
+    load.args(["run", "--release", "--quiet", "--package", "freerun-bench", "--"]).args(TRAINING);
+    load.args(["--only", "freerun", "--runs", "1", "--seconds", TRAINING_SECONDS]);
+    // Standard output is for the path alone.
+    load.stdout(Stdio::null());
+    load.arg("--scratch").arg(folder.join("scratch")).arg("--freerun").arg(&counting);
+    run(&mut load)?;
+
+    let mut merge = Command::new(profdata);
+    merge.arg("merge").arg("-o").arg(&counted).arg(&raw);
+    run(&mut merge)?;
+
+    say("the binary to use");
+    // A function that exists in several units under one name has the counts of one of them: no reason for a warning.
+    let use_counts = format!("-Cprofile-use={} -Cllvm-args=-no-pgo-warn-mismatch", counted.display());
+    let built = compiler.build(repository, &guided, &use_counts, &[TOLD])?;
+    let binary = folder.join("freerun");
+    at(&binary, fs::copy(&built, &binary))?;
+    Ok(binary)
+}
+
+impl Compiler {
+    fn ask() -> Result<Compiler, Error> {
+        let version = ask(Command::new("rustc").arg("-vV"))?;
+        let field =
+            |name: &str| version.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
+        let (host, llvm) = (field("host:"), field("LLVM version:"));
+        let sysroot = ask(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let tools = Path::new(sysroot.trim()).join("lib/rustlib").join(&host).join("bin");
+        Ok(Compiler { host, llvm, tools })
+    }
+
+    /// The tool that merges what was counted: the one that the user names, the compiler's own, or one that is installed.
+    fn profdata(&self) -> Result<PathBuf, Error> {
+        if let Some(named) = std::env::var_os("LLVM_PROFDATA") {
+            return Ok(named.into());
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::iter::once(self.tools.clone())
+            .chain(std::env::split_paths(&path))
+            .map(|folder| folder.join("llvm-profdata"))
+            .find(|tool| tool.is_file())
+            .ok_or_else(|| Error::NoTool { llvm: self.llvm.clone() })
+    }
+
+    /// Builds freerun with `flags` for the compiler. With `--target` they are not for build scripts.
+    fn build(&self, repository: &Path, target: &Path, flags: &str, told: &[(&str, &str)]) -> Result<PathBuf, Error> {
+        let mut build = cargo(repository);
+        build.args(["build", "--release", "--package", "freerun", "--target", &self.host]);
+        build.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", flags).env("CARGO_INCREMENTAL", "0");
+        // One unit: what is counted decides across all crates.
+        build.env("CARGO_PROFILE_RELEASE_LTO", "fat").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
+        build.envs(told.iter().copied());
+        run(&mut build)?;
+        Ok(target.join(&self.host).join("release/freerun"))
+    }
+}
+
+/// What happened at `path`.
+fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, Error> {
+    result.map_err(|reason| Error::File { path: path.to_path_buf(), reason })
+}
+
+/// Makes an empty folder.
+fn empty(folder: &Path) -> Result<(), Error> {
+    if folder.exists() {
+        at(folder, fs::remove_dir_all(folder))?;
+    }
+    at(folder, fs::create_dir_all(folder))
+}
+
+fn say(what: &str) {
+    eprintln!("release: {what}");
+}
+
+fn cargo(repository: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").as_deref().unwrap_or(OsStr::new("cargo")));
+    cargo.current_dir(repository);
+    cargo
+}
+
+fn failed(command: &Command, reason: impl fmt::Display) -> Error {
+    let words: Vec<_> =
+        std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_string_lossy).collect();
+    Error::Failed { command: words.join(" "), reason: reason.to_string() }
+}
+
+fn run(command: &mut Command) -> Result<(), Error> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(failed(command, status)),
+        Err(error) => Err(failed(command, error)),
+    }
+}
+
+fn ask(command: &mut Command) -> Result<String, Error> {
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(output) => Err(failed(command, output.status)),
+        Err(error) => Err(failed(command, error)),
+    }
+}
