@@ -359,7 +359,11 @@ impl Fill {
     /// A follower at the first byte; `None` where it cannot be followed (any more). `aio` and `client` say how, and for whom,
     /// it reads what is in memory no longer.
     pub fn join(self: &Arc<Self>, aio: Aio, client: u64) -> Option<Follower> {
-        let seat = self.with(|state, _| if state.can_join(0) { state.seats.take(0) } else { None })?;
+        self.seated(false, aio, client)
+    }
+
+    fn seated(self: &Arc<Self>, leads: bool, aio: Aio, client: u64) -> Option<Follower> {
+        let seat = self.with(|state, _| if state.can_join(0) { state.seats.take(0, leads) } else { None })?;
         Some(Follower::new(self.clone(), seat, aio, client))
     }
 
@@ -421,6 +425,11 @@ impl Filling {
     /// The fill, for the leader's own response to follow.
     pub fn fill(&self) -> &Arc<Fill> {
         &self.fill
+    }
+
+    /// The leader's own follower: as [`Fill::join`], and however many there are.
+    pub fn follow(&self, aio: Aio, client: u64) -> Option<Follower> {
+        self.fill.seated(true, aio, client)
     }
 
     /// The head has come. The body's length is what `length` says; where it does not, [`Head::body`] counts for nothing. The

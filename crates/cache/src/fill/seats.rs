@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// Whom to wake when the lock is given back.
 pub(super) type Wakes = SmallVec<[Waker; 8]>;
 
-/// The most followers of one fill; those beyond it ask the origin themselves.
+/// The most followers of one fill besides its leader; those beyond it ask the origin themselves.
 pub(super) const MAX_SEATS: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -31,14 +31,14 @@ impl Seats {
         self.seats.len() - self.free.len()
     }
 
-    /// Another follower; `None` when there are [`MAX_SEATS`].
-    pub(super) fn take(&mut self, at: u64) -> Option<usize> {
+    /// Another follower; `None` when there are [`MAX_SEATS`]. For the leader there is always one more.
+    pub(super) fn take(&mut self, at: u64, leads: bool) -> Option<usize> {
         let seat = Seat { taken: true, at, waker: None };
         if let Some(index) = self.free.pop() {
             self.seats[index] = seat;
             return Some(index);
         }
-        if self.seats.len() >= MAX_SEATS {
+        if self.seats.len() >= MAX_SEATS && !leads {
             return None;
         }
         self.seats.push(seat);

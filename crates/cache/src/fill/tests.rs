@@ -13,6 +13,7 @@ use freerun_runtime::files::{Aio, Via};
 use freerun_runtime::pool::{PoolSpec, ThreadPool};
 use freerun_testkit::TempDir;
 
+use super::seats::MAX_SEATS;
 use super::*;
 use crate::cache::{CacheConfig, Found, Pace};
 use crate::key::Levels;
@@ -159,6 +160,24 @@ async fn drain(follower: &mut Follower) -> std::io::Result<Vec<u8>> {
         all.extend_from_slice(&piece);
     }
     Ok(all)
+}
+
+#[test]
+fn a_leader_has_a_place_however_many_follow() {
+    let bench = Bench::new();
+    run(async {
+        let mut filling = bench.lead(key(1));
+        let others: Vec<_> = (0..MAX_SEATS).map(|_| bench.join(key(1))).collect();
+        assert!(filling.fill().join(bench.aio.clone(), 1).is_none(), "one too many");
+        let mut own = filling.follow(bench.aio.clone(), 1).expect("a place");
+        filling.head(head(1), Some(5), key(1));
+        filling.whole(body(1, 5));
+        assert_eq!(drain(&mut own).await.unwrap(), body(1, 5));
+        drop(others);
+        // It goes back like the others.
+        drop(own);
+        bench.over();
+    });
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub(crate) struct Space {
     limit: AtomicU64,
     /// What the file system had beyond `min_free` when it was last asked, less what was reserved since.
     room: AtomicI64,
+    /// Bytes that were ever reserved, refused ones included.
+    drawn: AtomicU64,
     /// Entries that exist, and those that reservations will become.
     entries: AtomicU64,
     max_entries: AtomicU64,
@@ -98,6 +100,7 @@ impl Space {
             reserved: AtomicU64::new(0),
             limit: AtomicU64::new(limit),
             room: AtomicI64::new(i64::MAX),
+            drawn: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             max_entries: AtomicU64::new(max_entries as u64),
             block: AtomicU64::new(BLOCK),
@@ -148,12 +151,15 @@ impl Space {
             return false;
         };
         let signed = i64::try_from(bytes).unwrap_or(i64::MAX);
-        if self.room.fetch_update(AcqRel, Relaxed, |room| (room >= signed).then(|| room - signed)).is_err() {
+        // In this order, for who measures the file system meanwhile.
+        self.reserved.fetch_add(bytes, Relaxed);
+        self.drawn.fetch_add(bytes, AcqRel);
+        if self.room.fetch_update(AcqRel, Acquire, |room| (room >= signed).then(|| room - signed)).is_err() {
+            self.reserved.fetch_sub(bytes, Relaxed);
             self.taken.fetch_sub(bytes, AcqRel);
             self.refuse(bytes);
             return false;
         }
-        self.reserved.fetch_add(bytes, Relaxed);
         if before + bytes > limit - self.margin() / 2 {
             self.bell.urgent();
         }
@@ -218,11 +224,19 @@ impl Space {
         self.block.store(block.max(1), Relaxed);
     }
 
-    /// What the file system has, less `min_free`. Reservations that are written in part count in whole: too much rather
-    /// than too little.
-    pub(crate) fn set_room(&self, beyond: i64) {
-        let reserved = i64::try_from(self.reserved.load(Relaxed)).unwrap_or(i64::MAX);
-        self.room.store(beyond.saturating_sub(reserved), Relaxed);
+    /// Takes over what the file system has, less `min_free`, as `ask` says. What was reserved before it was asked counts in
+    /// whole, whatever of it was written by then, and so does what is reserved while it is asked: too much rather than too little.
+    pub(crate) fn measure(&self, ask: impl FnOnce() -> Option<i64>) {
+        // First this: what is reserved in between is counted by both rather than by none.
+        let before = self.drawn.load(Acquire);
+        let reserved = self.reserved.load(Acquire);
+        let Some(beyond) = ask() else { return };
+        // Where the room changes meanwhile, the closure is called again.
+        let _ = self.room.fetch_update(AcqRel, Acquire, |_| {
+            let since = self.drawn.load(Acquire).wrapping_sub(before);
+            let counted = i64::try_from(reserved.saturating_add(since)).unwrap_or(i64::MAX);
+            Some(beyond.saturating_sub(counted))
+        });
     }
 
     /// Bytes that are kept free ahead.

@@ -182,14 +182,38 @@ fn reservations_are_exact() {
     assert_eq!((figures.taken, figures.reserved), (4096, 0));
     assert_eq!(space.take_wanted(), 4096);
     // What does not fit the file system is refused just so.
-    space.set_room(2 * 4096 + 100);
+    space.measure(|| Some(2 * 4096 + 100));
     let only = space.reserve(2 * 4096).unwrap();
     assert!(space.reserve(1).is_none());
-    space.set_room(3 * 4096);
+    space.measure(|| Some(3 * 4096));
     assert!(space.reserve(1).is_some(), "what is reserved is not there for others");
     assert!(space.reserve(4097).is_none());
     drop(only);
     assert!(space.reserve(8192).is_some());
+}
+
+#[test]
+fn what_happens_while_the_file_system_is_measured_is_not_lost() {
+    let index = Index::new(100, u64::MAX);
+    let space = &index.space;
+    space.open();
+    // What was reserved is written just after the file system was asked: it has as much less.
+    let reserved = space.reserve(4096).unwrap();
+    space.measure(|| {
+        index.store(&about("a", 4096, 1), reserved, 0).unwrap();
+        Some(2 * 4096)
+    });
+    let one = space.reserve(4096).unwrap();
+    assert!(space.reserve(1).is_none());
+    drop(one);
+    // The same for what is reserved, and written, meanwhile.
+    space.measure(|| {
+        let reserved = space.reserve(4096).unwrap();
+        index.store(&about("b", 4096, 1), reserved, 0).unwrap();
+        Some(2 * 4096)
+    });
+    let _one = space.reserve(4096).unwrap();
+    assert!(space.reserve(1).is_none());
 }
 
 #[test]

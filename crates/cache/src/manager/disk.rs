@@ -33,11 +33,13 @@ pub(super) fn remove(path: &Path) -> io::Result<bool> {
 
 /// Asks the file system what is free and how large its blocks are.
 pub(super) fn measure(folder: &Path, min_free: u64, space: &Space) {
-    let Ok(stat) = rustix::fs::statvfs(folder.as_os_str().as_bytes()) else { return };
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    let beyond = i128::from(free) - i128::from(min_free);
-    space.set_block(stat.f_frsize.clamp(512, 1 << 20));
-    space.set_room(i64::try_from(beyond).unwrap_or(i64::MAX));
+    space.measure(|| {
+        let stat = rustix::fs::statvfs(folder.as_os_str().as_bytes()).ok()?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        let beyond = i128::from(free) - i128::from(min_free);
+        space.set_block(stat.f_frsize.clamp(512, 1 << 20));
+        Some(i64::try_from(beyond).unwrap_or(i64::MAX))
+    });
 }
 
 /// A file as it was found.

@@ -266,7 +266,7 @@ fn a_small_file_system_is_used_and_not_overrun() {
     assert_eq!(bench.cache.figures().entries, 50);
     // The others have taken all but a few blocks.
     let space = bench.cache.shared().index.space.clone();
-    space.set_room(3 * 4096);
+    space.measure(|| Some(3 * 4096));
     bench.round(NOW);
     let left = bench.cache.figures().entries;
     assert!((45..50).contains(&left), "{left}");

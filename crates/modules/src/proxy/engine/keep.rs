@@ -56,7 +56,7 @@ impl Kept {
             return Some(if body.is_empty() { Body::Empty } else { Body::Bytes(body) });
         }
         let follower = match follows {
-            true => Some(filling.fill().join(aio::resolve(request)?, request.client_key())?),
+            true => Some(filling.follow(aio::resolve(request)?, request.client_key())?),
             false => None,
         };
         if let Some(trouble) = reader.unsaid.take() {
