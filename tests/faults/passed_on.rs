@@ -1,7 +1,8 @@
 //! Requests that are passed on while something fails: the folder for temporary files is full, upstreams stall or go at
 //! random, pools are stuck.
 
-use freerun_testkit::{Client, Setup, Site, Upstream, eventually, require};
+use freerun_testkit::fuse::{Mirror, Op};
+use freerun_testkit::{Client, Received, Setup, Site, Upstream, eventually, require};
 
 use crate::full::Tiny;
 
@@ -94,4 +95,40 @@ fn upstreams_that_stall_hold_only_those_who_ask_them() {
         assert_eq!(client.response().status, 502);
     }
     eventually("all lines of the log", || server.access_log().lines().count() == 120);
+}
+
+#[test]
+fn a_folder_for_temporary_files_that_hangs_holds_up_nobody() {
+    const SIZE: usize = 8_000_000;
+    if !require::fuse() {
+        return;
+    }
+    let site = Site::new();
+    site.folder("of").folder("temp").mode("of", 0o777);
+    let disk = Mirror::mount(&site.at("of"), &site.at("temp")).expect("mounting");
+    let body: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+    let sent = body.clone();
+    let upstream = Upstream::answering(move |_: &Received| {
+        [format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n").into_bytes(), sent.clone()].concat()
+    });
+    let (folder, address) = (site.at("temp/proxy"), upstream.address());
+    let lines = format!("proxy_temp_path {}; location / {{ proxy_pass http://{address}; }}", folder.display());
+    let server = Setup::server(&site, &lines).main("user root;").freerun();
+    disk.control().hang(Op::Write, "");
+    // More than those who write at the same time.
+    let mut slow: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").at_least(1);
+            client
+        })
+        .collect();
+    eventually("writes hang", || disk.control().waiting() > 0);
+    for client in slow.iter_mut().rev().take(10) {
+        assert!(client.response().body == body);
+    }
+    disk.control().clear();
+    for mut client in slow.into_iter().take(10) {
+        assert!(client.response().body == body);
+    }
 }

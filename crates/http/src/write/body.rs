@@ -9,9 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
 use freerun_runtime::files::{Cursor, FileError, Gone, OpenFile, Sent, Via};
-use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use freerun_runtime::timer::Timer;
+use freerun_runtime::{buffers, loops};
 
 use crate::content::pull::Reader;
 use crate::content::response::{Body, Field, FileRange, LateTrailers, Part, Source};
@@ -379,10 +379,17 @@ async fn pull(
             }
             let ends = source.remaining() == Some(0);
             if ((held.len() + piece.len()) as u64) < postpone || ends && piece.len() <= COPIED_LAST {
+                if held.capacity() == 0 {
+                    *held = buffers::take();
+                }
                 held.extend_from_slice(piece);
             } else {
                 writer.all_from(Some(&mut source), held, piece, framing == Framing::Chunked).await?;
-                held.clear();
+                // A client that takes its time with the rest needs no buffer for that.
+                match framing {
+                    Framing::Chunked => held.clear(),
+                    _ => buffers::give_back(std::mem::take(held)),
+                }
             }
             if framing == Framing::Chunked {
                 held.extend_from_slice(CHUNK_END);

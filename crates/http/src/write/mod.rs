@@ -6,7 +6,7 @@ mod pace;
 
 use std::io;
 
-use crate::content::response::Response;
+use crate::content::response::{Body, Response};
 use crate::request::Request;
 
 /// Why a response was not written whole. The connection is closed then: a response is cut short, never padded or
@@ -28,14 +28,17 @@ pub enum WriteError {
 ///
 /// # Errors
 /// The response is not complete, and the connection is of no further use.
-pub async fn write(request: &mut Request, response: Box<Response>, upgrades: bool) -> Result<(), WriteError> {
+pub async fn write(request: &mut Request, mut response: Box<Response>, upgrades: bool) -> Result<(), WriteError> {
     let mut out = freerun_runtime::buffers::take();
     let framing = head::serialise(request, &response, upgrades, &mut out);
     if request.generation.keeps_sent_head {
         request.sent_head.clone_from(&out);
     }
     request.connection.responding.set(true);
-    let Response { body, trailers, late_trailers, .. } = *response;
+    let body = std::mem::replace(&mut response.body, Body::Empty);
+    let (trailers, late_trailers) = (std::mem::take(&mut response.trailers), response.late_trailers.take());
+    // What the head was made of keeps the buffer that it came in from another server: not for as long as the body takes.
+    drop(response);
     let result = body::write(request, &mut out, body, framing, trailers, late_trailers).await;
     freerun_runtime::buffers::give_back(out);
     if result.is_err() && framing == head::Framing::Close {

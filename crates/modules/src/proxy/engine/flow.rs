@@ -3,11 +3,14 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use freerun_http::content::response::{LocalBoxFuture, Source};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Front;
 use super::pieces::Pieces;
@@ -28,6 +31,21 @@ const TRUST: u64 = 256 * 1024;
 
 /// The part of what it has taken that a trusted client is given at a time.
 const TRUSTED_PART: u64 = 2;
+
+/// How many flows of a loop read for their files and write at the same time. The others wait, each with what its client has not
+/// taken, and nothing else: thousands of them would have each a piece that waits for a thread, and all of these threads at work
+/// leave little of the processor to the loop. As long as these writes hang, what the others have read is what their clients take.
+const WRITING: usize = 8;
+
+thread_local! {
+    static TURNS: Arc<Semaphore> = Arc::new(Semaphore::new(WRITING));
+}
+
+/// Waits for a turn to write, which ends when the answer is dropped.
+async fn turn() -> Option<OwnedSemaphorePermit> {
+    // Never closed.
+    TURNS.with(Arc::clone).acquire_owned().await.ok()
+}
 
 /// How much is read ahead, and where it goes.
 pub struct Buffering {
@@ -203,13 +221,55 @@ impl Flow {
                 // As fast as the client takes it, from here on.
                 return;
             }
-            let waits = self.spool.as_ref().map_or(0, Spool::in_memory);
-            if waits >= write {
+            if self.waits() >= write {
+                let _turn = turn().await;
                 self.write_out().await;
-            } else if let Some(piece) = self.advance(write - waits).await
-                && let Some(spool) = &mut self.spool
-            {
-                spool.push(piece);
+                continue;
+            }
+            let Some(reader) = &mut self.reader else { return };
+            match reader.ready() {
+                Ok(Ready::Piece(piece)) => self.push_to_file(piece),
+                Ok(Ready::End) => {}
+                Err(Broken) => self.broken = true,
+                Ok(Ready::Nothing) => {
+                    // Nothing is read before it is its turn to be written: until then it stays with the upstream server.
+                    if reader.readable().await.is_err() {
+                        self.broken = true;
+                        continue;
+                    }
+                    let _turn = turn().await;
+                    self.gather(write).await;
+                    if self.waits() >= write {
+                        self.write_out().await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bytes behind the file that are in memory.
+    fn waits(&self) -> usize {
+        self.spool.as_ref().map_or(0, Spool::in_memory)
+    }
+
+    fn push_to_file(&mut self, piece: Bytes) {
+        if let Some(spool) = &mut self.spool {
+            spool.push(piece);
+        }
+    }
+
+    /// Reads what has come, up to what is written at a time.
+    async fn gather(&mut self, write: usize) {
+        while self.waits() < write && !self.is_over() {
+            let room = write - self.waits();
+            let step = {
+                let mut step = std::pin::pin!(self.advance(room));
+                std::future::poll_fn(|context| Poll::Ready(step.as_mut().poll(context))).await
+            };
+            match step {
+                Poll::Ready(Some(piece)) => self.push_to_file(piece),
+                Poll::Ready(None) => {}
+                Poll::Pending => return,
             }
         }
     }

@@ -171,6 +171,17 @@ impl Reader {
         }
     }
 
+    /// Waits until something can be read. What is read then is going to be kept for a while: in a buffer of its own.
+    ///
+    /// # Errors
+    /// The body is broken.
+    pub async fn readable(&mut self) -> Result<(), Broken> {
+        self.pace.room(1).await;
+        let Passage { plan, wire: Some(wire), .. } = &mut *self.passage else { return Ok(()) };
+        wire.shed();
+        wire.readable(plan.options.read_timeout, &plan.client).await.map_err(|trouble| self.broken(trouble))
+    }
+
     /// The body is over, and whole.
     fn complete(&mut self) -> Result<(), Broken> {
         if self.left.is_some_and(|left| left > 0) {

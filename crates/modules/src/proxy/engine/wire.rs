@@ -7,7 +7,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -92,13 +92,20 @@ pub struct Wire {
     large: bool,
 }
 
+/// How large a buffer is at first: what is read after the head then goes into the same one, where `proxy_buffers` are what they usually
+/// are, and leaves no hole of another size in the allocator's memory.
+const FIRST: usize = 32 * 1024;
+
 /// The largest buffer that is kept.
 const LARGE: usize = 64 * 1024;
 
 impl Wire {
     /// A connection before its request.
     pub fn new(kept: Kept, reused: bool) -> Wire {
-        let Spare { input, timer } = SPARE.with_borrow_mut(VecDeque::pop_front).unwrap_or_default();
+        let Spare { mut input, timer } = SPARE.with_borrow_mut(VecDeque::pop_front).unwrap_or_default();
+        if input.capacity() == 0 {
+            input = BytesMut::with_capacity(FIRST);
+        }
         Wire { kept, input, timer, reused, large: false }
     }
 
@@ -108,15 +115,37 @@ impl Wire {
     /// # Errors
     /// The connection broke, nothing came for `wait`, or the client went away.
     pub async fn receive(&mut self, room: usize, wait: Duration, client: &Client) -> Result<usize, Trouble> {
-        self.input.reserve(room);
+        if !self.input.try_reclaim(room) {
+            // No more than that: `reserve` would take as much as was wanted before, and each piece keeps all of what it is in.
+            let mut input = BytesMut::with_capacity(self.input.len() + room);
+            input.extend_from_slice(&self.input);
+            self.input = input;
+        }
         self.large |= room > LARGE;
+        self.wait(wait, client, |socket, input, context| socket.poll_read_bytes(context, input, room)).await
+    }
+
+    /// Waits until there is something to receive, and needs no buffer meanwhile.
+    ///
+    /// # Errors
+    /// As those of [`Wire::receive`].
+    pub async fn readable(&mut self, wait: Duration, client: &Client) -> Result<(), Trouble> {
+        self.wait(wait, client, |socket, _, context| socket.poll_readable(context)).await
+    }
+
+    async fn wait<T>(
+        &mut self,
+        wait: Duration,
+        client: &Client,
+        mut poll: impl FnMut(&Socket, &mut BytesMut, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Result<T, Trouble> {
         let Wire { kept, input, timer, .. } = self;
         // A server that is as fast as this loop always has bytes there.
         tokio::task::consume_budget().await;
         let mut gone = pin!(client.gone());
         let mut armed = false;
         poll_fn(|context| {
-            if let Poll::Ready(answer) = kept.socket.poll_read_bytes(context, input, room) {
+            if let Poll::Ready(answer) = poll(&kept.socket, input, context) {
                 return Poll::Ready(answer.map_err(received));
             }
             if gone.as_mut().poll(context).is_ready() {
@@ -128,6 +157,13 @@ impl Wire {
             timer.poll_expired(context).map(|()| Err(Trouble::TimedOut))
         })
         .await
+    }
+
+    /// Lets go of a buffer with nothing in it: the next one is as large as what is read then.
+    pub fn shed(&mut self) {
+        if self.input.is_empty() {
+            self.input = BytesMut::new();
+        }
     }
 
     /// The response has ended cleanly: another request may use the connection.
