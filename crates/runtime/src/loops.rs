@@ -76,7 +76,6 @@ pub struct Activity {
 pub type StallReport = Box<dyn Fn(Duration, Activity)>;
 
 struct Local {
-    index: usize,
     stats: Arc<LoopStats>,
     activity: Cell<Activity>,
     report: RefCell<Option<StallReport>>,
@@ -104,6 +103,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static LOCAL: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+    /// The number of the same loop.
+    static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
     /// Of the loop that runs on this thread.
     static NOW: Cell<Option<Now>> = const { Cell::new(None) };
 }
@@ -119,7 +120,7 @@ pub fn stats() -> Option<Arc<LoopStats>> {
 
 /// The number of the loop that runs on this thread, from 0.
 pub fn index() -> Option<usize> {
-    LOCAL.with_borrow(|local| local.as_ref().map(|local| local.index))
+    INDEX.get()
 }
 
 /// How many loops there are: those started in this process, one that has ended included.
@@ -290,12 +291,12 @@ impl LoopHandle {
                 let _ = rustix::thread::sched_setaffinity(None, &cpus);
             }
             let local = Rc::new(Local {
-                index,
                 stats: thread_stats,
                 activity: Cell::new(Activity { connection: 0, step: "start" }),
                 report: RefCell::new(None),
             });
             LOCAL.set(Some(local));
+            INDEX.set(Some(index));
             Now::look();
             let tasks = LocalSet::new();
             let end = Rc::new(End::default());

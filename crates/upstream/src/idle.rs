@@ -288,8 +288,13 @@ impl Idle {
             }
             let parked = {
                 let mut list = self.0.try_lock(index)?;
-                let position = list.parked.iter().rposition(|parked| parked.kept.scope == scope)?;
-                list.parked.remove(position)?
+                match list.parked.back() {
+                    Some(last) if last.kept.scope == scope => list.parked.pop_back()?,
+                    _ => {
+                        let position = list.parked.iter().rposition(|parked| parked.kept.scope == scope)?;
+                        list.parked.remove(position)?
+                    }
+                }
             };
             self.0.left(index, &parked);
             let fresh = parked.is_fresh(now);
@@ -309,7 +314,7 @@ impl Idle {
     /// there is too much idle, it has served enough, or something has come on it.
     pub fn put(&self, kept: Kept, settings: &KeepAlive, count: &Arc<Count>) -> bool {
         let now = loops::now();
-        let old = now.saturating_duration_since(kept.since) >= settings.time;
+        let old = kept.since.checked_add(settings.time).is_some_and(|end| now >= end);
         if settings.connections == 0 || kept.requests >= settings.requests || old {
             return false;
         }

@@ -96,7 +96,7 @@ pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
         Some(usual) => Bytes::from_static(usual),
         None => text.slice_ref(part),
     };
-    let Some(end) = text.iter().position(|byte| *byte == b';') else { return (part(text.trim_ascii()), None) };
+    let Some(end) = memchr::memchr(b';', text) else { return (part(text.trim_ascii()), None) };
     let media = part(text[..end].trim_ascii());
     let charset = text[end..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii).find_map(|parameter| {
         let value =

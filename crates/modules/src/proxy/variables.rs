@@ -83,8 +83,12 @@ impl Record {
         let mut inner = self.0.borrow_mut();
         inner.redirected = !inner.tries.is_empty();
         inner.target = Some(target.clone());
-        inner.fields = Box::default();
-        inner.trailers = Box::default();
+        if !inner.fields.is_empty() {
+            inner.fields = Box::default();
+        }
+        if !inner.trailers.is_empty() {
+            inner.trailers = Box::default();
+        }
     }
 
     /// What the request is passed to, if it was yet.
@@ -169,7 +173,10 @@ impl Record {
 
     /// The fields behind the response's body.
     pub fn set_trailers(&self, trailers: Vec<Field>) {
-        self.0.borrow_mut().trailers = trailers.into();
+        let mut inner = self.0.borrow_mut();
+        if !(trailers.is_empty() && inner.trailers.is_empty()) {
+            inner.trailers = trailers.into();
+        }
     }
 
     /// Adds the fields behind the response's body to those that are sent.

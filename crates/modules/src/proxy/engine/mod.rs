@@ -32,7 +32,7 @@ use freerun_upstream::{Failure, Lease, NoPeer, Tried, Verdict};
 use crate::proxy::cache;
 use crate::proxy::cache::flow::Quick;
 use crate::proxy::cache::keep::Keep;
-use crate::proxy::exchange::{Aim, Family, NextUpstream, Pick, UpstreamHead};
+use crate::proxy::exchange::{Aim, Family, NextUpstream, Pick, Target, UpstreamHead};
 use crate::proxy::settings::store::Store;
 use crate::proxy::store;
 use crate::proxy::variables::Record;
@@ -128,36 +128,21 @@ impl Unreached {
 /// # Errors
 /// There is no response; why is logged.
 pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: bool) -> Result<Reached, Unreached> {
-    let options = family.options(request);
-    let client = Client::new(request.connection.clone(), watched && !options.ignore_client_abort);
-    let aimed = match family.target(request) {
-        Aim::Now(aimed) => Ok(aimed),
-        Aim::Later(later) => Box::pin(client.unless_gone(later)).await,
+    let known = match family.target(request) {
+        Aim::Now(target) => Some(target),
+        Aim::Later(_) => None,
     };
-    let target = match aimed {
-        Ok(Ok(target)) => Rc::new(target),
-        Ok(Err(outcome)) => {
-            // A name that cannot be found out is a server that cannot be chosen.
-            let unknown = matches!(outcome, Outcome::Status(502 | 504));
-            return Err(Unreached { outcome, cause: unknown.then_some(NextUpstream::Error) });
-        }
-        Err(gone) => return Err(Unreached::of(request, &gone)),
+    let mut passage = match known {
+        Some(target) => begin(request, family, watched, target)?,
+        None => Box::pin(begin_later(request, family, watched)).await?,
     };
-    if target.whom().servers.is_none() {
-        return Err(Unreached::plain(Outcome::Status(500)));
-    }
-    let record = request.own.get::<Record>();
-    record.aim(&target);
-    request.passed_to = Some(record.clone());
-    let mut body = match Outgoing::ready(request, family, &options) {
+    let mut body = match Outgoing::ready(request, family, &passage.plan.options) {
         Some(body) => body,
         None => match Box::pin(Outgoing::collect(request)).await {
             Ok(body) => body,
             Err(trouble) => return Err(Unreached::of(request, &trouble)),
         },
     };
-    let idempotent = family.is_idempotent(request);
-    let mut passage = Passage::new(Plan { family, target, options, client, record, idempotent });
     let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::now() };
     let mut lease = match tries.pick(request, &passage.plan).await {
         Ok(lease) => lease,
@@ -215,6 +200,51 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
         }
     };
     Ok(Reached { passage, lease, verdict })
+}
+
+/// What there is before the first try.
+fn begin(
+    request: &mut Request,
+    family: &'static dyn Family,
+    watched: bool,
+    target: Result<Target, Outcome>,
+) -> Result<Box<Passage>, Unreached> {
+    let target = match target {
+        Ok(target) => Rc::new(target),
+        Err(outcome) => {
+            // A name that cannot be found out is a server that cannot be chosen.
+            let unknown = matches!(outcome, Outcome::Status(502 | 504));
+            return Err(Unreached { outcome, cause: unknown.then_some(NextUpstream::Error) });
+        }
+    };
+    if target.whom().servers.is_none() {
+        return Err(Unreached::plain(Outcome::Status(500)));
+    }
+    let record = request.own.get::<Record>();
+    record.aim(&target);
+    request.passed_to = Some(record.clone());
+    let idempotent = family.is_idempotent(request);
+    let options = family.options(request);
+    let client = Client::new(request.connection.clone(), watched && !options.ignore_client_abort);
+    Ok(Passage::new(Plan { family, target, options, client, record, idempotent }))
+}
+
+/// The same where the target has to be looked up.
+async fn begin_later(
+    request: &mut Request,
+    family: &'static dyn Family,
+    watched: bool,
+) -> Result<Box<Passage>, Unreached> {
+    let ignored = family.shared(request.settings()).is_some_and(|shared| shared.proxy_ignore_client_abort);
+    let client = Client::new(request.connection.clone(), watched && !ignored);
+    let target = match family.target(request) {
+        Aim::Now(target) => Ok(target),
+        Aim::Later(later) => client.unless_gone(later).await,
+    };
+    match target {
+        Ok(target) => begin(request, family, watched, target),
+        Err(gone) => Err(Unreached::of(request, &gone)),
+    }
 }
 
 /// There is no server to ask.

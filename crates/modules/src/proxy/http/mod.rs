@@ -90,7 +90,9 @@ impl Family for Http {
     }
 
     fn options(&self, request: &Request) -> Options {
-        Options { pass_trailers: own(request).proxy_pass_trailers, ..family(request).options(request) }
+        let mut options = family(request).options(request);
+        options.pass_trailers = own(request).proxy_pass_trailers;
+        options
     }
 
     fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {

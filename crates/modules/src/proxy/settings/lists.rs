@@ -61,6 +61,7 @@ impl Hidden {
     /// None is.
     pub const NOTHING: Hidden = Hidden { known: &[], others: &[] };
 
+    #[inline]
     fn has(&self, id: HeaderId, name: &[u8]) -> bool {
         match id {
             HeaderId::Other => self.others.iter().any(|hidden| hidden.eq_ignore_ascii_case(name)),
@@ -71,6 +72,7 @@ impl Hidden {
 
 impl FamilySettings {
     /// Whether a field of a response is kept from the client. `always` names those that are by themselves.
+    #[inline]
     pub fn hides(&self, id: HeaderId, name: &[u8], always: &Hidden) -> bool {
         let hidden = always.has(id, name) || self.proxy_hide_header.iter().any(|hidden| hidden.is(name));
         hidden && !self.proxy_pass_header.iter().any(|passed| passed.is(name))
