@@ -314,7 +314,8 @@ impl Idle {
     /// there is too much idle, it has served enough, or something has come on it.
     pub fn put(&self, kept: Kept, settings: &KeepAlive, count: &Arc<Count>) -> bool {
         let now = loops::now();
-        let old = kept.since.checked_add(settings.time).is_some_and(|end| now >= end);
+        // A loop's clock may be a little behind that of who made the connection.
+        let old = now.saturating_duration_since(kept.since) >= settings.time;
         if settings.connections == 0 || kept.requests >= settings.requests || old {
             return false;
         }
