@@ -1,6 +1,6 @@
 //! Objects that are being fetched, and those who wait for them.
 
-use freerun_testkit::{Ending, Upstream, eventually, require};
+use freerun_testkit::{Client, Ending, Upstream, eventually, require};
 use rustix::process::Signal;
 
 use super::{counting, ok, said, setup};
@@ -243,4 +243,41 @@ fn what_leaves_http_is_passed_on_for_one_client_alone() {
         client.send("ping");
         assert_eq!(peer.bytes(4), b"ping");
     }
+}
+
+/// Where there is no room for a response, nobody who follows it waits for who takes nothing of it.
+#[test]
+fn a_slow_client_of_what_is_not_stored_holds_nobody_up() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = Upstream::new();
+    let lines = format!(
+        "proxy_cache_lock on; location = /status {{ proxy_cache off; status; }}
+         location / {{ proxy_pass http://{}; }}",
+        upstream.address()
+    );
+    let server = setup(&lines, "max_size=1m").freerun();
+    let cache = || server.status()["caches"][0].clone();
+    eventually("the cache is ready", || cache()["state"] == "ready");
+    let body: Vec<u8> = (0..20_000_000u32).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
+    for slow_leads in [true, false] {
+        let mut slow = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+        let mut quick = server.connect();
+        let request = format!("GET /{slow_leads} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (first, second) = if slow_leads { (&mut slow, &mut quick) } else { (&mut quick, &mut slow) };
+        first.send(&request);
+        let mut peer = upstream.accept();
+        peer.head();
+        second.send(&request);
+        eventually("the other one waits", || cache()["waiting"] == 1);
+        let length = body.len();
+        let head = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=9\r\nContent-Length: {length}\r\n\r\n");
+        let answer = [head.as_bytes(), &body].concat();
+        std::thread::spawn(move || peer.try_send(&answer));
+        assert!(quick.response().body == body, "{slow_leads}: the quick one");
+        assert!(slow.response().body == body, "{slow_leads}: the slow one");
+        assert!(upstream.try_accept(std::time::Duration::ZERO).is_none(), "the origin is asked once");
+    }
+    assert_eq!(cache()["fills"]["stored"], 0);
 }

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, OpenFile, Via};
 
 use super::Fill;
-use super::state::{End, Phase, Take};
+use super::state::{End, Phase, SMALL_WINDOW, Storing, Take};
 use crate::record::Head;
 
 /// How much of the file is read at a time by who is behind, in bytes.
@@ -101,6 +101,21 @@ impl Follower {
             Take::End => Ok(None),
             Take::Broken => Err(io::ErrorKind::ConnectionAborted.into()),
             Take::Lost => Err(io::Error::other("a part of the response is not there any more")),
+        }
+    }
+
+    /// Waits until others may have to wait for this one: the body is not stored, or no longer, more than its window is still to
+    /// come, and so the origin is not read before all have taken what there is. Never ready where that does not happen.
+    pub async fn unstored(&self) {
+        if self.fill.with(|state, _| matches!(state.storing, Storing::Undecided | Storing::Yes)) {
+            self.fill.closed().await;
+        }
+        let holds = self.fill.with(|state, _| {
+            let fits = state.length.is_some_and(|length| length < SMALL_WINDOW);
+            state.storing == Storing::No && state.end.is_none() && !fits
+        });
+        if !holds {
+            std::future::pending::<()>().await;
         }
     }
 

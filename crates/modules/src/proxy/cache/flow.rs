@@ -438,7 +438,7 @@ impl Serve<'_> {
             None => {
                 let place = place.or_else(|| fill.join(self.aio.clone(), request.client_key()));
                 let Some(follower) = place else { return Waited::Again };
-                (follower.length(), Body::Source(Box::new(Followed(follower))))
+                (follower.length(), Body::Source(Box::new(Followed::new(request, family, follower))))
             }
         };
         status::note(request, self.cache(), Status::Hit);

@@ -24,7 +24,7 @@ use super::reader::{Broken, ErrorOutput, Reader, Ready};
 use super::spool::Place;
 use super::trouble::{Doing, Trouble};
 use super::tunnel::Tunnel;
-use crate::proxy::exchange::{Fault, Passed};
+use crate::proxy::exchange::{Family, Fault, Passed};
 use crate::proxy::fields::HeadFields;
 use crate::proxy::variables::Record;
 
@@ -203,8 +203,15 @@ fn buffering(request: &Request, plan: &Plan) -> Buffering {
 
 /// Where files for a response go, if it may have one.
 fn place(request: &Request, plan: &Plan, read: usize) -> Option<Place> {
-    let max = Some(plan.options.max_temp_file_size).filter(|max| *max > 0)?;
-    let folder = plan.family.temp_path(request.settings())?;
+    temporary(request, plan.family, plan.options.max_temp_file_size, read)
+}
+
+/// The same with files of `max` bytes at most, which are read in pieces of `read` bytes.
+pub fn temporary(request: &Request, family: &dyn Family, max: u64, read: usize) -> Option<Place> {
+    if max == 0 {
+        return None;
+    }
+    let folder = family.temp_path(request.settings())?;
     Some(Place {
         files: request.generation.files.clone(),
         aio: aio::resolve(request)?,

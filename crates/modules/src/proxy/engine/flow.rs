@@ -42,7 +42,7 @@ thread_local! {
 }
 
 /// Waits for a turn to write, which ends when the answer is dropped.
-async fn turn() -> Option<OwnedSemaphorePermit> {
+pub async fn turn() -> Option<OwnedSemaphorePermit> {
     // Never closed.
     TURNS.with(Arc::clone).acquire_owned().await.ok()
 }

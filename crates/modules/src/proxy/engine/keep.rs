@@ -11,15 +11,22 @@ use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_http::worker::Background;
+use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
 use super::answer::{self, Front};
+use super::flow::turn;
 use super::pieces;
 use super::reader::{Broken, Reader, Ready};
+use super::spool::{MAX_READ, Place, Spool};
+use super::trouble::Doing;
 use crate::proxy::cache::answer::offer;
+use crate::proxy::exchange::Family;
 
 /// What one read brings at most.
 const READ: usize = 128 * 1024;
+/// How much of what a slow client has not taken is written to its file at a time, at least.
+const SPOOLED: usize = 64 * 1024;
 
 /// A response that is going to be kept.
 pub struct Kept {
@@ -60,16 +67,17 @@ impl Kept {
             false => None,
         };
         if let Some(trouble) = reader.unsaid.take() {
-            trouble.log(request, super::trouble::Doing::ReadingBody);
+            trouble.log(request, Doing::ReadingBody);
         }
         reader.log = Some(Detached::of(request));
+        let family = reader.plan().family;
         reader.leave_client();
         let background = Background::new(&request.connection.home.shared);
         loops::spawn(request.connection.number, "keeping a response", async move {
             feed(reader, front, broken, filling).await;
             drop(background);
         });
-        Some(follower.map_or(Body::Empty, |follower| Body::Source(Box::new(Followed(follower)))))
+        Some(follower.map_or(Body::Empty, |follower| Body::Source(Box::new(Followed::new(request, family, follower)))))
     }
 }
 
@@ -105,11 +113,69 @@ async fn feed(mut reader: Reader, front: Front, broken: bool, mut filling: Filli
 }
 
 /// The body of an object that is being fetched.
-pub struct Followed(pub Follower);
+///
+/// Where it is not stored, those who follow it share what is in memory, and the server is not read beyond that before all have
+/// taken it. What a client does not take goes to a temporary file, so that the others need not wait for it.
+pub struct Followed {
+    follower: Follower,
+    /// What it has taken for the client, and the client has not.
+    spool: Option<Spool>,
+    /// Where that may go, until it does.
+    place: Option<Place>,
+    log: Detached,
+}
+
+impl Followed {
+    /// For a request of this member of the family.
+    pub fn new(request: &Request, family: &dyn Family, follower: Follower) -> Followed {
+        let max = family.shared(request.settings()).map_or(0, |shared| shared.proxy_max_temp_file_size.0);
+        let place = answer::temporary(request, family, max, MAX_READ);
+        Followed { follower, spool: None, place, log: Detached::of(request) }
+    }
+
+    async fn next_piece(&mut self) -> io::Result<Option<Bytes>> {
+        if let Some(spool) = self.spool.as_mut().filter(|spool| !spool.is_empty()) {
+            return spool.take().await.map_err(|error| {
+                self.log.write(Level::Crit, format_args!("{error} while {}", Doing::ReadingBody));
+                io::Error::other(error)
+            });
+        }
+        self.follower.next().await
+    }
+
+    /// Takes what the client does not, where others wait for that.
+    async fn go_ahead(&mut self) {
+        self.follower.unstored().await;
+        if let Some(place) = self.place.take() {
+            self.spool = Some(Spool::new(place));
+        }
+        let Some(spool) = &mut self.spool else { return };
+        while spool.takes_more(READ) {
+            tokio::task::consume_budget().await;
+            // At the end, and where it breaks, the next one says so again.
+            let Ok(Some(piece)) = self.follower.next().await else { return };
+            spool.push(piece);
+            if spool.in_memory() >= SPOOLED {
+                let _turn = turn().await;
+                spool.write();
+                if let Err(error) = spool.written().await {
+                    self.log.write(Level::Crit, format_args!("{error} while {}", Doing::ReadingBody));
+                }
+            }
+        }
+    }
+}
 
 impl Source for Followed {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
-        Box::pin(self.0.next())
+        match self.spool {
+            None => Box::pin(self.follower.next()),
+            Some(_) => Box::pin(self.next_piece()),
+        }
+    }
+
+    fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
+        Box::pin(self.go_ahead())
     }
 
     fn is_urgent(&self) -> bool {
@@ -117,11 +183,11 @@ impl Source for Followed {
     }
 
     fn remaining(&self) -> Option<u64> {
-        self.0.remaining()
+        Some(self.follower.remaining()? + self.spool.as_ref().map_or(0, Spool::bytes))
     }
 
     fn narrow(&mut self, begin: u64, end: u64) -> bool {
-        self.0.narrow(begin, end);
+        self.follower.narrow(begin, end);
         true
     }
 }
