@@ -52,6 +52,8 @@ pub(crate) struct Fills {
     map: papaya::HashMap<Key, Arc<Fill>, FxBuildHasher>,
     /// Those that go on though another one has taken their place, by their addresses.
     replaced: papaya::HashMap<usize, Arc<Fill>, FxBuildHasher>,
+    /// How many fills there are of variants of a key, which are not found by it.
+    variants: papaya::HashMap<Key, usize, FxBuildHasher>,
     pub(crate) figures: Counts,
 }
 
@@ -156,8 +158,13 @@ impl Fills {
     /// on; nobody joins.
     pub(crate) fn forbid(&self, key: Key) {
         let (map, replaced) = (self.map.pin(), self.replaced.pin());
-        let meant = map.values().chain(replaced.values()).filter(|fill| fill.main == key || fill.key == key);
-        for fill in meant.cloned().collect::<Vec<_>>() {
+        let mut meant: Vec<Arc<Fill>> = map.get(&key).cloned().into_iter().collect();
+        // There may be thousands of others: they are looked at only where one of them is meant.
+        if self.variants.pin().contains_key(&key) {
+            meant.extend(map.values().filter(|fill| fill.main == key && fill.key != key).cloned());
+        }
+        meant.extend(replaced.values().filter(|fill| fill.main == key || fill.key == key).cloned());
+        for fill in meant {
             fill.with(|state, wakes| state.give_up_disk(wakes));
             self.remove(&fill);
         }
@@ -206,6 +213,18 @@ impl Fills {
         of_these.map(|fill| fill.sequence.load(Acquire)).min()
     }
 
+    /// A fill comes, or has gone: if it is of a variant, it is counted.
+    fn count(&self, fill: &Fill, comes: bool) {
+        if fill.key != fill.main {
+            self.variants.pin().compute(fill.main, |there| match there.map_or(0, |(_, number)| *number) {
+                number if comes => papaya::Operation::Insert(number + 1),
+                0 => papaya::Operation::Abort(()),
+                1 => papaya::Operation::Remove,
+                number => papaya::Operation::Insert(number - 1),
+            });
+        }
+    }
+
     /// It goes on, and is found by nobody.
     fn hide(&self, fill: &Arc<Fill>) {
         self.set_aside(fill);
@@ -223,11 +242,15 @@ impl Fills {
 
     fn remove(&self, fill: &Arc<Fill>) {
         // First this: who takes its place meanwhile sees it, or has put it among those replaced before this looks there.
-        drop(fill.with(|state, _| state.close()));
+        let (was_closed, left) = fill.with(|state, _| (state.is_closed(), state.close()));
+        drop(left);
         // It may have been replaced, and is not in the map then.
         let _ = self.map.pin().remove_if(&fill.key, |_, there| Arc::ptr_eq(there, fill));
         if fill.replaced.load(Acquire) {
             self.replaced.pin().remove(&address(fill));
+        }
+        if !was_closed {
+            self.count(fill, false);
         }
         fill.closed.notify_waiters();
     }
@@ -276,6 +299,7 @@ impl Cache {
             if let Some(before) = &before {
                 self.fills().set_aside(before);
             }
+            self.fills().count(&fill, true);
             let placed = map.compute(key, |there| match (there, &before) {
                 (None, None) => papaya::Operation::Insert(fill.clone()),
                 (Some((_, there)), Some(before)) if Arc::ptr_eq(there, before) => {
@@ -284,6 +308,7 @@ impl Cache {
                 _ => papaya::Operation::Abort(()),
             });
             if matches!(placed, papaya::Compute::Aborted(())) {
+                self.fills().count(&fill, false);
                 spare = Some(fill);
                 continue;
             }

@@ -465,6 +465,7 @@ fn purges_of_a_key_mean_variants_that_are_being_fetched() {
             bench.cache.peek(key(12)).is_some_and(|entry| bench.cache.discard(&entry, crate::cache::Leave::Damaged))
         );
     }
+    freerun_testkit::eventually("no variant is counted", || bench.cache.fills().variants.is_empty());
 }
 
 /// Who waits for what cannot be stored looks again at the moment at which it goes.
