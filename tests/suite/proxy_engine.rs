@@ -105,6 +105,26 @@ fn too_many_interim_responses_are_refused() {
 }
 
 #[test]
+fn interim_responses_are_counted_while_the_body_is_sent() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "proxy_request_buffering off; early_hints 1; ").freerun();
+    let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n");
+    let mut peer = upstream.accept();
+    peer.head();
+    let hints = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    for _ in 0..63 {
+        peer.send(hints);
+        assert_eq!(client.at_least(hints.len()), hints.as_bytes());
+        client.take();
+        client.send("x");
+        peer.bytes(1);
+    }
+    peer.send(hints);
+    assert_eq!(client.response().status, 502);
+    server.logs("upstream sent too many interim responses while reading response header from upstream");
+}
+
+#[test]
 fn the_next_server_is_asked_when_one_refuses() {
     let (refusing, alive) = (Refusing::new(), Upstream::answering(|_| ok("alive")));
     let dead = refusing.address();

@@ -96,7 +96,7 @@ impl Passage {
                 }
             };
             let exchange = &mut **self.exchange.insert(self.plan.family.exchange(request, &self.plan.target));
-            let mut run = Run { plan: &self.plan, wire, exchange, head: &mut self.head, sent: 0 };
+            let mut run = Run { plan: &self.plan, wire, exchange, head: &mut self.head, sent: 0, interim: 0 };
             match run.run(request, body, lease).await {
                 Ok(sent_all) => {
                     self.sent_all = sent_all;
@@ -180,6 +180,8 @@ struct Run<'p> {
     head: &'p mut UpstreamHead,
     /// Bytes sent.
     sent: u64,
+    /// How many interim heads have come.
+    interim: usize,
 }
 
 type Stopped = (Trouble, Doing);
@@ -226,19 +228,12 @@ impl Run<'_> {
         if early {
             return Ok(false);
         }
-        let reading = |trouble| (trouble, Doing::ReadingHead);
-        let mut interim = 0;
-        loop {
-            match self.head(request).map_err(reading)? {
-                Seen::Final => return Ok(true),
-                Seen::Interim => self.interim(request, &mut interim).await.map_err(reading)?,
-                Seen::Nothing => {
-                    let Plan { options, client, .. } = self.plan;
-                    let received = self.wire.receive(self.room(), options.read_timeout, client).await;
-                    self.received(received).map_err(reading)?;
-                }
-            }
+        while !self.heads(request).await? {
+            let Plan { options, client, .. } = self.plan;
+            let received = self.wire.receive(self.room(), options.read_timeout, client).await;
+            self.received(received).map_err(|trouble| (trouble, Doing::ReadingHead))?;
         }
+        Ok(true)
     }
 
     /// How much the next read may bring.
@@ -284,10 +279,22 @@ impl Run<'_> {
         }
     }
 
-    /// Deals with an interim head, of which there were that many.
-    async fn interim(&self, request: &mut Request, before: &mut usize) -> Result<(), Trouble> {
-        *before += 1;
-        if *before >= MAX_INTERIM {
+    /// Takes the heads that have come: whether the final one has.
+    async fn heads(&mut self, request: &mut Request) -> Result<bool, Stopped> {
+        let reading = |trouble| (trouble, Doing::ReadingHead);
+        loop {
+            match self.head(request).map_err(reading)? {
+                Seen::Final => return Ok(true),
+                Seen::Interim => self.interim(request).await.map_err(reading)?,
+                Seen::Nothing => return Ok(false),
+            }
+        }
+    }
+
+    /// Deals with an interim head.
+    async fn interim(&mut self, request: &mut Request) -> Result<(), Trouble> {
+        self.interim += 1;
+        if self.interim >= MAX_INTERIM {
             return Err(Trouble::Fault(Fault::invalid("upstream sent too many interim responses")));
         }
         Box::pin(early::pass_on(request, self.plan.family, self.head)).await
@@ -351,7 +358,7 @@ impl Run<'_> {
             if !over && piece.is_empty() && (out.is_empty() || !body.is_stream()) {
                 let (next, early) = self.next_piece(request, body, &mut position).await.map_err(sending)?;
                 if early {
-                    if self.early_head(request).await? {
+                    if self.heads(request).await? {
                         return Ok(true);
                     }
                     continue;
@@ -386,7 +393,7 @@ impl Run<'_> {
                 Wrote::All if whole => {}
                 Wrote::All => self.exchange.after_piece(out),
                 Wrote::Heard => {
-                    if self.early_head(request).await? {
+                    if self.heads(request).await? {
                         return Ok(true);
                     }
                 }
@@ -398,7 +405,7 @@ impl Run<'_> {
     /// The head of a server that takes no more of the request: it may have said why before it closed, or say it now.
     async fn last_words(&mut self, request: &mut Request, error: io::Error) -> Result<(), Stopped> {
         loop {
-            if self.early_head(request).await? {
+            if self.heads(request).await? {
                 return Ok(());
             }
             let Plan { options, client, .. } = self.plan;
@@ -493,19 +500,6 @@ impl Run<'_> {
             Some(received) => {
                 self.received(received.map_err(super::wire::received))?;
                 Ok(true)
-            }
-        }
-    }
-
-    /// Looks at what has come while the request was sent: whether the final head has.
-    async fn early_head(&mut self, request: &mut Request) -> Result<bool, Stopped> {
-        let reading = |trouble| (trouble, Doing::ReadingHead);
-        let mut interim = 0;
-        loop {
-            match self.head(request).map_err(reading)? {
-                Seen::Final => return Ok(true),
-                Seen::Interim => self.interim(request, &mut interim).await.map_err(reading)?,
-                Seen::Nothing => return Ok(false),
             }
         }
     }
