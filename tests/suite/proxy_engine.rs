@@ -124,6 +124,24 @@ fn interim_responses_are_counted_while_the_body_is_sent() {
     server.logs("upstream sent too many interim responses while reading response header from upstream");
 }
 
+/// What its socket would take says nothing of what a client at a limited rate is sent.
+#[test]
+fn no_more_is_read_for_a_client_at_a_limited_rate_than_the_buffers_hold() {
+    let upstream = Upstream::new();
+    let lines = "limit_rate 40k; proxy_max_temp_file_size 0; ";
+    let server = passing(&[&upstream.address()], lines).freerun();
+    let mut client = asked(&server, GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    let sending = std::thread::spawn(move || peer.try_send(ok(vec![b'x'; 1_000_000])));
+    client.at_least(30_000);
+    client.reset();
+    let line = server.access_lines(1).remove(0);
+    let received: usize = line.rsplit('|').next().unwrap().parse().unwrap();
+    assert!(received < 200_000, "{line}");
+    let _ = sending.join();
+}
+
 #[test]
 fn the_next_server_is_asked_when_one_refuses() {
     let (refusing, alive) = (Refusing::new(), Upstream::answering(|_| ok("alive")));

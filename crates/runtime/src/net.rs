@@ -257,6 +257,13 @@ impl Socket {
         Ok(rustix::net::sendmsg(&*self.fd, parts, &mut Default::default(), flags)?)
     }
 
+    /// How many bytes a write would certainly take now; 0 where that is not known.
+    pub fn certain_room(&self) -> usize {
+        let memory = freerun_sys::socket::send_room(&*self.fd).unwrap_or(0);
+        // What the kernel notes of them counts too: some hundred bytes for each 64 KiB, and more for small segments.
+        memory - memory / 8
+    }
+
     /// Waits until a write would not wait. To be called right after a write of this thread has filled the socket, with no
     /// `await` in between.
     ///

@@ -73,6 +73,37 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
     Ok(TcpInfo { rtt, rttvar, snd_cwnd: info.tcpi_snd_cwnd, rcv_space: info.tcpi_rcv_space })
 }
 
+/// `SO_MEMINFO` (`linux/sock_diag.h` names what it answers).
+const SO_MEMINFO: libc::c_int = 55;
+
+/// How many bytes of memory the socket's queue of what is to be sent may still take (`SO_MEMINFO`): somewhat more than the
+/// bytes that a write would take, for what the kernel notes of them counts too.
+///
+/// # Errors
+/// What `getsockopt(2)` answers.
+pub fn send_room(fd: impl AsFd) -> io::Result<usize> {
+    let mut numbers = [0u32; libc::SK_MEMINFO_DROPS as usize + 1];
+    let mut len = size_of_val(&numbers) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the size of `numbers`, whose elements any bits are valid for; the
+    // descriptor is open.
+    let answer = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_MEMINFO,
+            numbers.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let number = |index: libc::c_int| numbers[index as usize];
+    // TCP counts what it has queued; other sockets what was allocated for it.
+    let taken = number(libc::SK_MEMINFO_WMEM_QUEUED).max(number(libc::SK_MEMINFO_WMEM_ALLOC));
+    Ok(number(libc::SK_MEMINFO_SNDBUF).saturating_sub(taken) as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +117,29 @@ mod tests {
         set_fastopen(&listener, 16).unwrap();
         let (pipe, _end) = io::pipe().unwrap();
         assert_eq!(set_defer_accept(&pipe, 1).unwrap_err().raw_os_error(), Some(libc::ENOTSOCK));
+    }
+
+    #[test]
+    fn a_socket_knows_what_it_would_still_take() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _peer = listener.accept().unwrap();
+        let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        unix.set_nonblocking(true).unwrap();
+        for fd in [tcp.as_fd(), unix.as_fd()] {
+            let before = send_room(fd).unwrap();
+            let mut sent = 0;
+            // As long as it says that there is room for a piece, the whole piece is taken.
+            while send_room(fd).unwrap() >= 8192 {
+                let flags = rustix::net::SendFlags::NOSIGNAL;
+                assert_eq!(rustix::net::send(fd, &[0; 4096], flags).unwrap(), 4096);
+                sent += 4096;
+            }
+            assert!(before > 8192 && sent > 0, "{before} {sent}");
+        }
+        let (pipe, _end) = io::pipe().unwrap();
+        assert_eq!(send_room(&pipe).unwrap_err().raw_os_error(), Some(libc::ENOTSOCK));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 pub mod body;
 pub mod head;
-mod pace;
+pub mod pace;
 
 use std::io;
 

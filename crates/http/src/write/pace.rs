@@ -40,6 +40,14 @@ impl Pace {
         Pace { rate, after, began: now }
     }
 
+    /// Whether there may be a limit: what variables say is not asked yet.
+    pub fn is_expected(request: &Request) -> bool {
+        match request.own.find::<LimitRate>().and_then(|rate| rate.get()) {
+            Some(rate) => rate > 0,
+            None => !matches!(request.settings().get::<RateSettings>().limit_rate, Bytes::Fixed(0)),
+        }
+    }
+
     /// Whether there is no limit.
     pub fn is_free(&self) -> bool {
         self.rate == 0

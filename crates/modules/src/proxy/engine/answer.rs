@@ -12,6 +12,7 @@ use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
 use freerun_http::variables::LimitRate;
+use freerun_http::write::pace::Pace;
 use freerun_proto::HeaderId;
 use freerun_runtime::loops;
 use freerun_upstream::{Failure, Lease};
@@ -169,7 +170,8 @@ fn put_body(request: &Request, mut reader: Reader, response: &mut Response, buff
         trouble.log(request, Doing::ReadingBody);
     }
     let finish = reader.plan().options.ignore_client_abort;
-    let manner = Manner { buffering, broken, finish, connection: request.connection.number };
+    let paced = Pace::is_expected(request);
+    let manner = Manner { buffering, broken, finish, paced, connection: request.connection.number };
     response.body = Body::Source(Box::new(Flow::new(reader, front, announced, manner)));
 }
 

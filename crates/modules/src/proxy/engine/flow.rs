@@ -24,14 +24,6 @@ const READ: usize = 256 * 1024;
 /// The same at first, where nothing is buffered.
 const UNBUFFERED: usize = 64 * 1024;
 
-/// How many bytes a client has to have taken before it is trusted to keep up: what is read for it until then fits the
-/// configured buffers, for it stands in memory if the client does not take it. Less than this may have gone no further than
-/// into the buffers of sockets.
-const TRUST: u64 = 256 * 1024;
-
-/// The part of what it has taken that a trusted client is given at a time.
-const TRUSTED_PART: u64 = 2;
-
 /// How many flows of a loop read for their files and write at the same time. The others wait, each with what its client has not
 /// taken, and nothing else: thousands of them would have each a piece that waits for a thread, and all of these threads at work
 /// leave little of the processor to the loop. As long as these writes hang, what the others have read is what their clients take.
@@ -67,10 +59,10 @@ pub struct Flow {
     spool: Option<Spool>,
     /// Bytes of the last piece that was given out: the client may not have taken it yet.
     outstanding: usize,
-    /// Bytes of all pieces that were given out.
-    given: u64,
     /// Whether the client did not keep up with the last piece.
     slow: bool,
+    /// `limit_rate`: what the client's socket would take says nothing.
+    paced: bool,
     /// Nothing more can come, though the body is not complete.
     broken: bool,
     /// Whether the head said how long the body is.
@@ -90,6 +82,8 @@ pub struct Manner {
     pub broken: bool,
     /// `proxy_ignore_client_abort`
     pub finish: bool,
+    /// The client may be sent less than its socket would take (`limit_rate`).
+    pub paced: bool,
     /// The client's connection, for the loop's notes.
     pub connection: u64,
 }
@@ -97,15 +91,15 @@ pub struct Manner {
 impl Flow {
     /// The pieces in `front` have come already.
     pub fn new(reader: Reader, front: Front, announced: bool, manner: Manner) -> Flow {
-        let Manner { buffering, broken, finish, connection } = manner;
+        let Manner { buffering, broken, finish, paced, connection } = manner;
         Flow {
             reader: Some(reader),
             front: front.into_iter().collect::<VecDeque<_>>().into(),
             buffering,
             spool: None,
             outstanding: 0,
-            given: 0,
             slow: false,
+            paced,
             broken,
             announced,
             begun: false,
@@ -186,18 +180,19 @@ impl Flow {
 
     fn given(&mut self, piece: Bytes) -> Bytes {
         self.outstanding = piece.len();
-        self.given += piece.len() as u64;
         piece
     }
 
-    /// How much to read for a client that waits for it: no more than may be kept waiting, if it may be a slow one.
+    /// How much to read for a client that waits for it: no more than may be kept waiting, or than its socket takes at once.
     fn room(&mut self) -> usize {
-        let first = self.buffering.as_ref().map_or(UNBUFFERED, |buffering| buffering.memory);
-        let keeps_up = !std::mem::take(&mut self.slow) && self.given >= TRUST;
-        let trusted = if keeps_up { self.given / TRUSTED_PART } else { 0 };
-        let most = first.max(usize::try_from(trusted).unwrap_or(READ)).clamp(1, READ);
-        let left = self.reader.as_ref().and_then(Reader::left);
-        left.and_then(|left| usize::try_from(left).ok()).map_or(most, |left| left.clamp(1, most))
+        let least = self.buffering.as_ref().map_or(UNBUFFERED, |buffering| buffering.memory).clamp(1, READ);
+        let keeps_up = !std::mem::take(&mut self.slow) && !self.paced;
+        let Some(reader) = &self.reader else { return least };
+        let left = reader.left().and_then(|left| usize::try_from(left).ok()).unwrap_or(usize::MAX).max(1);
+        if left <= least || least == READ || !keeps_up {
+            return left.min(least);
+        }
+        left.min(reader.plan().client.room().clamp(least, READ))
     }
 
     /// Reads while the client does not take what it was given.

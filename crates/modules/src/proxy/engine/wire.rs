@@ -39,6 +39,11 @@ impl Client {
         Client { connection: self.connection.clone(), watched: false }
     }
 
+    /// How many bytes its socket would certainly take now.
+    pub fn room(&self) -> usize {
+        self.connection.socket.certain_room()
+    }
+
     /// Waits for `future`, unless the client goes before.
     ///
     /// # Errors
@@ -88,16 +93,13 @@ pub struct Wire {
     pub timer: Timer,
     /// Whether it has served a request before.
     pub reused: bool,
-    /// Whether the buffer has become larger than is worth keeping.
-    large: bool,
+    /// How much the buffer was made for.
+    size: usize,
 }
 
 /// How large a buffer is at first: what is read after the head then goes into the same one, where `proxy_buffers` are what they usually
 /// are, and leaves no hole of another size in the allocator's memory.
 const FIRST: usize = 32 * 1024;
-
-/// The largest buffer that is kept.
-const LARGE: usize = 64 * 1024;
 
 impl Wire {
     /// A connection before its request.
@@ -106,7 +108,7 @@ impl Wire {
         if input.capacity() == 0 {
             input = BytesMut::with_capacity(FIRST);
         }
-        Wire { kept, input, timer, reused, large: false }
+        Wire { kept, input, timer, reused, size: FIRST }
     }
 
     /// Waits for bytes, at most `room` of them or what the buffer has room for anyway; how many have come, 0 at the end of
@@ -115,13 +117,14 @@ impl Wire {
     /// # Errors
     /// The connection broke, nothing came for `wait`, or the client went away.
     pub async fn receive(&mut self, room: usize, wait: Duration, client: &Client) -> Result<usize, Trouble> {
-        if !self.input.try_reclaim(room) {
-            // No more than that: `reserve` would take as much as was wanted before, and each piece keeps all of what it is in.
+        // One that was made for more is not used for less: a piece that waits for the client keeps all of what it is in.
+        if self.size > room.max(FIRST) || !self.input.try_reclaim(room) {
+            // No more than that: `reserve` would take as much as was wanted before.
+            self.size = room;
             let mut input = BytesMut::with_capacity(self.input.len() + room);
             input.extend_from_slice(&self.input);
             self.input = input;
         }
-        self.large |= room > LARGE;
         self.wait(wait, client, |socket, input, context| socket.poll_read_bytes(context, input, room)).await
     }
 
@@ -168,27 +171,28 @@ impl Wire {
 
     /// The response has ended cleanly: another request may use the connection.
     pub fn give_back(self, peer: &Peer, servers: &dyn Servers) {
-        let Wire { kept, input, timer, large, .. } = self;
+        let Wire { kept, input, timer, size, .. } = self;
         if input.is_empty() {
             let (settings, count): (_, &Arc<_>) = servers.keepalive();
             peer.idle.put(kept, settings, count);
-            spare(if large { BytesMut::new() } else { input }, timer);
+            spare(input, size, timer);
         }
     }
 
     /// The connection goes on without HTTP; with what has come on it.
     pub fn leave(self) -> (Socket, Vec<u8>) {
-        let Wire { kept, mut input, timer, large, .. } = self;
+        let Wire { kept, mut input, timer, size, .. } = self;
         let rest = input.to_vec();
         input.clear();
-        spare(if large { BytesMut::new() } else { input }, timer);
+        spare(input, size, timer);
         (kept.socket, rest)
     }
 }
 
-/// Keeps buffer and timer for another connection.
-fn spare(input: BytesMut, mut timer: Timer) {
+/// Keeps buffer and timer for another connection; no buffer that was made for more than they are at first.
+fn spare(input: BytesMut, size: usize, mut timer: Timer) {
     timer.clear();
+    let input = if size > FIRST { BytesMut::new() } else { input };
     SPARE.with_borrow_mut(|spare| {
         if spare.len() < KEPT {
             spare.push_back(Spare { input, timer });
