@@ -152,16 +152,18 @@ impl Followed {
         let Some(spool) = &mut self.spool else { return };
         while spool.takes_more(READ) {
             tokio::task::consume_budget().await;
-            // At the end, and where it breaks, the next one says so again.
-            let Ok(Some(piece)) = self.follower.next().await else { return };
-            spool.push(piece);
+            // Before more is taken: this is begun anew whenever the client takes bytes, and what it waits for may take long.
             if spool.in_memory() >= SPOOLED {
                 let _turn = turn().await;
                 spool.write();
                 if let Err(error) = spool.written().await {
                     self.log.write(Level::Crit, format_args!("{error} while {}", Doing::ReadingBody));
                 }
+                continue;
             }
+            // At the end, and where it breaks, the next one says so again.
+            let Ok(Some(piece)) = self.follower.next().await else { return };
+            spool.push(piece);
         }
     }
 }
