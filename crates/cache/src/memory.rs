@@ -175,3 +175,62 @@ impl Object {
         OVERHEAD + self.head.size() as u64 + body
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::index::{About, Entry};
+    use crate::object::Made;
+    use crate::record::Head;
+    use crate::rules::Lifetime;
+
+    const BODY: usize = 5000;
+
+    fn key(number: u64) -> Key {
+        Key::of(&number.to_le_bytes())
+    }
+
+    fn object(number: u64) -> Arc<Object> {
+        let key = key(number);
+        let about = About { key, main: key, size: BODY as u64, sequence: 1, lifetime: Lifetime::default() };
+        let body = ObjectBody::Bytes(Bytes::from(vec![0; BODY]));
+        let entry = Arc::new(Entry::new(&about, BODY as u64, 1));
+        Arc::new(Object { entry, head: Arc::new(Head::default()), body, made: Made::default() })
+    }
+
+    #[test]
+    fn it_takes_up_no_more_than_it_may() {
+        const LIMIT: u64 = 4 << 20;
+        let memory = Memory::new(LIMIT, 1);
+        let fill = |limit: u64| {
+            for number in 0..5 * LIMIT / BODY as u64 {
+                memory.insert(object(number));
+                assert!(memory.figures().bytes <= limit, "{number}: {:?}", memory.figures());
+            }
+            memory.figures().bytes
+        };
+        assert!(fill(LIMIT) > LIMIT / 2);
+        memory.resize(LIMIT / 4);
+        assert!(memory.figures().bytes <= LIMIT / 4 && fill(LIMIT / 4) > LIMIT / 8);
+        memory.resize(0);
+        assert_eq!((fill(0), memory.figures().objects), (0, 0));
+        memory.resize(LIMIT);
+        assert!(fill(LIMIT) > LIMIT / 2);
+    }
+
+    #[test]
+    fn a_scan_does_not_push_out_what_is_in_use() {
+        const HOT: u64 = 20;
+        let memory = Memory::new(1 << 20, 1);
+        (0..HOT).for_each(|number| memory.insert(object(number)));
+        for _ in 0..5 {
+            assert!((0..HOT).all(|number| memory.get(key(number)).is_some()));
+        }
+        // Ten times as much as there is room for, and nobody asks for anything else meanwhile.
+        (1000..3000).for_each(|number| memory.insert(object(number)));
+        let left = (0..HOT).filter(|number| memory.get(key(*number)).is_some()).count();
+        assert_eq!(left as u64, HOT);
+    }
+}
