@@ -42,6 +42,19 @@ struct Stat {
     began: u64,
 }
 
+/// Runs `work` while this thread is pinned to the cores (none: as it was). Threads and processes that it starts inherit that.
+pub fn on_cores<T>(cores: &[usize], work: impl FnOnce() -> T) -> Result<T> {
+    let home = sched_getaffinity(None).doing("read the CPU affinity")?;
+    if !cores.is_empty() {
+        let mut set = CpuSet::new();
+        cores.iter().for_each(|core| set.set(*core));
+        sched_setaffinity(None, &set).doing(format!("pin to the cores {cores:?}"))?;
+    }
+    let outcome = work();
+    sched_setaffinity(None, &home).doing("restore the CPU affinity")?;
+    Ok(outcome)
+}
+
 /// Memory of a tree of processes, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Memory {
@@ -69,15 +82,7 @@ impl Process {
     }
 
     fn spawn(mut command: Command, placement: &Placement) -> Result<Process> {
-        // A child inherits the affinity of the thread that starts it, so the thread visits the cores and comes back.
-        let home = sched_getaffinity(None).doing("read the CPU affinity")?;
-        if !placement.cores.is_empty() {
-            let mut set = CpuSet::new();
-            placement.cores.iter().for_each(|core| set.set(*core));
-            sched_setaffinity(None, &set).doing(format!("pin to the cores {:?}", placement.cores))?;
-        }
-        let child = command.spawn();
-        sched_setaffinity(None, &home).doing("restore the CPU affinity")?;
+        let child = on_cores(&placement.cores, || command.spawn())?;
         let child = child.doing(format!("start {:?}", command.get_program()))?;
         Ok(Process { child, ended: false })
     }

@@ -14,7 +14,7 @@ use crate::connections::settled;
 use crate::error::{Doing, Error, Result};
 use crate::interrupt::pause;
 use crate::probe::{self, Pace};
-use crate::process::{Placement, raise_limit};
+use crate::process::{Placement, on_cores, raise_limit};
 use crate::proxy::start_upstream;
 use crate::report::{Goal, Report, Table};
 use crate::servers::Server;
@@ -73,7 +73,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
             "{count} clients, each with a receive buffer of {} KiB, ask a proxy for a file of 1 MB that its upstream serves from memory, and \
              read {} KB a second, for {seconds} s; the proxy's sockets have send buffers of 32 KiB, everything else is at its default. Meanwhile others ask for `return 200` and for 1 KB through \
              the same proxy, {PROBES} times a second each. Memory is the highest resident set of all of the proxy's processes, over that \
-             before; {rounds} rounds with a fresh proxy each, one worker on one core.",
+             before; {rounds} rounds with a fresh proxy each, one worker on one core, all clients on the other.",
             RECEIVE_BUFFER / 1024,
             PACE / 1000
         ),
@@ -82,7 +82,8 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let mut results: Vec<(String, Vec<Found>)> = Vec::new();
     for _ in 0..rounds {
         for spec in specs.iter().filter(|spec| bench.options.wants(&spec.name)) {
-            match measure(bench, spec, count, seconds) {
+            // What the clients do must not take the proxy's core.
+            match on_cores(&client_cores, || measure(bench, spec, count, seconds)).and_then(|found| found) {
                 Ok(found) => match results.iter_mut().find(|(name, _)| *name == spec.name) {
                     Some((_, list)) => list.push(found),
                     None => results.push((spec.name.clone(), vec![found])),
