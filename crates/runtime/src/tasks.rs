@@ -2,7 +2,7 @@
 //!
 //! A task of the runtime is an allocation of its own, aligned to 128 bytes, which malloc serves badly, and each of its polls
 //! goes through the runtime's queues. Here a task is a place in a table, used again by the next one, and what is ready is
-//! polled in a row.
+//! polled in a row: first what is short, then what is [`LongWork`], of which each row has a part all the same.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,6 +19,9 @@ use crate::loops::{self, Activity};
 
 /// How many tasks are polled before other tasks of the loop, such as the one that accepts, have their turn.
 const TURN: usize = 16;
+
+/// How many of them are tasks at long work, if so many are ready: however many short ones there are, these go on.
+const LONG_PART: usize = 4;
 
 /// How long tasks are polled before the kernel is asked for events, in nanoseconds. The runtime by itself asks after 61 of its
 /// own polls, each of which is a turn here: with a thousand connections that all have much to send, a new request was not
@@ -62,6 +65,8 @@ struct Bell {
     index: u32,
     /// The place is in one of the queues.
     rung: AtomicBool,
+    /// The task there is at long work, as it was at the end of its last poll.
+    long: AtomicBool,
 }
 
 /// How other threads reach the tasks of a loop.
@@ -77,7 +82,10 @@ struct Mailbox {
 struct Ready {
     /// Whose they are: [`Mailbox::id`].
     id: Cell<u64>,
-    queue: RefCell<VecDeque<u32>>,
+    short: RefCell<VecDeque<u32>>,
+    long: RefCell<VecDeque<u32>>,
+    /// The task that is being polled is at long work.
+    at_long: Cell<bool>,
     /// The runner runs, or will run without being woken again.
     awake: Cell<bool>,
     /// When the kernel was last asked for events on behalf of these tasks.
@@ -89,11 +97,52 @@ thread_local! {
         const {
             Ready {
                 id: Cell::new(0),
-                queue: RefCell::new(VecDeque::new()),
+                short: RefCell::new(VecDeque::new()),
+                long: RefCell::new(VecDeque::new()),
+                at_long: Cell::new(false),
                 awake: Cell::new(false),
                 asked: Cell::new(0),
             }
         };
+}
+
+impl Ready {
+    fn push(&self, index: u32, long: bool) {
+        let queue = if long { &self.long } else { &self.short };
+        queue.borrow_mut().push_back(index);
+    }
+
+    /// Whose poll is next in a turn of which so many are left.
+    fn pop(&self, left: usize) -> Option<u32> {
+        let (first, then) = if left > LONG_PART { (&self.short, &self.long) } else { (&self.long, &self.short) };
+        let next = first.borrow_mut().pop_front();
+        next.or_else(|| then.borrow_mut().pop_front())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.short.borrow().is_empty() && self.long.borrow().is_empty()
+    }
+}
+
+/// What a task holds while it does what takes long anyway, such as sending to a client that has to be waited for: others are
+/// polled before it, so that thousands of such tasks that are ready at once hold up no new request. To be made and dropped in
+/// polls of the same task; elsewhere it does nothing.
+#[derive(Debug)]
+pub struct LongWork(());
+
+impl LongWork {
+    /// From the end of this poll on.
+    pub fn begin() -> LongWork {
+        READY.with(|ready| ready.at_long.set(true));
+        LongWork(())
+    }
+}
+
+impl Drop for LongWork {
+    fn drop(&mut self) {
+        // The thread may be ending.
+        let _ = READY.try_with(|ready| ready.at_long.set(false));
+    }
 }
 
 impl Wake for Bell {
@@ -108,7 +157,7 @@ impl Wake for Bell {
         let here = READY.try_with(|ready| {
             let own = ready.id.get() == self.mailbox.id;
             if own {
-                ready.queue.borrow_mut().push_back(self.index);
+                ready.push(self.index, self.long.load(Ordering::Relaxed));
             }
             (own, own && ready.awake.replace(true))
         });
@@ -136,7 +185,8 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
         let mailbox = Arc::new(Mailbox { id, woken: SegQueue::new(), runner: OnceLock::new() });
         READY.with(|ready| {
             ready.id.set(id);
-            ready.queue.borrow_mut().clear();
+            ready.short.borrow_mut().clear();
+            ready.long.borrow_mut().clear();
             ready.awake.set(true);
         });
         let table = RefCell::new(Table { places: Vec::new(), free: Vec::new() });
@@ -173,7 +223,8 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
             return index;
         }
         let index = u32::try_from(table.places.len()).unwrap_or(u32::MAX);
-        let bell = Arc::new(Bell { mailbox: self.mailbox.clone(), index, rung: AtomicBool::new(false) });
+        let (mailbox, no) = (self.mailbox.clone(), || AtomicBool::new(false));
+        let bell = Arc::new(Bell { mailbox, index, rung: no(), long: no() });
         let waker = Some(Waker::from(bell.clone()));
         table.places.push(Place { future: Some(future), number, bell, waker });
         index
@@ -186,6 +237,10 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
         }
     }
 
+    fn is_long(&self, index: u32) -> bool {
+        self.table.borrow().places.get(index as usize).is_some_and(|place| place.bell.long.load(Ordering::Relaxed))
+    }
+
     /// What is to be polled in this place. [`Inner::poll`] puts it back, or gives the place back.
     fn take(&self, index: u32) -> Option<Taken<F>> {
         let mut table = self.table.borrow_mut();
@@ -194,11 +249,12 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
         place.bell.rung.store(false, Ordering::Release);
         let future = place.future.take()?;
         let waker = place.waker.take().unwrap_or_else(|| Waker::from(place.bell.clone()));
-        Some(Taken { future, number: place.number, waker })
+        Some(Taken { future, number: place.number, waker, long: place.bell.long.load(Ordering::Relaxed) })
     }
 
     fn poll(&self, index: u32, taken: Taken<F>) {
-        let Taken { mut future, waker, .. } = taken;
+        let Taken { mut future, waker, long, .. } = taken;
+        let outer = READY.with(|ready| ready.at_long.replace(long));
         let mut context = Context::from_waker(&waker);
         let poll = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut context)));
         let rest = if let Ok(Poll::Pending) = poll {
@@ -208,11 +264,13 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
             drop(catch_unwind(AssertUnwindSafe(|| drop(future))));
             None
         };
+        let long = READY.with(|ready| ready.at_long.replace(outer));
         let mut table = self.table.borrow_mut();
         if rest.is_none() {
             table.free.push(index);
         }
         if let Some(place) = table.places.get_mut(index as usize) {
+            place.bell.long.store(long && rest.is_some(), Ordering::Relaxed);
             place.future = rest;
             place.waker = Some(waker);
         }
@@ -223,6 +281,7 @@ struct Taken<F> {
     future: F,
     number: u64,
     waker: Waker,
+    long: bool,
 }
 
 /// The runtime's task in which all of them run.
@@ -238,14 +297,13 @@ impl<F: Future<Output = ()> + Unpin> Future for Runner<F> {
         READY.with(|ready| {
             ready.awake.set(true);
             while let Some(index) = inner.mailbox.woken.pop() {
-                ready.queue.borrow_mut().push_back(index);
+                ready.push(index, inner.is_long(index));
             }
             let mut left = TURN;
             let mut now = 0;
             loops::timed_in_a_row(|row| {
                 while left > 0 && tokio::task::coop::has_budget_remaining() {
-                    let next = ready.queue.borrow_mut().pop_front();
-                    let Some(index) = next else { break };
+                    let Some(index) = ready.pop(left) else { break };
                     if let Some(taken) = inner.take(index) {
                         let activity = Activity { connection: taken.number, step: inner.step };
                         row.poll(activity, || inner.poll(index, taken));
@@ -254,7 +312,7 @@ impl<F: Future<Output = ()> + Unpin> Future for Runner<F> {
                 }
                 now = row.now();
             });
-            if ready.queue.borrow().is_empty() {
+            if ready.is_empty() {
                 ready.awake.set(false);
                 ready.asked.set(now);
             } else if now.saturating_sub(ready.asked.get()) < UNASKED {
@@ -430,6 +488,81 @@ mod tests {
         let polls = finished.recv().unwrap();
         assert!(polls <= 10 * TURN as u32, "{polls} polls before the event was seen");
         handle.stop();
+    }
+
+    /// A task that is polled twice, at long work in between or not, and then says its number.
+    struct Twice {
+        number: u64,
+        is_long: bool,
+        polled: bool,
+        long: Option<LongWork>,
+        wakers: Rc<RefCell<Vec<Waker>>>,
+        order: Rc<RefCell<Vec<u64>>>,
+    }
+
+    impl Steps for Twice {
+        fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
+            if std::mem::replace(&mut self.polled, true) {
+                self.order.borrow_mut().push(self.number);
+                return Poll::Ready(());
+            }
+            self.wakers.borrow_mut().push(context.waker().clone());
+            self.long = Some(LongWork::begin());
+            if !self.is_long {
+                self.long = None;
+            }
+            Poll::Pending
+        }
+    }
+
+    /// In which order as many long tasks as short ones are polled, which are woken at once: first all of the long ones.
+    fn order(each: u64, by_another_thread: bool) -> Vec<u64> {
+        let (done, finished) = channel();
+        let handle = on_a_loop(move |tasks| {
+            let (wakers, order) = (Rc::<RefCell<Vec<Waker>>>::default(), Rc::<RefCell<Vec<u64>>>::default());
+            crate::loops::spawn(0, "waking", async move {
+                // The second time in the places of the first one.
+                for _ in 0..2 {
+                    order.borrow_mut().clear();
+                    for number in 0..2 * each {
+                        let (wakers, order) = (wakers.clone(), order.clone());
+                        let is_long = number < each;
+                        let task = Twice { number, is_long, polled: false, long: None, wakers, order };
+                        tasks.start(number, Job(Box::new(task)));
+                    }
+                    while wakers.borrow().len() < 2 * each as usize {
+                        crate::loops::yield_now().await;
+                    }
+                    let all = wakers.take();
+                    let wake = move || all.into_iter().for_each(Waker::wake);
+                    match by_another_thread {
+                        true => std::thread::spawn(wake).join().unwrap(),
+                        false => wake(),
+                    }
+                    while order.borrow().len() < 2 * each as usize {
+                        crate::loops::yield_now().await;
+                    }
+                }
+                done.send(order.take()).unwrap();
+            });
+        });
+        let order = finished.recv().unwrap();
+        handle.stop();
+        order
+    }
+
+    #[test]
+    fn what_is_short_comes_first_and_long_work_goes_on_all_the_same() {
+        for by_another_thread in [false, true] {
+            const EACH: u64 = 3 * TURN as u64;
+            let order = order(EACH, by_another_thread);
+            let (long, short): (Vec<u64>, Vec<u64>) = order.iter().partition(|number| **number < EACH);
+            assert!(long.is_sorted() && short.is_sorted(), "{order:?}");
+            for turn in order.chunks(TURN).take(EACH as usize / (TURN - LONG_PART)) {
+                assert_eq!(turn.iter().filter(|number| **number < EACH).count(), LONG_PART, "{order:?}");
+                assert!(turn.iter().take(TURN - LONG_PART).all(|number| *number >= EACH), "{order:?}");
+            }
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
 use freerun_runtime::files::{Cursor, FileError, Gone, OpenFile, Sent, Via};
 use freerun_runtime::pool::PoolError;
+use freerun_runtime::tasks::LongWork;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
@@ -54,6 +55,8 @@ struct Writer<'r> {
     send_timeout: Duration,
     pace: Pace,
     bytes: u64,
+    /// From when the client first had to be waited for.
+    long: Option<LongWork>,
 }
 
 impl Writer<'_> {
@@ -112,6 +115,7 @@ impl Writer<'_> {
 
     /// Waits for room in the socket, which a write of this task has just filled.
     async fn wait(&mut self) -> Result<(), WriteError> {
+        self.long.get_or_insert_with(LongWork::begin);
         match self.timer.within(self.send_timeout, self.connection.socket.writable_after_full()).await {
             Some(answer) => Ok(answer?),
             None => Err(WriteError::TimedOut),
@@ -120,6 +124,7 @@ impl Writer<'_> {
 
     /// Waits for room in the socket, which a pool thread has found full.
     async fn wait_after_pool(&mut self) -> Result<(), WriteError> {
+        self.long.get_or_insert_with(LongWork::begin);
         match self.timer.within(self.send_timeout, self.connection.socket.writable()).await {
             Some(answer) => Ok(answer?),
             None => Err(WriteError::TimedOut),
@@ -179,7 +184,7 @@ pub async fn write(
         connection.set_nodelay();
     }
     let send_timeout = core.send_timeout;
-    let mut writer = Writer { connection: &connection, timer: Timer::default(), send_timeout, pace, bytes };
+    let mut writer = Writer { connection: &connection, timer: Timer::default(), send_timeout, pace, bytes, long: None };
     let result = match framing {
         Framing::None => writer.all(head, b"", false).await,
         Framing::Length | Framing::Close => write_body(request, &mut writer, head, body, framing).await,
