@@ -1,4 +1,4 @@
-//! A cgroup with a memory limit and read limits on one disk, version 2 or 1, for one server. Needs root.
+//! cgroups, version 2 or 1, with limits for servers: memory and reads of one disk, or a part of a core. They need root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ impl Group {
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").doing("/proc/self/mountinfo")?;
         let own = fs::read_to_string("/proc/self/cgroup").doing("/proc/self/cgroup")?;
-        let group = match v2_parent(&mounts, &own) {
+        let group = match v2_parent(&mounts, &own, &["io", "memory"]) {
             Some(parent) => {
                 let folder = make(&parent, name)?;
                 Group { version: Version::Two { folder }, disk }
@@ -172,20 +172,60 @@ impl Drop for Group {
             Version::One { memory, blkio } => vec![memory, blkio],
             Version::Two { folder } => vec![folder],
         };
-        for folder in folders.into_iter().filter(|folder| !folder.as_os_str().is_empty()) {
-            // A process that has just ended can keep its group busy for a moment.
-            let mut last = Ok(());
-            for _ in 0..40 {
-                last = fs::remove_dir(folder);
-                if last.is_ok() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(50));
+        folders.into_iter().filter(|folder| !folder.as_os_str().is_empty()).for_each(|folder| remove(folder));
+    }
+}
+
+/// A group whose processes get a part of a core; removed when dropped, so it must outlive them.
+#[derive(Debug)]
+pub struct CpuShare(PathBuf);
+
+/// How long a share counts, in microseconds: as short as leaves room for some hundred requests.
+const SHARE_PERIOD: u64 = 10_000;
+
+impl CpuShare {
+    /// Makes a group below this process' own, called `name`, that gets `share` (0.5: half) of a core. `None` where the system
+    /// does not let us.
+    pub fn create(name: &str, share: f64) -> Option<CpuShare> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let quota = (share * SHARE_PERIOD as f64) as u64;
+        let limits = match v2_parent(&mounts, &own, &["cpu"]) {
+            Some(parent) => (parent, vec![("cpu.max", format!("{quota} {SHARE_PERIOD}"))]),
+            None => {
+                let limits = [("cpu.cfs_period_us", SHARE_PERIOD), ("cpu.cfs_quota_us", quota)];
+                (v1_folder(&mounts, &own, "cpu")?, limits.map(|(file, value)| (file, value.to_string())).to_vec())
             }
-            if let Err(error) = last {
-                eprintln!("cannot remove the cgroup {}: {error}", folder.display());
-            }
+        };
+        let group = CpuShare(make(&limits.0, name).ok()?);
+        limits.1.iter().try_for_each(|(file, text)| put(&group.0.join(file), text)).ok()?;
+        Some(group)
+    }
+
+    /// The files into which a process writes its id to enter.
+    pub fn entries(&self) -> Vec<PathBuf> {
+        vec![self.0.join("cgroup.procs")]
+    }
+}
+
+impl Drop for CpuShare {
+    fn drop(&mut self) {
+        remove(&self.0);
+    }
+}
+
+/// Removes a group whose processes have ended: they can keep it busy for a moment.
+fn remove(folder: &Path) {
+    let mut last = Ok(());
+    for _ in 0..40 {
+        last = fs::remove_dir(folder);
+        if last.is_ok() {
+            return;
         }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    if let Err(error) = last {
+        eprintln!("cannot remove the cgroup {}: {error}", folder.display());
     }
 }
 
@@ -230,18 +270,19 @@ fn v1_folder(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
     Some(folder_of(root, point, own_group(own, controller)?))
 }
 
-/// The nearest group at or above our own whose children have the controllers io and memory, or can be given them. (A
-/// group with processes cannot, except the root.)
-fn v2_parent(mounts: &str, own: &str) -> Option<PathBuf> {
+/// The nearest group at or above our own whose children have these controllers, or can be given them. (A group with processes
+/// cannot, except the root.)
+fn v2_parent(mounts: &str, own: &str, controllers: &[&str]) -> Option<PathBuf> {
     let (root, point) = mounts_of(mounts, "cgroup2", "").next()?;
     let top = Path::new(point);
-    let has = |text: &str| ["io", "memory"].iter().all(|need| text.split_ascii_whitespace().any(|word| word == *need));
+    let has = |text: &str| controllers.iter().all(|need| text.split_ascii_whitespace().any(|word| word == *need));
+    let wanted = controllers.iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(" ");
     let mut folder = folder_of(root, point, own_group(own, "")?);
     loop {
         let control = folder.join("cgroup.subtree_control");
         let available = fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
         let enabled = fs::read_to_string(&control).unwrap_or_default();
-        if has(&enabled) || (has(&available) && fs::write(&control, "+io +memory").is_ok()) {
+        if has(&enabled) || (has(&available) && fs::write(&control, &wanted).is_ok()) {
             return Some(folder);
         }
         if folder == top || !folder.pop() || !folder.starts_with(top) {

@@ -11,6 +11,7 @@ pub mod finish;
 pub mod generation;
 pub mod head;
 pub mod here;
+pub mod likely;
 pub mod listen;
 pub mod log;
 pub mod module;

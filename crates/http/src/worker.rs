@@ -27,6 +27,7 @@ use crate::content::error_page::server_name;
 use crate::content::hot::{HotFile, HotFiles, VALID};
 use crate::generation::Generation;
 use crate::here::{AddressHasher, Current, Here};
+use crate::likely::FirstReads;
 use crate::listen::ListenSpec;
 use crate::listen::accept::{self, Listener};
 use crate::listen::rescue::{self, Shard, Shards};
@@ -268,6 +269,8 @@ pub struct LoopState {
     pub idle: Idle,
     /// Hot files.
     pub hot: RefCell<HotFiles>,
+    /// Whether first bytes are there when connections are accepted.
+    pub first_reads: FirstReads,
     /// What serves requests, unused.
     pub servers: connection::Servers,
     tasks: Tasks<connection::Serve>,
@@ -303,6 +306,7 @@ impl LoopState {
             stats,
             shared,
             hot: RefCell::new(hot),
+            first_reads: FirstReads::default(),
             servers: connection::Servers::default(),
             tasks: Tasks::new("connection"),
             generation: RefCell::new(Current::new(generation)),

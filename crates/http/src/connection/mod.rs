@@ -225,11 +225,19 @@ async fn serve(post: Rc<Post>) {
 async fn requests(connection: &Rc<Connection>, post: &Post, spare: &mut Spare) -> Option<Keep> {
     let mut buffer = Vec::new();
     if !connection.was_polled.replace(true) {
-        // A client that has sent nothing yet waits among the idle ones: without a buffer, and the first to make room when
-        // there are too many connections.
-        buffer = buffers::take();
-        match connection.socket.try_read(&mut buffer) {
+        let first = &connection.home.first_reads;
+        let read = if first.pay() {
+            buffer = buffers::take();
+            let read = connection.socket.try_read(&mut buffer);
+            first.came_out(matches!(read, Ok(1..)));
+            read
+        } else {
+            Err(std::io::ErrorKind::WouldBlock.into())
+        };
+        match read {
             Ok(1..) => {}
+            // A client that has sent nothing yet waits among the idle ones: without a buffer, and the first to make room
+            // when there are too many connections.
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 buffers::give_back(buffer);
                 let (_, servers, _) = connection.servers()?;

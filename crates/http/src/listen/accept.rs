@@ -15,6 +15,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, Notify};
 
 use crate::here::Here;
+use crate::likely::Likely;
 use crate::listen::ListenSpec;
 use crate::request::Address;
 use crate::worker::LoopState;
@@ -32,6 +33,11 @@ const IN_A_ROW: usize = 8;
 /// How many connections one loop accepts before another one has the turn (`accept_mutex on`): handing it over wakes a thread,
 /// and for each connection that costs more than accepting it.
 const TURN: usize = 16;
+
+/// What a connection that accept4(2) found counts, and one that it looked for in vain: that costs five times as much as asking
+/// first.
+const FOUND: u8 = 1;
+const MISSED: u8 = 4;
 
 /// A listening socket as the loops share it.
 pub struct Listener {
@@ -60,6 +66,10 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
     let mut stopped = std::pin::pin!(stopped);
     let mut held = None;
     let mut accepted = 0;
+    // Whether an event of epoll has told of a connection that was not asked for yet; and how often there is one then, and behind
+    // one that was accepted.
+    let mut is_told = true;
+    let [told, behind] = [(); 2].map(|()| Likely::new(FOUND, MISSED));
     loop {
         if home.is_full() {
             held = None;
@@ -93,8 +103,10 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             if !home.has_room() {
                 break;
             }
-            match accept(&listener.fd) {
+            let chance = if is_told { &told } else { &behind };
+            match accept_if(&listener.fd, chance) {
                 Ok((fd, peer)) => {
+                    is_told = false;
                     accepted += 1;
                     let stays = home.accepted(fd, peer, &listener.spec, at_once);
                     if stays && at_once {
@@ -103,6 +115,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 }
                 Err(Errno::AGAIN) => {
                     guard.clear_ready();
+                    is_told = true;
                     break;
                 }
                 // The client gave up in the queue, or the network reported trouble with it: the next one may be fine.
@@ -136,6 +149,14 @@ async fn connection_waits(registered: &AsyncFd<Arc<OwnedFd>>) {
         guard.clear_ready();
     }
     std::future::pending().await
+}
+
+/// Accepts one connection, where there is one: accept4(2) makes a socket and a file before it looks, so where it mostly finds
+/// nobody poll(2) is asked first, at a fraction of the cost.
+fn accept_if(socket: &OwnedFd, likely: &Likely) -> Result<(OwnedFd, Address), Errno> {
+    let accepted = if likely.is() || net::can_be_read(socket) { accept(socket) } else { Err(Errno::AGAIN) };
+    likely.came_out(accepted.is_ok());
+    accepted
 }
 
 /// Accepts one connection.

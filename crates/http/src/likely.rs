@@ -1,0 +1,111 @@
+//! Whether something that is tried again and again is worth trying without asking first.
+
+use std::cell::Cell;
+
+/// How much is remembered. What is above its half is likely.
+const MOST: u8 = 16;
+
+/// A chance, as of the last tries. It belongs to one loop.
+#[derive(Debug)]
+pub struct Likely {
+    score: Cell<u8>,
+    success: u8,
+    failure: u8,
+}
+
+impl Likely {
+    /// What a success and a failure count, at most 16 each: what comes out well more often than `failure / (success + failure)` is
+    /// likely. It is so to begin with.
+    pub fn new(success: u8, failure: u8) -> Likely {
+        Likely { score: Cell::new(MOST), success, failure }
+    }
+
+    /// Whether it has come out well often enough of late.
+    pub fn is(&self) -> bool {
+        self.score.get() > MOST / 2
+    }
+
+    /// Remembers how a try came out.
+    pub fn came_out(&self, well: bool) {
+        let score = self.score.get();
+        self.score.set(if well { (score + self.success).min(MOST) } else { score.saturating_sub(self.failure) });
+    }
+}
+
+/// One of how many first reads that are not likely to come out well is tried all the same: nothing else tells that they would.
+const SAMPLE: u8 = 8;
+
+/// Whether a connection's first bytes are there when it is accepted.
+///
+/// Most clients send a request right behind the handshake. A loop that was busy finds it there, and reading it at once spares a
+/// registration, which costs three times as much as a read that finds nothing; a loop that was waiting for the connection comes
+/// too early.
+#[derive(Debug)]
+pub struct FirstReads {
+    likely: Likely,
+    left_out: Cell<u8>,
+}
+
+impl Default for FirstReads {
+    fn default() -> FirstReads {
+        FirstReads { likely: Likely::new(3, 1), left_out: Cell::new(0) }
+    }
+}
+
+impl FirstReads {
+    /// Whether to read before an event tells that there is something.
+    pub fn pay(&self) -> bool {
+        if self.likely.is() {
+            return true;
+        }
+        let left_out = self.left_out.get() + 1;
+        self.left_out.set(left_out % SAMPLE);
+        left_out == SAMPLE
+    }
+
+    /// Remembers whether something was there.
+    pub fn came_out(&self, well: bool) {
+        self.likely.came_out(well);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn likely_is_what_mostly_comes_out_well() {
+        // One failure in five is what it bears.
+        for (failures_of_ten, expected) in [(0, true), (1, true), (4, false), (10, false)] {
+            let likely = Likely::new(1, 4);
+            for round in 0..100 {
+                likely.came_out(round % 10 >= failures_of_ten);
+            }
+            assert_eq!(likely.is(), expected, "{failures_of_ten} of 10");
+        }
+    }
+
+    #[test]
+    fn what_was_not_likely_becomes_so_again() {
+        let likely = Likely::new(1, 4);
+        (0..10).for_each(|_| likely.came_out(false));
+        assert!(!likely.is());
+        let tries = (1..).find(|_| {
+            likely.came_out(true);
+            likely.is()
+        });
+        assert_eq!(tries, Some(MOST / 2 + 1));
+    }
+
+    #[test]
+    fn now_and_then_a_first_read_is_tried_all_the_same() {
+        let reads = FirstReads::default();
+        while reads.likely.is() {
+            reads.came_out(false);
+        }
+        let tries: Vec<bool> = (0..2 * SAMPLE).map(|_| reads.pay()).collect();
+        assert_eq!(tries.iter().filter(|pays| **pays).count(), 2);
+        reads.came_out(true);
+        assert!(reads.pay() && reads.pay());
+    }
+}
