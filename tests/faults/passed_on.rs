@@ -132,3 +132,41 @@ fn a_folder_for_temporary_files_that_hangs_holds_up_nobody() {
         assert!(client.response().body == body);
     }
 }
+
+#[test]
+fn a_folder_for_temporary_files_that_hangs_leaves_those_of_other_disks_alone() {
+    const SIZE: usize = 8_000_000;
+    // Flows of a loop that write to one file system at the same time.
+    const WRITING: usize = 8;
+    if !require::fuse() {
+        return;
+    }
+    let site = Site::new();
+    site.folder("of").folder("temp").folder("other").mode("of", 0o777).mode("other", 0o777);
+    let disk = Mirror::mount(&site.at("of"), &site.at("temp")).expect("mounting");
+    let upstream = Upstream::answering(move |_: &Received| {
+        [format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n").into_bytes(), vec![b'a'; SIZE]].concat()
+    });
+    let location = |name: &str, folder: &str| {
+        let (folder, address) = (site.at(folder), upstream.address());
+        format!("location /{name} {{ proxy_temp_path {}; proxy_pass http://{address}; }}\n", folder.display())
+    };
+    let lines = location("hangs", "temp/proxy") + &location("works", "other/proxy");
+    let server = Setup::server(&site, &lines).main("user root;").freerun();
+    disk.control().hang(Op::Write, "");
+    let slow = |path: &str| {
+        let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
+        client.send(format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n")).at_least(1);
+        client
+    };
+    let mut hanging: Vec<Client> = (0..3 * WRITING).map(|_| slow("hangs")).collect();
+    eventually("all that may write do", || disk.control().waiting() == WRITING);
+    // Who takes something meanwhile does not make room for others to write.
+    for client in &mut hanging {
+        client.at_least(500_000);
+    }
+    let _works = slow("works");
+    eventually("another folder is written to", || server.error_log().contains("buffered to a temporary file"));
+    assert_eq!(disk.control().waiting(), WRITING);
+    disk.control().clear();
+}

@@ -75,9 +75,30 @@ impl FileSystem {
     /// # Errors
     /// What `open(2)` answers, or the pool.
     pub async fn create_temp(self: &Arc<Self>, directory: &CStr, via: Via<'_>) -> Result<TempFile, FileError> {
-        let (this, owned) = (self.clone(), directory.to_owned());
-        let file = self.offload(via, self.tag_of(directory, via.client), move || this.make_temp(&owned)).await??;
-        Ok(TempFile { file: Arc::new(file), len: 0, files: self.clone(), name: None })
+        self.create_temp_with(directory, Bytes::new(), via).await
+    }
+
+    /// The same with `data` in it, in one step of a pool thread, which drops `data` when it has been written.
+    ///
+    /// # Errors
+    /// What `open(2)` and `pwrite(2)` answer, or the pool.
+    pub async fn create_temp_with<D>(
+        self: &Arc<Self>,
+        directory: &CStr,
+        data: D,
+        via: Via<'_>,
+    ) -> Result<TempFile, FileError>
+    where
+        D: AsRef<[u8]> + Send + 'static,
+    {
+        let (this, owned, len) = (self.clone(), directory.to_owned(), data.as_ref().len() as u64);
+        let make = move || {
+            let file = this.make_temp(&owned)?;
+            this.write_all(&file, 0, data.as_ref())?;
+            Ok::<_, FileError>(file)
+        };
+        let file = self.offload(via, self.tag_of(directory, via.client), make).await??;
+        Ok(TempFile { file: Arc::new(file), len, files: self.clone(), name: None })
     }
 
     /// The same with a name: ten digits or more in the folder, below as many further folders as there are `levels`, whose
@@ -180,16 +201,19 @@ fn nameless(directory: &CStr) -> Result<OwnedFd, Errno> {
 }
 
 impl TempFile {
-    /// Writes `data` at the end, on a pool thread.
+    /// Writes `data` at the end, on a pool thread, which drops it then.
     ///
     /// # Errors
     /// What `pwrite(2)` answers (`ENOSPC`: the disk is full), or the pool. What was written of `data` then does not count.
-    pub async fn append(&mut self, data: Bytes, via: Via<'_>) -> Result<(), FileError> {
-        let (file, offset, len) = (self.file.clone(), self.len, data.len() as u64);
+    pub async fn append<D>(&mut self, data: D, via: Via<'_>) -> Result<(), FileError>
+    where
+        D: AsRef<[u8]> + Send + 'static,
+    {
+        let (file, offset, len) = (self.file.clone(), self.len, data.as_ref().len() as u64);
         let tag: Tag = file.tag(via.client);
         file.mount.pooled.add();
         let files = self.files.clone();
-        self.files.offload(via, tag, move || files.write_all(&file, offset, &data)).await??;
+        self.files.offload(via, tag, move || files.write_all(&file, offset, data.as_ref())).await??;
         self.len += len;
         Ok(())
     }

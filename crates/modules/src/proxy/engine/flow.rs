@@ -3,20 +3,19 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
 use freerun_http::content::response::{LocalBoxFuture, Source};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Front;
 use super::pieces::Pieces;
 use super::reader::{Broken, Reader, Ready};
 use super::spool::{Place, Spool};
 use super::trouble::Doing;
+use super::turns::Turn;
 
 /// What one read may bring when the client keeps up: a body of 4 MB costs a fifth less than with half of it.
 const READ: usize = 256 * 1024;
@@ -24,20 +23,8 @@ const READ: usize = 256 * 1024;
 /// The same at first, where nothing is buffered.
 const UNBUFFERED: usize = 64 * 1024;
 
-/// How many flows of a loop read for their files and write at the same time. The others wait, each with what its client has not
-/// taken, and nothing else: thousands of them would have each a piece that waits for a thread, and all of these threads at work
-/// leave little of the processor to the loop. As long as these writes hang, what the others have read is what their clients take.
-const WRITING: usize = 8;
-
-thread_local! {
-    static TURNS: Arc<Semaphore> = Arc::new(Semaphore::new(WRITING));
-}
-
-/// Waits for a turn to write, which ends when the answer is dropped.
-pub async fn turn() -> Option<OwnedSemaphorePermit> {
-    // Never closed.
-    TURNS.with(Arc::clone).acquire_owned().await.ok()
-}
+/// How much is read for the file in one turn at most: each turn has a thread of the pool woken, and the loop by that.
+const AT_A_TIME: usize = 64 * 1024;
 
 /// How much is read ahead, and where it goes.
 pub struct Buffering {
@@ -71,6 +58,8 @@ pub struct Flow {
     begun: bool,
     /// The upstream server is left to finish without the client.
     finish: bool,
+    /// It is logged that there is a file.
+    told: bool,
     connection: u64,
 }
 
@@ -104,6 +93,7 @@ impl Flow {
             announced,
             begun: false,
             finish,
+            told: false,
             connection,
         }
     }
@@ -216,9 +206,14 @@ impl Flow {
                 // As fast as the client takes it, from here on.
                 return;
             }
+            if self.spool.as_ref().is_some_and(Spool::is_writing) {
+                self.finish_writing().await;
+                continue;
+            }
             if self.waits() >= write {
-                let _turn = turn().await;
-                self.write_out().await;
+                if let Some(turn) = self.turn().await {
+                    self.write_out(turn).await;
+                }
                 continue;
             }
             let Some(reader) = &mut self.reader else { return };
@@ -232,14 +227,22 @@ impl Flow {
                         self.broken = true;
                         continue;
                     }
-                    let _turn = turn().await;
-                    self.gather(write).await;
+                    let Some(turn) = self.turn().await else { return };
+                    self.gather(self.at_a_time(write)).await;
                     if self.waits() >= write {
-                        self.write_out().await;
+                        self.write_out(turn).await;
                     }
                 }
             }
         }
+    }
+
+    /// How much may be read to be written at once: no more than the client has to take from the file before that, unless it is
+    /// what may stand in memory anyway. A client that gets there first keeps it there.
+    fn at_a_time(&self, write: usize) -> usize {
+        let Some(spool) = &self.spool else { return write };
+        let large = usize::try_from(spool.in_file()).map_or(AT_A_TIME, |bytes| bytes.min(AT_A_TIME)).max(write);
+        if spool.takes_more(large) { large } else { write }
     }
 
     /// Bytes behind the file that are in memory.
@@ -279,14 +282,26 @@ impl Flow {
         self.spool.as_ref().is_some_and(|spool| spool.takes_more(write))
     }
 
+    /// Waits until it may write to its file.
+    async fn turn(&self) -> Option<Turn> {
+        let turns = self.spool.as_ref()?.turns();
+        Some(turns.next().await)
+    }
+
     /// Writes what of the queue's end is in memory.
-    async fn write_out(&mut self) {
+    async fn write_out(&mut self, turn: Turn) {
+        if let Some(spool) = &mut self.spool {
+            spool.write(turn);
+            self.finish_writing().await;
+        }
+    }
+
+    /// Waits until what is being written has been.
+    async fn finish_writing(&mut self) {
         let Some(spool) = &mut self.spool else { return };
-        let first = spool.is_unused();
-        spool.write();
         let written = spool.written().await;
         match written {
-            Ok(()) if first => self.log(
+            Ok(()) if !std::mem::replace(&mut self.told, true) => self.log(
                 Level::Warn,
                 format_args!("an upstream response is buffered to a temporary file while {}", Doing::ReadingBody),
             ),

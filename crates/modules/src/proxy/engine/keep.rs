@@ -15,7 +15,6 @@ use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
 use super::answer::{self, Front};
-use super::flow::turn;
 use super::pieces;
 use super::reader::{Broken, Reader, Ready};
 use super::spool::{MAX_READ, Place, Spool};
@@ -154,8 +153,10 @@ impl Followed {
             tokio::task::consume_budget().await;
             // Before more is taken: this is begun anew whenever the client takes bytes, and what it waits for may take long.
             if spool.in_memory() >= SPOOLED {
-                let _turn = turn().await;
-                spool.write();
+                if !spool.is_writing() {
+                    let turn = spool.turns().next().await;
+                    spool.write(turn);
+                }
                 if let Err(error) = spool.written().await {
                     self.log.write(Level::Crit, format_args!("{error} while {}", Doing::ReadingBody));
                 }

@@ -16,6 +16,7 @@ mod reader;
 mod spool;
 mod trouble;
 mod tunnel;
+mod turns;
 mod wire;
 
 use std::rc::Rc;

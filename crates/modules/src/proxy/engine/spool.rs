@@ -13,6 +13,7 @@ use freerun_http::content::response::LocalBoxFuture;
 use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, TempFile, Via};
 
 use super::pieces::Pieces;
+use super::turns::{self, Turn, Turns};
 
 /// The most that is read of the file at a time.
 pub const MAX_READ: usize = 64 * 1024;
@@ -34,16 +35,29 @@ pub struct Place {
     pub read: usize,
 }
 
-type Written = (Option<TempFile>, Result<(), FileError>);
+type Outcome = (Option<TempFile>, Result<(), FileError>);
+
+/// What a pool's thread writes, and the turn that it has for that.
+struct Written {
+    data: Bytes,
+    _turn: Turn,
+}
+
+impl AsRef<[u8]> for Written {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
 
 /// The queue.
 pub struct Spool {
     place: Place,
+    turns: Turns,
     /// The file, while nothing is written to it.
     temp: Option<TempFile>,
     /// The file to read.
     file: Option<Arc<OpenFile>>,
-    writing: Option<LocalBoxFuture<'static, Written>>,
+    writing: Option<LocalBoxFuture<'static, Outcome>>,
     /// Bytes of the file.
     len: u64,
     /// Bytes of the file that were taken.
@@ -60,8 +74,10 @@ pub struct Spool {
 impl Spool {
     /// An empty queue without a file.
     pub fn new(place: Place) -> Spool {
+        let turns = turns::of(place.files.tag_of(&place.folder, place.client).mount);
         Spool {
             place,
+            turns,
             temp: None,
             file: None,
             writing: None,
@@ -84,14 +100,14 @@ impl Spool {
         self.len - self.read + self.tail.bytes() as u64
     }
 
+    /// Bytes of the file that were not taken.
+    pub fn in_file(&self) -> u64 {
+        self.len - self.read
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.bytes() == 0
-    }
-
-    /// Whether no file has been made yet.
-    pub fn is_unused(&self) -> bool {
-        self.file.is_none() && self.writing.is_none()
     }
 
     /// Whether so many bytes more can be written, once what is at hand is.
@@ -105,8 +121,18 @@ impl Spool {
         self.tail.push(piece);
     }
 
-    /// Begins to write what is in memory, if that is not going on.
-    pub fn write(&mut self) {
+    /// Whether something is being written.
+    pub fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Those who write to the folder's file system: who is to write waits for a turn.
+    pub fn turns(&self) -> Turns {
+        self.turns.clone()
+    }
+
+    /// Begins to write what is in memory, if that is not going on. The turn ends with that, whether somebody waits for it or not.
+    pub fn write(&mut self, turn: Turn) {
         if self.writing.is_some() || self.tail.is_empty() || self.failed {
             return;
         }
@@ -114,18 +140,17 @@ impl Spool {
             // What was in the file has been taken: a new one begins.
             (self.temp, self.file, self.len, self.read) = (None, None, 0, 0);
         }
-        let data = self.tail.as_one();
-        self.in_flight = data.len();
+        let data = Written { data: self.tail.as_one(), _turn: turn };
+        self.in_flight = data.data.len();
         self.overtaken = 0;
         let (place, temp) = (self.place.clone(), self.temp.take());
         self.writing = Some(Box::pin(async move {
             let via = Via { aio: &place.aio, client: place.client, gone: None };
-            let mut temp = match temp {
-                Some(temp) => temp,
-                None => match place.files.create_temp(&place.folder, via).await {
-                    Ok(temp) => temp,
-                    Err(error) => return (None, Err(error)),
-                },
+            let Some(mut temp) = temp else {
+                return match place.files.create_temp_with(&place.folder, data, via).await {
+                    Ok(temp) => (Some(temp), Ok(())),
+                    Err(error) => (None, Err(error)),
+                };
             };
             let result = temp.append(data, via).await;
             (Some(temp), result)
@@ -245,7 +270,7 @@ mod tests {
                     put.extend_from_slice(&piece(number));
                     let steps = plan >> (3 * number);
                     if steps & 1 != 0 {
-                        spool.write();
+                        spool.write(spool.turns().next().await);
                     }
                     if steps & 2 != 0 {
                         got.extend_from_slice(&spool.take().await.unwrap().unwrap_or_default());
@@ -268,7 +293,7 @@ mod tests {
         run(async {
             let mut spool = spool("/nonexistent", 1 << 30);
             spool.push(piece(1));
-            spool.write();
+            spool.write(spool.turns().next().await);
             spool.push(piece(2));
             assert!(spool.written().await.is_err());
             assert!(!spool.takes_more(1));
@@ -284,7 +309,7 @@ mod tests {
             for number in 1..100 {
                 assert!(spool.takes_more(2000));
                 spool.push(piece(number));
-                spool.write();
+                spool.write(spool.turns().next().await);
                 spool.written().await.unwrap();
                 assert!(spool.len <= max);
                 assert_eq!(drain(&mut spool).await, piece(number));
