@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
-use tokio::task::LocalSet;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::stats::{Counter, Histogram};
 
@@ -283,8 +283,8 @@ impl LoopHandle {
         COUNT.fetch_max(index + 1, Relaxed);
         let stats = Arc::new(LoopStats::default());
         let (jobs, inbox) = mpsc::unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let thread_stats = stats.clone();
+        let (made, is_made) = oneshot::channel();
         let thread = std::thread::Builder::new().name(format!("loop-{index}")).spawn(move || {
             if let Some(cpus) = cpus {
                 // A mask without a usable processor leaves the thread where it was, as with nginx; the master warned.
@@ -298,15 +298,22 @@ impl LoopHandle {
             LOCAL.set(Some(local));
             INDEX.set(Some(index));
             Now::look();
-            let tasks = LocalSet::new();
+            // Its tasks are local ones: a set of them of its own would take turns with it each time the loop wakes up.
+            let built = Builder::new_current_thread().enable_io().enable_time().build_local(LocalOptions::default());
+            let runtime = match built {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(made.send(Err(error))),
+            };
+            drop(made.send(Ok(())));
             let end = Rc::new(End::default());
             let ends = end.clone();
-            tasks.spawn_local(async move {
+            runtime.spawn_local(async move {
                 let _ends = Ends(ends);
                 run(inbox).await;
             });
-            tasks.block_on(&runtime, poll_fn(|context| end.poll(context)));
+            runtime.block_on(poll_fn(|context| end.poll(context)));
         })?;
+        is_made.blocking_recv().unwrap_or_else(|_| Err(io::Error::other("the loop's thread has ended")))?;
         Ok(LoopHandle { index, stats, jobs, thread: Some(thread) })
     }
 
