@@ -297,6 +297,26 @@ fn a_response_that_was_cut_is_not_delivered_as_complete() {
 }
 
 #[test]
+fn a_small_body_behind_its_head_may_come_in_pieces_or_break() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "").freerun();
+    let mut client = asked(&server, GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    for piece in ["HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "ab", "cde", "fghi"] {
+        peer.send(piece);
+    }
+    assert_eq!(client.response().text(), "abcdefghi");
+    client.send(GET);
+    // On the same connection: nothing of the first response was left.
+    peer.request();
+    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab");
+    peer.reset();
+    assert!(client.try_response("GET").is_err());
+    server.logs("recv() failed (104: Connection reset by peer) while reading upstream");
+}
+
+#[test]
 fn more_than_was_announced_is_left_out() {
     let upstream = Upstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef".into());
     let server = passing(&[upstream.address()], "").freerun();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
+use freerun_runtime::deadline::Deadline;
 use freerun_runtime::files::{Cursor, FileError, Gone, OpenFile, Sent, Via};
 use freerun_runtime::pool::PoolError;
 use freerun_runtime::tasks::LongWork;
@@ -34,7 +35,7 @@ const COPIED: usize = 2048;
 /// The same for the last piece of a source, which is followed by the end of its chunk and of the body.
 const COPIED_LAST: usize = 16 * 1024;
 /// How long what is held back waits for a source to give more.
-const PAUSE: Duration = Duration::from_millis(10);
+pub const PAUSE: Duration = Duration::from_millis(10);
 
 /// The most that one inline `sendfile` moves when `sendfile_max_chunk` says nothing smaller, so that a fast client
 /// with a large file takes turns with the others.
@@ -340,7 +341,7 @@ async fn pull(
             next.as_mut().await
         } else {
             let soon = match pause {
-                Some(pause) => writer.timer.within(pause, next.as_mut()).await,
+                Some(pause) => Deadline::within(pause, next.as_mut()).await,
                 None => match poll_once(&mut next.as_mut()).await {
                     Poll::Ready(piece) => Some(piece),
                     Poll::Pending => None,

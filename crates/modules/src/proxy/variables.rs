@@ -47,6 +47,15 @@ pub struct Try {
     redirected: bool,
 }
 
+impl Try {
+    /// The response's head is there; it counts once.
+    pub fn head_came(&mut self, now: Instant) {
+        if self.header.get().is_none() {
+            self.header = now.saturating_duration_since(self.began).into();
+        }
+    }
+}
+
 /// How long something took, if it came to its end: half the size of an `Option<Duration>`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Took(Option<NonZeroU64>);
@@ -137,7 +146,7 @@ impl Record {
         }
         let began = self.with(|last| {
             last.status = head.status;
-            last.header = now.saturating_duration_since(last.began).into();
+            last.head_came(now);
             last.began
         });
         began.unwrap_or(now)

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
+use freerun_http::settings::knobs::TransferSettings;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 use freerun_upstream::connect::{ConnectOptions, connect};
@@ -28,6 +29,9 @@ const FIRST_READ: usize = 16 * 1024;
 
 /// A body up to this size is copied behind the head: one `send` costs less than a `sendmsg` of two pieces.
 const COPIED: usize = 4096;
+
+/// The largest body that may be waited for behind its head.
+const SOON: usize = 8 * 1024;
 
 /// How many interim heads (1xx) may come before the final one.
 const MAX_INTERIM: usize = 64;
@@ -233,7 +237,26 @@ impl Run<'_> {
             let received = self.wire.receive(self.room(), options.read_timeout, client).await;
             self.received(received).map_err(|trouble| (trouble, Doing::ReadingHead))?;
         }
+        if let Some(missing) = self.is_about_to_come(request) {
+            self.plan.record.with(|last| last.head_came(loops::now()));
+            self.wire.soon(missing, &self.plan.record).await;
+        }
         Ok(true)
+    }
+
+    /// How many bytes are missing of a response that would be held back for them (`postpone_output`) if it were on its way
+    /// already. Servers that send a head by itself send such a body right behind it: where both are there, nothing has to be
+    /// made ready for a body that takes its time.
+    fn is_about_to_come(&self, request: &Request) -> Option<usize> {
+        let left = usize::try_from(self.exchange.remaining()?).ok()?;
+        let here = self.wire.input.len();
+        let missing = left.checked_sub(here).filter(|missing| *missing > 0)?;
+        let held_back = request.settings().get::<TransferSettings>().postpone_output.0;
+        let waits = self.plan.options.buffering
+            && ((self.head.bytes + here) as u64) < held_back
+            && left <= SOON
+            && !self.head.fields.iter().any(|field| field.name.eq_ignore_ascii_case(b"X-Accel-Buffering"));
+        waits.then_some(missing)
     }
 
     /// How much the next read may bring.

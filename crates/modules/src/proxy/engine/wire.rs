@@ -7,11 +7,13 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use freerun_http::request::Connection;
+use freerun_http::write::body::PAUSE;
+use freerun_runtime::deadline::Deadline;
 use freerun_runtime::net::Socket;
 use freerun_runtime::timer::Timer;
 use freerun_upstream::Peer;
@@ -19,6 +21,7 @@ use freerun_upstream::idle::Kept;
 
 use super::trouble::Trouble;
 use crate::proxy::exchange::Servers;
+use crate::proxy::variables::Record;
 
 /// The client, as far as it has to be there while the upstream server is waited for.
 #[derive(Clone)]
@@ -95,6 +98,8 @@ pub struct Wire {
     pub reused: bool,
     /// How much the buffer was made for.
     size: usize,
+    /// What went wrong while nobody could be told: the next one to wait is.
+    late: Option<io::Error>,
 }
 
 /// How large a buffer is at first: what is read after the head then goes into the same one, where `proxy_buffers` are what they usually
@@ -108,7 +113,7 @@ impl Wire {
         if input.capacity() == 0 {
             input = BytesMut::with_capacity(FIRST);
         }
-        Wire { kept, input, timer, reused, size: FIRST }
+        Wire { kept, input, timer, reused, size: FIRST, late: None }
     }
 
     /// Waits for bytes, at most `room` of them or what the buffer has room for anyway; how many have come, 0 at the end of
@@ -128,6 +133,40 @@ impl Wire {
         self.wait(wait, client, |socket, input, context| socket.poll_read_bytes(context, input, room)).await
     }
 
+    /// Waits for `missing` bytes that are just about to come, for [`PAUSE`] at most. However it ends, who waits after that is told.
+    pub async fn soon(&mut self, missing: usize, record: &Record) {
+        let Wire { kept, input, size, late, .. } = self;
+        let end = input.len() + missing;
+        if !input.try_reclaim(missing + 1) {
+            *size = FIRST.max(end + 1);
+            let mut larger = BytesMut::with_capacity(*size);
+            larger.extend_from_slice(input);
+            *input = larger;
+        }
+        let mut asked = false;
+        let coming = poll_fn(|context| {
+            while input.len() < end {
+                // One byte more: a read that fills its room would have to be followed by one that finds nothing.
+                let read = kept.socket.poll_read_bytes(context, input, end + 1 - input.len());
+                if read.is_pending() && !std::mem::replace(&mut asked, true) {
+                    // It comes sooner than a thread that has nothing to do falls asleep and wakes up: the loop asks for
+                    // events once without waiting for them.
+                    let _ = pin!(tokio::task::yield_now()).poll(context);
+                }
+                match ready!(read) {
+                    Ok(0) => break,
+                    Ok(n) => record.with(|last| last.received += n as u64),
+                    Err(error) => {
+                        *late = Some(error);
+                        break;
+                    }
+                };
+            }
+            Poll::Ready(())
+        });
+        Deadline::within(PAUSE, coming).await;
+    }
+
     /// Waits until there is something to receive, and needs no buffer meanwhile.
     ///
     /// # Errors
@@ -142,7 +181,10 @@ impl Wire {
         client: &Client,
         mut poll: impl FnMut(&Socket, &mut BytesMut, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Result<T, Trouble> {
-        let Wire { kept, input, timer, .. } = self;
+        let Wire { kept, input, timer, late, .. } = self;
+        if let Some(error) = late.take() {
+            return Err(received(error));
+        }
         // A server that is as fast as this loop always has bytes there.
         tokio::task::consume_budget().await;
         let mut gone = pin!(client.gone());
