@@ -162,3 +162,30 @@ fn cookies_are_not_shared() {
     assert_eq!(said(&server.get_with("/a", "Cookie: x\r\n")), ("MISS".into(), "x".into()));
     assert_eq!(said(&server.get("/a")), ("MISS".into(), "nobody".into()));
 }
+
+/// What an origin looks at without saying so (`Vary`) is stored for everybody, as in nginx. `proxy_set_header` keeps a client from
+/// saying it.
+#[test]
+fn fields_that_the_proxy_sets_are_never_the_clients() {
+    if !require::freerun() {
+        return;
+    }
+    const NAMES: [&str; 3] = ["x-forwarded-host", "x-forwarded-for", "x-forwarded-proto"];
+    let origin = Upstream::answering(|request| {
+        let is_one = |line: &&str| line.to_ascii_lowercase().replace('_', "-").starts_with("x-forwarded");
+        let seen: Vec<&str> = request.head.lines().filter(is_one).collect();
+        ok("Cache-Control: max-age=1000", seen.join(", "))
+    });
+    let set = "proxy_set_header X-Forwarded-Host shop; proxy_set_header X-Forwarded-For $remote_addr;
+               proxy_set_header X-Forwarded-Proto \"\";";
+    let server = before(&origin, set);
+    let mut tricks: Vec<String> = NAMES.iter().map(|name| format!("{name}: evil\r\n")).collect();
+    tricks.extend(NAMES.iter().map(|name| format!("{0}: evil\r\n{1}: evil\r\n", name.to_uppercase(), name)));
+    tricks.extend(NAMES.iter().map(|name| format!("{}: evil\r\n", name.replace('-', "_"))));
+    for (number, fields) in tricks.iter().enumerate() {
+        let target = format!("/{number}");
+        server.get_with(&target, fields);
+        let want = "X-Forwarded-Host: shop, X-Forwarded-For: 127.0.0.1";
+        assert_eq!(said(&server.get(&target)), ("HIT".into(), want.into()), "{fields}");
+    }
+}
