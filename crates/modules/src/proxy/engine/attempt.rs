@@ -20,6 +20,7 @@ use super::outgoing::{Outgoing, Position};
 use super::reader::ErrorOutput;
 use super::trouble::{Doing, Trouble};
 use super::wire::{Client, Wire};
+use crate::proxy::cache::status;
 use crate::proxy::exchange::{Exchange, Family, Fault, Options, Servers, Target, To, UpstreamHead};
 use crate::proxy::variables::Record;
 
@@ -255,6 +256,8 @@ impl Run<'_> {
         let waits = self.plan.options.buffering
             && ((self.head.bytes + here) as u64) < held_back
             && left <= SOON
+            // What a cache may keep others follow, from its head on.
+            && status::of(request).is_none()
             && !self.head.fields.iter().any(|field| field.name.eq_ignore_ascii_case(b"X-Accel-Buffering"));
         waits.then_some(missing)
     }
