@@ -86,11 +86,11 @@ fn serve_one(upstream: &Upstream, client: impl FnOnce()) -> Peer {
 fn what_is_not_idempotent_is_not_sent_into_a_dead_connection() {
     let upstream = Upstream::new();
     let server = setup(2, &proxied(&upstream.address(), "")).run();
-    for _ in 0..50 {
-        // The peer ends as soon as it has answered: dropped here.
-        drop(serve_one(&upstream, || assert_eq!(server.get("/").status, 200)));
+    for _ in 0..10 {
+        // The peer ends as soon as it has answered.
+        serve_one(&upstream, || assert_eq!(server.get("/").status, 200)).close();
         let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc";
-        drop(serve_one(&upstream, || assert_eq!(server.send(post).status, 200)));
+        serve_one(&upstream, || assert_eq!(server.send(post).status, 200)).close();
     }
 }
 

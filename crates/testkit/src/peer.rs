@@ -233,6 +233,14 @@ impl Peer {
         };
     }
 
+    /// Closes, and returns when the other side's kernel has the end. Otherwise it may still be on its way when `close(2)`
+    /// returns, and what is sent from there meanwhile is lost, whatever that side does.
+    pub fn close(self) {
+        if let Stream::Tcp(stream) = &self.stream {
+            SockRef::from(stream).set_linger(Some(TIMEOUT)).expect("SO_LINGER");
+        }
+    }
+
     /// Ends the connection with a reset.
     pub fn reset(self) {
         if let Stream::Tcp(stream) = &self.stream {

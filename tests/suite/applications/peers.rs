@@ -64,6 +64,8 @@ pub fn uwsgi(protocol: &str, unix: bool) -> Option<Application> {
         "--threads",
         "4",
     ]);
+    // By itself it gives up on a body of which nothing has come for 4 seconds, however busy the machine is.
+    command.arg("--socket-timeout=3600");
     command.args(["--chmod-socket=666", "--wsgi-file", &file("app.py"), &option, address.trim_start_matches("unix:")]);
     Some(Application::start(command, &address, dir))
 }
