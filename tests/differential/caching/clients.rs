@@ -98,7 +98,9 @@ fn ranges() {
         location /a { proxy_pass http://@UP@; }
         location /max { max_ranges 1; proxy_pass http://@UP@; }
         location /none { max_ranges 0; proxy_pass http://@UP@; }
-        location /force { proxy_force_ranges on; proxy_pass http://@UP@; }",
+        location /force { proxy_force_ranges on; proxy_pass http://@UP@; }
+        location /not { proxy_cache_bypass 1; proxy_no_cache 1; proxy_pass http://@UP@; }
+        location /through { proxy_buffering off; proxy_pass http://@UP@; }",
     );
     for range in [
         "bytes=0-0",
@@ -146,6 +148,19 @@ fn ranges() {
             let asks = || step(get(target).field("Range: bytes=2-4").field(condition), digits(&[FRESH, TAG, MODIFIED]));
             vec![asks(), asks()]
         });
+    }
+    // What is not kept, though the server would let everybody keep it.
+    for location in ["/a", "/not", "/through"] {
+        for time in [FRESH, "", "Cache-Control: no-store"] {
+            let fields: Vec<&str> =
+                ["Accept-Ranges: bytes", TAG, time].into_iter().filter(|field| !field.is_empty()).collect();
+            for asked in ["Range: bytes=2-4", "If-None-Match: \"abc\""] {
+                stories.tell(location, |target| {
+                    let asks = || step(get(target).field(asked), digits(&fields));
+                    vec![asks(), asks()]
+                });
+            }
+        }
     }
     // A range of what cannot be stored, of an error, of a response without a length, and of a stale one.
     stories.tell("/a", |target| {

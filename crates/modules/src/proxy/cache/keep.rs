@@ -5,7 +5,7 @@ use freerun_cache::fill::Filling;
 use freerun_cache::key::Key;
 use freerun_cache::record::Head;
 use freerun_cache::rules::control::RequestControl;
-use freerun_cache::rules::{Answer, Asked, Ignored, Rules, Vary, Verdict, judge, tags, update};
+use freerun_cache::rules::{Answer, Asked, Ignored, Rules, Vary, Verdict, Why, judge, tags, update};
 use freerun_http::content::response::Field;
 use freerun_http::request::Request;
 use freerun_proto::{HeaderId, Method};
@@ -28,36 +28,47 @@ pub struct Keep {
     pub sent: u64,
 }
 
+/// What becomes of a response.
+#[derive(Default)]
+pub struct Judged {
+    /// It is kept.
+    pub kept: Option<Kept>,
+    /// Conditions and ranges are looked at here, kept or not, since the server was not told of them; by the rules of RFC 9111
+    /// or not.
+    pub offers: Option<bool>,
+}
+
 impl Keep {
     /// Decides, now that the head is there. What is not kept is not waited for by others any more.
-    pub fn judge(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> Option<Kept> {
+    pub fn judge(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> Judged {
         let Keep { filling, text, main, sent } = self;
         let Some(shared) = family.shared(request.settings()) else {
             filling.not_storable();
-            return None;
+            return Judged::default();
         };
+        let rfc9111 = shared.proxy_cache_rfc9111;
         let now = unix_now();
         let asked = asked(request, family, shared, sent);
         let fields = head.fields.to_list();
         let answer = Answer { status: head.status, fields: &fields };
         // 304 answers somebody's condition, 101 is the end of HTTP: neither is a response to keep, whatever the rules say.
-        let never = matches!(head.status, 101 | 304) || shared.proxy_no_cache.hold(request);
-        let (lifetime, names) = match never {
-            true => (None, None),
-            false => match judge(&asked, &answer, &rules(shared), now) {
-                Verdict::Store { lifetime, vary } => (Some(lifetime), vary),
-                Verdict::DoNot(_) => (None, None),
-            },
-        };
-        let Some(lifetime) = lifetime else {
-            filling.not_storable();
-            return None;
+        let never = matches!(head.status, 101 | 304);
+        let verdict = judge(&asked, &answer, &rules(shared), now);
+        // As in nginx: not of what the server wants nobody to keep.
+        let offers = !never && matches!(verdict, Verdict::Store { .. } | Verdict::DoNot(Why::NoLifetime));
+        let offers = offers.then_some(rfc9111);
+        let (lifetime, names) = match verdict {
+            Verdict::Store { lifetime, vary } if !never && !shared.proxy_no_cache.hold(request) => (lifetime, vary),
+            _ => {
+                filling.not_storable();
+                return Judged { kept: None, offers };
+            }
         };
         let vary = names.map(|names| variant(request, names, main));
         let led = filling.fill().key();
         // A variant that was asked for stays where it is looked for. If others choose now, the first one begins anew.
         let key = if vary.as_ref().is_some_and(|vary| vary.variant == led) { led } else { main };
-        let fields = compact(&update::stored(&fields, shared.proxy_cache_rfc9111, ignored(shared)));
+        let fields = compact(&update::stored(&fields, rfc9111, ignored(shared)));
         let head = Head {
             key: text,
             status: head.status,
@@ -69,7 +80,7 @@ impl Keep {
             vary,
             body: 0,
         };
-        Some(Kept { filling, head, key, rfc9111: shared.proxy_cache_rfc9111 })
+        Judged { kept: Some(Kept { filling, head, key }), offers }
     }
 }
 

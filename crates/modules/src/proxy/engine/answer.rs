@@ -25,6 +25,8 @@ use super::reader::{Broken, ErrorOutput, Reader, Ready};
 use super::spool::Place;
 use super::trouble::{Doing, Trouble};
 use super::tunnel::Tunnel;
+use crate::proxy::cache::answer::offer;
+use crate::proxy::cache::keep::Judged;
 use crate::proxy::exchange::{Family, Fault, Passed};
 use crate::proxy::fields::HeadFields;
 use crate::proxy::variables::Record;
@@ -42,7 +44,8 @@ pub fn answer(
 ) -> Outcome {
     let began = note(request, &passage, &lease);
     let status = passage.head.status;
-    let kept = keep.and_then(|keep| keep.judge(request, passage.plan.family, &passage.head));
+    let judged = keep.map(|keep| keep.judge(request, passage.plan.family, &passage.head));
+    let Judged { kept, offers } = judged.unwrap_or_default();
     if status == 101 {
         return upgrade(request, passage, lease);
     }
@@ -85,12 +88,14 @@ pub fn answer(
     if let Some(rate) = advice.limit_rate {
         request.own.get::<LimitRate>().set(rate);
     }
+    if let Some(rfc9111) = offers {
+        offer(&mut response, rfc9111);
+    }
     // As in nginx, what is to come to the client as it comes is not kept.
     let buffered = advice.buffering.unwrap_or(buffering);
     if let Some(kept) = kept {
         if buffered {
             let follows = !is_bodiless(request, status);
-            kept.offer(&mut response);
             response.body = match kept.run(request, reader, follows) {
                 Some(body) if follows => body,
                 None if follows => return Outcome::Status(500),

@@ -7,7 +7,7 @@ use freerun_cache::fill::{Filling, Follower};
 use freerun_cache::key::Key;
 use freerun_cache::record::Head;
 use freerun_http::content::aio;
-use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::content::response::{Body, LocalBoxFuture, Source};
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_http::worker::Background;
@@ -19,7 +19,6 @@ use super::pieces;
 use super::reader::{Broken, Reader, Ready};
 use super::spool::{MAX_READ, Place, Spool};
 use super::trouble::Doing;
-use crate::proxy::cache::answer::offer;
 use crate::proxy::exchange::Family;
 
 /// What one read brings at most.
@@ -35,19 +34,12 @@ pub struct Kept {
     pub head: Head,
     /// The key that it is kept under.
     pub key: Key,
-    /// By the rules of RFC 9111.
-    pub rfc9111: bool,
 }
 
 impl Kept {
     /// It is not kept after all.
     pub fn give_up(self) {
         self.filling.not_storable();
-    }
-
-    /// What a kept response offers to its clients.
-    pub fn offer(&self, response: &mut Response) {
-        offer(response, self.rfc9111);
     }
 
     /// Has the body read and kept. What the client gets of it, if it follows: `None`: nothing can be had.
