@@ -323,6 +323,26 @@ fn moving() {
 }
 
 #[test]
+fn a_moved_file_gets_the_folders_that_are_missing() {
+    let long: &'static str = Box::leak(format!("Destination: /{}\r\n", "n".repeat(300)).into_boxed_str());
+    let asks = [
+        Ask("MOVE", "/none", "Destination: /new0/x\r\n", ""),
+        Ask("MOVE", "/a.txt", "Destination: /new/x\r\n", ""),
+        Ask("MOVE", "/b.txt", "Destination: /new/deep/er/x\r\nOverwrite: F\r\n", ""),
+        Ask("MOVE", "/tree/y/", "Destination: /new2/y/\r\n", ""),
+        Ask("COPY", "/new/x", "Destination: /new3/x\r\n", ""),
+        Ask("MOVE", "/new/x", "Destination: /new/deep/er/x/y\r\n", ""),
+        Ask("COPY", "/new/x", "Destination: /new/deep/er/x/y\r\n", ""),
+        Ask("COPY", "/tree/", "Destination: /new/x/y/\r\n", ""),
+        Ask("MOVE", "/new/x", long, ""),
+        Ask("COPY", "/new/x", long, ""),
+    ];
+    alike(ALL, &asks);
+    alike(&format!("{ALL} dav_access user:rw group:r all:r;"), &asks);
+    alike(&format!("{ALL} create_full_put_path on;"), &asks);
+}
+
+#[test]
 fn some_methods_and_aliases() {
     let lines = "
         location /put/ { dav_methods PUT; alias @ROOT@/; }

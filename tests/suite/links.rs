@@ -83,6 +83,10 @@ fn nothing_is_changed_beyond_a_link() {
     assert_eq!(ask("COPY", "/new/", "Destination: /made/new/\r\n"), 201);
     assert_eq!(ask("MOVE", "/made/new/deep/file", "Destination: /made/file\r\n"), 204);
     assert_eq!(text("made/file"), "x");
+    assert_eq!(ask("MOVE", "/made/file", "Destination: /made/up/there/file\r\n"), 204);
+    assert_eq!(text("made/up/there/file"), "x");
+    assert!(refused(ask("MOVE", "/made/up/there/file", "Destination: /dir/way/made/file\r\n")));
+    assert!(!site.at("outside/made").exists());
     assert_eq!(ask("COPY", "/dir/", "Destination: /copy/\r\n"), 201);
     assert!(
         site.at("copy/way").is_symlink() && !site.at("copy/link.txt").join("x").exists(),

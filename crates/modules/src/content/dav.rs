@@ -23,7 +23,7 @@ use freerun_runtime::files::Via;
 use freerun_runtime::files::change::Contents;
 use freerun_runtime::pool::PoolError;
 
-use work::{Failure, Target, Work};
+use work::{Failure, Moves, Target, Work};
 
 keyword_enum! {
     /// A word of `dav_methods`.
@@ -49,6 +49,8 @@ settings! {
         /// `Destination` must be the one that was asked for.
         dav_methods: Methods = "off", in HTTP | SERVER | LOCATION;
         /// Whether PUT makes the folders that are missing.
+        ///
+        /// As in nginx, MOVE of a file always does.
         create_full_put_path: bool = "off", in HTTP | SERVER | LOCATION;
         /// Rights of new files and folders.
         dav_access: Access = "user:rw", in HTTP | SERVER | LOCATION;
@@ -171,7 +173,11 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             Method::Put => put(request, settings).await,
             Method::Delete => delete(request, settings).await,
             Method::Mkcol => make_folder(request, settings).await,
-            _ => copy_or_move(request, method == Method::Move).await,
+            Method::Move => {
+                let folders = settings.dav_access.of_folders();
+                copy_or_move(request, Some(Moves { folders })).await
+            }
+            _ => copy_or_move(request, None).await,
         };
         match outcome {
             Ok(outcome) => outcome,
@@ -333,14 +339,14 @@ async fn make_folder(request: &mut Request, settings: DavSettings) -> Result<Out
     Ok(done(request, 201, true))
 }
 
-async fn copy_or_move(request: &mut Request, moves: bool) -> Result<Outcome, u16> {
+async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Outcome, u16> {
     refuse_body(request)?;
     let destination = destination(request)?;
     if is_folder(&request.path) != is_folder(&destination) {
         log_error!(request, Error, "both URI and \"Destination\" header must be either collections or non-collections");
         return Err(409);
     }
-    if depth(request)? == Depth::Zero && moves {
+    if depth(request)? == Depth::Zero && moves.is_some() {
         log_error!(request, Error, "\"Depth: 0\" is invalid for MOVE");
         return Err(400);
     }

@@ -387,6 +387,20 @@ pub fn rename(from: &CStr, to: &CStr, link: AtEnd) -> Result<(), FileError> {
     }
 }
 
+/// Like [`rename`], for a file; folders that are missing on the way to its new name are made with these rights.
+///
+/// # Errors
+/// The system's; nothing has changed then, but for folders that were made.
+pub fn rename_into(from: &CStr, to: &CStr, link: AtEnd, folders: u32) -> Result<(), FileError> {
+    match rename(from, to, link) {
+        Err(error) if error.errno() == Some(Errno::NOENT.raw_os_error()) => {
+            make_folders(&split(to).0, folders).map_err(failed("mkdir()"))?;
+            rename(from, to, link)
+        }
+        outcome => outcome,
+    }
+}
+
 /// Something that was moved out of the way.
 #[derive(Debug)]
 pub struct Aside {

@@ -24,7 +24,15 @@ pub enum Work {
     /// A folder is made.
     MakeFolder { path: CString, mode: u32 },
     /// A file or folder is copied or moved.
-    Transfer { from: Target, to: Target, moves: bool, overwrite: bool },
+    Transfer { from: Target, to: Target, moves: Option<Moves>, overwrite: bool },
+}
+
+/// What is particular to a move.
+#[derive(Clone, Copy)]
+pub struct Moves {
+    /// Folders that are missing on the way to a file's new name are made with these rights: nginx does so whether or not
+    /// `create_full_put_path` is on, and neither for a folder nor for a copy.
+    pub folders: u32,
 }
 
 /// Why it was not done.
@@ -88,7 +96,7 @@ impl Work {
     /// All that it may change.
     pub fn paths(&self) -> Vec<CString> {
         let mut paths = vec![self.path().to_owned()];
-        if let Work::Transfer { from, moves: true, .. } = self {
+        if let Work::Transfer { from, moves: Some(_), .. } = self {
             paths.push(from.path.clone());
         }
         paths
@@ -123,8 +131,9 @@ impl Work {
             Work::Put { target: path, new, .. } => anchor(path, target, new.folders, 500)?,
             Work::Delete { target: to, .. } => anchor(&mut to.path, target, None, 404)?,
             Work::MakeFolder { path, .. } => anchor(path, target, None, 409)?,
-            Work::Transfer { from, to, .. } => {
-                anchor(&mut to.path, target, None, 500)?;
+            Work::Transfer { from, to, moves, .. } => {
+                let folders = moves.filter(|_| !to.is_folder).map(|moves| moves.folders);
+                anchor(&mut to.path, target, folders, 500)?;
                 anchor(&mut from.path, source, None, 404)?;
             }
         }
@@ -189,11 +198,11 @@ fn delete(target: &Target, allowed: bool, whole: bool, link: AtEnd) -> Result<()
     }
 }
 
-fn transfer(from: &Target, to: &Target, moves: bool, overwrite: bool, link: AtEnd) -> Result<bool, Failure> {
+fn transfer(from: &Target, to: &Target, moves: Option<Moves>, overwrite: bool, link: AtEnd) -> Result<bool, Failure> {
     let new = without_slash(&to.path);
     let there = match change::look(&new) {
         Ok(meta) => Some(meta),
-        Err(error) if status(&error, 404) == 404 => None,
+        Err(error) if error.errno() == Some(Errno::NOENT.raw_os_error()) => None,
         Err(error) => return Err(failed(&new, 404)(error)),
     };
     if there.is_some_and(|meta| meta.is_dir()) && !to.is_folder {
@@ -213,11 +222,14 @@ fn transfer(from: &Target, to: &Target, moves: bool, overwrite: bool, link: AtEn
         return Err(refused(403, &new, None));
     }
     if !source.is_dir() {
-        let outcome = if moves { change::rename(&old, &new, link) } else { change::copy_file(&old, &new, link) };
+        let outcome = match moves {
+            Some(Moves { folders }) => change::rename_into(&old, &new, link, folders),
+            None => change::copy_file(&old, &new, link),
+        };
         return outcome.map_err(broken(&new)).map(|()| false);
     }
     let aside = there.map(|_| Aside::set(&new)).transpose().map_err(failed(&new, 404))?;
-    let outcome = match (moves, link) {
+    let outcome = match (moves.is_some(), link) {
         (true, AtEnd::Follow) => change::rename(&from.path, &to.path, link),
         (true, AtEnd::Refuse) => change::rename(&old, &new, link),
         (false, AtEnd::Follow) => change::copy_tree(&from.path, &new, link),
