@@ -12,6 +12,9 @@ fn parts_of_movies() {
     for (name, kind) in kinds {
         site.dated(&format!("{name}.mp4"), movie(kind), MTIME);
     }
+    let edited = movie(Movie { extras: true, ..Movie::default() });
+    site.dated("short.mp4", &edited[..edited.len() - 100], MTIME);
+    site.dated("trailed.mp4", [&edited[..], b"more"].concat(), MTIME).dated("edited.mp4", edited, MTIME);
     site.dated("broken.mp4", "this is no movie at all", MTIME).dated("empty.mp4", "", MTIME);
     let lines = "
         location / { mp4; }
@@ -22,6 +25,13 @@ fn parts_of_movies() {
     let mut cases = Vec::new();
     // nginx leaves data out where a track's part lies in a single chunk, takes too much where all samples have one size, and
     // writes a run of no samples where the part ends with a run: those parts are not compared.
+    for name in ["plain", "last", "edited", "trailed", "short"] {
+        for args in ["?start=0", "?start=0.0", "?start=0&end=0"] {
+            cases.extend([get(&format!("/{name}.mp4{args}")), get(&format!("/small/{name}.mp4{args}"))]);
+        }
+        cases.push(get(&format!("/key/{name}.mp4?start=0")).field("Range: bytes=-100"));
+        cases.push(head(&format!("/{name}.mp4?start=0")));
+    }
     for name in ["plain", "last"] {
         for args in [
             "",

@@ -33,7 +33,8 @@ settings! {
     pub struct Mp4Settings {
         /// Serves MP4 files; with the arguments `start=` and `end=` (seconds, with up to three decimals) a part of one.
         ///
-        /// The index of the movie (`moov`) is read into memory and written anew; the data is sent from the file.
+        /// The index of the movie (`moov`) is read into memory and written anew; the data is sent from the file. From 0 to the
+        /// end it is sent as it is, where the index stands in front of the data.
         mp4: Switch, in LOCATION, local;
         /// The first buffer for the index of a movie.
         mp4_buffer_size: Size = "512k", in HTTP | SERVER | LOCATION,
@@ -160,6 +161,9 @@ fn respond(request: &Request, file: &HotFile, cut: Cut, share: Share) -> Outcome
         // The part was checked against the size.
         Content::Bytes(bytes) => Piece::Bytes(range(bytes).unwrap_or_default()),
     };
+    if head.is_empty() {
+        return pieces(request, file, vec![data], length);
+    }
     pieces(request, file, vec![Piece::Bytes(Bytes::from_owner(Index { bytes: head, _share: share })), data], length)
 }
 
@@ -225,6 +229,9 @@ async fn cut(request: &Request, file: &HotFile, part: Part, share: &mut Share) -
         match name {
             b"ftyp" if whole > MAX_FTYP => return Err(fault("the ftyp atom is too large")),
             b"ftyp" if header == 8 => ftyp = read(request, file, at, whole).await?,
+            // As in nginx: players ask for all of it as the part from 0. With the index in front it can be played as it is, and
+            // keeps what cuts have no use for (edit lists, what follows the data).
+            b"moov" if part.is_all() && mdat.is_none() => return Ok(Cut { head: Vec::new(), start: 0, len: size }),
             b"moov" if whole > request.settings().get::<Mp4Settings>().mp4_max_buffer_size.0 => {
                 return Err(fault("the moov atom is too large, you may want to increase mp4_max_buffer_size"));
             }

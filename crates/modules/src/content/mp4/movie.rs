@@ -14,10 +14,17 @@ pub struct Part {
     pub key_frame: bool,
 }
 
+impl Part {
+    /// Whether it is the whole movie.
+    pub fn is_all(self) -> bool {
+        self.start == 0 && self.length.is_none()
+    }
+}
+
 /// What the part is made of.
 #[derive(Debug)]
 pub struct Cut {
-    /// What stands before the data: `ftyp`, `moov`, and the head of `mdat`.
+    /// What stands before the data: `ftyp`, `moov`, and the head of `mdat`. Empty: nothing, the data is the whole file.
     pub head: Vec<u8>,
     /// Where the data begins in the file.
     pub start: u64,
