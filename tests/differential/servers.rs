@@ -71,6 +71,40 @@ fn server_names() {
 }
 
 #[test]
+fn each_server_has_its_own_rules_for_the_names_of_fields() {
+    let site = site();
+    let server = |name: &str, rules: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:@PORT@; server_name {name}; {rules} return 200 \"{name} [$http_a_b] [$http_x_y]\n\"; }}\n"
+        )
+    };
+    let rules = [
+        "",
+        "underscores_in_headers on;",
+        "ignore_invalid_headers off;",
+        "underscores_in_headers on; ignore_invalid_headers off;",
+    ];
+    let names = ["none", "underscores", "invalid", "both"];
+    let cases = || {
+        names.iter().flat_map(|name| {
+            let fields = "A_B: 1\r\nX!y: 2\r\nX-Y: 3\r\n";
+            let get = format!("GET /b HTTP/1.1\r\nHost: {name}\r\n{fields}\r\n");
+            [
+                raw(&get),
+                raw(format!("GET http://{name}/a HTTP/1.1\r\n{fields}Host: {name}\r\n\r\n")),
+                raw(format!("POST /a HTTP/1.1\r\nHost: {name}\r\n{fields}Content-Length: 3\r\n\r\nabc{get}"))
+                    .responses(2),
+            ]
+        })
+    };
+    for default in 0..names.len() {
+        let order = (0..names.len()).map(|at| (at + default) % names.len());
+        let http: String = order.map(|at| server(names[at], rules[at])).collect();
+        compare(&Setup::new().root(&site).http(&http), cases().collect());
+    }
+}
+
+#[test]
 fn without_a_default_the_first_counts() {
     let site = site();
     let http = "

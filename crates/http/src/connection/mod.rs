@@ -355,6 +355,10 @@ async fn one_request(
         None => {
             request.keep_alive = request.head.parsed.keep_alive && still_listens;
             let routed = route_server(&mut request, &servers, settings.merge_slashes, spare);
+            if routed.is_ok() {
+                let chosen = request.server.entry.settings.get::<ServerSettings>();
+                read::apply_names_rules(&mut request.head, &rules, chosen);
+            }
             match routed.and_then(|()| refuse_methods(&mut request)) {
                 Ok(()) => phases::respond(&mut request).await,
                 Err(status) => phases::respond_with_status(&mut request, status).await,

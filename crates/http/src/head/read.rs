@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use freerun_proto::head::{HeadParser, HeadRules, HeadStage, Progress};
+use freerun_proto::head::{HeadParser, HeadRules, HeadStage, Progress, parse_request};
 use freerun_proto::{Error, RequestHead};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::timer::Timer;
@@ -35,6 +35,21 @@ pub fn rules(settings: &ServerSettings) -> HeadRules {
         max_headers: settings.max_headers as usize,
         ignore_invalid_headers: settings.ignore_invalid_headers,
         underscores_in_headers: settings.underscores_in_headers,
+    }
+}
+
+/// Reads a complete head again where the server that was chosen takes other names of fields than the one by whose rules it
+/// was read, the address's default server. In nginx, fields in front of `Host` stay what they are to that one.
+pub fn apply_names_rules(head: &mut Head, read_by: &HeadRules, chosen: &ServerSettings) {
+    let rules = HeadRules {
+        ignore_invalid_headers: chosen.ignore_invalid_headers,
+        underscores_in_headers: chosen.underscores_in_headers,
+        ..*read_by
+    };
+    if rules != *read_by
+        && let Ok(Some(parsed)) = parse_request(&head.buffer, &rules)
+    {
+        head.parsed = parsed;
     }
 }
 

@@ -23,9 +23,13 @@ settings! {
         large_client_header_buffers: Buffers = "4 8k", in HTTP | SERVER;
         /// The most fields a request head may have.
         max_headers: u32 = "1000", in HTTP | SERVER, since = "1.29.8";
-        /// Whether fields with invalid names are ignored; otherwise the request is refused.
+        /// Whether fields with invalid names are ignored; otherwise they are kept.
+        ///
+        /// What the server says that a request is for holds for all of its fields; in nginx, for those behind `Host`.
         ignore_invalid_headers: bool = "on", in HTTP | SERVER;
         /// Whether a field name may have an underscore.
+        ///
+        /// What the server says that a request is for holds for all of its fields; in nginx, for those behind `Host`.
         underscores_in_headers: bool = "off", in HTTP | SERVER;
         /// Whether several slashes in a row count as one.
         merge_slashes: bool = "on", in HTTP | SERVER;
