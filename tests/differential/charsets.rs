@@ -102,6 +102,26 @@ fn the_parameter() {
 }
 
 #[test]
+fn what_is_packed_is_not_recoded_and_has_its_character_set_told() {
+    let site = site();
+    site.dated("a.html.gz", "packed", MTIME);
+    // Since nginx 1.23.4 ranges of these are answered.
+    let lines = "
+        gzip_static always; max_ranges 0;
+        location /utf/ { alias @ROOT@/; charset utf-8; }
+        location /same/ { alias @ROOT@/; charset utf-8; source_charset utf-8; }
+        location /from/ { alias @ROOT@/; charset koi8-r; source_charset utf-8; }
+        location /off/ { alias @ROOT@/; charset off; }
+        location /own/ { charset utf-8; proxy_pass http://127.0.0.1:@PORT@/same/; }
+        location /passed/ { charset utf-8; proxy_pass http://127.0.0.1:@PORT@/off/; }
+        location /changed/ { charset koi8-r; override_charset on; proxy_pass http://127.0.0.1:@PORT@/same/; }
+    ";
+    let cases =
+        ["utf", "same", "from", "off", "own", "passed", "changed"].map(|folder| get(&format!("/{folder}/a.html")));
+    compare(&setup(&site, lines), cases.into());
+}
+
+#[test]
 fn recoding() {
     let site = site();
     let lines = "

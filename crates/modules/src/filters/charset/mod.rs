@@ -149,10 +149,6 @@ fn run(request: &mut Request, response: &mut Response) {
     let location = request.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<CharsetSettings>();
-    // What is packed cannot be recoded.
-    if response.field(b"Content-Encoding").is_some() {
-        return;
-    }
     let page = request.shared().get::<Page>();
     if request.is_subrequest() {
         let source = response.charset.take().or_else(|| settings.source(request));
@@ -197,6 +193,10 @@ fn recode(
 ) -> bool {
     if source.eq_ignore_ascii_case(target) {
         return true;
+    }
+    // What is packed cannot be recoded; its character set can be told.
+    if response.field(b"Content-Encoding").is_some() {
+        return false;
     }
     let Some(map) = settings.charset_map.find(source, target) else {
         log_error!(request, Error, "{}", missing(source, target));
