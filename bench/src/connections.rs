@@ -74,10 +74,13 @@ fn one_request_each(bench: &Bench, specs: &[Spec], report: &mut Report) -> Resul
         }
         cases
     })?;
+    let part = match share {
+        Some(_) => format!("{} % (so that the server is the limit) of ", SHARE * 100.0),
+        None => String::new(),
+    };
     report.method += &format!(
-        "One request per connection (`Connection: close`), 32 at a time, one worker on {} % of one core, so that the server \
-         is the limit, wrk on the other; {rounds} rounds of {seconds} s, servers in turn. ",
-        SHARE * 100.0
+        "One request per connection (`Connection: close`), 32 at a time, one worker on {part}one core, wrk on the other; {rounds} \
+         rounds of {seconds} s, servers in turn. "
     );
     for case in [ok, file] {
         report.tables.push(warm::table(&grid, &servers, case, case));
