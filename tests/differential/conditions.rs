@@ -186,3 +186,43 @@ fn if_modified_since_and_etag_directives() {
     ]);
     compare(&Setup::server(&site, lines), cases);
 }
+
+/// A 304 has no media type, which is one of `*` all the same: a filter that takes the validators of a page away does so here.
+#[test]
+fn validators_of_a_304_that_filters_take() {
+    let site = site();
+    let filters = [
+        "",
+        "ssi on;",
+        "ssi on; ssi_types *;",
+        "ssi on; ssi_types text/plain;",
+        "ssi on; ssi_types *; ssi_last_modified on;",
+        "sub_filter a b;",
+        "sub_filter a b; sub_filter_types *;",
+        "sub_filter a b; sub_filter_types text/plain;",
+        "sub_filter a b; sub_filter_types *; sub_filter_last_modified on;",
+        "sub_filter $arg_none b; sub_filter_types *;",
+        "sub_filter a b; sub_filter_types *; expires epoch; add_header X $sent_http_etag;",
+        "add_before_body /before; addition_types *;",
+        "charset utf-8; charset_types *;",
+        "gzip on; gzip_min_length 0; gzip_types *;",
+        "gunzip on;",
+    ];
+    let mut lines = String::new();
+    let mut cases = Vec::new();
+    for (number, filter) in filters.iter().enumerate() {
+        lines += &format!("location /{number}/ {{ alias @ROOT@/; {filter} }}\n");
+        for target in ["a.txt", "page.html", "empty.txt"].map(|file| format!("/{number}/{file}")) {
+            cases.extend([
+                get(&target).field("If-None-Match: *"),
+                get(&target).field("If-None-Match: *").field("Accept-Encoding: gzip"),
+                get(&target).field(&format!("If-None-Match: {ETAG}")),
+                get(&target).field(&format!("If-None-Match: W/{ETAG}")),
+                get(&target).field(&format!("If-None-Match: \"other\", {ETAG}")),
+                get(&target).field(&format!("If-Modified-Since: {DATE}")),
+                head(&target).field("If-None-Match: *"),
+            ]);
+        }
+    }
+    compare(&Setup::server(&site, &lines), cases);
+}

@@ -66,8 +66,6 @@ const RULES: &[(&str, &[&str])] = &[
     ("index format", &["html", "xml", "json", "jsonp"]),
     ("sub", &["0", "p", "<p>", "0123", "<variable>", "tx"]),
     ("charset", &["utf-8", "koi8-r", "off", "UTF-8"]),
-    // With `*` nginx takes the fields of a 304 away that it leaves with other types.
-    ("filter types", &["text/plain", "text/css", "x/y text/plain", "application/octet-stream"]),
     ("types list", &["*", "text/plain", "text/html", "x/y text/plain", "application/octet-stream"]),
     // A server with the same files, without anything generated.
     ("upstream", &["http://back", "http://back", "http://back", "http://back/", "http://back/dir/", "http://back/a.txt", "http://back$uri",
@@ -159,7 +157,7 @@ pub const DIRECTIVES: &[(&str, usize, &str)] = &[
     ("hsl", 1, "autoindex_localtime <onoff>"),
     ("hsl", 5, "sub_filter <sub> <text>"),
     ("hsl", 2, "sub_filter_once <onoff>"),
-    ("hsl", 2, "sub_filter_types <filter types>"),
+    ("hsl", 2, "sub_filter_types <types list>"),
     ("hsl", 2, "sub_filter_last_modified <onoff>"),
     ("hsli", 4, "charset <charset>"),
     ("hsli", 2, "source_charset koi8-r"),
@@ -173,7 +171,7 @@ pub const DIRECTIVES: &[(&str, usize, &str)] = &[
     ("hsl", 1, "gzip_http_version 1.0"),
     ("hsl", 1, "gzip_disable msie6 curl"),
     ("hsli", 4, "ssi on"),
-    ("hsl", 2, "ssi_types <filter types>"),
+    ("hsl", 2, "ssi_types <types list>"),
     ("hsl", 1, "ssi_last_modified <onoff>"),
     ("hsl", 1, "ssi_silent_errors <onoff>"),
     ("hsl", 4, "auth_request <uri>"),

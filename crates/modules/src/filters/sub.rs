@@ -79,7 +79,8 @@ fn run(request: &mut Request, response: &mut Response) {
     let location = request.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<SubSettings>();
-    if response.body.is_empty() || response.no_length || !settings.sub_filter_types.contains(&response.content_type) {
+    // A 304 does not say how long the page is, and has no media type: with `*` it is taken for one.
+    if response.body.is_empty() && !response.no_length || !settings.sub_filter_types.contains(&response.content_type) {
         return;
     }
     // `$status` in the replacement is that of this response.
@@ -108,6 +109,9 @@ fn run(request: &mut Request, response: &mut Response) {
         response.ranges = false;
         response.last_modified = None;
         response.etag = None;
+    }
+    if response.no_length {
+        return;
     }
     let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
     response.body = Body::Source(Box::new(Transformed::new(source, substitute)));

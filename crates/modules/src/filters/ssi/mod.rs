@@ -78,13 +78,17 @@ fn run(request: &mut Request, response: &mut Response) {
     let location = request.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<SsiSettings>();
-    if response.length() == Some(0) || !settings.ssi_types.contains(&response.content_type) {
+    // A 304 does not say how long the page is, and has no media type: with `*` it is taken for one.
+    if response.length() == Some(0) && !response.no_length || !settings.ssi_types.contains(&response.content_type) {
         return;
     }
     response.weaken_and_refuse_ranges();
     if !settings.ssi_last_modified {
         response.last_modified = None;
         response.etag = None;
+    }
+    if response.no_length {
+        return;
     }
     let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
     response.body = Body::Source(Box::new(page::Page::new(request, response, source)));
