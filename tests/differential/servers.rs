@@ -117,3 +117,43 @@ fn without_a_default_the_first_counts() {
         ["one", "two", "three"].map(|host| raw(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"))).into(),
     );
 }
+
+/// The server named "" is for requests that have no host, which those do not whose fields are not all read.
+#[test]
+fn bad_heads_without_a_host_so_far() {
+    let site = site();
+    let server = |name: &str, text: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:@PORT@; server_name {name}; error_page 400 501 505 /e;
+                location / {{ return 200 \"{text} [$server_name] [$host]\\n\"; }} }}\n"
+        )
+    };
+    let http = server("first", "first") + &server("\"\"", "empty") + &server("a.example", "a");
+    let mut cases = Vec::new();
+    for fields in [
+        "",
+        "Host:\r\n",
+        "Host: :80\r\n",
+        "Host: a/b\r\n",
+        "Host: a b\r\n",
+        "Host: a..b\r\n",
+        "Host: a/b\r\nHost: a.example\r\n",
+        "Host: a.example\r\nHost: a/b\r\n",
+        "Host: a/b\r\nContent-Length: x\r\n",
+        "Content-Length: x\r\n",
+        "Content-Length: x\r\nHost: a.example\r\n",
+        "Content-Length: 5\r\nContent-Length: 5\r\n",
+        "Content-Length: 5\r\nContent-Length: 5\r\nHost: a.example\r\n",
+        "Transfer-Encoding: x\r\n",
+        "Transfer-Encoding: x\r\nHost: a.example\r\n",
+        "X: \0\r\n",
+        "X\0: x\r\nHost: a.example\r\n",
+        "Host: a.example\r\nX\0: x\r\n",
+    ] {
+        cases.extend(["1.0", "1.1"].map(|version| raw(format!("GET / HTTP/{version}\r\n{fields}\r\n"))));
+        cases.push(raw(format!("TRACE / HTTP/1.1\r\n{fields}\r\n")));
+        cases.push(raw(format!("GET http://a.example/ HTTP/1.1\r\n{fields}\r\n")));
+    }
+    cases.push(raw("GET / HTTP/2.0\r\n\r\n"));
+    compare(&Setup::new().root(&site).http(&http), cases);
+}

@@ -80,6 +80,18 @@ impl Error {
         }
     }
 
+    /// Whether it shows only when all fields have been read.
+    pub const fn is_of_the_whole_head(self) -> bool {
+        matches!(
+            self,
+            Error::HostMissing
+                | Error::ContentLength
+                | Error::LengthAndEncoding
+                | Error::EncodingInOldVersion
+                | Error::TransferEncoding
+        )
+    }
+
     /// The line of the head the error speaks of, where it speaks of one.
     pub const fn span(self) -> Option<Span> {
         match self {

@@ -329,7 +329,7 @@ async fn one_request(
         Some(Fault::Silent(status, text)) => {
             if !request.head.parsed.method_text.is_empty() {
                 // For the log alone.
-                let _ = route_server(&mut request, &servers, settings.merge_slashes, spare);
+                let _ = route_server(&mut request, &servers, false, settings.merge_slashes, spare);
             }
             log_error!(request, Info, "{text}");
             request.sent.status = status;
@@ -342,7 +342,8 @@ async fn one_request(
         Some(Fault::Protocol(error)) => {
             // What came before the fault chooses the server, and is in the log.
             let understood = !request.head.parsed.method_text.is_empty();
-            let routed = understood.then(|| route_server(&mut request, &servers, settings.merge_slashes, spare));
+            let whole = error.is_of_the_whole_head();
+            let routed = understood.then(|| route_server(&mut request, &servers, whole, settings.merge_slashes, spare));
             let status = match routed {
                 Some(Err(earlier)) => earlier,
                 _ => {
@@ -354,7 +355,7 @@ async fn one_request(
         }
         None => {
             request.keep_alive = request.head.parsed.keep_alive && still_listens;
-            let routed = route_server(&mut request, &servers, settings.merge_slashes, spare);
+            let routed = route_server(&mut request, &servers, true, settings.merge_slashes, spare);
             if routed.is_ok() {
                 let chosen = request.server.entry.settings.get::<ServerSettings>();
                 read::apply_names_rules(&mut request.head, &rules, chosen);
@@ -379,10 +380,12 @@ enum Fault {
 }
 
 /// Normalises the path, and chooses the server by name: in this order, so that a path that is wrong is an error of the
-/// default server, as in nginx, which has seen no field then.
+/// default server, as in nginx, which has seen no field then. So is one in a field of a head that is not `whole`, without a
+/// host so far: the server named "" is for those that have none.
 fn route_server(
     request: &mut Request,
     servers: &crate::listen::Servers,
+    whole: bool,
     merge_slashes: bool,
     spare: &mut Spare,
 ) -> Result<(), u16> {
@@ -405,7 +408,7 @@ fn route_server(
         }
     }
     request.host = parsed.host.map(|host| spare.host(host, buffer));
-    if !servers.names.is_empty() {
+    if !servers.names.is_empty() && (whole || request.host.is_some()) {
         let host = request.host.as_deref().unwrap_or_default();
         match servers.names.find(host, &request.captures) {
             Ok(Some(server)) => {
