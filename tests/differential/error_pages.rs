@@ -84,6 +84,27 @@ fn forms() {
     compare(&Setup::server(&site, &lines), cases);
 }
 
+/// nginx's own statuses are no statuses of a page either, unless it is told to send them.
+#[test]
+fn statuses_that_no_client_sees() {
+    let site = site();
+    let lines = "
+        error_page 494 /dst;
+        error_page 495 = /dst;
+        error_page 496 =496 /dst;
+        error_page 497 @named;
+        location /dst { return 200 \"dst $status\n\"; }
+        location @named { return 200 \"named $status\n\"; }
+        location /none { error_page 494 /nothing; return 494; }
+    "
+    .to_owned()
+        + &any_status(&[494, 495, 496, 497]);
+    let long = format!("X: {}", "x".repeat(9000));
+    let mut cases = gets(&["/c?s=494", "/c?s=495", "/c?s=496", "/c?s=497", "/none"]);
+    cases.push(get("/a.txt").field(&long).field(&long).field(&long).field(&long));
+    compare(&Setup::server(&site, &lines), cases);
+}
+
 #[test]
 fn pages_of_pages() {
     let site = site();

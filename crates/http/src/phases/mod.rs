@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use freerun_proto::HeaderId;
 use freerun_proto::head::{Method, parse_length};
+use freerun_proto::status::sent_code;
 use freerun_proto::uri::{self, EscapeSet};
 
 use crate::content::response::Response;
@@ -448,10 +449,11 @@ fn leave(request: &mut Request, response: &mut Response) {
     filters::run(request, response, Slot::Headers..);
 }
 
-/// `error_page 404 =200 /x` sends 200, `=` alone what the page itself answers, neither the original status.
+/// `error_page 404 =200 /x` sends 200, `=` alone what the page itself answers, neither the original status, which may be one of
+/// nginx's own that no client sees.
 fn forced(overwrite: Option<u16>, original: u16) -> Option<u16> {
     match overwrite {
-        None => Some(original),
+        None => Some(sent_code(original)),
         Some(0) => None,
         Some(status) => Some(status),
     }
