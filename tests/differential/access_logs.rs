@@ -40,9 +40,9 @@ const REQUESTS: &[&str] = &[
 ];
 
 /// Asks everything, ends the server, and reads the files that the configuration names. Ends of lines stay.
-fn logs_of(setup: &Setup, kind: Kind, names: &[&str]) -> BTreeMap<String, Vec<String>> {
+fn logs_of(setup: &Setup, kind: Kind, names: &[&str], requests: &[&str]) -> BTreeMap<String, Vec<String>> {
     let mut server = setup.start(kind);
-    for request in REQUESTS {
+    for request in requests {
         ask(&server, request);
     }
     server.stop();
@@ -115,9 +115,60 @@ fn same(what: &str, nginx: &BTreeMap<String, Vec<String>>, freerun: &BTreeMap<St
 #[track_caller]
 fn compare(what: &str, setup: &Setup, names: &[&str]) {
     if require::nginx() {
-        let theirs = logs_of(setup, Kind::Nginx, names);
-        same(what, &theirs, &logs_of(setup, Kind::under_test(), names));
+        let theirs = logs_of(setup, Kind::Nginx, names, REQUESTS);
+        same(what, &theirs, &logs_of(setup, Kind::under_test(), names, REQUESTS));
     }
+}
+
+/// A head that does not come to its end is one of the server that its host names; without a host so far, of the default server.
+#[test]
+fn heads_that_are_cut() {
+    if !require::nginx() {
+        return;
+    }
+    let names = ["first", "empty", "named"];
+    let servers = [("first", "first"), ("\"\"", "empty"), ("a.example", "named")].map(|(name, log)| {
+        format!("server {{ listen 127.0.0.1:@PORT@; server_name {name}; access_log @DIR@/{log} f; location / {{ return 204; }} }}")
+    });
+    let setup = Setup::new().http("log_format f \"$status [$host] [$server_name] $request\";").http(&servers.concat());
+    let requests = [
+        "GET /first HTTP/1.1\r\nX",
+        "GET /first HTTP/1.0\r\n",
+        "GET /first",
+        "GET /first HTTP/1.1\r\nHost: a/b\r\nX",
+        "GET /empty HTTP/1.0\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: a.example\r\nX",
+        "GET http://a.example/a HTTP/1.1\r\nX",
+    ];
+    let theirs = logs_of(&setup, Kind::Nginx, &names, &requests);
+    same("heads that are cut", &theirs, &logs_of(&setup, Kind::under_test(), &names, &requests));
+}
+
+/// Empty lines in front of a request are no part of it.
+#[test]
+fn lengths_of_requests() {
+    if !require::nginx() {
+        return;
+    }
+    let lines = "log_format f \"$request_length $request\"; access_log @DIR@/log f;";
+    let setup = server(&site(), lines, "location /told { return 200 \"$request_length\"; }");
+    let one = "/a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let requests = [
+        format!("GET {one}"),
+        format!("\r\nGET {one}"),
+        format!("\n\n\nGET {one}"),
+        format!("GET {one}\r\n\r\nGET /told{one}"),
+        "\r\n\r\nPOST /told HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello\r\nGET /told HTTP/1.0\r\n\r\n".into(),
+        "\r\nGET /a.txt\r\n".into(),
+        "\r\nGET /a.txt HTTP/1.1\r\n\r\n".into(),
+        "\r\nGET /a.txt HTTP/1.1\r\nHost: a/b\r\n\r\n".into(),
+        "\r\nGET /%zz HTTP/1.1\r\nHost: a\r\n\r\n".into(),
+        "\r\nGET /a.txt HTTP/1.1\r\nHost".into(),
+        "\r\nGET /a.txt HTTP/1.1".into(),
+    ];
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    let theirs = logs_of(&setup, Kind::Nginx, &["log"], &requests);
+    same("lengths", &theirs, &logs_of(&setup, Kind::under_test(), &["log"], &requests));
 }
 
 /// The locations that some requests go to.

@@ -97,7 +97,7 @@ pub async fn read(
                         buffers::give_back(buffer);
                         return Reading::Nothing;
                     }
-                    return Reading::TimedOut(Head { buffer, parsed: parser.into_head() });
+                    return Reading::TimedOut(cut(buffer, parser));
                 };
                 answer
             }
@@ -107,16 +107,22 @@ pub async fn read(
                 buffers::give_back(buffer);
                 return Reading::Nothing;
             }
-            Ok(0) => return Reading::Broken(Head { buffer, parsed: parser.into_head() }, None),
+            Ok(0) => return Reading::Broken(cut(buffer, parser), None),
             Ok(n) if n == buffer.len() => *first_byte = loops::now(),
             Ok(_) => {}
             Err(_) if buffer.is_empty() => {
                 buffers::give_back(buffer);
                 return Reading::Nothing;
             }
-            Err(error) => return Reading::Broken(Head { buffer, parsed: parser.into_head() }, Some(error)),
+            Err(error) => return Reading::Broken(cut(buffer, parser), Some(error)),
         }
     }
+}
+
+/// What came of a head.
+fn cut(buffer: Vec<u8>, parser: HeadParser) -> Head {
+    let parsed = parser.into_cut_head(&buffer);
+    Head { buffer, parsed }
 }
 
 /// A connection that counts as reading a head while this lives.

@@ -149,6 +149,16 @@ impl HeadParser {
         self.head
     }
 
+    /// The head as far as it came, of a request that ends here: its line is then what has come of it.
+    pub fn into_cut_head(mut self, buf: &[u8]) -> Box<RequestHead> {
+        if self.stage == HeadStage::RequestLine {
+            let line = &buf[self.line_start..];
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            self.head.request_line = Span::new(self.line_start as u32, (self.line_start + line.len()) as u32);
+        }
+        self.into_head()
+    }
+
     /// Looks at what came since the last call.
     ///
     /// # Errors

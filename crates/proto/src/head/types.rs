@@ -244,6 +244,11 @@ impl RequestHead {
         fields.clear();
     }
 
+    /// The length that `$request_length` tells of the head: empty lines in front of it are no part of it.
+    pub const fn told_len(&self) -> u32 {
+        self.len.saturating_sub(self.request_line.start)
+    }
+
     /// Whether its fields took an allocation of their own, being so many.
     pub fn is_large(&self) -> bool {
         self.fields.spilled()
