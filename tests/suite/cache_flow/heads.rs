@@ -86,3 +86,20 @@ fn what_depends_on_the_request_is_made_for_each() {
         assert_eq!(shown, format!("200 x-cache: HIT|location: /{way}/to|set-cookie: a=1; Path=/{way}"));
     }
 }
+
+/// HEAD that is passed on as such is answered by what is stored for GET, and by what is just being stored, at any moment of that.
+#[test]
+fn head_finds_what_is_becoming_a_stored_response() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = Upstream::answering(|_| ok("Cache-Control: max-age=1000", "the body"));
+    let server = before(&origin, "proxy_cache_convert_head off; keepalive_requests 100000;");
+    let mut client = server.connect();
+    for number in 0..1000 {
+        client.get(&format!("/{number}"));
+        client.send(format!("HEAD /{number} HTTP/1.1\r\nHost: a\r\n\r\n").repeat(4));
+        let said: Vec<_> = (0..4).map(|_| client.response_to("HEAD").header("x-cache").map(str::to_owned)).collect();
+        assert_eq!(said, ["HIT"; 4].map(|hit| Some(hit.to_owned())), "{number}");
+    }
+}

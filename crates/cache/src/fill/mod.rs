@@ -262,6 +262,13 @@ impl Cache {
         self.fills().get(key)
     }
 
+    /// Whether another entry of a key is there than the one that was found (or none was). What is being fetched is stored before
+    /// [`fill_of`](Cache::fill_of) finds it no more, so who asks this after that misses nothing.
+    pub fn has_changed(&self, key: Key, known: Option<&Arc<Entry>>) -> bool {
+        let now = self.peek(key).filter(|entry| !entry.is_foreign());
+        now.is_some_and(|now| known.is_none_or(|known| !Arc::ptr_eq(known, &now)))
+    }
+
     /// Leads or follows the fill of a key; `main` is the key of its text, which is another one for a variant.
     ///
     /// `known` is the entry that the request has found (one that is stale), or none: another one there now means
@@ -314,8 +321,7 @@ impl Cache {
             }
             fill.sequence.store(self.sequence(), Release);
             // One that was there a moment ago may just have stored what is wanted.
-            let now = self.peek(key).filter(|entry| !entry.is_foreign());
-            if now.is_some_and(|now| known.is_none_or(|known| !Arc::ptr_eq(known, &now))) {
+            if self.has_changed(key, known) {
                 // Who has found it meanwhile asks the origin.
                 Filling { fill, over: false }.not_storable();
                 return Lead::Changed;

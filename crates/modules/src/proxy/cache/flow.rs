@@ -138,7 +138,8 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     };
     let mut sum = key_of(&text);
     let as_head = request.method == Method::Head && !family.converts_head(request);
-    if as_head && what == What::Answer && cache.peek(sum).is_none() && cache.fill_of(sum).is_none() {
+    // In this order: what is being fetched is stored before it is that no more.
+    if as_head && what == What::Answer && cache.fill_of(sum).is_none() && cache.peek(sum).is_none() {
         // The answer to HEAD that was passed on as such has no body, and must never be taken for one to GET; one to GET does
         // for both.
         text.extend_from_slice(HEAD_ALONE);
@@ -321,13 +322,19 @@ impl Serve<'_> {
             let status = if stale.is_some() { Status::Expired } else { Status::Miss };
             status::note(request, self.cache(), status);
             let ask = Ask::new(self, request).of_variant(located.names.clone());
+            let known = stale.as_ref().map(|object| &object.entry).or(located.unreadable.as_ref());
             if located.taken || !self.may_keep(request) {
-                // What has come already can be had all the same.
-                if !located.taken
-                    && let Some(fill) = self.cache().fill_of(located.key).filter(|fill| fill.is_whole())
-                    && let Waited::Answered(outcome) = self.wait(request, &fill, Duration::ZERO).await
-                {
-                    return outcome;
+                if !located.taken {
+                    // What has come already can be had all the same.
+                    if let Some(fill) = self.cache().fill_of(located.key).filter(|fill| fill.is_whole())
+                        && let Waited::Answered(outcome) = self.wait(request, &fill, Duration::ZERO).await
+                    {
+                        return outcome;
+                    }
+                    // It may have been stored since it was looked for.
+                    if self.cache().has_changed(located.key, known) {
+                        continue;
+                    }
                 }
                 return ask.alone(request, status, stale).await;
             }
@@ -339,7 +346,6 @@ impl Serve<'_> {
                 }
             }
             let age = Some(self.shared.proxy_cache_lock_age);
-            let known = stale.as_ref().map(|object| &object.entry).or(located.unreadable.as_ref());
             let main = self.wanted.key;
             match self.cache().lead(located.key, main, known, age, &self.aio, request.client_key()) {
                 Lead::Leader(filling) => {
