@@ -171,6 +171,50 @@ fn lengths_of_requests() {
     same("lengths", &theirs, &logs_of(&setup, Kind::under_test(), &["log"], &requests));
 }
 
+/// What a response's variables were when they were first asked for, they stay.
+#[test]
+fn variables_that_stay() {
+    if !require::nginx() {
+        return;
+    }
+    let site = site();
+    let names = "x_a content_type location last_modified etag transfer_encoding cache_control link expires
+        accept_ranges content_encoding content_range date server"
+        .split_whitespace()
+        .map(|name| format!("sent_http_{name}"))
+        .chain(["sent_trailer_x_t", "request_completion", "status", "request_length"].map(Into::into));
+    let names: Vec<String> = names.collect();
+    let format: String = names.iter().map(|name| format!("{name}=${name}|")).collect();
+    let read: String = names.iter().map(|name| format!("set $s_{name} ${name};\n")).collect();
+    let shown: String =
+        names.iter().map(|name| format!("add_header S-{} ${name};\n", name.replace('_', "-"))).collect();
+    let locations = |at: &str| {
+        format!(
+            "location {at}/file/ {{ alias @ROOT@/; add_header X-A a; add_header Link 1; add_header Link 2; add_trailer X-T t; expires epoch; }}
+             location {at}/to {{ return 301 /x; }}
+             location {at}/relative {{ absolute_redirect off; return 301 /x; }}
+             location {at}/page {{ error_page 301 {at}/file/a.txt; return 301 /x; }}
+             location {at}/fields {{ add_header Date d; add_header Server s; return 200 text; }}
+             location {at}/shown {{ {shown} return 201 text; }}
+             location {at}/go {{ rewrite ^ {at}/file/a.txt; }}\n"
+        )
+    };
+    let lines = format!("if ($uri ~ ^/early) {{ {read} }}\n{}{}", locations("/late"), locations("/early"));
+    let http = format!("log_format f \"{format}$request\"; access_log @DIR@/log f;");
+    let setup = server(&site, &http, &lines);
+    let requests: Vec<String> = ["/late", "/early"]
+        .iter()
+        .flat_map(|at| {
+            ["/file/a.txt", "/file/none", "/to", "/relative", "/page", "/fields", "/shown", "/go"]
+                .map(|to| format!("{at}{to}"))
+        })
+        .map(|target| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+        .collect();
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    let theirs = logs_of(&setup, Kind::Nginx, &["log"], &requests);
+    same("variables that stay", &theirs, &logs_of(&setup, Kind::under_test(), &["log"], &requests));
+}
+
 /// The locations that some requests go to.
 const LOCATIONS: &str = "location /off/ { alias @ROOT@/; access_log off; }
     location /own/ { alias @ROOT@/; access_log @DIR@/own f1; }

@@ -343,11 +343,13 @@ pub struct Request {
     pub body: ClientBody,
     /// What was sent.
     pub sent: Sent,
+    /// Whether its log lines are being written.
+    pub is_logged: bool,
     /// The number behind `$request_id`, given at first use.
     pub id: Cell<Option<u64>>,
-    /// The head of the response as it was sent, for `$sent_http_…`; kept only where a log may ask.
+    /// The fields of the response's head as they were sent, but for the server's own `Server` and `Date`, for `$sent_http_…`; kept only where a log may ask.
     pub sent_head: Vec<u8>,
-    /// `Location` as it was before the server's own address was put before it; kept where `sent_head` is.
+    /// `Location` as it was before the server's own address was put before it, until that is sent; kept where `sent_head` is.
     pub sent_location: Option<Bytes>,
     /// The fields that were sent after the body, for `$sent_trailer_…`.
     pub sent_trailers: Vec<Field>,
@@ -410,6 +412,7 @@ impl Request {
             body: ClientBody::new(head.parsed.body, head.parsed.len as usize, head.parsed.expect_continue),
             sent: Sent::default(),
             id: Cell::new(None),
+            is_logged: false,
             sent_head: Vec::new(),
             sent_location: None,
             sent_trailers: Vec::new(),

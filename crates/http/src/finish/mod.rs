@@ -5,6 +5,7 @@ use crate::request::Request;
 
 /// Runs the handlers of the log phase. They never wait.
 pub fn finish(request: &mut Request) {
+    request.is_logged = true;
     for index in 0..request.location.handlers.len() {
         let handler = request.location.handlers[index];
         if handler.phase == Phase::Log

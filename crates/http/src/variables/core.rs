@@ -81,7 +81,7 @@ pub const VARIABLES: &[Variable] = &[
     // Only where a module reads the body (`dav`, `mirror`, the proxy family).
     Variable::named("request_body", request_body),
     Variable::named("request_body_file", request_body_file),
-    Variable::named("request_completion", |r, _| text(if r.sent.complete { "OK" } else { "" })),
+    Variable::named("request_completion", |r, _| text(if r.sent.complete { "OK" } else { "" })).kept(),
     Variable::named("request_filename", |r, _| {
         Some(path::file_name(r)).filter(|name| name != path::NO_NAME).map(Cow::Owned)
     }),
@@ -106,8 +106,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("request_time", |r, _| seconds(r.started.elapsed())),
     Variable::named("request_uri", |r, _| some(understood(r).then(|| r.head.parsed.target.uri(&r.head.buffer)))),
     Variable::named("scheme", |_, _| text("http")),
-    Variable::family("sent_http_", sent_http),
-    Variable::family("sent_trailer_", sent_trailer),
+    Variable::family("sent_http_", sent_http).kept(),
+    Variable::family("sent_trailer_", sent_trailer).kept(),
     Variable::named("server_addr", |r, _| match r.connection.local() {
         Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
         Address::Unix(name) => owned(name.as_bytes().to_vec()),
@@ -296,7 +296,7 @@ fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
     {
         return Some(Cow::Borrowed(location));
     }
-    let lines = request.sent_head.split(|byte| *byte == b'\n').skip(1);
+    let lines = request.sent_head.split(|byte| *byte == b'\n');
     let fields = lines.filter_map(|line| {
         let colon = memchr::memchr(b':', line)?;
         Some((&line[..colon], line[colon + 1..].trim_ascii()))

@@ -41,23 +41,31 @@ pub struct Variable {
     pub get: Get,
     /// What `set` does, where it may be used on it.
     pub set: Option<Set>,
+    /// Whether it stays what it was when it was first asked for, as in nginx, for the client's request and its subrequests.
+    pub kept: bool,
 }
 
 impl Variable {
     /// A single variable.
     pub const fn named(name: &'static str, get: Get) -> Variable {
-        Variable { name, prefix: false, get, set: None }
+        Variable { name, prefix: false, get, set: None, kept: false }
     }
 
     /// A family of variables.
     pub const fn family(name: &'static str, get: Get) -> Variable {
-        Variable { name, prefix: true, get, set: None }
+        Variable { name, prefix: true, get, set: None, kept: false }
     }
 
     /// The same, and `set` may change it.
     #[must_use]
     pub const fn settable(self, set: Set) -> Variable {
         Variable { set: Some(set), ..self }
+    }
+
+    /// The same, and it stays what it first was.
+    #[must_use]
+    pub const fn kept(self) -> Variable {
+        Variable { kept: true, ..self }
     }
 }
 
@@ -89,6 +97,8 @@ pub trait Compute: Send + Sync {
 enum Definition {
     /// A getter and its argument.
     Getter(Get, Box<str>),
+    /// The same, asked once.
+    Kept(u32, Get, Box<str>),
     /// Given by `set` or a capture; the getter is that of the family with this prefix, if there is one, which counts until
     /// then. The flag: `set` declares it, so a use before it is worth a warning.
     User(u32, Option<(Get, Box<str>)>, bool),
@@ -111,6 +121,7 @@ impl Reference {
     pub fn get<'r>(&'r self, request: &'r Request) -> Value<'r> {
         match self.0.definition.get()? {
             Definition::Getter(get, argument) => get(request, argument),
+            Definition::Kept(slot, get, argument) => kept(request, *slot, *get, argument),
             Definition::User(slot, family, by_set) => match request.values().slot(*slot) {
                 Slot::Text(text) => Some(Cow::Borrowed(request.values().text(text))),
                 Slot::Empty => Some(Cow::Borrowed(b"")),
@@ -175,6 +186,28 @@ impl Reference {
     pub(crate) fn is_computed(&self) -> bool {
         matches!(self.0.definition.get(), Some(Definition::Computed(..)))
     }
+}
+
+/// What was found at first. While logs are written nothing changes any more, so nothing is kept.
+fn kept<'r>(request: &'r Request, slot: u32, get: Get, argument: &str) -> Value<'r> {
+    let values = request.values();
+    match values.slot(slot) {
+        Slot::Text(text) => return Some(Cow::Borrowed(values.text(text))),
+        Slot::Empty => return Some(Cow::Borrowed(b"")),
+        Slot::Missing => return None,
+        _ => {}
+    }
+    let found = get(request, argument);
+    if !request.is_logged {
+        match &found {
+            // Where there is no room it is found anew.
+            Some(text) => {
+                let _ = values.set(slot, text);
+            }
+            None => values.put(slot, Slot::Missing),
+        }
+    }
+    found
 }
 
 impl std::fmt::Debug for Reference {

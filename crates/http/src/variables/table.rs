@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use freerun_conf::{Place, Problem};
 
-use super::{Compute, Declared, Definition, Get, Reference, Set, Variable};
+use super::{Compute, Declared, Definition, Reference, Set, Variable};
 
 /// What `set` assigns to.
 #[derive(Clone, Copy)]
@@ -121,6 +121,13 @@ impl VariableTable {
         let name = name.to_ascii_lowercase();
         self.uses_sent_head |= name.starts_with("sent_http_");
         self.uses_upstream_head |= name.starts_with("upstream_http_") || name.starts_with("upstream_cookie_");
+        let kept = match self.names.get(name.as_str()) {
+            Some(variable) => variable.kept,
+            None => self.family(&name).is_some_and(|family| family.kept),
+        };
+        if kept {
+            self.slot(&name);
+        }
         let entry = self.entries.entry(name.as_str().into()).or_default();
         if let Some((declared, _)) = &entry.used {
             return Reference(declared.clone());
@@ -148,19 +155,29 @@ impl VariableTable {
         Some(Reference(Arc::new(Declared { name: name.into(), definition: OnceLock::from(definition) })))
     }
 
-    fn family(&self, name: &str) -> Option<(Get, Box<str>)> {
+    fn family(&self, name: &str) -> Option<&Variable> {
         // The longest one: `sent_http_` begins as `sent_` would.
         let families = self.families.iter().filter(|family| name.starts_with(family.name));
-        let family = families.max_by_key(|family| family.name.len())?;
-        Some((family.get, name[family.name.len()..].into()))
+        families.max_by_key(|family| family.name.len())
     }
 
     fn definition(&self, name: &str, entry: &Entry) -> Option<Definition> {
-        match (&entry.compute, entry.slot, self.names.get(name)) {
-            (Some(compute), Some(slot), _) => Some(Definition::Computed(slot, compute.clone())),
-            (_, _, Some(variable)) => Some(Definition::Getter(variable.get, name.into())),
-            (_, Some(slot), None) => Some(Definition::User(slot, self.family(name), entry.by_set == Some(true))),
-            (_, None, None) => self.family(name).map(|(get, argument)| Definition::Getter(get, argument)),
+        let family = self.family(name).map(|family| (family.get, name[family.name.len()..].into(), family.kept));
+        let own = self.names.get(name).map(|variable| (variable.get, name.into(), variable.kept));
+        if let (Some(compute), Some(slot)) = (&entry.compute, entry.slot) {
+            return Some(Definition::Computed(slot, compute.clone()));
+        }
+        match (entry.slot, own, family) {
+            (Some(slot), Some((get, argument, true)), _) => Some(Definition::Kept(slot, get, argument)),
+            (Some(slot), None, Some((get, argument, true))) if entry.by_set.is_none() => {
+                Some(Definition::Kept(slot, get, argument))
+            }
+            (_, Some((get, argument, _)), _) => Some(Definition::Getter(get, argument)),
+            (Some(slot), None, family) => {
+                let family = family.map(|(get, argument, _)| (get, argument));
+                Some(Definition::User(slot, family, entry.by_set == Some(true)))
+            }
+            (None, None, family) => family.map(|(get, argument, _)| Definition::Getter(get, argument)),
         }
     }
 

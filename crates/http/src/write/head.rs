@@ -24,8 +24,9 @@ pub enum Framing {
     Close,
 }
 
-/// Writes the head into `out` and decides framing and keep-alive. Notes in the request what `$sent_http_…` shows.
-pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out: &mut Vec<u8>) -> Framing {
+/// Writes the head into `out` and decides framing and keep-alive. Says, too, where the fields begin that `$sent_http_…` shows: behind the
+/// server's own `Server` and `Date`.
+pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out: &mut Vec<u8>) -> (Framing, usize) {
     request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
     if response.close {
         request.keep_alive = false;
@@ -51,7 +52,7 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
     };
     if request.head.parsed.version == freerun_proto::head::Version::Http09 {
         request.keep_alive = false;
-        return framing;
+        return (framing, out.len());
     }
     let written = response.as_written.as_deref();
     if request.sent.status == 200 && written.is_none_or(|written| written.begins_plainly() && !response.special) {
@@ -59,6 +60,7 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
     } else {
         start(request, response, core, out);
     }
+    let fields = out.len();
     if !response.content_type.is_empty() && (response.status != 204 || written.is_some()) {
         out.extend_from_slice(b"Content-Type: ");
         let (content_type, charset) = response.media_type();
@@ -121,7 +123,7 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
         None => further(request, response, out),
     }
     out.extend_from_slice(b"\r\n");
-    framing
+    (framing, fields)
 }
 
 /// Appends the further fields.
@@ -207,7 +209,8 @@ pub fn preview(request: &mut Request, response: &Response) {
     let keep_alive = request.keep_alive;
     let mut head = std::mem::take(&mut request.sent_head);
     head.clear();
-    serialise(request, response, response.takeover.is_some(), &mut head);
+    let (_, fields) = serialise(request, response, response.takeover.is_some(), &mut head);
+    head.drain(..fields);
     request.sent_head = head;
     request.keep_alive = keep_alive;
 }

@@ -30,9 +30,10 @@ pub enum WriteError {
 /// The response is not complete, and the connection is of no further use.
 pub async fn write(request: &mut Request, mut response: Box<Response>, upgrades: bool) -> Result<(), WriteError> {
     let mut out = freerun_runtime::buffers::take();
-    let framing = head::serialise(request, &response, upgrades, &mut out);
+    let (framing, fields) = head::serialise(request, &response, upgrades, &mut out);
     if request.generation.keeps_sent_head {
-        request.sent_head.clone_from(&out);
+        request.sent_head = out[fields..].to_vec();
+        request.sent_location = None;
     }
     request.connection.responding.set(true);
     let body = std::mem::replace(&mut response.body, Body::Empty);

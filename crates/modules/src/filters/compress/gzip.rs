@@ -265,7 +265,7 @@ fn is_msie6(agent: &[u8]) -> bool {
 pub static MODULE: Module = Module {
     name: "gzip",
     groups: &[group::<GzipSettings>()],
-    variables: &[Variable::named("gzip_ratio", |request, _| super::ratio(request, &CODING))],
+    variables: &[Variable::named("gzip_ratio", |request, _| super::ratio(request, &CODING)).kept()],
     ..Module::EMPTY
 };
 
