@@ -45,3 +45,24 @@ fn a_folder_is_served_and_the_address_printed() {
         Some(true)
     );
 }
+
+#[test]
+fn bad_arguments_are_told_by_name() {
+    if !require::freerun() {
+        return;
+    }
+    let program = Kind::Freerun.program().expect("freerun");
+    for (args, told) in [
+        (&["serve", "a", "b"][..], "freerun: serve: unexpected argument \"b\"\n"),
+        (&["serve", "--bad"], "freerun: serve: invalid option '--bad'\n"),
+        (&["serve", "--listen"], "freerun: serve: missing argument for option '--listen'\n"),
+        (&["serve", "--listen", "x"], "freerun: serve: \"x\" is not ADDRESS:PORT, ADDRESS or PORT\n"),
+        (&["reference"], "freerun: reference: the folder of the pages is missing\n"),
+        (&["-x"], "nginx: invalid option: \"x\"\n"),
+        (&["-c"], "nginx: option \"-c\" requires file name\n"),
+    ] {
+        let output = Command::new(&program).args(args).stdin(Stdio::null()).output().expect("it runs");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), told);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+    }
+}

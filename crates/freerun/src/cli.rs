@@ -94,7 +94,7 @@ pub struct Reference {
 /// Where `freerun serve` listens without `--listen`.
 pub const SERVE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// A command line that makes no sense. The messages are nginx's; they are printed after `nginx: `.
+/// A command line that makes no sense, in nginx's words where the options are nginx's.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum UsageError {
     /// An unknown option, or an argument that is none.
@@ -104,8 +104,18 @@ pub enum UsageError {
     #[error("option \"-{0}\" requires {1}")]
     Requires(char, &'static str),
     /// After `freerun serve` or `freerun reference`.
-    #[error("freerun {0}: {1}")]
+    #[error("{0}: {1}")]
     Own(&'static str, String),
+}
+
+impl UsageError {
+    /// Whose message it is: what stands before it. Tools look for nginx's.
+    pub fn speaker(&self) -> &'static str {
+        match self {
+            UsageError::InvalidOption(_) | UsageError::Requires(..) => "nginx",
+            UsageError::Own(..) => "freerun",
+        }
+    }
 }
 
 /// Reads the arguments after the program's name.
@@ -302,7 +312,7 @@ mod tests {
             let got = serve(&["/srv", "--listen", text]).unwrap();
             assert_eq!((got.dir, got.listen), ("/srv".into(), wanted.parse().unwrap()));
         }
-        assert!(serve(&["a", "b"]).unwrap_err().starts_with("freerun serve: "));
+        assert!(serve(&["a", "b"]).unwrap_err().starts_with("serve: "));
         assert!(serve(&["--listen", "host:x"]).unwrap_err().contains("ADDRESS:PORT"));
         assert!(serve(&["--nope"]).unwrap_err().contains("--nope"));
     }

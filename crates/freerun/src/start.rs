@@ -17,7 +17,7 @@ pub fn run() -> ExitCode {
         Ok(Command::Serve(options)) => serve::run(&options),
         Ok(Command::Reference(options)) => reference::run(&options),
         Err(error) => {
-            eprintln!("nginx: {error}");
+            eprintln!("{}: {error}", error.speaker());
             ExitCode::FAILURE
         }
     }
