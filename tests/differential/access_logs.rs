@@ -1,6 +1,6 @@
 //! Access logs: the same requests, and line by line the same logs. Times are taken out, and what is the servers' own.
 
-use crate::exchange::text_without_port;
+use crate::exchange::text_without_ports;
 use crate::site::site;
 use freerun_testkit::{Kind, Server, Setup, Site, TempDir, eventually, require};
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ fn lines(server: &Server, name: &str) -> Vec<String> {
     let bytes = if name.ends_with(".gz") { unpack(&path) } else { std::fs::read(&path).unwrap_or_default() };
     let folder = server.path("").display().to_string();
     let text = String::from_utf8_lossy(&bytes).replace(folder.trim_end_matches('/'), "DIR");
-    text_without_port(&text, server.port()).split_inclusive('\n').map(without_time).collect()
+    text_without_ports(&text, &[server.port()]).split_inclusive('\n').map(without_time).collect()
 }
 
 fn unpack(path: &Path) -> Vec<u8> {
@@ -355,7 +355,7 @@ fn messages(setup: &Setup, kind: Kind, path: &Path, count: usize) -> Vec<String>
         out.len() >= count
     });
     let port = server.port();
-    out.into_iter().map(|message| text_without_port(&message, port)).collect()
+    out.into_iter().map(|message| text_without_ports(&message, &[port])).collect()
 }
 
 #[test]
@@ -423,7 +423,7 @@ fn errors_to_syslog() {
             let (level, rest) = rest.split_once("] ").expect("its end");
             let (_, rest) = rest.split_once('*').expect("a connection");
             let (_, rest) = rest.split_once(' ').expect("a message");
-            text_without_port(&format!("{head}: [{level}] {rest}"), port)
+            text_without_ports(&format!("{head}: [{level}] {rest}"), &[port])
         };
         let mut shown: Vec<String> = out.iter().map(shown).collect();
         shown.sort();

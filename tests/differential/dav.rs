@@ -1,6 +1,6 @@
 //! `dav_methods`: what is answered, and what becomes of the files.
 
-use crate::exchange::text_without_port;
+use crate::exchange::text_without_ports;
 use crate::site::MTIME;
 use freerun_testkit::{Kind, Response, Setup, Site, require};
 use std::fs;
@@ -94,7 +94,7 @@ fn run(kind: Kind, lines: &str, asks: &[Ask]) -> Vec<String> {
             other => other,
         };
         let answer = answer.map_or_else(|why| why, |response| told(&response));
-        out.push(text_without_port(&format!("{method} {target} {}: {answer}", fields.trim_end()), server.port()));
+        out.push(text_without_ports(&format!("{method} {target} {}: {answer}", fields.trim_end()), &[server.port()]));
         let mut after = Vec::new();
         tree(site.path(), "", &mut after);
         out.extend(before.iter().filter(|line| !after.contains(line)).map(|line| format!("    - {line}")));

@@ -2,7 +2,10 @@
 //!
 //! Compared are: the number of responses, status lines, header fields (whatever their order), body bytes, and whether the
 //! connection stays open. Not compared: the bytes of a packed body (it is unpacked), `Server`, `Date`, the name at the foot of built-in pages (and so their length), the
-//! boundary of multipart bodies, and the port where it shows.
+//! boundary of multipart bodies, and ports where they show.
+//!
+//! A number that happens to be the port of one server is a number all the same: the ports of both are taken out of what either
+//! has said, so that what was the same stays the same.
 
 use freerun_proto::date::parse_http_date;
 use freerun_testkit::Response;
@@ -86,9 +89,9 @@ impl Exchange {
         }
     }
 
-    /// Replaces another port that shows.
-    pub fn forget_port(&mut self, port: u16, by: &str) {
-        let forget = |text: &[u8]| replace(&without_port(text, port), b"PORT", by.as_bytes());
+    /// Replaces other ports that show.
+    pub fn forget_ports(&mut self, ports: &[u16], by: &str) {
+        let forget = |text: &[u8]| named_ports(text, ports, by);
         for response in &mut self.responses {
             if response.body.len() < 4000 {
                 response.body = forget(&response.body);
@@ -99,9 +102,11 @@ impl Exchange {
         }
     }
 
-    /// Replaces the port, though it may stand between other digits.
-    pub fn forget_digits(&mut self, port: u16) {
-        let forget = |text: &[u8]| replace(text, port.to_string().as_bytes(), b"PORT");
+    /// Replaces the ports, though they may stand between other digits.
+    pub fn forget_digits(&mut self, ports: &[u16]) {
+        let forget = |text: &[u8]| {
+            ports.iter().fold(text.to_vec(), |text, port| replace(&text, port.to_string().as_bytes(), b"PORT"))
+        };
         for response in &mut self.responses {
             response.body = forget(&response.body);
             for (_, value) in &mut response.headers {
@@ -147,37 +152,38 @@ pub struct Comparable {
     trailers: Vec<(String, String)>,
 }
 
-/// `text` without the port: the two servers have different ones. Digits inside a longer number are not the port.
-pub fn without_port(text: &[u8], port: u16) -> Vec<u8> {
-    let port = port.to_string().into_bytes();
-    let is_digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
+/// `text` with a name in place of ports. Digits inside a longer number are no port.
+fn named_ports(text: &[u8], ports: &[u16], name: &str) -> Vec<u8> {
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     let mut out = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        let before = at > 0 && is_digit(at - 1);
-        if text[at..].starts_with(&port) && !before && !is_digit(at + port.len()) {
-            out.extend_from_slice(b"PORT");
-            at += port.len();
-        } else {
-            out.push(text[at]);
-            at += 1;
-        }
+    // Runs of digits, and of what is between them.
+    for run in text.chunk_by(|one, next| one.is_ascii_digit() == next.is_ascii_digit()) {
+        let is_port = ports.iter().any(|port| port.as_bytes() == run);
+        out.extend_from_slice(if is_port { name.as_bytes() } else { run });
     }
     out
 }
 
-/// [`without_port`] of text.
-pub fn text_without_port(text: &str, port: u16) -> String {
-    String::from_utf8_lossy(&without_port(text.as_bytes(), port)).into_owned()
+/// The same of text.
+pub fn text_with_name(text: &str, ports: &[u16], name: &str) -> String {
+    String::from_utf8_lossy(&named_ports(text.as_bytes(), ports, name)).into_owned()
+}
+
+/// `text` without the ports of servers that are compared.
+pub fn text_without_ports(text: &str, ports: &[u16]) -> String {
+    text_with_name(text, ports, "PORT")
 }
 
 #[test]
-fn only_the_port_is_taken_for_it() {
-    assert_eq!(text_without_port("a:12345 0123456789 12345", 12345), "a:PORT 0123456789 PORT");
+fn only_ports_are_taken_for_them() {
+    assert_eq!(
+        text_without_ports("a:12345 0123456789 12345, 2345:23456", &[12345, 23456]),
+        "a:PORT 0123456789 PORT, 2345:PORT"
+    );
 }
 
 /// What of a response to a request of this method is compared.
-pub fn comparable(response: Response, method: &str, port: u16, in_order: bool) -> Comparable {
+pub fn comparable(response: Response, method: &str, ports: &[u16], in_order: bool) -> Comparable {
     let date = response.header("Date").and_then(|date| parse_http_date(date.as_bytes()));
     let mut headers = Vec::new();
     let mut body = unpacked(&response);
@@ -188,8 +194,8 @@ pub fn comparable(response: Response, method: &str, port: u16, in_order: bool) -
         body = replace(&body, boundary.as_bytes(), b"BOUNDARY");
     }
     if body.len() < 4000 {
-        // Long ones are files, whose digits may happen to be the port's.
-        body = without_port(&body, port);
+        // Long ones are files: no port shows in them.
+        body = named_ports(&body, ports, "PORT");
     }
     for (name, value) in response.headers {
         let skipped = ["Server", "Date"].contains(&name.as_str());
@@ -200,7 +206,7 @@ pub fn comparable(response: Response, method: &str, port: u16, in_order: bool) -
             continue;
         }
         let value = if name == "Expires" { from_date(&value, date) } else { value };
-        let value = text_without_port(&value, port);
+        let value = text_without_ports(&value, ports);
         headers.push((name, boundary.as_ref().map_or(value.clone(), |boundary| value.replace(boundary, "BOUNDARY"))));
     }
     if !in_order {

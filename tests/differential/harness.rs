@@ -126,14 +126,14 @@ impl Case {
 /// How long a server may take for the next byte of a case.
 const WAIT: Duration = Duration::from_secs(8);
 
-/// One exchange with a server.
-pub fn exchange(server: &Server, case: &Case) -> Exchange {
+/// One exchange with a server, without the ports of those that are compared.
+pub fn exchange(server: &Server, case: &Case, ports: &[u16]) -> Exchange {
     let mut client = server.connect();
     let bytes = case.all_bytes();
     let methods = methods(&bytes);
     let wanted = if case.eof { usize::MAX } else { case.responses };
     let spoken = Spoken { bytes: &bytes, methods: &methods, wanted, in_order: case.in_order };
-    spoken.over(&mut client, server.port())
+    spoken.over(&mut client, ports)
 }
 
 /// What is said on a connection, and what is looked at.
@@ -148,8 +148,8 @@ pub struct Spoken<'s> {
 }
 
 impl Spoken<'_> {
-    /// Says it, and hears what comes back.
-    pub fn over(&self, client: &mut Client, port: u16) -> Exchange {
+    /// Says it, and hears what comes back, without these ports.
+    pub fn over(&self, client: &mut Client, ports: &[u16]) -> Exchange {
         client.set_timeout(WAIT);
         // A server may refuse before it has read all; what it said is read below.
         let _ = client.try_send(self.bytes);
@@ -165,7 +165,7 @@ impl Spoken<'_> {
                 Ok(response) => {
                     let ends = response.until_close;
                     finals += usize::from(response.status != 100);
-                    exchange.responses.push(comparable(response, method, port, self.in_order));
+                    exchange.responses.push(comparable(response, method, ports, self.in_order));
                     if ends {
                         exchange.end = "closed".to_owned();
                         return exchange;
@@ -214,18 +214,19 @@ pub fn compare(setup: &Setup, cases: Vec<Case>) {
     }
     let nginx = setup.start(Kind::Nginx);
     let freerun = setup.run();
+    let ports = [nginx.port(), freerun.port()];
     let mut wrong = String::new();
     let total = cases.len();
     let show = std::env::var_os("FREERUN_TEST_SHOW").is_some();
     let mut failed = 0;
     for case in &cases {
         let name = case.shown();
-        let ours = exchange(&freerun, case);
+        let ours = exchange(&freerun, case, &ports);
         if show {
             let lines: Vec<&str> = ours.responses.iter().map(|response| response.line.as_str()).collect();
             println!("{name}\n  => {lines:?}, {}{}", ours.end, if case.differs.is_some() { " (differs)" } else { "" });
         }
-        if let Some(problem) = case.judge(|| exchange(&nginx, case), &ours) {
+        if let Some(problem) = case.judge(|| exchange(&nginx, case, &ports), &ours) {
             failed += 1;
             wrong += &format!("\"{name}\"\n{problem}");
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use freerun_testkit::{Answering, Kind, Received, Server, Setup, Site, Upstream};
 
-use crate::exchange::{Exchange, text_without_port};
+use crate::exchange::{Exchange, text_with_name, text_without_ports};
 use crate::harness::{Case, exchange};
 use crate::site::site;
 
@@ -70,19 +70,37 @@ impl Side {
         Side { server: setup.start(kind), behind, answer, _site: site }
     }
 
-    fn run(&self, one: &Proxied) -> (Exchange, Vec<String>) {
+    fn run(&self, one: &Proxied, ports: &Ports) -> (Exchange, Vec<String>) {
         *self.answer.lock().expect("the answer") = with_port(&one.answer, port(&self.behind));
-        let mut got = exchange(&self.server, &one.case);
-        got.forget_port(port(&self.behind).parse().expect("a port"), "BEHIND");
+        let mut got = exchange(&self.server, &one.case, &ports.servers);
+        got.forget_ports(&ports.behind, "BEHIND");
         got.forget_server_of_cut();
         got.forget_fields(one.without);
-        let asked = self.behind.take_requests().iter().map(|request| self.shown(request)).collect();
+        let asked = self.behind.take_requests().iter().map(|request| ports.shown(request)).collect();
         (got, asked)
     }
+}
 
-    fn shown(&self, request: &Received) -> String {
-        let head = request.head.replace(port(&self.behind), "UPPORT");
-        format!("{} {}", text_without_port(&head, self.server.port()).escape_debug(), request.body.escape_ascii())
+/// The ports of two servers that are compared, and of the servers behind them.
+pub struct Ports {
+    pub servers: [u16; 2],
+    pub behind: [u16; 2],
+}
+
+impl Ports {
+    /// Of these servers, each with the one behind it.
+    pub fn of(pairs: [(&Server, &Answering); 2]) -> Ports {
+        Ports {
+            servers: pairs.map(|(server, _)| server.port()),
+            behind: pairs.map(|(_, behind)| port(behind).parse().expect("a port")),
+        }
+    }
+
+    /// What a server behind was asked, without them.
+    pub fn shown(&self, request: &Received) -> String {
+        let head = text_without_ports(&request.head, &self.servers);
+        let head = text_with_name(&head, &self.behind, "UPPORT");
+        format!("{} {}", head.escape_debug(), request.body.escape_ascii())
     }
 }
 
@@ -108,13 +126,14 @@ pub fn compare_proxied(http: &str, lines: &str, cases: Vec<Proxied>) {
     let http = format!("{TODAY}\n{http}");
     let nginx = Side::start(Kind::Nginx, &http, lines);
     let freerun = Side::start(Kind::under_test(), &http, lines);
+    let ports = Ports::of([(&nginx.server, &nginx.behind), (&freerun.server, &freerun.behind)]);
     let show = std::env::var_os("FREERUN_TEST_SHOW").is_some();
     let total = cases.len();
     let (mut wrong, mut failed) = (String::new(), 0);
     for one in &cases {
         let name = one.case.shown();
-        let (ours, our_requests) = freerun.run(one);
-        let (theirs, their_requests) = nginx.run(one);
+        let (ours, our_requests) = freerun.run(one, &ports);
+        let (theirs, their_requests) = nginx.run(one, &ports);
         if show {
             println!("{name}\n  asked {our_requests:?}\n  {ours:?}");
         }

@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex};
 
 use freerun_testkit::{Answering, Kind, PATIENCE, Received, Server, Setup, Upstream, eventually, within};
 
-use crate::exchange::{Exchange, difference, text_without_port};
+use crate::exchange::{Exchange, difference};
 use crate::harness::{Case, exchange, get};
-use crate::proxied::TODAY;
+use crate::proxied::{Ports, TODAY};
 
 /// Stored, and no longer fresh, from the beginning.
 pub const STALE: &str = "X-Accel-Expires: @1000000000";
@@ -201,12 +201,13 @@ impl Stories {
         }
         let nginx = Side::start(Kind::Nginx, &self);
         let freerun = Side::start(Kind::under_test(), &self);
+        let ports = Ports::of([(&nginx.server, &nginx.origin), (&freerun.server, &freerun.origin)]);
         let (mut wrong, mut failed, mut steps) = (String::new(), 0, 0);
         for story in &self.stories {
             steps += story.len();
             let mut problem = String::new();
             for (number, step) in story.iter().enumerate() {
-                let (mut theirs, mut ours) = (nginx.take(step), freerun.take(step));
+                let (mut theirs, mut ours) = (nginx.take(step, &ports), freerun.take(step, &ports));
                 if std::env::var_os("FREERUN_TEST_SHOW").is_some() {
                     println!("{}\n  {ours:?}", step.case.shown());
                 }
@@ -304,16 +305,16 @@ impl Side {
         Side { server, origin, answer }
     }
 
-    fn take(&self, step: &Step) -> Outcome {
+    fn take(&self, step: &Step, ports: &Ports) -> Outcome {
         *self.answer.lock().expect("the answer") = step.answer.clone();
-        let mut got = exchange(&self.server, &step.case);
+        let mut got = exchange(&self.server, &step.case, &ports.servers);
         if let Some(line) = step.until {
             eventually(&format!("{line} in the answer to {}", step.case.shown()), || {
-                got = exchange(&self.server, &step.case);
+                got = exchange(&self.server, &step.case, &ports.servers);
                 got.has(line)
             });
         }
-        got.forget_port(self.port().parse().expect("a port"), "ORIGIN");
+        got.forget_ports(&ports.behind, "ORIGIN");
         got.forget_server_of_cut();
         let mut asked = self.origin.take_requests();
         if let Some(times) = step.asked {
@@ -322,16 +323,7 @@ impl Side {
                 asked.len() >= times
             });
         }
-        Outcome { exchange: got, asked: asked.iter().map(|request| self.shown(request)).collect() }
-    }
-
-    fn port(&self) -> &str {
-        self.origin.address().rsplit(':').next().expect("a port")
-    }
-
-    fn shown(&self, request: &Received) -> String {
-        let head = request.head.replace(self.port(), "UPPORT");
-        format!("{} {}", text_without_port(&head, self.server.port()).escape_debug(), request.body.escape_ascii())
+        Outcome { exchange: got, asked: asked.iter().map(|request| ports.shown(request)).collect() }
     }
 
     /// The names of the stored files, below the cache's folder.

@@ -125,7 +125,7 @@ fn run(kind: Kind, protocol: Protocol, (http, lines): (&str, &str), asks: &[Ask]
         recorder.answer_with(&ask.answer);
         let methods = methods(&ask.request);
         let spoken = Spoken { bytes: &ask.request, methods: &methods, wanted: 1, in_order: false };
-        let exchange = spoken.over(&mut server.connect(), server.port());
+        let exchange = spoken.over(&mut server.connect(), &[server.port()]);
         outcomes.push(Outcome { exchange, told: recorder.take(), logged: Vec::new() });
     }
     // Lines may be written after the response: when the server has ended, all are there. Each ask had a connection of its own.

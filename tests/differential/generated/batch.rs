@@ -3,7 +3,7 @@
 use super::config::{Node, print};
 use super::requests::{Request, bytes};
 use crate::checks::same_words;
-use crate::exchange::{Exchange, difference, text_without_port};
+use crate::exchange::{Exchange, difference, text_without_ports};
 use crate::harness::Spoken;
 use freerun_testkit::{Checked, Client, Kind, PATIENCE, Server, Setup, Site, TempDir, check, within};
 use std::collections::{BTreeMap, BTreeSet};
@@ -174,11 +174,12 @@ impl Batch {
         let setup = |kind| Setup::whole(&text(kind, &dir, &left_out, self.cases.len())).root(site);
         let (nginx, freerun) =
             (setup(Kind::Nginx).start(Kind::Nginx), setup(Kind::under_test()).start(Kind::under_test()));
+        let own_ports = [nginx.port(), freerun.port()];
         let mut ports = Vec::new();
         for (number, case) in self.cases.iter().enumerate().filter(|(number, _)| !left_out.contains(number)) {
             for (at, connection) in case.connections.iter().enumerate() {
-                let (mut theirs, their_port) = exchange(&nginx, connection, &host(number));
-                let (mut ours, our_port) = exchange(&freerun, connection, &host(number));
+                let (mut theirs, their_port) = exchange(&nginx, connection, &host(number), &own_ports);
+                let (mut ours, our_port) = exchange(&freerun, connection, &host(number), &own_ports);
                 if theirs.was_reset() {
                     ours.cut(theirs.count());
                     theirs.cut(theirs.count());
@@ -195,8 +196,8 @@ impl Batch {
                     theirs.forget_keep_alive(&mut ours);
                 }
                 if theirs != ours {
-                    theirs.forget_digits(nginx.port());
-                    ours.forget_digits(freerun.port());
+                    theirs.forget_digits(&own_ports);
+                    ours.forget_digits(&own_ports);
                 }
                 if theirs == ours {
                     ports.push((number, at, their_port, our_port));
@@ -272,35 +273,35 @@ impl Batch {
 }
 
 /// Says it to a server; with the client's port.
-fn exchange(server: &Server, requests: &[Request], host: &str) -> (Exchange, u16) {
+fn exchange(server: &Server, requests: &[Request], host: &str, ports: &[u16]) -> (Exchange, u16) {
     let mut client: Client = server.connect();
     let port =
         client.socket().local_addr().ok().and_then(|address| address.as_socket()).map_or(0, |address| address.port());
     let bytes = bytes(requests, host);
     let methods: Vec<String> = requests.iter().map(|request| request.method.clone()).collect();
     let spoken = Spoken { bytes: &bytes, methods: &methods, wanted: requests.len(), in_order: true };
-    (spoken.over(&mut client, server.port()), port)
+    (spoken.over(&mut client, ports), port)
 }
 
 /// A line of the log: its fields.
 type Line = Vec<String>;
 
 /// The log's lines by the port of the client.
-fn log(server: &Server) -> BTreeMap<String, Vec<Line>> {
+fn log(server: &Server, ports: &[u16]) -> BTreeMap<String, Vec<Line>> {
     let mut lines: BTreeMap<String, Vec<Line>> = BTreeMap::new();
-    let (port, dir) = (server.port(), server.path("").display().to_string());
+    let dir = server.path("").display().to_string();
     for line in server.access_log().lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         if fields.len() != LOGGED.len() {
             // Half of it is still to be written.
             continue;
         }
-        // It may stand between other digits.
-        let without_port = |field: &str| match field.contains("0123456789") {
-            true => text_without_port(field, port),
-            false => field.replace(&port.to_string(), "PORT"),
+        // They may stand between other digits.
+        let without_ports = |field: &str| match field.contains("0123456789") {
+            true => text_without_ports(field, ports),
+            false => ports.iter().fold(field.to_owned(), |field, port| field.replace(&port.to_string(), "PORT")),
         };
-        let rest = fields[1..].iter().map(|field| without_port(&field.replace(&dir, "DIR/"))).collect();
+        let rest = fields[1..].iter().map(|field| without_ports(&field.replace(&dir, "DIR/"))).collect();
         lines.entry(fields[0].to_owned()).or_default().push(rest);
     }
     lines
@@ -351,7 +352,8 @@ fn differing_logs(
     known: impl Fn(usize, usize) -> (bool, bool),
 ) -> Vec<(usize, usize, String)> {
     let mut differing = Vec::new();
-    let (mut nginx, mut freerun) = (log(nginx), log(freerun));
+    let own_ports = [nginx.port(), freerun.port()];
+    let (mut nginx, mut freerun) = (log(nginx, &own_ports), log(freerun, &own_ports));
     // A port may be taken a second time.
     let again = |port: u16, of: fn(&(usize, usize, u16, u16)) -> u16| {
         ports.iter().filter(|entry| of(entry) == port).count() > 1
