@@ -104,7 +104,10 @@ fn messages(log: &str, connection: u64, address: &str) -> Vec<String> {
         })?;
         let (number, message) = line[level..].split_once('*')?.1.split_once(' ')?;
         let message = (number.parse() == Ok(connection)).then_some(message)?;
-        let about = ["upstream", "memcached", "FastCGI", "uwsgi"].iter().any(|word| message.contains(word));
+        // The application closes a moment after it has answered: whether the next request meets that is chance.
+        let by_chance = message.starts_with("an idle upstream connection was closed");
+        let about =
+            !by_chance && ["upstream", "memcached", "FastCGI", "uwsgi"].iter().any(|word| message.contains(word));
         about.then(|| message.replace(address, "ADDRESS"))
     };
     // Messages may have line ends in them; what follows those says nothing more.
