@@ -104,3 +104,29 @@ fn a_client_that_goes_takes_its_subrequests_with_it() {
     disk.fixture.control().clear();
     assert_eq!(server.get("/asks").text(), "fast file");
 }
+
+#[test]
+fn a_mirrored_request_whose_client_went_away_still_waits_for_its_thread() {
+    if !require::fuse() {
+        return;
+    }
+    let disk = Disk::new();
+    let lines = lines()
+        + "location = /slow/f4 { aio threads=small; log_subrequest on; } location = /slow/f1 { aio threads=small; }";
+    let server = Setup::server(&disk.site, &lines).main("thread_pool small threads=1;").freerun();
+    disk.fixture.control().hang(Op::Open, "");
+    // The pool's one thread hangs, so the copy's work waits in the queue.
+    let mut first = server.connect();
+    first.send("GET /slow/f1 HTTP/1.1\r\nHost: h\r\n\r\n");
+    eventually("it hangs", || disk.fixture.control().waiting() == 1);
+    assert_eq!(server.send("GET /copies HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").text(), "fast file");
+    // When a client that ended its side later is given up, the one of the copy would have been, too.
+    let mut other = server.connect();
+    other.send("GET /slow/f1 HTTP/1.1\r\nHost: h\r\n\r\n").half_close();
+    eventually("the other one is given up", || server.access_log().contains("\"GET /slow/f1 HTTP/1.1\" 499 "));
+    disk.fixture.control().clear();
+    assert_eq!(first.response().status, 200);
+    let copy = |status: &str| server.access_log().contains(&format!("\"GET /copies HTTP/1.1\" {status} 0 "));
+    eventually("the copy ends", || copy("200") || copy("499"));
+    assert!(copy("200"), "{}", server.access_log());
+}

@@ -217,7 +217,7 @@ async fn open_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Arc<Open
     if let Some(outcome) = at_once {
         return outcome;
     }
-    let gone = ClientGone(&request.connection);
+    let gone = ClientGone::of(request);
     let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
     match check {
         None => files.open(path, via).await,
@@ -276,7 +276,7 @@ async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, Fi
     {
         return meta;
     }
-    let gone = ClientGone(&request.connection);
+    let gone = ClientGone::of(request);
     let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
     match check {
         None => files.stat(path, via).await,
@@ -291,7 +291,7 @@ async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, Fi
 pub async fn list(request: &Request, folder: &[u8]) -> Result<Listing, u16> {
     let aio = aio::resolve(request).ok_or(500u16)?;
     let path = c_path(folder).map_err(|error| error.status())?;
-    let gone = ClientGone(&request.connection);
+    let gone = ClientGone::of(request);
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
     let error = match request.generation.files.list(path, link_check(request, folder), via).await {
         Ok(listing) => return Ok(listing),

@@ -24,6 +24,8 @@ pub struct Reader {
     files: Arc<FileSystem>,
     aio: Option<Aio>,
     connection: Rc<Connection>,
+    /// It goes on without its client.
+    is_background: bool,
     client: u64,
     chunk: usize,
     /// Files from this size on are read past the cache, so aligned, in pieces of so many bytes.
@@ -44,6 +46,7 @@ impl Reader {
             files: request.generation.files.clone(),
             aio: aio::resolve(request),
             connection: request.connection.clone(),
+            is_background: request.is_background,
             client: request.client_key(),
             chunk: usize::try_from(request.settings().get::<CoreSettings>().output_buffers.size)
                 .map_or(PIECE, |size| size.max(1)),
@@ -54,7 +57,7 @@ impl Reader {
     /// announced cannot be sent.
     pub async fn read(&self, range: &mut FileRange) -> io::Result<Bytes> {
         let Some(aio) = &self.aio else { return Err(io::Error::other("no such thread pool")) };
-        let gone = ClientGone(&self.connection);
+        let gone = ClientGone::on(&self.connection, self.is_background);
         let via = Via { aio, client: self.client, gone: Some(&gone) };
         let most = usize::try_from(range.len).unwrap_or(usize::MAX);
         let (len, bytes) = match self.direct(&range.file, via).await? {

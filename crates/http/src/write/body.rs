@@ -415,12 +415,27 @@ async fn pull(
     }
 }
 
-/// The client's socket as the pool watches it.
-pub struct ClientGone<'c>(pub &'c Connection);
+/// The client's socket as the pool watches it; none for what goes on without its client.
+pub struct ClientGone<'c>(Option<&'c Connection>);
+
+impl<'c> ClientGone<'c> {
+    /// For work on behalf of a request.
+    pub fn of(request: &'c Request) -> ClientGone<'c> {
+        ClientGone::on(&request.connection, request.is_background)
+    }
+
+    /// The same where the request is not at hand.
+    pub fn on(connection: &'c Connection, is_background: bool) -> ClientGone<'c> {
+        ClientGone((!is_background).then_some(connection))
+    }
+}
 
 impl Gone for ClientGone<'_> {
     fn gone(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + '_>> {
-        Box::pin(self.0.socket.gone())
+        match self.0 {
+            Some(connection) => Box::pin(connection.socket.gone()),
+            None => Box::pin(std::future::pending()),
+        }
     }
 }
 
@@ -459,7 +474,7 @@ async fn file(
     writer.all(head, b"", short || core.tcp_nopush).await?;
     head.clear();
     let mut first = if short { FIRST_CHUNK } else { MAX_INLINE };
-    let gone = ClientGone(writer.connection);
+    let gone = ClientGone::of(request);
     let client = request.client_key();
     let limit = match core.sendfile_max_chunk.0 {
         0 => u64::MAX,

@@ -131,7 +131,7 @@ async fn check(request: &Request, stored: &[u8], password: &[u8]) -> Result<Verd
     }
     let (stored, password) = (stored.to_vec(), password.to_vec());
     let pool = request.generation.pools.cpu().clone();
-    let gone = ClientGone(&request.connection);
+    let gone = ClientGone::of(request);
     let tag = Tag::client(request.client_key());
     let work = pool.threads().run_unless(tag, Some(gone.gone()), move || password::slow(&stored, &password));
     turns::wait(request, work).await.unwrap_or(Err(PoolError::ClientGone))

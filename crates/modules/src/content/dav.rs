@@ -208,7 +208,7 @@ fn is_folder(path: &[u8]) -> bool {
 /// Has a pool thread do it, and turns what goes wrong into a status.
 async fn work(request: &Request, work: Work) -> Result<bool, u16> {
     let aio = aio::resolve(request).ok_or(500_u16)?;
-    let gone = ClientGone(&request.connection);
+    let gone = ClientGone::of(request);
     // Once begun it is finished, whether or not the client waits; while it waits in the queue it can be forgotten.
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
     let files = &request.generation.files;

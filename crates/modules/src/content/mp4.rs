@@ -193,7 +193,7 @@ async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Resul
         }
         Content::Open(open) => {
             let aio = aio::resolve(request).ok_or_else(|| io::Error::other("no such thread pool"))?;
-            let gone = ClientGone(&request.connection);
+            let gone = ClientGone::of(request);
             let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
             let files = &request.generation.files;
             let bytes = files.read_at(open, offset, count, BytesMut::new(), via).await.map_err(io::Error::other)?;

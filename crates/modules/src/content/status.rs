@@ -288,7 +288,7 @@ fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let found = all.filter(|one| one.path.name.as_bytes() == name).map(|one| one.home.cache.clone()).next();
         let Some(cache) = found else { return Outcome::Status(404) };
         let Some(aio) = aio::resolve(request) else { return Outcome::Status(500) };
-        let gone = ClientGone(&request.connection);
+        let gone = ClientGone::of(request);
         let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
         let explained = key::explain(&cache, key, text.as_deref(), via, unix_now()).await;
         json(request, &explained)

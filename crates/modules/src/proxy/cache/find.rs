@@ -122,7 +122,7 @@ impl Wanted {
 
     /// The object of a key; or what there is that cannot be read.
     async fn open(&self, request: &Request, aio: &Aio, key: Key, now: u64) -> Result<Arc<Object>, Option<Arc<Entry>>> {
-        let gone = ClientGone(&request.connection);
+        let gone = ClientGone::of(request);
         let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
         let (known, found) = match self.cache.find(key, now) {
             Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, via).await),

@@ -138,7 +138,7 @@ impl Outgoing {
                     return Ok(None);
                 }
                 let aio = aio::resolve(request).ok_or(Trouble::Ours)?;
-                let gone = ClientGone(&request.connection);
+                let gone = ClientGone::of(request);
                 let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
                 let files = &request.generation.files;
                 let read = files.read_at(file.file(), position.at, left, BytesMut::new(), via).await;
