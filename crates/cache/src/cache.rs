@@ -214,7 +214,7 @@ impl Cache {
                 freed.await;
             }
         };
-        tokio::time::timeout(limit, retry).await.ok()
+        freerun_runtime::timer::timeout(limit, retry).await.ok()
     }
 
     /// Has a reservation cover so many bytes in all, giving the cache's thread so much time to make room. False: no.
@@ -236,7 +236,7 @@ impl Cache {
                 freed.await;
             }
         };
-        tokio::time::timeout(limit, retry).await.is_ok()
+        freerun_runtime::timer::timeout(limit, retry).await.is_ok()
     }
 
     /// An object has been written whole and has its name; the index takes it, in the place of what the key had. `None`:
@@ -369,7 +369,7 @@ impl Cache {
                 settled.await;
             }
         };
-        tokio::time::timeout(limit, wait).await.is_ok()
+        freerun_runtime::timer::timeout(limit, wait).await.is_ok()
     }
 
     #[cfg(test)]

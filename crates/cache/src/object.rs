@@ -234,7 +234,7 @@ impl Cache {
                     load(&this.files, &path, key, size, &Aio::Off)
                 };
                 let read = disk.files.offload(via, tag, read);
-                match tokio::time::timeout(disk.health.limit(), read).await {
+                match freerun_runtime::timer::timeout(disk.health.limit(), read).await {
                     Ok(Ok(Some(load))) => load,
                     // Nothing says that it may not wait.
                     Ok(Ok(None)) => return Err(Unreadable::Disk),

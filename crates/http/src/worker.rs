@@ -386,7 +386,7 @@ impl LoopState {
             let state = self.clone();
             loops::spawn(0, "letting go of hot files", async move {
                 while !state.hot.borrow().is_empty() {
-                    tokio::time::sleep(VALID).await;
+                    freerun_runtime::timer::sleep(VALID).await;
                     state.hot.borrow_mut().purge(Instant::now());
                 }
             });
@@ -497,7 +497,7 @@ impl LoopState {
         {
             let home = self.clone();
             loops::spawn(0, "waiting for room", async move {
-                tokio::time::sleep_until(time.into()).await;
+                freerun_runtime::timer::sleep_until(time).await;
                 home.asks_later.set(false);
                 home.room.notify_waiters();
             });

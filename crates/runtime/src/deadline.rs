@@ -1,17 +1,12 @@
-//! Deadlines of what a loop has in thousands, and what is seldom late: one timer of the runtime for all of them.
-//!
-//! A timer of the runtime's own takes more than a hundred bytes for each; here it is a place in a map.
+//! The deadlines of a loop, in the order in which they come: what the loop looks at when it asks the kernel for events.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::num::NonZeroU64;
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-
-use tokio::sync::Notify;
 
 use crate::loops;
 
@@ -24,65 +19,39 @@ const MILLISECOND: u64 = 1_000_000;
 /// What a moment too far away to count is taken for: centuries.
 const FAR: Key = u64::MAX / 2;
 
-/// Who is to be woken, and when. Bounded by whoever has deadlines.
-#[derive(Default)]
-struct Waiting {
-    tasks: RefCell<BTreeMap<Key, Waker>>,
-    /// When the task that wakes them looks next; `None` while it does not run.
-    next_look: Cell<Option<Key>>,
-    earlier: Notify,
-}
-
 thread_local! {
-    static WAITING: Rc<Waiting> = Rc::default();
+    /// Who is to be woken, and when. Bounded by whoever has deadlines.
+    static WAITING: RefCell<BTreeMap<Key, Waker>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 fn key_of(moment: Instant) -> Key {
-    u64::try_from(moment.saturating_duration_since(loops::epoch()).as_nanos()).unwrap_or(u64::MAX)
+    let since = moment.saturating_duration_since(loops::epoch());
+    u64::try_from(since.as_nanos()).unwrap_or(FAR).min(FAR)
 }
 
-impl Waiting {
-    fn enter(self: &Rc<Waiting>, wanted: Key, waker: Waker) -> Key {
-        let mut tasks = self.tasks.borrow_mut();
-        let alike = tasks.range(wanted..wanted + MILLISECOND).next_back();
+fn enter(wanted: Key, waker: Waker) -> Key {
+    WAITING.with_borrow_mut(|waiting| {
+        let alike = waiting.range(wanted..wanted + MILLISECOND).next_back();
         let mut key = alike.map_or(wanted, |(last, _)| last + 1);
-        while tasks.contains_key(&key) {
+        while waiting.contains_key(&key) {
             key += 1;
         }
-        tasks.insert(key, waker);
-        drop(tasks);
-        match self.next_look.get() {
-            None => {
-                self.next_look.set(Some(key));
-                loops::spawn(0, "looking for what is late", self.clone().wake_late());
-            }
-            Some(look) if look > key => self.earlier.notify_one(),
-            Some(_) => {}
-        }
+        waiting.insert(key, waker);
         key
-    }
+    })
+}
 
-    fn take_late(&self, now: Key) -> Option<Waker> {
-        let mut tasks = self.tasks.borrow_mut();
-        Some(tasks.first_entry().filter(|first| *first.key() <= now)?.remove())
-    }
+/// The first deadline of this thread's loop.
+pub(crate) fn next() -> Option<u64> {
+    WAITING.with_borrow(|waiting| waiting.first_key_value().map(|(key, _)| *key))
+}
 
-    /// Wakes tasks when their time has come; ends when there is none.
-    async fn wake_late(self: Rc<Waiting>) {
-        loop {
-            let next = self.tasks.borrow().keys().next().copied();
-            let Some(next) = next else { break };
-            self.next_look.set(Some(next));
-            tokio::select! {
-                () = tokio::time::sleep_until((loops::epoch() + Duration::from_nanos(next)).into()) => {}
-                () = self.earlier.notified() => continue,
-            }
-            let now = key_of(Instant::now());
-            while let Some(late) = self.take_late(now) {
-                late.wake();
-            }
-        }
-        self.next_look.set(None);
+/// Wakes those whose time has come, `now` being in nanoseconds since the process began.
+pub(crate) fn wake_late(now: u64) {
+    while let Some(late) =
+        WAITING.with_borrow_mut(|waiting| Some(waiting.first_entry().filter(|first| *first.key() <= now)?.remove()))
+    {
+        late.wake();
     }
 }
 
@@ -92,13 +61,18 @@ pub struct Deadline(Option<NonZeroU64>);
 
 impl Deadline {
     /// Ready when `moment`, in milliseconds as [`loops::millis`] counts them, has come. Otherwise the task is woken then, or
-    /// earlier, to ask again: it has to be the same one each time.
-    ///
-    /// # Panics
-    /// Outside a loop's thread.
+    /// earlier, to ask again: it has to be the same one each time. Only a loop wakes it.
     pub fn poll_until(&mut self, moment: u64, context: &mut Context<'_>) -> Poll<()> {
-        let now = key_of(loops::now());
-        let wanted = moment.saturating_mul(MILLISECOND).min(FAR);
+        self.poll_key(moment.saturating_mul(MILLISECOND).min(FAR), context)
+    }
+
+    /// The same, to the accuracy of the loop's clock ([`loops::now`]).
+    pub fn poll_instant(&mut self, moment: Instant, context: &mut Context<'_>) -> Poll<()> {
+        self.poll_key(key_of(moment), context)
+    }
+
+    fn poll_key(&mut self, wanted: Key, context: &mut Context<'_>) -> Poll<()> {
+        let now = loops::nanos();
         if wanted <= now {
             return Poll::Ready(());
         }
@@ -108,17 +82,11 @@ impl Deadline {
             return Poll::Pending;
         }
         self.leave();
-        self.0 = NonZeroU64::new(WAITING.with(|waiting| waiting.enter(wanted, context.waker().clone())));
+        self.0 = NonZeroU64::new(enter(wanted, context.waker().clone()));
         Poll::Pending
     }
 
     /// Runs `future` until it ends, or until so much time has passed (`None`); in whole milliseconds, and seldom a little more.
-    ///
-    /// For short waits that nearly always end in time: a timer of the runtime that is due before all others interrupts the
-    /// loop's next wait for events, which costs two system calls.
-    ///
-    /// # Panics
-    /// Outside a loop's thread.
     pub async fn within<F: Future>(after: Duration, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         let mut deadline = Deadline::default();
@@ -137,7 +105,8 @@ impl Deadline {
     fn leave(&mut self) {
         if let Some(key) = self.0.take() {
             // The thread may be ending.
-            let _ = WAITING.try_with(|waiting| waiting.tasks.borrow_mut().remove(&key.get()));
+            let left = WAITING.try_with(|waiting| waiting.borrow_mut().remove(&key.get()));
+            drop(left);
         }
     }
 }
@@ -208,7 +177,7 @@ mod tests {
                     Poll::Ready(())
                 })
                 .await;
-                let count = || WAITING.with(|waiting| waiting.tasks.borrow().len());
+                let count = || WAITING.with_borrow(BTreeMap::len);
                 let before = count();
                 drop(gone);
                 assert_eq!(count(), before - 1);

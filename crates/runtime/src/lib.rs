@@ -3,9 +3,11 @@
 pub mod budget;
 pub mod buffers;
 pub mod deadline;
+pub mod events;
 pub mod files;
 pub mod log;
 pub mod loops;
+mod mailbox;
 pub mod mounts;
 pub mod net;
 pub mod pool;

@@ -1,20 +1,27 @@
-//! Event loops: one thread each, tokio's current-thread runtime with local tasks, every poll of a task timed.
+//! Event loops: one thread each, with tasks of its own that never leave it, every poll of a task timed.
+//!
+//! A loop polls what is ready ([`tasks`](crate::tasks)), asks the kernel for events ([`events`](crate::events)), and looks whose time
+//! has come ([`deadline`](crate::deadline)): `loops/run.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::run::{UNASKED, after_events, block_on, wake_after_events};
+
+use self::run::Running;
 use crate::stats::{Counter, Histogram};
+use crate::tasks;
+
+mod run;
 
 /// A poll of a task that takes longer than this is a stall: counted, and logged with what ran.
 pub const STALL: Duration = Duration::from_millis(10);
@@ -169,34 +176,14 @@ pub fn set_stall_report(report: StallReport) {
 /// # Panics
 /// Outside a loop's thread.
 pub fn spawn<F: Future<Output = ()> + 'static>(connection: u64, step: &'static str, future: F) {
-    let local = local().expect("loops::spawn is called on a loop's thread");
-    tokio::task::spawn_local(Timed { local, activity: Activity { connection, step }, future });
+    tasks::spawn(Activity { connection, step }, Box::pin(future));
 }
 
-pin_project_lite::pin_project! {
-    struct Timed<F> {
-        local: Rc<Local>,
-        activity: Activity,
-        #[pin]
-        future: F,
-    }
-}
-
-impl<F: Future<Output = ()>> Future for Timed<F> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let this = self.project();
-        let local = &**this.local;
-        Row::begin(local).poll(*this.activity, || this.future.poll(context))
-    }
-}
-
-/// Lets the other tasks that are ready have their turn. Unlike tokio's, which also asks the kernel for events each time,
-/// this leaves that to the runtime: it does so when nothing is ready, and after 61 polls at the latest.
+/// Lets the other tasks that are ready have their turn. The kernel is asked for events when nothing is ready, and after
+/// [`UNASKED`] at the latest.
 pub async fn yield_now() {
     let mut yielded = false;
-    std::future::poll_fn(|context| {
+    poll_fn(|context| {
         if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
@@ -204,6 +191,42 @@ pub async fn yield_now() {
         Poll::Pending
     })
     .await;
+}
+
+/// How much a task may do in one poll that it could do without end, in units of a read: see [`consume_budget`].
+const BUDGET: u8 = 128;
+
+thread_local! {
+    static BUDGET_LEFT: Cell<u8> = const { Cell::new(BUDGET) };
+}
+
+/// For what could go on without end, such as reading from a peer that is as fast as this loop: after so much of it that others
+/// have waited long enough, they have their turn.
+pub async fn consume_budget() {
+    poll_fn(poll_budget).await;
+}
+
+fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
+    match BUDGET_LEFT.get() {
+        0 if tasks::on_a_loop() => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+        left => {
+            BUDGET_LEFT.set(left.saturating_sub(1));
+            Poll::Ready(())
+        }
+    }
+}
+
+/// To be called before each poll of a task, or of several that are short.
+pub(crate) fn fill_budget() {
+    BUDGET_LEFT.set(BUDGET);
+}
+
+/// Whether those that follow in the same row may do anything.
+pub(crate) fn has_budget() -> bool {
+    BUDGET_LEFT.get() > 0
 }
 
 /// Polls one after the other with nothing in between: the end of one is the start of the next, so that each costs one look
@@ -214,27 +237,14 @@ pub(crate) struct Row<'l> {
     last: u64,
 }
 
-/// Runs `polls`, which makes each of its polls through the row.
-///
-/// # Panics
-/// Outside a loop's thread.
-pub(crate) fn timed_in_a_row(polls: impl FnOnce(&mut Row<'_>)) {
-    let local = local().expect("tasks run on a loop's thread");
-    polls(&mut Row::begin(&local));
-}
-
 fn since_epoch(now: Instant) -> u64 {
     u64::try_from(now.saturating_duration_since(epoch()).as_nanos()).unwrap_or(u64::MAX - 1)
 }
 
-impl<'l> Row<'l> {
-    fn begin(local: &'l Local) -> Row<'l> {
-        Row { local, last: Now::look().nanos }
-    }
-
-    /// When the last poll ended, in nanoseconds since the process began.
-    pub(crate) fn now(&self) -> u64 {
-        self.last
+impl Row<'_> {
+    /// Something else has happened since the last poll.
+    fn look(&mut self) {
+        self.last = Now::look().nanos;
     }
 
     /// One poll of a task.
@@ -244,7 +254,7 @@ impl<'l> Row<'l> {
         local.stats.poll_started.store(start + 1, Relaxed);
         let answer = poll();
         local.stats.poll_started.store(0, Relaxed);
-        self.last = Now::look().nanos;
+        self.look();
         let took = Duration::from_nanos(self.last.saturating_sub(start));
         local.stats.polls.record_alone(took);
         if took > STALL {
@@ -290,28 +300,13 @@ impl LoopHandle {
                 // A mask without a usable processor leaves the thread where it was, as with nginx; the master warned.
                 let _ = rustix::thread::sched_setaffinity(None, &cpus);
             }
-            let local = Rc::new(Local {
-                stats: thread_stats,
-                activity: Cell::new(Activity { connection: 0, step: "start" }),
-                report: RefCell::new(None),
-            });
-            LOCAL.set(Some(local));
-            INDEX.set(Some(index));
-            Now::look();
-            // Its tasks are local ones: a set of them of its own would take turns with it each time the loop wakes up.
-            let built = Builder::new_current_thread().enable_io().enable_time().build_local(LocalOptions::default());
-            let runtime = match built {
-                Ok(runtime) => runtime,
+            let running = match Running::new(thread_stats) {
+                Ok(running) => running,
                 Err(error) => return drop(made.send(Err(error))),
             };
+            INDEX.set(Some(index));
             drop(made.send(Ok(())));
-            let end = Rc::new(End::default());
-            let ends = end.clone();
-            runtime.spawn_local(async move {
-                let _ends = Ends(ends);
-                run(inbox).await;
-            });
-            runtime.block_on(poll_fn(|context| end.poll(context)));
+            running.run(work(inbox));
         })?;
         is_made.blocking_recv().unwrap_or_else(|_| Err(io::Error::other("the loop's thread has ended")))?;
         Ok(LoopHandle { index, stats, jobs, thread: Some(thread) })
@@ -352,37 +347,7 @@ impl Remote {
     }
 }
 
-/// Whether the loop has to end. This is asked whenever the loop has looked at its events, so it has to cost nothing.
-#[derive(Default)]
-struct End {
-    has_come: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
-}
-
-impl End {
-    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut waker = self.waker.borrow_mut();
-        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
-            *waker = Some(context.waker().clone());
-        }
-        if self.has_come.get() { Poll::Ready(()) } else { Poll::Pending }
-    }
-}
-
-/// Says that the loop has to end, also by a panic.
-struct Ends(Rc<End>);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.has_come.set(true);
-        let waker = self.0.waker.take();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-async fn run(mut inbox: mpsc::UnboundedReceiver<Message>) {
+async fn work(mut inbox: mpsc::UnboundedReceiver<Message>) {
     while let Some(Message::Job(job)) = inbox.recv().await {
         job();
     }
@@ -410,7 +375,7 @@ mod tests {
                 while start.elapsed() <= STALL {
                     std::hint::spin_loop();
                 }
-                tokio::task::yield_now().await;
+                yield_now().await;
                 done.send(()).unwrap();
             });
         });
@@ -424,5 +389,31 @@ mod tests {
         assert_eq!(stats.stalls.get(), 1 + reports.try_iter().count() as u64);
         assert_eq!(stats.polls.snapshot().count(), 2);
         assert_eq!(stats.in_poll_for(), Duration::ZERO);
+    }
+
+    #[test]
+    fn no_call_of_another_thread_is_lost_however_it_meets_a_loop_that_falls_asleep() {
+        const CALLS: u32 = 20_000;
+        let handle = LoopHandle::start(0, None).unwrap();
+        let (ask, mut asked) = mpsc::unbounded_channel();
+        let (answer, answers) = channel();
+        handle.tell(move || {
+            spawn(0, "answering", async move {
+                while let Some(number) = asked.recv().await {
+                    answer.send(number).unwrap();
+                }
+            });
+        });
+        for number in 0..CALLS {
+            ask.send(number).unwrap();
+            // The loop sleeps, or is about to, or has not yet begun to.
+            if number % 3 > 0 {
+                assert_eq!(answers.recv_timeout(Duration::from_secs(20)), Ok(number - u32::from(number % 3 == 1)));
+            }
+            if number % 3 == 1 {
+                assert_eq!(answers.recv_timeout(Duration::from_secs(20)), Ok(number));
+            }
+        }
+        handle.stop();
     }
 }

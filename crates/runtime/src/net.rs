@@ -7,13 +7,14 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use rustix::net::{RecvFlags, SendFlags};
-use tokio::io::unix::AsyncFd;
-use tokio::io::{Interest, Ready};
+
+use crate::events::{Ready, Registration, Side};
+use crate::{loops, timer};
 
 /// How long a peer that has only shut down its sending side is still taken for interested in the answer, while its
 /// work waits in a queue: a half-closing client gets its response, one that went away frees its place soon.
@@ -25,7 +26,7 @@ pub const GONE_GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Socket {
     fd: Arc<OwnedFd>,
-    registered: OnceCell<AsyncFd<Arc<OwnedFd>>>,
+    registered: OnceCell<Registration>,
     /// Set when the readable state of the registration was cleared although bytes may wait: the next read tries first.
     read_first: Cell<bool>,
     /// Set when a read had no room to find out that nothing is left: the registration may say "readable" from before.
@@ -47,11 +48,12 @@ impl Socket {
         self.fd.clone()
     }
 
-    fn registration(&self) -> io::Result<&AsyncFd<Arc<OwnedFd>>> {
+    /// For who is about to wait on this side.
+    fn registration(&self, side: Side) -> io::Result<&Registration> {
         if let Some(registered) = self.registered.get() {
             return Ok(registered);
         }
-        let registered = freerun_sys::registered::register(self.fd.clone(), Interest::READABLE | Interest::WRITABLE)?;
+        let registered = Registration::new(&self.fd, side)?;
         Ok(self.registered.get_or_init(|| registered))
     }
 
@@ -70,7 +72,7 @@ impl Socket {
     /// What `recv(2)` answers, except `WouldBlock`.
     pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         // A peer that is as fast as this loop always has bytes there: after some of them, others have their turn.
-        tokio::task::consume_budget().await;
+        loops::consume_budget().await;
         let room = buffer.capacity() - buffer.len();
         poll_fn(|context| self.poll_read_by(context, || Ok((self.try_read(buffer)?, room)))).await
     }
@@ -80,7 +82,7 @@ impl Socket {
     /// # Errors
     /// As there.
     pub async fn read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
-        tokio::task::consume_budget().await;
+        loops::consume_budget().await;
         poll_fn(|context| self.poll_read_bytes(context, buffer, most)).await
     }
 
@@ -128,8 +130,12 @@ impl Socket {
             self.read_first.set(got.is_some());
             return got;
         }
-        // What says "closed" stays through this.
-        let _ = self.registered.get()?.try_io(Interest::READABLE, |_| read());
+        let registered = self.registered.get()?;
+        if registered.ready().is_some_and(|ready| ready.has(Ready::READ))
+            && read().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        {
+            registered.clear(Side::Read);
+        }
         if let Some(Ok(n)) = got {
             self.was_filled.set(n == room);
         }
@@ -155,22 +161,20 @@ impl Socket {
                 }
             }
         }
-        let registered = self.registration()?;
+        let registered = self.registration(Side::Read)?;
         loop {
-            let mut guard = std::task::ready!(registered.poll_read_ready(context))?;
+            ready!(registered.poll(&self.fd, Side::Read, context))?;
             match read() {
                 Ok((n, room)) => {
                     // A short read has emptied the socket: the next event comes with the next bytes (epoll, edge).
-                    // Tokio keeps the closed state through this, so an end of stream is not missed.
+                    // What says "closed" stays through this, so an end of stream is not missed.
                     if n > 0 && n < room {
-                        guard.clear_ready_matching(Ready::READABLE);
+                        registered.clear(Side::Read);
                     }
                     self.was_filled.set(n == room);
                     return Poll::Ready(Ok(n));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    guard.clear_ready_matching(Ready::READABLE);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => registered.clear(Side::Read),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -182,13 +186,11 @@ impl Socket {
     /// # Errors
     /// What `send(2)` answers, except `WouldBlock`.
     pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let registered = self.registration()?;
+        let registered = self.registration(Side::Read)?;
         loop {
-            let mut guard = std::task::ready!(registered.poll_write_ready(context))?;
+            ready!(registered.poll(&self.fd, Side::Write, context))?;
             match self.try_write(&[IoSlice::new(bytes)], false) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    guard.clear_ready_matching(Ready::WRITABLE);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => registered.clear(Side::Write),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 answer => return Poll::Ready(answer),
             }
@@ -211,7 +213,7 @@ impl Socket {
         if let Some(registered) = self.registered.get()
             && !self.read_first.get()
             && !self.was_filled.get()
-            && registered.try_io(Interest::READABLE, |_| Ok(())).is_ok()
+            && registered.ready().is_some_and(|ready| ready.has(Ready::READ))
         {
             return Poll::Ready(Ok(()));
         }
@@ -224,15 +226,13 @@ impl Socket {
             }
             self.read_first.set(false);
         }
-        let registered = self.registration()?;
+        let registered = self.registration(Side::Read)?;
         loop {
-            let mut guard = std::task::ready!(registered.poll_read_ready(context))?;
+            ready!(registered.poll(&self.fd, Side::Read, context))?;
             if self.was_filled.take() && self.has_nothing() {
-                // What says "closed" stays through this.
-                guard.clear_ready_matching(Ready::READABLE);
+                registered.clear(Side::Read);
                 continue;
             }
-            guard.retain_ready();
             return Poll::Ready(Ok(()));
         }
     }
@@ -274,18 +274,9 @@ impl Socket {
     /// # Errors
     /// Registration with the loop failed, or the loop is going away.
     pub async fn writable_after_full(&self) -> io::Result<()> {
-        let registered = self.registration()?;
-        let mut first = true;
-        poll_fn(|context| {
-            if std::mem::take(&mut first)
-                && let Poll::Ready(old) = registered.poll_write_ready(context)
-            {
-                // What says "closed" stays through this.
-                old?.clear_ready_matching(Ready::WRITABLE);
-            }
-            registered.poll_write_ready(context).map(|ready| ready.map(|mut guard| guard.retain_ready()))
-        })
-        .await
+        let registered = self.registration(Side::Write)?;
+        registered.clear(Side::Write);
+        poll_fn(|context| registered.poll(&self.fd, Side::Write, context)).await
     }
 
     /// Waits until a write would not wait, whoever filled the socket and whenever (a pool thread, for example).
@@ -293,41 +284,43 @@ impl Socket {
     /// # Errors
     /// Registration with the loop failed, or the loop is going away.
     pub async fn writable(&self) -> io::Result<()> {
-        let registered = self.registration()?;
+        let registered = self.registration(Side::Write)?;
         loop {
-            let mut guard = registered.ready(Interest::WRITABLE).await?;
+            poll_fn(|context| registered.poll_for(&self.fd, Ready::WRITE, context)).await?;
             if self.has_room()? {
-                guard.retain_ready();
                 return Ok(());
             }
-            guard.clear_ready_matching(Ready::WRITABLE);
+            registered.clear(Side::Write);
         }
     }
 
     /// Resolves when the peer has gone: at once on a reset or a full close, [`GONE_GRACE`] after a mere end of its
     /// sending side.
     pub async fn gone(&self) {
-        let Ok(registered) = self.registration() else { return };
+        let Ok(registered) = self.registration(Side::Read) else { return };
         loop {
-            let Ok(mut guard) = registered.ready(Interest::READABLE | Interest::ERROR).await else { return };
-            let ready = guard.ready();
-            if ready.is_error() || ready.is_write_closed() {
+            let wanted = Ready::READ | Ready::ERROR;
+            if poll_fn(|context| registered.poll_for(&self.fd, wanted, context)).await.is_err() {
                 return;
             }
-            if ready.is_read_closed() {
-                tokio::time::sleep(GONE_GRACE).await;
+            let ready = registered.ready().unwrap_or_default();
+            if ready.has(Ready::ERROR | Ready::WRITE_CLOSED) {
+                return;
+            }
+            if ready.has(Ready::READ_CLOSED) {
+                timer::sleep(GONE_GRACE).await;
                 return;
             }
             // Unread bytes (pipelined requests) must not hide a reset that comes later.
             self.read_first.set(true);
-            guard.clear_ready_matching(Ready::READABLE);
+            registered.clear(Side::Read);
         }
     }
 
     /// As [`Socket::gone`], for the task that otherwise reads from the socket: others are not woken, and waiting costs less.
     pub async fn gone_for_reader(&self) {
-        let Ok(registered) = self.registration() else { return };
-        if poll_fn(|context| registered.poll_read_ready(context)).await.is_ok() {
+        let Ok(registered) = self.registration(Side::Read) else { return };
+        if poll_fn(|context| registered.poll(&self.fd, Side::Read, context)).await.is_ok() {
             // Few come here, and the others need not have room for it.
             Box::pin(self.gone()).await;
         }
@@ -337,22 +330,23 @@ impl Socket {
     /// another request has to be.
     ///
     /// A socket that is registered knows it as of the loop's last look at its events and asks the kernel only to be
-    /// told what it has; with `surely`, the kernel is asked in any case. May be called on any thread.
+    /// told what it has; with `surely`, and on another thread than its loop's, the kernel is asked in any case.
     pub fn is_quiet(&self, surely: bool) -> bool {
-        let nothing = |fd: &Arc<OwnedFd>| match rustix::net::recv(&**fd, &mut [0u8; 1][..], RecvFlags::PEEK) {
-            Err(rustix::io::Errno::AGAIN) => Err(io::ErrorKind::WouldBlock.into()),
-            _ => Ok(()),
+        // On the thread of another loop, what is known is not to be had.
+        let Some((registered, ready)) = self.registered.get().and_then(|one| Some((one, one.ready()?))) else {
+            return self.has_nothing();
         };
-        let Some(registered) = self.registered.get() else { return nothing(&self.fd).is_err() };
-        // What says "readable" from before is cleared by this where nothing is there.
-        let known = registered.try_io(Interest::READABLE, nothing);
-        if known.is_ok() {
-            return false;
+        if ready.has(Ready::READ) {
+            // From before, perhaps.
+            if !self.has_nothing() {
+                return false;
+            }
+            registered.clear(Side::Read);
         }
         if !surely && !self.read_first.get() {
             return true;
         }
-        let quiet = nothing(&self.fd).is_err();
+        let quiet = self.has_nothing();
         if quiet {
             self.read_first.set(false);
         }
@@ -365,16 +359,19 @@ impl Socket {
     /// # Errors
     /// What `epoll_ctl(2)` answers.
     pub fn watch(&self) -> io::Result<()> {
-        self.registration().map(drop)
+        self.registration(Side::Read).map(drop)
+    }
+
+    /// Whether it may be used on this thread: no other loop has it in its epoll.
+    pub fn is_here(&self) -> bool {
+        self.registered.get().is_none_or(|registered| registered.ready().is_some())
     }
 
     /// Takes the socket out of the epoll of the loop it was used on, whichever thread calls it: it may be used on another
     /// loop then.
     #[must_use]
     pub fn moved(self) -> Socket {
-        let Socket { fd, registered, .. } = self;
-        drop(registered);
-        Socket::unregistered(fd)
+        Socket::unregistered(self.fd.clone())
     }
 
     /// Waits until a connection that was begun (`connect(2)` said `EINPROGRESS`) is there. Asks once before it registers.
@@ -385,15 +382,14 @@ impl Socket {
         if self.has_room()? {
             return self.failure();
         }
-        let registered = self.registration()?;
+        let registered = self.registration(Side::Write)?;
         loop {
-            let mut guard = registered.ready(Interest::WRITABLE).await?;
+            poll_fn(|context| registered.poll_for(&self.fd, Ready::WRITE, context)).await?;
             self.failure()?;
             if self.has_room()? {
-                guard.retain_ready();
                 return Ok(());
             }
-            guard.clear_ready_matching(Ready::WRITABLE);
+            registered.clear(Side::Write);
         }
     }
 
@@ -427,9 +423,68 @@ impl Socket {
     }
 }
 
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(registered) = self.registered.take() {
+            registered.leave(&self.fd);
+        }
+    }
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// A listening socket that one loop accepts from; others may have it too.
+#[derive(Debug)]
+pub struct Listening {
+    fd: Arc<OwnedFd>,
+    registered: Option<Registration>,
+}
+
+impl Listening {
+    /// Registers it with the loop of this thread.
+    ///
+    /// # Errors
+    /// What `epoll_ctl(2)` answers.
+    pub fn new(fd: Arc<OwnedFd>) -> io::Result<Listening> {
+        let registered = Some(Registration::new(&fd, Side::Read)?);
+        Ok(Listening { fd, registered })
+    }
+
+    /// Waits until there may be a connection to accept.
+    ///
+    /// # Errors
+    /// The loop is going away.
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|context| match &self.registered {
+            Some(registered) => registered.poll(&self.fd, Side::Read, context),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    /// To be called when there was none: the next event tells of one.
+    pub fn clear(&self) {
+        if let Some(registered) = &self.registered {
+            registered.clear(Side::Read);
+        }
+    }
+}
+
+impl AsFd for Listening {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(registered) = self.registered.take() {
+            registered.leave(&self.fd);
+        }
     }
 }
 

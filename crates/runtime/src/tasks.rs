@@ -1,32 +1,26 @@
-//! Tasks of one kind, of which a loop has thousands: all of them in one task of the runtime.
+//! The tasks of a loop: a task is a place in a table, used again by the next one, and what is ready is polled in a row.
 //!
-//! A task of the runtime is an allocation of its own, aligned to 128 bytes, which malloc serves badly, and each of its polls
-//! goes through the runtime's queues. Here a task is a place in a table, used again by the next one, and what is ready is
-//! polled in a row: first what is short, then what is [`LongWork`], of which each row has a part all the same.
+//! There are tasks of all kinds, in boxes ([`loops::spawn`](crate::loops::spawn)), and those of one kind of which a loop has
+//! thousands: its connections. They come after the others, first what is short, then what is [`LongWork`], of which each row has a part
+//! all the same.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crossbeam_queue::SegQueue;
+use crate::loops::{self, Activity, Row};
+use crate::mailbox::Mailbox;
 
-use crate::loops::{self, Activity};
-
-/// How many tasks are polled before other tasks of the loop, such as the one that accepts, have their turn.
+/// How many tasks of the one kind are polled before others of the loop, such as the one that accepts, have their turn.
 const TURN: usize = 16;
 
 /// How many of them are tasks at long work, if so many are ready: however many short ones there are, these go on.
 const LONG_PART: usize = 4;
-
-/// How long tasks are polled before the kernel is asked for events, in nanoseconds. The runtime by itself asks after 61 of its
-/// own polls, each of which is a turn here: with a thousand connections that all have much to send, a new request was not
-/// seen for a second.
-const UNASKED: u64 = 1_000_000;
 
 /// The tasks of one kind on a loop; at most one kind on each thread.
 pub struct Tasks<F>(Rc<Inner<F>>);
@@ -37,9 +31,13 @@ impl<F> Clone for Tasks<F> {
     }
 }
 
+/// A task that is one of a kind.
+pub(crate) type Single = Pin<Box<dyn Future<Output = ()>>>;
+
 struct Inner<F> {
     table: RefCell<Table<F>>,
     mailbox: Arc<Mailbox>,
+    kind: Kind,
     step: &'static str,
 }
 
@@ -53,43 +51,58 @@ struct Place<F> {
     /// Taken out while it is polled.
     future: Option<F>,
     /// For stall reports.
-    number: u64,
+    activity: Activity,
     bell: Arc<Bell>,
     /// Of the bell; taken out while it is used, which spares counting it.
     waker: Option<Waker>,
 }
 
+/// Which table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// What the loop itself waits for.
+    Root,
+    /// Tasks of all kinds.
+    Single,
+    /// Those of one kind.
+    Own,
+}
+
+/// A task that was woken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Woken {
+    kind: Kind,
+    index: u32,
+}
+
 /// What wakes the task in one place. It stays with the place: a late call wakes the next task there for nothing.
 struct Bell {
     mailbox: Arc<Mailbox>,
-    index: u32,
+    woken: Woken,
     /// The place is in one of the queues.
     rung: AtomicBool,
     /// The task there is at long work, as it was at the end of its last poll.
     long: AtomicBool,
 }
 
-/// How other threads reach the tasks of a loop.
-struct Mailbox {
-    id: u64,
-    /// Places that other threads have woken: each once at most.
-    woken: SegQueue<u32>,
-    /// Wakes the runner.
-    runner: OnceLock<Waker>,
-}
-
 /// The places woken on this thread.
 struct Ready {
-    /// Whose they are: [`Mailbox::id`].
+    /// Whose they are: [`Mailbox::id`]; 0 where no loop runs.
     id: Cell<u64>,
+    root: Cell<bool>,
+    single: RefCell<VecDeque<u32>>,
     short: RefCell<VecDeque<u32>>,
     long: RefCell<VecDeque<u32>>,
     /// The task that is being polled is at long work.
     at_long: Cell<bool>,
-    /// The runner runs, or will run without being woken again.
-    awake: Cell<bool>,
-    /// When the kernel was last asked for events on behalf of these tasks.
-    asked: Cell<u64>,
+}
+
+/// What the loop of this thread does with tasks of its own kind.
+trait Polls {
+    fn is_long(&self, index: u32) -> bool;
+    fn poll_one(&self, index: u32, row: &mut Row<'_>);
+    /// The loop is ending.
+    fn end(&self);
 }
 
 thread_local! {
@@ -97,19 +110,26 @@ thread_local! {
         const {
             Ready {
                 id: Cell::new(0),
+                root: Cell::new(false),
+                single: RefCell::new(VecDeque::new()),
                 short: RefCell::new(VecDeque::new()),
                 long: RefCell::new(VecDeque::new()),
                 at_long: Cell::new(false),
-                awake: Cell::new(false),
-                asked: Cell::new(0),
             }
         };
+    static SINGLE: RefCell<Option<Tasks<Single>>> = const { RefCell::new(None) };
+    static OWN: RefCell<Option<Rc<dyn Polls>>> = const { RefCell::new(None) };
 }
 
 impl Ready {
-    fn push(&self, index: u32, long: bool) {
-        let queue = if long { &self.long } else { &self.short };
-        queue.borrow_mut().push_back(index);
+    fn push(&self, woken: Woken, long: bool) {
+        let queue = match woken.kind {
+            Kind::Root => return self.root.set(true),
+            Kind::Single => &self.single,
+            Kind::Own if long => &self.long,
+            Kind::Own => &self.short,
+        };
+        queue.borrow_mut().push_back(woken.index);
     }
 
     /// Whose poll is next in a turn of which so many are left.
@@ -119,8 +139,9 @@ impl Ready {
         next.or_else(|| then.borrow_mut().pop_front())
     }
 
-    fn is_empty(&self) -> bool {
-        self.short.borrow().is_empty() && self.long.borrow().is_empty()
+    fn clear(&self) {
+        self.root.set(false);
+        [&self.single, &self.short, &self.long].into_iter().for_each(|queue| queue.borrow_mut().clear());
     }
 }
 
@@ -145,6 +166,13 @@ impl Drop for LongWork {
     }
 }
 
+impl Bell {
+    fn new(mailbox: &Arc<Mailbox>, kind: Kind, index: u32) -> Arc<Bell> {
+        let no = || AtomicBool::new(false);
+        Arc::new(Bell { mailbox: mailbox.clone(), woken: Woken { kind, index }, rung: no(), long: no() })
+    }
+}
+
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -157,54 +185,153 @@ impl Wake for Bell {
         let here = READY.try_with(|ready| {
             let own = ready.id.get() == self.mailbox.id;
             if own {
-                ready.push(self.index, self.long.load(Ordering::Relaxed));
+                ready.push(self.woken, self.long.load(Ordering::Relaxed));
             }
-            (own, own && ready.awake.replace(true))
+            own
         });
-        match here {
-            Ok((true, true)) => return,
-            Ok((true, false)) => {}
-            // Another thread, or one that is ending.
-            _ => self.mailbox.woken.push(self.index),
+        // Another thread, or one that is ending.
+        if here != Ok(true) {
+            self.mailbox.post(self.woken);
         }
-        if let Some(runner) = self.mailbox.runner.get() {
-            runner.wake_by_ref();
+    }
+}
+
+/// Prepares this thread for the tasks of a loop.
+pub(crate) fn set_up(mailbox: &Arc<Mailbox>) {
+    READY.with(|ready| {
+        ready.id.set(mailbox.id);
+        ready.clear();
+    });
+    SINGLE.set(Some(Tasks(Inner::new(mailbox.clone(), Kind::Single, "task"))));
+}
+
+/// The loop of this thread is ending: its tasks are dropped.
+pub(crate) fn tear_down() {
+    // Each may start others to the last; those are never polled.
+    let (own, single) = (OWN.with_borrow(Clone::clone), SINGLE.with_borrow(Clone::clone));
+    if let Some(own) = own {
+        own.end();
+    }
+    if let Some(single) = single {
+        single.0.end();
+    }
+    OWN.set(None);
+    SINGLE.set(None);
+    READY.with(|ready| {
+        ready.id.set(0);
+        ready.clear();
+    });
+}
+
+/// Whether a loop runs on this thread.
+pub(crate) fn on_a_loop() -> bool {
+    READY.with(|ready| ready.id.get() != 0)
+}
+
+/// Starts a task.
+///
+/// # Panics
+/// Outside a loop's thread.
+pub(crate) fn spawn(activity: Activity, future: Single) {
+    let single = SINGLE.with_borrow(Clone::clone).expect("tasks are started on a loop's thread");
+    let index = single.0.put(activity, future);
+    single.0.ring(index);
+}
+
+/// What the loop itself waits for.
+pub(crate) struct Root(Arc<Bell>);
+
+impl Root {
+    /// It is to be polled first of all.
+    pub(crate) fn new(mailbox: &Arc<Mailbox>) -> Root {
+        let bell = Bell::new(mailbox, Kind::Root, 0);
+        bell.wake_by_ref();
+        Root(bell)
+    }
+
+    /// What wakes it.
+    pub(crate) fn waker(&self) -> Waker {
+        self.0.clone().into()
+    }
+
+    /// Whether it was woken since this was asked.
+    pub(crate) fn is_woken(&self) -> bool {
+        let woken = READY.with(|ready| ready.root.take());
+        if woken {
+            self.0.rung.store(false, Ordering::Release);
+        }
+        woken
+    }
+}
+
+/// Takes what other threads have woken.
+pub(crate) fn take_from_others(mailbox: &Mailbox) {
+    while let Some(woken) = mailbox.woken.pop() {
+        let long =
+            woken.kind == Kind::Own && OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.is_long(woken.index)));
+        READY.with(|ready| ready.push(woken, long));
+    }
+}
+
+/// Whether there is somebody to be polled.
+pub(crate) fn any_ready() -> bool {
+    READY.with(|ready| {
+        let queues = [&ready.single, &ready.short, &ready.long];
+        ready.root.get() || queues.iter().any(|queue| !queue.borrow().is_empty())
+    })
+}
+
+/// Polls all single tasks that are ready now, and a turn of the others.
+pub(crate) fn turn(row: &mut Row<'_>) {
+    let ready = READY.with(|ready| ready.single.borrow().len());
+    if ready > 0
+        && let Some(single) = SINGLE.with_borrow(Clone::clone)
+    {
+        for _ in 0..ready {
+            let Some(index) = READY.with(|ready| ready.single.borrow_mut().pop_front()) else { break };
+            loops::fill_budget();
+            single.0.poll_one(index, row);
+        }
+    }
+    let mut own = None;
+    loops::fill_budget();
+    for left in (1..=TURN).rev() {
+        let Some(index) = READY.with(|ready| ready.pop(left)) else { break };
+        if own.is_none() {
+            own = OWN.with_borrow(Clone::clone);
+        }
+        if let Some(own) = &own {
+            own.poll_one(index, row);
+        }
+        if !loops::has_budget() {
+            break;
         }
     }
 }
 
 impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
-    /// Prepares this thread for tasks of this kind, which stall reports call `step`. What panics in one of them ends that
+    /// Prepares this loop for tasks of this kind, which stall reports call `step`. What panics in one of them ends that
     /// task alone.
     ///
     /// # Panics
     /// Outside a loop's thread.
     pub fn new(step: &'static str) -> Tasks<F> {
-        static IDS: AtomicU64 = AtomicU64::new(1);
-        let id = IDS.fetch_add(1, Ordering::Relaxed);
-        let mailbox = Arc::new(Mailbox { id, woken: SegQueue::new(), runner: OnceLock::new() });
-        READY.with(|ready| {
-            ready.id.set(id);
-            ready.short.borrow_mut().clear();
-            ready.long.borrow_mut().clear();
-            ready.awake.set(true);
-        });
-        let table = RefCell::new(Table { places: Vec::new(), free: Vec::new() });
-        let inner = Rc::new(Inner { table, mailbox, step });
-        tokio::task::spawn_local(Runner(inner.clone()));
+        let mailbox = SINGLE.with_borrow(|single| single.as_ref().map(|single| single.0.mailbox.clone()));
+        let inner = Inner::new(mailbox.expect("a loop's tasks are on its thread"), Kind::Own, step);
+        OWN.set(Some(inner.clone()));
         Tasks(inner)
     }
 
     /// Starts a task; it is polled soon.
     pub fn start(&self, number: u64, future: F) {
-        let index = self.0.put(number, future);
+        let index = self.0.put(self.0.activity(number), future);
         self.0.ring(index);
     }
 
     /// Starts a task and polls it within the poll that is going on, as a part of it: to be called as its last step, or several
     /// times one after the other.
     pub fn start_now(&self, number: u64, future: F) {
-        let index = self.0.put(number, future);
+        let index = self.0.put(self.0.activity(number), future);
         loops::note(number, self.0.step);
         if let Some(taken) = self.0.take(index) {
             self.0.poll(index, taken);
@@ -213,20 +340,28 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
 }
 
 impl<F: Future<Output = ()> + Unpin> Inner<F> {
-    fn put(&self, number: u64, future: F) -> u32 {
+    fn new(mailbox: Arc<Mailbox>, kind: Kind, step: &'static str) -> Rc<Inner<F>> {
+        let table = RefCell::new(Table { places: Vec::new(), free: Vec::new() });
+        Rc::new(Inner { table, mailbox, kind, step })
+    }
+
+    fn activity(&self, connection: u64) -> Activity {
+        Activity { connection, step: self.step }
+    }
+
+    fn put(&self, activity: Activity, future: F) -> u32 {
         let mut table = self.table.borrow_mut();
         if let Some(index) = table.free.pop()
             && let Some(place) = table.places.get_mut(index as usize)
         {
             place.future = Some(future);
-            place.number = number;
+            place.activity = activity;
             return index;
         }
         let index = u32::try_from(table.places.len()).unwrap_or(u32::MAX);
-        let (mailbox, no) = (self.mailbox.clone(), || AtomicBool::new(false));
-        let bell = Arc::new(Bell { mailbox, index, rung: no(), long: no() });
+        let bell = Bell::new(&self.mailbox, self.kind, index);
         let waker = Some(Waker::from(bell.clone()));
-        table.places.push(Place { future: Some(future), number, bell, waker });
+        table.places.push(Place { future: Some(future), activity, bell, waker });
         index
     }
 
@@ -237,10 +372,6 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
         }
     }
 
-    fn is_long(&self, index: u32) -> bool {
-        self.table.borrow().places.get(index as usize).is_some_and(|place| place.bell.long.load(Ordering::Relaxed))
-    }
-
     /// What is to be polled in this place. [`Inner::poll`] puts it back, or gives the place back.
     fn take(&self, index: u32) -> Option<Taken<F>> {
         let mut table = self.table.borrow_mut();
@@ -249,7 +380,7 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
         place.bell.rung.store(false, Ordering::Release);
         let future = place.future.take()?;
         let waker = place.waker.take().unwrap_or_else(|| Waker::from(place.bell.clone()));
-        Some(Taken { future, number: place.number, waker, long: place.bell.long.load(Ordering::Relaxed) })
+        Some(Taken { future, activity: place.activity, waker, long: place.bell.long.load(Ordering::Relaxed) })
     }
 
     fn poll(&self, index: u32, taken: Taken<F>) {
@@ -277,313 +408,30 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
     }
 }
 
-struct Taken<F> {
-    future: F,
-    number: u64,
-    waker: Waker,
-    long: bool,
-}
-
-/// The runtime's task in which all of them run.
-struct Runner<F: Future<Output = ()> + Unpin>(Rc<Inner<F>>);
-
-impl<F: Future<Output = ()> + Unpin> Future for Runner<F> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let inner = &*self.0;
-        // The waker of a task stays the same one.
-        inner.mailbox.runner.get_or_init(|| context.waker().clone());
-        READY.with(|ready| {
-            ready.awake.set(true);
-            while let Some(index) = inner.mailbox.woken.pop() {
-                ready.push(index, inner.is_long(index));
-            }
-            let mut left = TURN;
-            let mut now = 0;
-            loops::timed_in_a_row(|row| {
-                while left > 0 && tokio::task::coop::has_budget_remaining() {
-                    let Some(index) = ready.pop(left) else { break };
-                    if let Some(taken) = inner.take(index) {
-                        let activity = Activity { connection: taken.number, step: inner.step };
-                        row.poll(activity, || inner.poll(index, taken));
-                    }
-                    left -= 1;
-                }
-                now = row.now();
-            });
-            if ready.is_empty() {
-                ready.awake.set(false);
-                ready.asked.set(now);
-            } else if now.saturating_sub(ready.asked.get()) < UNASKED {
-                context.waker().wake_by_ref();
-            } else {
-                ready.asked.set(now);
-                // The runtime wakes this after it has asked.
-                let _ = pin!(tokio::task::yield_now()).poll(context);
-            }
-        });
-        Poll::Pending
+impl<F: Future<Output = ()> + Unpin> Polls for Inner<F> {
+    fn is_long(&self, index: u32) -> bool {
+        self.table.borrow().places.get(index as usize).is_some_and(|place| place.bell.long.load(Ordering::Relaxed))
     }
-}
 
-impl<F: Future<Output = ()> + Unpin> Drop for Runner<F> {
-    fn drop(&mut self) {
-        // The loop is ending. The tasks may hold on to what holds on to this table.
-        let places = std::mem::take(&mut self.0.table.borrow_mut().places);
+    fn poll_one(&self, index: u32, row: &mut Row<'_>) {
+        if let Some(taken) = self.take(index) {
+            row.poll(taken.activity, || self.poll(index, taken));
+        }
+    }
+
+    fn end(&self) {
+        // The tasks may hold on to what holds on to this table.
+        let places = std::mem::take(&mut self.table.borrow_mut().places);
         drop(places);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::loops::LoopHandle;
-    use std::sync::mpsc::{Receiver, Sender, channel};
-
-    /// A task made of a closure.
-    struct Job(Box<dyn Steps>);
-
-    trait Steps {
-        fn step(&mut self, context: &mut Context<'_>) -> Poll<()>;
-    }
-
-    impl<F: FnMut(&mut Context<'_>) -> Poll<()> + Send> Steps for F {
-        fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
-            self(context)
-        }
-    }
-
-    impl Future for Job {
-        type Output = ();
-
-        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-            self.0.step(context)
-        }
-    }
-
-    fn job(poll: impl FnMut(&mut Context<'_>) -> Poll<()> + Send + 'static) -> Job {
-        Job(Box::new(poll))
-    }
-
-    /// A task that sends its waker at its first poll and its number at the second one.
-    fn two_polls(number: u64, wakers: &Sender<Waker>, done: &Sender<u64>) -> Job {
-        let (wakers, done, mut first) = (wakers.clone(), done.clone(), true);
-        job(move |context| {
-            if std::mem::take(&mut first) {
-                wakers.send(context.waker().clone()).unwrap();
-                return Poll::Pending;
-            }
-            done.send(number).unwrap();
-            Poll::Ready(())
-        })
-    }
-
-    fn on_a_loop(test: impl FnOnce(Tasks<Job>) + Send + 'static) -> LoopHandle {
-        let handle = LoopHandle::start(0, None).unwrap();
-        handle.tell(move || test(Tasks::new("testing")));
-        handle
-    }
-
-    #[test]
-    fn tasks_are_woken_by_other_threads_and_more_often_than_they_need() {
-        let (wakers, woken): (_, Receiver<Waker>) = channel();
-        let (done, finished) = channel();
-        const TASKS: u64 = 100;
-        let handle = on_a_loop(move |tasks| {
-            for number in 0..TASKS {
-                tasks.start(number, two_polls(number, &wakers, &done));
-            }
-        });
-        let wakers: Vec<Waker> = woken.iter().take(TASKS as usize).collect();
-        for waker in &wakers {
-            waker.wake_by_ref();
-            waker.wake_by_ref();
-        }
-        let mut all: Vec<u64> = finished.iter().take(TASKS as usize).collect();
-        all.sort_unstable();
-        assert_eq!(all, (0..TASKS).collect::<Vec<_>>());
-        // The tasks are over: nothing happens.
-        wakers.iter().for_each(Waker::wake_by_ref);
-        handle.stop();
-        wakers.iter().for_each(Waker::wake_by_ref);
-    }
-
-    #[test]
-    fn a_place_is_used_again_and_a_panic_ends_one_task_alone() {
-        let (send, receive) = channel();
-        let (done, finished) = channel();
-        let handle = on_a_loop(move |tasks| {
-            tasks.start(1, job(|_| panic!("a task that panics, as this test wants")));
-            let mut yields = 3;
-            let inner = tasks.clone();
-            tasks.start(
-                2,
-                job(move |context| {
-                    if yields > 0 {
-                        yields -= 1;
-                        context.waker().wake_by_ref();
-                        return Poll::Pending;
-                    }
-                    Poll::Ready(())
-                }),
-            );
-            let (wakers, _keep) = channel();
-            std::mem::forget(_keep);
-            crate::loops::spawn(0, "looking", async move {
-                while inner.0.table.borrow().free.len() < 2 {
-                    crate::loops::yield_now().await;
-                }
-                inner.start_now(3, two_polls(3, &wakers, &done));
-                inner.start(4, two_polls(4, &wakers, &done));
-                send.send(inner.0.table.borrow().places.len()).unwrap();
-            });
-        });
-        assert_eq!(receive.recv().unwrap(), 2);
-        handle.stop();
-        // What was not over was dropped with the loop.
-        assert!(finished.recv().is_err());
-    }
-
-    #[test]
-    fn events_are_seen_while_others_always_go_on() {
-        use std::io::Write as _;
-        use std::os::fd::OwnedFd;
-        use std::os::unix::net::UnixStream;
-
-        let (done, finished) = channel();
-        let handle = on_a_loop(move |tasks| {
-            let (ours, mut theirs) = UnixStream::pair().unwrap();
-            ours.set_nonblocking(true).unwrap();
-            let fd = Arc::new(OwnedFd::from(ours));
-            let polls = Rc::new(Cell::new(0_u32));
-            crate::loops::spawn(0, "waiting for an event", async move {
-                let registered = freerun_sys::registered::register(fd, tokio::io::Interest::READABLE).unwrap();
-                let hog = polls.clone();
-                // As long as a connection that has much to send.
-                struct Hog(Rc<Cell<u32>>);
-                impl Steps for Hog {
-                    fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
-                        let start = std::time::Instant::now();
-                        while start.elapsed() < std::time::Duration::from_nanos(UNASKED / 4) {
-                            std::hint::spin_loop();
-                        }
-                        self.0.set(self.0.get() + 1);
-                        context.waker().wake_by_ref();
-                        Poll::Pending
-                    }
-                }
-                for number in 0..4 {
-                    tasks.start(number, Job(Box::new(Hog(hog.clone()))));
-                }
-                while polls.get() < 100 {
-                    crate::loops::yield_now().await;
-                }
-                let before = polls.get();
-                theirs.write_all(b"x").unwrap();
-                registered.readable().await.unwrap().retain_ready();
-                done.send(polls.get() - before).unwrap();
-            });
-        });
-        let polls = finished.recv().unwrap();
-        assert!(polls <= 10 * TURN as u32, "{polls} polls before the event was seen");
-        handle.stop();
-    }
-
-    /// A task that is polled twice, at long work in between or not, and then says its number.
-    struct Twice {
-        number: u64,
-        is_long: bool,
-        polled: bool,
-        long: Option<LongWork>,
-        wakers: Rc<RefCell<Vec<Waker>>>,
-        order: Rc<RefCell<Vec<u64>>>,
-    }
-
-    impl Steps for Twice {
-        fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
-            if std::mem::replace(&mut self.polled, true) {
-                self.order.borrow_mut().push(self.number);
-                return Poll::Ready(());
-            }
-            self.wakers.borrow_mut().push(context.waker().clone());
-            self.long = Some(LongWork::begin());
-            if !self.is_long {
-                self.long = None;
-            }
-            Poll::Pending
-        }
-    }
-
-    /// In which order as many long tasks as short ones are polled, which are woken at once: first all of the long ones.
-    fn order(each: u64, by_another_thread: bool) -> Vec<u64> {
-        let (done, finished) = channel();
-        let handle = on_a_loop(move |tasks| {
-            let (wakers, order) = (Rc::<RefCell<Vec<Waker>>>::default(), Rc::<RefCell<Vec<u64>>>::default());
-            crate::loops::spawn(0, "waking", async move {
-                // The second time in the places of the first one.
-                for _ in 0..2 {
-                    order.borrow_mut().clear();
-                    for number in 0..2 * each {
-                        let (wakers, order) = (wakers.clone(), order.clone());
-                        let is_long = number < each;
-                        let task = Twice { number, is_long, polled: false, long: None, wakers, order };
-                        tasks.start(number, Job(Box::new(task)));
-                    }
-                    while wakers.borrow().len() < 2 * each as usize {
-                        crate::loops::yield_now().await;
-                    }
-                    let all = wakers.take();
-                    let wake = move || all.into_iter().for_each(Waker::wake);
-                    match by_another_thread {
-                        true => std::thread::spawn(wake).join().unwrap(),
-                        false => wake(),
-                    }
-                    while order.borrow().len() < 2 * each as usize {
-                        crate::loops::yield_now().await;
-                    }
-                }
-                done.send(order.take()).unwrap();
-            });
-        });
-        let order = finished.recv().unwrap();
-        handle.stop();
-        order
-    }
-
-    #[test]
-    fn what_is_short_comes_first_and_long_work_goes_on_all_the_same() {
-        for by_another_thread in [false, true] {
-            const EACH: u64 = 3 * TURN as u64;
-            let order = order(EACH, by_another_thread);
-            let (long, short): (Vec<u64>, Vec<u64>) = order.iter().partition(|number| **number < EACH);
-            assert!(long.is_sorted() && short.is_sorted(), "{order:?}");
-            for turn in order.chunks(TURN).take(EACH as usize / (TURN - LONG_PART)) {
-                assert_eq!(turn.iter().filter(|number| **number < EACH).count(), LONG_PART, "{order:?}");
-                assert!(turn.iter().take(TURN - LONG_PART).all(|number| *number >= EACH), "{order:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn one_that_always_goes_on_does_not_keep_others_waiting() {
-        let (done, finished) = channel();
-        let handle = on_a_loop(move |tasks| {
-            tasks.start(
-                1,
-                job(|context| {
-                    context.waker().wake_by_ref();
-                    Poll::Pending
-                }),
-            );
-            crate::loops::spawn(0, "another one", async move {
-                for _ in 0..10 {
-                    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-                }
-                done.send(()).unwrap();
-            });
-        });
-        finished.recv().unwrap();
-        handle.stop();
-    }
+struct Taken<F> {
+    future: F,
+    activity: Activity,
+    waker: Waker,
+    long: bool,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,25 +1,56 @@
-//! A timer for one connection that is cheap to set again for every request.
+//! Waiting for a time: for one connection, cheap to set again for every request, or once.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
-use tokio::time::{Instant, Sleep};
+use crate::deadline::Deadline;
+use crate::{loops, tasks};
 
-use crate::loops;
+/// A moment that is waited for.
+///
+/// Elsewhere than on a loop it is a timer of the tokio runtime there: of the thread that looks up names, and of tests.
+#[derive(Debug, Default)]
+struct Wait {
+    deadline: Deadline,
+    elsewhere: Option<Pin<Box<tokio::time::Sleep>>>,
+}
 
-/// One deadline at a time. Moving it further away costs nothing until the earlier one passes: only then is the
-/// loop's timer wheel touched again. A keep-alive connection so registers once a minute, not once a request.
+impl Wait {
+    fn poll_until(&mut self, moment: Instant, context: &mut Context<'_>) -> Poll<()> {
+        if tasks::on_a_loop() {
+            return self.deadline.poll_instant(moment, context);
+        }
+        let moment = tokio::time::Instant::from_std(moment);
+        let sleep = self.elsewhere.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(moment)));
+        if sleep.deadline() != moment {
+            sleep.as_mut().reset(moment);
+        }
+        sleep.as_mut().poll(context)
+    }
+}
+
+/// Now, as [`Wait`] counts it.
+fn now() -> Instant {
+    match tasks::on_a_loop() {
+        true => Instant::now(),
+        false => tokio::time::Instant::now().into_std(),
+    }
+}
+
+/// One deadline at a time. Moving it further away costs nothing until the earlier one passes: only then is it entered anew among
+/// the loop's. A keep-alive connection so enters one once a minute, not once a request.
 #[derive(Debug, Default)]
 pub struct Timer {
-    sleep: Option<Pin<Box<Sleep>>>,
+    wait: Wait,
     deadline: Option<Instant>,
 }
 
 impl Timer {
     /// Sets the deadline `after` from [`loops::now`].
     pub fn set(&mut self, after: Duration) {
-        self.deadline = Instant::from_std(loops::now()).checked_add(after);
+        let now = if tasks::on_a_loop() { loops::now() } else { now() };
+        self.deadline = now.checked_add(after);
     }
 
     /// No deadline: the timer never expires.
@@ -30,20 +61,9 @@ impl Timer {
     /// Ready when the deadline has passed.
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = self.deadline else { return Poll::Pending };
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-        if sleep.deadline() > deadline || sleep.is_elapsed() {
-            sleep.as_mut().reset(deadline);
-        }
-        loop {
-            match sleep.as_mut().poll(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(()) if sleep.deadline() >= deadline => {
-                    self.deadline = None;
-                    return Poll::Ready(());
-                }
-                Poll::Ready(()) => sleep.as_mut().reset(deadline),
-            }
-        }
+        ready!(self.wait.poll_until(deadline, context));
+        self.deadline = None;
+        Poll::Ready(())
     }
 
     /// Runs `future` until it ends or the deadline passes (`None`).
@@ -65,14 +85,53 @@ impl Timer {
     }
 }
 
+/// Waits for so long.
+pub fn sleep(time: Duration) -> Sleep {
+    Sleep { wait: Wait::default(), until: now().checked_add(time) }
+}
+
+/// Waits until a moment has come.
+pub fn sleep_until(moment: Instant) -> Sleep {
+    Sleep { wait: Wait::default(), until: Some(moment) }
+}
+
+/// The future of [`sleep`] and [`sleep_until`].
+#[derive(Debug)]
+pub struct Sleep {
+    wait: Wait,
+    /// `None`: beyond what can be counted.
+    until: Option<Instant>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        this.until.map_or(Poll::Pending, |until| this.wait.poll_until(until, context))
+    }
+}
+
+/// A future did not end in the time that it had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the time is over")]
+pub struct Elapsed;
+
+/// Runs `future` until it ends or so much time has passed.
+///
+/// # Errors
+/// It has not ended.
+pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, Elapsed> {
+    Timer::default().within(time, future).await.ok_or(Elapsed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_deadline_may_move_both_ways_and_be_used_again() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(async {
+        let waits = async || {
             let mut timer = Timer::default();
             assert_eq!(timer.within(Duration::from_secs(3600), async { 7 }).await, Some(7));
             let never = std::future::pending::<()>;
@@ -82,6 +141,13 @@ mod tests {
                 assert_eq!(timer.within(Duration::from_millis(ms), never()).await, None);
                 assert!(start.elapsed() >= Duration::from_millis(ms));
             }
-        });
+            let start = Instant::now();
+            sleep(Duration::from_millis(5)).await;
+            sleep_until(start).await;
+            assert!(start.elapsed() >= Duration::from_millis(5));
+            assert_eq!(timeout(Duration::from_millis(5), never()).await, Err(Elapsed));
+        };
+        loops::block_on(waits()).unwrap();
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(waits());
     }
 }

@@ -7,7 +7,6 @@ pub mod mincore;
 pub mod process;
 pub mod program;
 pub mod receive;
-pub mod registered;
 pub mod signals;
 pub mod socket;
 pub mod switches;

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     fn run<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+        freerun_runtime::loops::block_on(future).unwrap()
     }
 
     fn loopback() -> (TcpListener, UpstreamAddress) {

@@ -125,8 +125,6 @@ fn lists() -> usize {
 
 struct Parked {
     kept: Kept,
-    /// The loop that it is registered with.
-    home: usize,
     idle_since: Instant,
     expires: Option<Instant>,
     /// What it is counted in, if that is not the one of the peer's lists.
@@ -273,7 +271,7 @@ impl Idle {
         let now = loops::now();
         let mut index = within(me, lists);
         for _ in 0..lists {
-            if let Some(kept) = self.take_from(index, me, scope, surely, now) {
+            if let Some(kept) = self.take_from(index, scope, surely, now) {
                 return Some(kept);
             }
             index = if index + 1 == lists { 0 } else { index + 1 };
@@ -281,7 +279,7 @@ impl Idle {
         None
     }
 
-    fn take_from(&self, index: usize, me: usize, scope: Scope, surely: bool, now: Instant) -> Option<Kept> {
+    fn take_from(&self, index: usize, scope: Scope, surely: bool, now: Instant) -> Option<Kept> {
         loop {
             if self.0.len(index) == 0 {
                 return None;
@@ -298,10 +296,9 @@ impl Idle {
             };
             self.0.left(index, &parked);
             let fresh = parked.is_fresh(now);
-            let Parked { mut kept, home, .. } = parked;
-            // What a sibling knows of its own connection may be older than what this loop may rely on.
-            if fresh && kept.socket.is_quiet(surely || home != me) {
-                if home != me {
+            let Parked { mut kept, .. } = parked;
+            if fresh && kept.socket.is_quiet(surely) {
+                if !kept.socket.is_here() {
                     kept.socket = kept.socket.moved();
                 }
                 kept.requests += 1;
@@ -336,7 +333,7 @@ impl Idle {
             return false;
         };
         let expires = now.checked_add(settings.timeout);
-        list.parked.push_back(Parked { kept, home: me, idle_since: now, expires, count: other });
+        list.parked.push_back(Parked { kept, idle_since: now, expires, count: other });
         if !std::mem::replace(&mut list.swept, true) {
             drop(list);
             have_swept(&self.0, count);
@@ -400,7 +397,7 @@ fn have_swept(lists: &Arc<Lists>, count: &Arc<Count>) {
 /// Looks through what is idle on this loop until nothing is.
 async fn sweep() {
     loop {
-        tokio::time::sleep(SWEEP).await;
+        freerun_runtime::timer::sleep(SWEEP).await;
         let index = loops::index().unwrap_or(0);
         let keys: Vec<usize> = SWEPT.with_borrow(|swept| swept.keys().copied().collect());
         let mut looked_at = 0;
@@ -415,7 +412,7 @@ async fn sweep() {
                 }
                 looked_at += 1;
                 if looked_at % SWEPT_AT_ONCE == 0 {
-                    tokio::task::yield_now().await;
+                    loops::after_events().await;
                 }
             }
             SWEPT.with_borrow_mut(|swept| match swept.get_mut(&key) {

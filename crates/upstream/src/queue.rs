@@ -94,7 +94,7 @@ impl Group {
             }
             let most = Duration::from_millis(end - now).min(LOOK);
             // Who only looks keeps its place among those who are woken.
-            if tokio::time::timeout(most, room.as_mut()).await.is_ok() {
+            if freerun_runtime::timer::timeout(most, room.as_mut()).await.is_ok() {
                 room.set(queue.room.notified());
                 room.as_mut().enable();
             }

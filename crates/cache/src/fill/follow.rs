@@ -124,7 +124,7 @@ impl Follower {
         let via = Via { aio: &self.aio, client: self.client, gone: None };
         let wanted = len.min(READ);
         let read = disk.files.read_at(file, offset, wanted as usize, BytesMut::new(), via);
-        let read = tokio::time::timeout(disk.health.limit(), read).await.map_err(|_| {
+        let read = freerun_runtime::timer::timeout(disk.health.limit(), read).await.map_err(|_| {
             disk.health.late();
             io::Error::from(io::ErrorKind::TimedOut)
         })?;

@@ -524,7 +524,7 @@ impl Filling {
             poll
         });
         tokio::pin!(room);
-        while tokio::time::timeout(fill.disk.health.limit(), room.as_mut()).await.is_err() {
+        while freerun_runtime::timer::timeout(fill.disk.health.limit(), room.as_mut()).await.is_err() {
             // A disk that does not go on: do without it. A client that does not is waited for.
             if fill.with(|state, _| state.is_storing() && !state.has_moved()) {
                 fill.disk.health.late();

@@ -174,7 +174,7 @@ impl Idle {
             let Some(next) = next else { break };
             self.next_look.set(Some(next));
             tokio::select! {
-                () = tokio::time::sleep_until(instant_of(next).into()) => {}
+                () = freerun_runtime::timer::sleep_until(instant_of(next)) => {}
                 () = self.earlier.notified() => continue,
             }
             let now = moment_of(Instant::now());
@@ -189,7 +189,7 @@ impl Idle {
                 connection.close_when_idle();
             }
             // The connections take themselves out when their tasks run, which is before this one runs again.
-            tokio::task::yield_now().await;
+            loops::after_events().await;
         }
         self.next_look.set(None);
     }
@@ -242,7 +242,7 @@ impl Idle {
         if let Some(until) = later {
             let home = home.clone();
             loops::spawn(0, "closing idle connections", async move {
-                tokio::time::sleep_until(instant_of(until).into()).await;
+                freerun_runtime::timer::sleep_until(instant_of(until)).await;
                 Idle::close_kept(&home);
             });
         }

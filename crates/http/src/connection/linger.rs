@@ -12,10 +12,10 @@ use crate::request::Connection;
 /// Ends the sending side and reads until the client closes, is silent for `pause`, or `total` has passed.
 pub async fn linger(connection: &Connection, timer: &mut Timer, pause: Duration, total: Duration) {
     connection.socket.shutdown_write();
-    let start = tokio::time::Instant::now();
+    let start = std::time::Instant::now();
     let mut scratch = buffers::take();
     loop {
-        tokio::task::consume_budget().await;
+        freerun_runtime::loops::consume_budget().await;
         let left = total.saturating_sub(start.elapsed());
         if left.is_zero() {
             break;

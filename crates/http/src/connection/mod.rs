@@ -267,7 +267,7 @@ async fn requests(connection: &Rc<Connection>, post: &Post, spare: &mut Spare) -
     }
     loop {
         // A client that always has its next request there must not keep the others waiting.
-        tokio::task::consume_budget().await;
+        loops::consume_budget().await;
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
         match one_request(connection, &mut timer, buffer, serial, spare).await {

@@ -191,7 +191,7 @@ impl<T: Transform> Source for Transformed<T> {
             let mut out = Vec::new();
             while out.is_empty() {
                 // A transform that swallows everything must not keep the loop from others.
-                tokio::task::consume_budget().await;
+                freerun_runtime::loops::consume_budget().await;
                 if self.ended {
                     if !self.transform.is_full() {
                         break;

@@ -204,7 +204,7 @@ pub async fn finish_discarding(
 
 /// Reads what comes next behind the bytes that have been used, whose room it takes.
 async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<(), BodyError> {
-    tokio::task::consume_budget().await;
+    loops::consume_budget().await;
     // The head must stay, the handlers look into it.
     let head = request.head.parsed.len as usize;
     let buffer = &mut request.head.buffer;

@@ -10,8 +10,6 @@ use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::{loops, net};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, Notify};
 
 use crate::here::Here;
@@ -53,7 +51,7 @@ pub struct Listener {
 
 /// Accepts until told to stop.
 pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) {
-    let registered = match freerun_sys::registered::register(listener.fd.clone(), Interest::READABLE) {
+    let registered = match net::Listening::new(listener.fd.clone()) {
         Ok(registered) => registered,
         Err(error) => {
             let error = ShowErrno(&error);
@@ -92,11 +90,11 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             }
             registered.readable().await
         };
-        let mut guard = tokio::select! {
-            Ok(guard) = waiting => guard,
+        tokio::select! {
+            Ok(()) = waiting => {}
             () = &mut stopped => return,
             else => return,
-        };
+        }
         let at_once = !home.shared.multi_accept;
         let batch = if at_once { IN_A_ROW } else { BATCH };
         for _ in 0..batch {
@@ -114,7 +112,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                     }
                 }
                 Err(Errno::AGAIN) => {
-                    guard.clear_ready();
+                    registered.clear();
                     is_told = true;
                     break;
                 }
@@ -124,15 +122,14 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                     held = None;
                     home.accept_failed(error);
                     tokio::select! {
-                        () = tokio::time::sleep(REST) => {}
+                        () = freerun_runtime::timer::sleep(REST) => {}
                         () = &mut stopped => return,
                     }
                     break;
                 }
             }
         }
-        // With more in the queue the guard keeps the socket ready; the connections just accepted go first.
-        drop(guard);
+        // With more in the queue the socket is still ready; the connections just accepted go first.
         if accepted >= TURN {
             held = None;
         }
@@ -141,12 +138,12 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
 }
 
 /// Waits until a connection waits to be accepted; for good where that cannot be told.
-async fn connection_waits(registered: &AsyncFd<Arc<OwnedFd>>) {
-    while let Ok(mut guard) = registered.readable().await {
-        if net::can_be_read(registered.get_ref()) {
-            return guard.retain_ready();
+async fn connection_waits(registered: &net::Listening) {
+    while registered.readable().await.is_ok() {
+        if net::can_be_read(registered) {
+            return;
         }
-        guard.clear_ready();
+        registered.clear();
     }
     std::future::pending().await
 }

@@ -225,7 +225,7 @@ async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
         let delay = request.settings().get::<CoreSettings>().auth_delay;
         if !delay.is_zero() {
             tokio::select! {
-                () = tokio::time::sleep(delay) => {}
+                () = freerun_runtime::timer::sleep(delay) => {}
                 () = request.connection.socket.gone() => return Some(Outcome::Status(499)),
             }
         }

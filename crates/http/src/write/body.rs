@@ -304,7 +304,7 @@ async fn write_body(
             let last = parts.len().saturating_sub(1);
             for (index, part) in parts.into_iter().enumerate() {
                 // Thousands of small ones fit into a socket.
-                tokio::task::consume_budget().await;
+                loops::consume_budget().await;
                 match part {
                     Part::Bytes(bytes) => writer.all(head, &bytes, more || index < last).await?,
                     Part::File(range) => file(request, writer, head, range, more || index < last).await?,
@@ -334,7 +334,7 @@ async fn pull(
     let mut begun = false;
     loop {
         // A client as fast as the source must not keep the loop from others.
-        tokio::task::consume_budget().await;
+        loops::consume_budget().await;
         let pause = if source.is_urgent() { None } else { Some(PAUSE) };
         let mut next = source.next();
         let piece = if held.is_empty() {
@@ -508,7 +508,7 @@ async fn file(
                 in_this_turn += n;
                 if in_this_turn >= MAX_INLINE && len > 0 {
                     in_this_turn = 0;
-                    tokio::task::yield_now().await;
+                    loops::after_events().await;
                 }
             }
             Ok(Sent::SocketFull) => {

@@ -94,7 +94,7 @@ impl Members {
         loop {
             if self.in_this_turn >= TURN {
                 self.in_this_turn = 0;
-                tokio::task::yield_now().await;
+                freerun_runtime::loops::after_events().await;
             }
             if self.packed.is_empty() {
                 if !out.is_empty() {

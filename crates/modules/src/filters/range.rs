@@ -129,7 +129,7 @@ impl Source for Window {
                 if taken > 0 {
                     return Ok(Some(rest.slice(..taken)));
                 }
-                tokio::task::consume_budget().await;
+                freerun_runtime::loops::consume_budget().await;
             }
             Ok(None)
         })

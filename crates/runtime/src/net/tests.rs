@@ -11,7 +11,7 @@ fn pair() -> (Socket, TcpStream) {
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    loops::block_on(future).unwrap()
 }
 
 #[test]
@@ -69,15 +69,13 @@ fn who_reads_what_is_there_gives_others_their_turn() {
     const BYTES: usize = 1000;
     let turns = std::rc::Rc::new(Cell::new(0));
     let count = turns.clone();
-    let local = tokio::task::LocalSet::new();
-    local.spawn_local(async move {
-        loop {
-            count.set(count.get() + 1);
-            tokio::task::yield_now().await;
-        }
-    });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    local.block_on(&runtime, async {
+    run(async {
+        loops::spawn(0, "another one", async move {
+            loop {
+                count.set(count.get() + 1);
+                loops::yield_now().await;
+            }
+        });
         let (socket, mut peer) = pair();
         peer.write_all(&[b'x'; BYTES]).unwrap();
         for _ in 0..BYTES {
@@ -166,7 +164,7 @@ fn bytes_seen_by_the_watcher_are_still_read() {
         peer.write_all(b"early").unwrap();
         tokio::select! {
             () = socket.gone() => panic!("the peer is there"),
-            () = tokio::time::sleep(Duration::from_millis(20)) => {}
+            () = timer::sleep(Duration::from_millis(20)) => {}
         }
         assert_eq!(socket.read(&mut buffer).await.unwrap(), 5);
     });

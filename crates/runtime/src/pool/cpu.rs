@@ -70,7 +70,7 @@ impl CpuPool {
         F: FnOnce() -> T + Send + 'static,
     {
         while self.0.admit().is_err() {
-            tokio::time::sleep(FULL_PAUSE).await;
+            crate::timer::sleep(FULL_PAUSE).await;
         }
         self.0.run_admitted(Tag::client(client), None::<std::future::Pending<()>>, f).await
     }

@@ -243,3 +243,23 @@ fn closing_all_leaves_nothing() {
     assert_eq!((bench.idle.len(), bench.count.total()), (0, 0));
     bench.close();
 }
+
+#[test]
+fn what_a_loop_leaves_behind_is_used_by_the_next_one_with_its_number() {
+    let mut bench = Bench::new(1);
+    let mut theirs = bench.put(0);
+    bench.loops.pop().unwrap().stop();
+    bench.loops.push(LoopHandle::start(0, None).unwrap());
+    let kept = bench.take(0, Scope::SHARED, false).unwrap();
+    let (answer, answers) = channel();
+    bench.loops[0].tell(move || {
+        loops::spawn(0, "testing", async move {
+            let mut got = Vec::with_capacity(8);
+            kept.socket.readable().await.unwrap();
+            answer.send(kept.socket.read(&mut got).await.map(|_| got)).unwrap();
+        });
+    });
+    theirs.write_all(b"hello").unwrap();
+    assert_eq!(answers.recv_timeout(LONG).unwrap().unwrap(), b"hello");
+    bench.close();
+}

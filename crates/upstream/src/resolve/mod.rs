@@ -220,7 +220,7 @@ impl Resolver {
         let (sender, answer) = oneshot::channel();
         let resolver = self.clone();
         thread::run(move || resolver.ask(question, sender)).map_err(|_| ResolveError::ServerFailure)?;
-        match tokio::time::timeout(timeout, answer).await {
+        match freerun_runtime::timer::timeout(timeout, answer).await {
             Ok(Ok(entry)) => Ok(entry),
             Ok(Err(_)) => Err(ResolveError::ServerFailure),
             Err(_) => {

@@ -50,7 +50,7 @@ fn many_loops_and_any_order_of_events() {
                         started.fetch_add(1, SeqCst);
                         for _ in 0..6 {
                             let Some(mut follower) = fill.join(bench.aio.clone(), number) else {
-                                tokio::task::yield_now().await;
+                                freerun_runtime::loops::yield_now().await;
                                 continue;
                             };
                             let Some(_) = follower.head().await else { continue };
@@ -64,7 +64,7 @@ fn many_loops_and_any_order_of_events() {
                             let mut got = Vec::new();
                             let end = loop {
                                 for _ in 0..random.below(3) {
-                                    tokio::task::yield_now().await;
+                                    freerun_runtime::loops::yield_now().await;
                                 }
                                 match follower.next().await {
                                     Ok(Some(piece)) => got.extend_from_slice(&piece),
@@ -101,7 +101,7 @@ fn many_loops_and_any_order_of_events() {
                             return;
                         }
                         if random.below(3) == 0 {
-                            tokio::task::yield_now().await;
+                            freerun_runtime::loops::yield_now().await;
                         }
                     }
                     if !breaks {

@@ -144,7 +144,7 @@ impl Source for Pages {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             // A long listing must not keep the loop from others.
-            tokio::task::consume_budget().await;
+            freerun_runtime::loops::consume_budget().await;
             Ok(self.listing.next_piece().map(Bytes::from))
         })
     }

@@ -164,7 +164,7 @@ impl Kept {
             let kept = self.clone();
             loops::spawn(0, "letting go of packed bodies", async move {
                 while !kept.entries.borrow().is_empty() {
-                    tokio::time::sleep(VALID).await;
+                    freerun_runtime::timer::sleep(VALID).await;
                     kept.purge(Instant::now());
                 }
             });

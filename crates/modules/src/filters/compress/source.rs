@@ -221,7 +221,7 @@ impl Compressed {
             self.in_this_turn += estimate;
             if self.in_this_turn > TURN {
                 self.in_this_turn = Duration::ZERO;
-                tokio::task::yield_now().await;
+                freerun_runtime::loops::after_events().await;
             }
             work()
         } else {
@@ -313,7 +313,7 @@ impl Input {
         }
         let Some(asked) = &mut self.asked else { return Ok(Come::End) };
         let (source, answer) = if impatient && !known {
-            match tokio::time::timeout(PAUSE, asked).await {
+            match freerun_runtime::timer::timeout(PAUSE, asked).await {
                 Ok(pulled) => pulled,
                 Err(_) => return Ok(Come::Pause),
             }

@@ -214,7 +214,7 @@ impl Page {
 /// keep the loop from them.
 async fn take_turns() {
     if Instant::now().saturating_duration_since(loops::now()) > TURN {
-        tokio::task::yield_now().await;
+        loops::after_events().await;
     }
 }
 

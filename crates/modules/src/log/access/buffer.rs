@@ -151,7 +151,7 @@ impl Buffers {
             gathered.timed = true;
             let (buffers, key) = (self.clone(), key(gathered));
             loops::spawn(0, "writing access logs", async move {
-                tokio::time::sleep(wait).await;
+                freerun_runtime::timer::sleep(wait).await;
                 buffers.hand_over(&key);
             });
         }

@@ -92,7 +92,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 async fn wait(request: &mut Request, delay: Duration) -> Outcome {
     tokio::select! {
         biased;
-        () = tokio::time::sleep(delay) => Outcome::Declined,
+        () = freerun_runtime::timer::sleep(delay) => Outcome::Declined,
         () = request.connection.socket.gone() => {
             log_error!(request, Info, "client prematurely closed connection");
             Outcome::Status(499)

@@ -284,7 +284,7 @@ impl Serve<'_> {
                 // What has come is being stored: this response takes its place afterwards.
                 Lead::Follow(fill) if fill.is_whole() => {
                     let limit = self.shared.proxy_cache_lock_timeout;
-                    if tokio::time::timeout(limit, fill.closed()).await.is_err() {
+                    if freerun_runtime::timer::timeout(limit, fill.closed()).await.is_err() {
                         break;
                     }
                 }
@@ -400,7 +400,7 @@ impl Serve<'_> {
                 // After `lock_age` one of those who wait asks, too.
                 let pause = left.min(self.shared.proxy_cache_lock_age.max(Duration::from_millis(1)));
                 let client = Client::new(request.connection.clone(), !request.is_background);
-                match client.unless_gone(tokio::time::timeout(pause, follower.head())).await {
+                match client.unless_gone(freerun_runtime::timer::timeout(pause, follower.head())).await {
                     Err(gone) => return Waited::Answered(gone.outcome(request)),
                     Ok(Ok(Some(head))) => {
                         place = Some(follower);
@@ -419,7 +419,7 @@ impl Serve<'_> {
             // What was stale from the beginning, or is to this client, is no answer. It is stored soon, and can be revalidated then.
             drop(place);
             let client = Client::new(request.connection.clone(), !request.is_background);
-            return match client.unless_gone(tokio::time::timeout(left, fill.closed())).await {
+            return match client.unless_gone(freerun_runtime::timer::timeout(left, fill.closed())).await {
                 Err(gone) => Waited::Answered(gone.outcome(request)),
                 Ok(Ok(())) => Waited::Again,
                 Ok(Err(_)) => Waited::Alone,
@@ -433,7 +433,7 @@ impl Serve<'_> {
                 }
                 // Variants belong to the first response of the key, which is stored soon.
                 if fill.is_whole() {
-                    let _ = tokio::time::timeout(left, fill.closed()).await;
+                    let _ = freerun_runtime::timer::timeout(left, fill.closed()).await;
                 }
                 return Waited::Variant(own, vary.names.clone());
             }

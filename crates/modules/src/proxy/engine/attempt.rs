@@ -379,7 +379,7 @@ impl Run<'_> {
         let mut piece = Bytes::new();
         loop {
             // A client, or a body in memory, that is as fast as the server must not keep the loop from others.
-            tokio::task::consume_budget().await;
+            loops::consume_budget().await;
             // The next piece, behind what stands before it. Of a body that comes from the client, the head does not wait for it.
             if !over && piece.is_empty() && (out.is_empty() || !body.is_stream()) {
                 let (next, early) = self.next_piece(request, body, &mut position).await.map_err(sending)?;

@@ -192,7 +192,7 @@ impl Flow {
         // What is being written stands in memory until it is.
         let in_front = memory.saturating_sub(write);
         while !self.is_over() {
-            tokio::task::consume_budget().await;
+            loops::consume_budget().await;
             loops::note(self.connection, "buffering a response");
             let held = self.in_memory() + self.outstanding;
             let behind_file = self.spool.as_ref().is_some_and(|spool| !spool.is_empty());

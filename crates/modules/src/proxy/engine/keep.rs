@@ -83,7 +83,7 @@ async fn feed(mut reader: Reader, front: Front, broken: bool, mut filling: Filli
         return;
     }
     loop {
-        tokio::task::consume_budget().await;
+        loops::consume_budget().await;
         match reader.ready() {
             Ok(Ready::Piece(piece)) => {
                 if filling.push(pieces::own(piece)).await.is_err() {
@@ -142,7 +142,7 @@ impl Followed {
         }
         let Some(spool) = &mut self.spool else { return };
         while spool.takes_more(READ) {
-            tokio::task::consume_budget().await;
+            loops::consume_budget().await;
             // Before more is taken: this is begun anew whenever the client takes bytes, and what it waits for may take long.
             if spool.in_memory() >= SPOOLED {
                 if !spool.is_writing() {

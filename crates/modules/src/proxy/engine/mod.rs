@@ -151,7 +151,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
     };
     let verdict = loop {
         // Many servers that refuse at once are many tries without a wait.
-        tokio::task::consume_budget().await;
+        loops::consume_budget().await;
         passage.plan.record.begin(lease.peer().name.clone(), loops::now());
         tries.count += 1;
         let tried = passage.attempt(request, &mut body, &lease).await;

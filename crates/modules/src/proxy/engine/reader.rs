@@ -278,7 +278,7 @@ impl Reader {
         self.leave_client();
         loop {
             match self.ready() {
-                Ok(Ready::Piece(_)) => tokio::task::consume_budget().await,
+                Ok(Ready::Piece(_)) => loops::consume_budget().await,
                 Ok(Ready::Nothing) => {
                     if self.receive(room).await.is_err() {
                         return;
@@ -337,7 +337,7 @@ impl Pace {
             }
             let missing = u128::from(self.received) - allowed + 1;
             let wait = (missing * 1000).div_ceil(u128::from(self.rate));
-            tokio::time::sleep(Duration::from_millis(u64::try_from(wait).unwrap_or(u64::MAX))).await;
+            freerun_runtime::timer::sleep(Duration::from_millis(u64::try_from(wait).unwrap_or(u64::MAX))).await;
         }
     }
 }

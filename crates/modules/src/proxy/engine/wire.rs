@@ -14,6 +14,7 @@ use bytes::BytesMut;
 use freerun_http::request::Connection;
 use freerun_http::write::body::PAUSE;
 use freerun_runtime::deadline::Deadline;
+use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
 use freerun_runtime::timer::Timer;
 use freerun_upstream::Peer;
@@ -151,7 +152,7 @@ impl Wire {
                 if read.is_pending() && !std::mem::replace(&mut asked, true) {
                     // It comes sooner than a thread that has nothing to do falls asleep and wakes up: the loop asks for
                     // events once without waiting for them.
-                    let _ = pin!(tokio::task::yield_now()).poll(context);
+                    loops::wake_after_events(context);
                 }
                 match ready!(read) {
                     Ok(0) => break,
@@ -186,7 +187,7 @@ impl Wire {
             return Err(received(error));
         }
         // A server that is as fast as this loop always has bytes there.
-        tokio::task::consume_budget().await;
+        freerun_runtime::loops::consume_budget().await;
         let mut gone = pin!(client.gone());
         let mut armed = false;
         poll_fn(|context| {

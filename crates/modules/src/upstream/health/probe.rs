@@ -115,7 +115,7 @@ pub async fn check(
     let options = check.family.options(&request);
     let most = options.connect_timeout + options.send_timeout + options.read_timeout + REST;
     let one = One { check, peer, request: &request, target: &target, options: &options };
-    match tokio::time::timeout(most, one.run(kept)).await {
+    match freerun_runtime::timer::timeout(most, one.run(kept)).await {
         Ok(done) => done,
         Err(_) => Err("waiting for the end of the response"),
     }
@@ -131,7 +131,7 @@ struct One<'c> {
 
 /// What `timeout` makes of time and error.
 async fn within<T, E>(time: Duration, what: Failed, work: impl Future<Output = Result<T, E>>) -> Result<T, Failed> {
-    match tokio::time::timeout(time, work).await {
+    match freerun_runtime::timer::timeout(time, work).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(_)) | Err(_) => Err(what),
     }

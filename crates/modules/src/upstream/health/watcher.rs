@@ -77,7 +77,7 @@ impl Watcher {
         let (watcher, home) = (self.clone(), home.clone());
         loops::spawn(0, "looking after health checks", async move {
             while checks(&home).is_some() {
-                tokio::time::sleep(LOOK).await;
+                freerun_runtime::timer::sleep(LOOK).await;
                 watcher.look(&home);
             }
             watcher.looking.set(false);
@@ -156,7 +156,7 @@ impl Watcher {
         loop {
             let (check, peer) = (running.check.borrow().clone(), running.peer.borrow().clone());
             let jitter = Duration::from_millis(random.below(check.rules.jitter.as_millis() as u64 + 1));
-            tokio::time::sleep(jitter).await;
+            freerun_runtime::timer::sleep(jitter).await;
             let answer = probe::check(&check, &peer, &mut kept, home, &self.pretended).await;
             if watch.observe(answer.is_ok(), now()) {
                 let (name, group) = (&peer.name, &check.name);
@@ -171,7 +171,7 @@ impl Watcher {
             }
             drop((check, peer));
             let interval = running.check.borrow().rules.interval;
-            tokio::time::sleep(interval).await;
+            freerun_runtime::timer::sleep(interval).await;
         }
     }
 }

@@ -1,0 +1,137 @@
+//! A loop's course: tasks that are ready are polled, the kernel is asked for events, and what waited for them is woken.
+//!
+//! When nobody is ready it waits in epoll_wait(2): for an event, the next deadline, or a call from another thread.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+
+use super::{Activity, LOCAL, Local, LoopStats, NOW, Now, Row, fill_budget, nanos};
+use crate::mailbox::Mailbox;
+use crate::{deadline, events, tasks};
+
+thread_local! {
+    static AFTER_EVENTS: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How long tasks are polled before the kernel is asked for events, in nanoseconds: with a thousand connections that all have
+/// much to send, a new request has to be seen.
+pub const UNASKED: u64 = 1_000_000;
+
+/// The loop of this thread, which ends with it.
+pub(super) struct Running {
+    mailbox: Arc<Mailbox>,
+    local: Rc<Local>,
+}
+
+impl Running {
+    pub(super) fn new(stats: Arc<LoopStats>) -> io::Result<Running> {
+        let mailbox = Arc::new(Mailbox::new()?);
+        let activity = Cell::new(Activity { connection: 0, step: "start" });
+        let local = Rc::new(Local { stats, activity, report: RefCell::new(None) });
+        LOCAL.set(Some(local.clone()));
+        events::set_up(Some(&mailbox));
+        tasks::set_up(&mailbox);
+        Now::look();
+        Ok(Running { mailbox, local })
+    }
+
+    /// Runs all tasks until `root` ends.
+    pub(super) fn run<T>(&self, root: impl Future<Output = T>) -> T {
+        let mut root = pin!(root);
+        let woken = tasks::Root::new(&self.mailbox);
+        let waker = woken.waker();
+        let mut told = Vec::with_capacity(events::EVENTS);
+        let mut after = Vec::new();
+        let mut row = Row { local: &self.local, last: Now::look().nanos };
+        let mut asked = row.last;
+        loop {
+            tasks::take_from_others(&self.mailbox);
+            if woken.is_woken() {
+                fill_budget();
+                if let Poll::Ready(answer) = root.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    return answer;
+                }
+                row.look();
+            }
+            tasks::turn(&mut row);
+            let busy = tasks::any_ready();
+            if busy && row.last.saturating_sub(asked) < UNASKED {
+                continue;
+            }
+            AFTER_EVENTS.with_borrow_mut(|wakers| std::mem::swap(wakers, &mut after));
+            let waits = !busy && after.is_empty() && self.mailbox.fall_asleep();
+            told.clear();
+            self.ask(&mut told, if waits { deadline::next() } else { Some(0) });
+            self.mailbox.wake_up();
+            row.look();
+            asked = row.last;
+            events::tell(&told);
+            deadline::wake_late(asked);
+            after.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Asks the kernel for events, and waits for one until a moment comes, in nanoseconds since [`epoch`]; `None`: without end.
+    fn ask(&self, told: &mut Vec<epoll::Event>, until: Option<u64>) {
+        let timeout = until.map(|until| {
+            // Whole milliseconds, and never too few: deadlines that are close together come at once.
+            let millis = until.saturating_sub(nanos()).div_ceil(1_000_000).min(LONGEST);
+            Timespec { tv_sec: (millis / 1000) as i64, tv_nsec: (millis % 1000 * 1_000_000) as i64 }
+        });
+        match epoll::wait(&self.mailbox.epoll, rustix::buffer::spare_capacity(told), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => panic!("epoll_wait() failed ({error})"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // What they wait for is taken away when they have gone.
+        tasks::tear_down();
+        AFTER_EVENTS.with_borrow_mut(Vec::clear);
+        events::set_up(None);
+        LOCAL.set(None);
+        NOW.set(None);
+    }
+}
+
+/// Longest wait, in milliseconds: what fits the timeout of epoll_wait(2).
+const LONGEST: u64 = 1 << 30;
+
+/// Runs a future on a loop of this thread that ends with it: for tests and examples, which have no [`LoopHandle`].
+///
+/// # Errors
+/// Its epoll instance could not be made.
+pub fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T> {
+    Ok(Running::new(Arc::default())?.run(future))
+}
+
+/// Lets the others have their turn until the kernel was asked for events; nobody waits for one then.
+pub async fn after_events() {
+    let mut asked = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut asked, true) {
+            return Poll::Ready(());
+        }
+        wake_after_events(context);
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Wakes the task when the kernel was asked for events; nobody waits for one then. Elsewhere than on a loop, at once.
+pub fn wake_after_events(context: &Context<'_>) {
+    match tasks::on_a_loop() {
+        true => AFTER_EVENTS.with_borrow_mut(|after| after.push(context.waker().clone())),
+        false => context.waker().wake_by_ref(),
+    }
+}

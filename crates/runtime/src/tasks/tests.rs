@@ -1,0 +1,250 @@
+use super::*;
+use crate::loops::LoopHandle;
+use std::future::poll_fn;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// A task made of a closure.
+struct Job(Box<dyn Steps>);
+
+trait Steps {
+    fn step(&mut self, context: &mut Context<'_>) -> Poll<()>;
+}
+
+impl<F: FnMut(&mut Context<'_>) -> Poll<()> + Send> Steps for F {
+    fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self(context)
+    }
+}
+
+impl Future for Job {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.0.step(context)
+    }
+}
+
+fn job(poll: impl FnMut(&mut Context<'_>) -> Poll<()> + Send + 'static) -> Job {
+    Job(Box::new(poll))
+}
+
+/// A task that sends its waker at its first poll and its number at the second one.
+fn two_polls(number: u64, wakers: &Sender<Waker>, done: &Sender<u64>) -> Job {
+    let (wakers, done, mut first) = (wakers.clone(), done.clone(), true);
+    job(move |context| {
+        if std::mem::take(&mut first) {
+            wakers.send(context.waker().clone()).unwrap();
+            return Poll::Pending;
+        }
+        done.send(number).unwrap();
+        Poll::Ready(())
+    })
+}
+
+fn on_a_loop(test: impl FnOnce(Tasks<Job>) + Send + 'static) -> LoopHandle {
+    let handle = LoopHandle::start(0, None).unwrap();
+    handle.tell(move || test(Tasks::new("testing")));
+    handle
+}
+
+#[test]
+fn tasks_are_woken_by_other_threads_and_more_often_than_they_need() {
+    let (wakers, woken): (_, Receiver<Waker>) = channel();
+    let (done, finished) = channel();
+    const TASKS: u64 = 100;
+    let handle = on_a_loop(move |tasks| {
+        for number in 0..TASKS {
+            tasks.start(number, two_polls(number, &wakers, &done));
+        }
+    });
+    let wakers: Vec<Waker> = woken.iter().take(TASKS as usize).collect();
+    for waker in &wakers {
+        waker.wake_by_ref();
+        waker.wake_by_ref();
+    }
+    let mut all: Vec<u64> = finished.iter().take(TASKS as usize).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..TASKS).collect::<Vec<_>>());
+    // The tasks are over: nothing happens.
+    wakers.iter().for_each(Waker::wake_by_ref);
+    handle.stop();
+    wakers.iter().for_each(Waker::wake_by_ref);
+}
+
+#[test]
+fn a_place_is_used_again_and_a_panic_ends_one_task_alone() {
+    let (send, receive) = channel();
+    let (done, finished) = channel();
+    let handle = on_a_loop(move |tasks| {
+        tasks.start(1, job(|_| panic!("a task that panics, as this test wants")));
+        let mut yields = 3;
+        let inner = tasks.clone();
+        tasks.start(
+            2,
+            job(move |context| {
+                if yields > 0 {
+                    yields -= 1;
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Ready(())
+            }),
+        );
+        let (wakers, _keep) = channel();
+        std::mem::forget(_keep);
+        crate::loops::spawn(0, "looking", async move {
+            while inner.0.table.borrow().free.len() < 2 {
+                crate::loops::yield_now().await;
+            }
+            inner.start_now(3, two_polls(3, &wakers, &done));
+            inner.start(4, two_polls(4, &wakers, &done));
+            send.send(inner.0.table.borrow().places.len()).unwrap();
+        });
+    });
+    assert_eq!(receive.recv().unwrap(), 2);
+    handle.stop();
+    // What was not over was dropped with the loop.
+    assert!(finished.recv().is_err());
+}
+
+#[test]
+fn events_are_seen_while_others_always_go_on() {
+    use std::io::Write as _;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    let (done, finished) = channel();
+    let handle = on_a_loop(move |tasks| {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let socket = crate::net::Socket::new(OwnedFd::from(ours));
+        let polls = Rc::new(Cell::new(0_u32));
+        crate::loops::spawn(0, "waiting for an event", async move {
+            assert!(poll_fn(|context| Poll::Ready(socket.poll_readable(context))).await.is_pending());
+            let hog = polls.clone();
+            // As long as a connection that has much to send.
+            struct Hog(Rc<Cell<u32>>);
+            impl Steps for Hog {
+                fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
+                    let start = std::time::Instant::now();
+                    while start.elapsed() < std::time::Duration::from_nanos(loops::UNASKED / 4) {
+                        std::hint::spin_loop();
+                    }
+                    self.0.set(self.0.get() + 1);
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            }
+            for number in 0..4 {
+                tasks.start(number, Job(Box::new(Hog(hog.clone()))));
+            }
+            while polls.get() < 100 {
+                crate::loops::yield_now().await;
+            }
+            let before = polls.get();
+            theirs.write_all(b"x").unwrap();
+            socket.readable().await.unwrap();
+            done.send(polls.get() - before).unwrap();
+        });
+    });
+    let polls = finished.recv().unwrap();
+    assert!(polls <= 10 * TURN as u32, "{polls} polls before the event was seen");
+    handle.stop();
+}
+
+/// A task that is polled twice, at long work in between or not, and then says its number.
+struct Twice {
+    number: u64,
+    is_long: bool,
+    polled: bool,
+    long: Option<LongWork>,
+    wakers: Rc<RefCell<Vec<Waker>>>,
+    order: Rc<RefCell<Vec<u64>>>,
+}
+
+impl Steps for Twice {
+    fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.polled, true) {
+            self.order.borrow_mut().push(self.number);
+            return Poll::Ready(());
+        }
+        self.wakers.borrow_mut().push(context.waker().clone());
+        self.long = Some(LongWork::begin());
+        if !self.is_long {
+            self.long = None;
+        }
+        Poll::Pending
+    }
+}
+
+/// In which order as many long tasks as short ones are polled, which are woken at once: first all of the long ones.
+fn order(each: u64, by_another_thread: bool) -> Vec<u64> {
+    let (done, finished) = channel();
+    let handle = on_a_loop(move |tasks| {
+        let (wakers, order) = (Rc::<RefCell<Vec<Waker>>>::default(), Rc::<RefCell<Vec<u64>>>::default());
+        crate::loops::spawn(0, "waking", async move {
+            // The second time in the places of the first one.
+            for _ in 0..2 {
+                order.borrow_mut().clear();
+                for number in 0..2 * each {
+                    let (wakers, order) = (wakers.clone(), order.clone());
+                    let is_long = number < each;
+                    let task = Twice { number, is_long, polled: false, long: None, wakers, order };
+                    tasks.start(number, Job(Box::new(task)));
+                }
+                while wakers.borrow().len() < 2 * each as usize {
+                    crate::loops::yield_now().await;
+                }
+                let all = wakers.take();
+                let wake = move || all.into_iter().for_each(Waker::wake);
+                match by_another_thread {
+                    true => std::thread::spawn(wake).join().unwrap(),
+                    false => wake(),
+                }
+                while order.borrow().len() < 2 * each as usize {
+                    crate::loops::yield_now().await;
+                }
+            }
+            done.send(order.take()).unwrap();
+        });
+    });
+    let order = finished.recv().unwrap();
+    handle.stop();
+    order
+}
+
+#[test]
+fn what_is_short_comes_first_and_long_work_goes_on_all_the_same() {
+    for by_another_thread in [false, true] {
+        const EACH: u64 = 3 * TURN as u64;
+        let order = order(EACH, by_another_thread);
+        let (long, short): (Vec<u64>, Vec<u64>) = order.iter().partition(|number| **number < EACH);
+        assert!(long.is_sorted() && short.is_sorted(), "{order:?}");
+        for turn in order.chunks(TURN).take(EACH as usize / (TURN - LONG_PART)) {
+            assert_eq!(turn.iter().filter(|number| **number < EACH).count(), LONG_PART, "{order:?}");
+            assert!(turn.iter().take(TURN - LONG_PART).all(|number| *number >= EACH), "{order:?}");
+        }
+    }
+}
+
+#[test]
+fn one_that_always_goes_on_does_not_keep_others_waiting() {
+    let (done, finished) = channel();
+    let handle = on_a_loop(move |tasks| {
+        tasks.start(
+            1,
+            job(|context| {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }),
+        );
+        crate::loops::spawn(0, "another one", async move {
+            for _ in 0..10 {
+                crate::timer::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            done.send(()).unwrap();
+        });
+    });
+    finished.recv().unwrap();
+    handle.stop();
+}
