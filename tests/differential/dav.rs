@@ -184,6 +184,21 @@ fn put_with_other_rights_and_folders() {
     alike(&format!("{ALL} create_full_put_path on; dav_access all:rw;"), &asks[..2]);
 }
 
+/// What looks like a fragment belongs to the name: without it, another file would be replaced.
+#[test]
+fn destinations_with_a_hash() {
+    let asks = [
+        Ask("COPY", "/a.txt", "Destination: /b.txt#x\r\n", ""),
+        Ask("COPY", "/a.txt", "Destination: http://localhost/new#x\r\n", ""),
+        Ask("COPY", "/a.txt", "Destination: /new2#x?y#z\r\n", ""),
+        Ask("COPY", "/a.txt", "Destination: /new3?y#z\r\n", ""),
+        Ask("COPY", "/a.txt", "Destination: /#\r\n", ""),
+        Ask("COPY", "/tree/", "Destination: /new#tree/\r\n", ""),
+        Ask("MOVE", "/a.txt", "Destination: /moved%23#\r\n", ""),
+    ];
+    alike(ALL, &asks);
+}
+
 #[test]
 fn large_bodies_and_limits() {
     let body: &'static str = Box::leak("0123456789".repeat(30_000).into_boxed_str());

@@ -88,6 +88,47 @@ fn parts_of_movies() {
     compare(&Setup::server(&site, lines), cases);
 }
 
+/// The movie with these numbers in its table of key frames, which has as many.
+fn with_keys(mut movie: Vec<u8>, keys: &[u32]) -> Vec<u8> {
+    let name = movie.windows(4).position(|bytes| bytes == b"stss").expect("a table of key frames");
+    let rows = name + 12;
+    assert_eq!(movie[rows - 4..rows], (keys.len() as u32).to_be_bytes());
+    for (at, key) in keys.iter().enumerate() {
+        movie[rows + 4 * at..][..4].copy_from_slice(&key.to_be_bytes());
+    }
+    movie
+}
+
+/// Key frames that lie anywhere: none in the part, none before it, the first sample none.
+#[test]
+fn key_frames_of_parts() {
+    let site = site();
+    let kinds: [&[u32]; 5] =
+        [&[1, 2, 3, 4, 5], &[2, 3, 4, 5, 6], &[11, 12, 13, 30, 45], &[46, 47, 48, 49, 50], &[1, 46, 47, 48, 49]];
+    for (number, keys) in kinds.iter().enumerate() {
+        site.dated(&format!("{number}.mp4"), with_keys(movie(Movie::default()), keys), MTIME);
+    }
+    let lines = "
+        location / { mp4; }
+        location /key/ { mp4; mp4_start_key_frame on; alias @ROOT@/; }
+    ";
+    let mut cases = Vec::new();
+    for number in 0..kinds.len() {
+        for args in [
+            "?start=0.05",
+            "?start=1.5",
+            "?start=2&end=4",
+            "?start=1.5&end=2.75",
+            "?start=0.5",
+            "?start=4.95",
+            "?end=3",
+        ] {
+            cases.extend([get(&format!("/{number}.mp4{args}")), get(&format!("/key/{number}.mp4{args}"))]);
+        }
+    }
+    compare(&Setup::server(&site, lines), cases);
+}
+
 #[test]
 fn flash_videos() {
     let site = site();

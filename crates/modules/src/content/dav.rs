@@ -47,7 +47,8 @@ settings! {
         ///
         /// As in nginx 1.31, COPY and MOVE onto the same thing, into it, or onto what it is in, are refused (403). A host in
         /// `Destination` must be the one that was asked for.
-        dav_methods: Methods = "off", in HTTP | SERVER | LOCATION;
+        dav_methods: Methods = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("the host in `Destination` may be in another case, and a `%` there that begins no escape stands for itself; COPY of a folder copies the symbolic links in it as links, not what they lead to");
         /// Whether PUT makes the folders that are missing.
         ///
         /// As in nginx, MOVE of a file always does.
@@ -366,7 +367,8 @@ async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Out
     Ok(done(request, if folder { 201 } else { 204 }, false))
 }
 
-/// The path that `Destination` names: on this host, and in this location where its path is replaced by an alias.
+/// The path that `Destination` names: on this host, and in this location where its path is replaced by an alias. It has no
+/// fragment (RFC 4918 section 10.3): a `#` that a client has not escaped belongs to the name.
 fn destination(request: &Request) -> Result<Vec<u8>, u16> {
     let Some(field) = request.head.value(HeaderId::Destination) else {
         log_error!(request, Error, "client sent no \"Destination\" header");
@@ -394,7 +396,7 @@ fn destination(request: &Request) -> Result<Vec<u8>, u16> {
             path
         }
     };
-    let path = path.split(|byte| *byte == b'?' || *byte == b'#').next().unwrap_or_default();
+    let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
     let path = unescape(path).into_owned();
     if path.contains(&0) || path.split(|byte| *byte == b'/').any(|name| name == b"..") {
         return Err(invalid());

@@ -49,7 +49,7 @@ settings! {
         /// Lines are written by a thread of their own. A file that takes them too slowly, or not at all, loses lines,
         /// which are counted; requests never wait for it.
         access_log: AccessLogs = "logs/access.log combined", in HTTP | SERVER | LOCATION | LOCATION_IF | LIMIT_EXCEPT,
-            fidelity = Differs("lines are written off the event loop, about 20 ms late; the default path is the one compiled in");
+            fidelity = Differs("lines are written off the event loop, about 20 ms late, so the error log tells of a path with variables that cannot be opened once a second, and not of each request; the default path is the one compiled in");
         /// Defines a format for `access_log`: text with variables.
         ///
         /// `escape=default` writes `"`, `\` and everything that is not printable ASCII as `\xHH` and a variable without
