@@ -276,6 +276,22 @@ fn differs(step: &Step, theirs: &mut Outcome, ours: &mut Outcome) -> String {
     why
 }
 
+/// What [`until_ready`] asks, as a line of the server.
+pub fn status_for(kind: Kind) -> &'static str {
+    if kind == Kind::Freerun { "location = /status { access_log off; status; }" } else { "" }
+}
+
+/// Waits for the caches: freerun answers before it has opened them, and stores nothing then; nginx opens them before.
+pub fn until_ready(server: &Server) {
+    if server.kind() == Kind::Freerun {
+        eventually("the caches are ready", || {
+            let status = server.status();
+            let mut caches = status["caches"].as_array().into_iter().flatten();
+            caches.all(|cache| cache["state"] == "ready")
+        });
+    }
+}
+
 /// One of the two, with its origin and its cache.
 struct Side {
     server: Server,
@@ -296,12 +312,14 @@ impl Side {
         });
         let lines = stories.lines.replace("@UP@", origin.address());
         let http = stories.http.replace("@UP@", origin.address());
+        let status = status_for(kind);
         let server = Setup::new()
             .http(&format!(
                 "{TODAY}\n{CACHE}\n{http}\nserver {{ listen 127.0.0.1:@PORT@; server_name localhost; \
-                 location = /probe {{ return 204; }} {lines} }}"
+                 location = /probe {{ return 204; }} {status} {lines} }}"
             ))
             .start(kind);
+        until_ready(&server);
         Side { server, origin, answer }
     }
 

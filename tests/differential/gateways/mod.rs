@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use freerun_testkit::{Kind, Setup, methods, require};
 use rustix::process::Signal;
 
+use crate::caching::{status_for, until_ready};
 use crate::exchange::{Exchange, difference};
 use crate::harness::Spoken;
 use recorder::{Protocol, Recorder};
@@ -117,12 +118,17 @@ fn messages(log: &str, connection: u64, address: &str) -> Vec<String> {
 fn run(kind: Kind, protocol: Protocol, (http, lines): (&str, &str), asks: &[Ask]) -> Vec<Outcome> {
     let recorder = Recorder::start(protocol);
     let lines = lines.replace("@ADDRESS@", recorder.address());
+    let cached = !http.is_empty();
+    let status = if cached { status_for(kind) } else { "" };
     let mut server = Setup::new()
         .http(&format!(
             "log_format connections '$connection'; access_log @DIR@/access.log connections; {http}
-             server {{ listen 127.0.0.1:@PORT@; server_name localhost; location = /probe {{ return 204; }} {lines} }}"
+             server {{ listen 127.0.0.1:@PORT@; server_name localhost; location = /probe {{ return 204; }} {status} {lines} }}"
         ))
         .start(kind);
+    if cached {
+        until_ready(&server);
+    }
     let mut outcomes = Vec::new();
     for ask in asks {
         recorder.answer_with(&ask.answer);
