@@ -46,19 +46,21 @@ impl Keep {
             filling.not_storable();
             return Judged::default();
         };
+        // 304 answers somebody's condition, 101 is the end of HTTP: neither is a response to keep, whatever the rules say.
+        if matches!(head.status, 101 | 304) {
+            filling.not_storable();
+            return Judged::default();
+        }
         let rfc9111 = shared.proxy_cache_rfc9111;
         let now = unix_now();
         let asked = asked(request, family, shared, sent);
         let fields = head.fields.to_list();
         let answer = Answer { status: head.status, fields: &fields };
-        // 304 answers somebody's condition, 101 is the end of HTTP: neither is a response to keep, whatever the rules say.
-        let never = matches!(head.status, 101 | 304);
         let verdict = judge(&asked, &answer, &rules(shared), now);
         // As in nginx: not of what the server wants nobody to keep.
-        let offers = !never && matches!(verdict, Verdict::Store { .. } | Verdict::DoNot(Why::NoLifetime));
-        let offers = offers.then_some(rfc9111);
+        let offers = matches!(verdict, Verdict::Store { .. } | Verdict::DoNot(Why::NoLifetime)).then_some(rfc9111);
         let (lifetime, names) = match verdict {
-            Verdict::Store { lifetime, vary } if !never && !shared.proxy_no_cache.hold(request) => (lifetime, vary),
+            Verdict::Store { lifetime, vary } if !shared.proxy_no_cache.hold(request) => (lifetime, vary),
             _ => {
                 filling.not_storable();
                 return Judged { kept: None, offers };
