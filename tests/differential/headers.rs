@@ -158,3 +158,21 @@ fn trailers() {
         ]),
     );
 }
+
+/// The date of a page that stands for an error counts for `expires`, though it is not sent.
+#[test]
+fn expiry_of_pages_for_errors() {
+    let site = site();
+    let lines = "
+        location /301 { error_page 301 /page; return 301 /x; }
+        location /302 { error_page 302 /page; return 302 /x; }
+        location /named { error_page 301 @named; return 301 /x; }
+        location /404 { error_page 404 /page; return 404; }
+        location /200 { error_page 404 =200 /page; return 404; }
+        location /own { error_page 404 = /page; return 404; }
+        location = /page { alias @ROOT@/a.txt; expires modified 1h; add_header L $sent_http_last_modified; }
+        location @named { try_files /a.txt =404; expires modified +1d; add_header Last-Modified x; }
+    ";
+    let targets = ["/301", "/302", "/named", "/404", "/200", "/own", "/page"];
+    compare(&Setup::server(&site, lines), targets.map(get).into_iter().chain([head("/301")]).collect());
+}

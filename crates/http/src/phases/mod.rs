@@ -359,10 +359,6 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
             // The words are those of another status now, even where it is the same one.
             written.status = 0;
         }
-        if !matches!(status, 200 | 206 | 304) {
-            // What an error page shows is not the resource that was asked for.
-            response.last_modified = None;
-        }
     }
     filters::run(request, &mut response, ..=Slot::NotModified);
     if response.special
@@ -446,7 +442,14 @@ fn leave(request: &mut Request, response: &mut Response) {
     if let Some(challenge) = request.challenge.clone() {
         response.add(&b"WWW-Authenticate"[..], challenge);
     }
-    filters::run(request, response, Slot::Headers..);
+    if request.forced_status.is_none() || matches!(response.status, 200 | 206 | 304) {
+        filters::run(request, response, Slot::Headers..);
+    } else {
+        // `expires modified` may count from it, but what an error page shows is not the resource that was asked for.
+        filters::run(request, response, Slot::Headers..=Slot::Headers);
+        response.last_modified = None;
+        filters::run(request, response, Slot::UserId..);
+    }
 }
 
 /// `error_page 404 =200 /x` sends 200, `=` alone what the page itself answers, neither the original status, which may be one of
