@@ -148,6 +148,29 @@ fn ranges_that_another_server_offers_of_what_is_changed_here() {
         with_fields(request, "200 OK", &["Content-Type: text/html", "ETag: \"a\"", "Accept-Ranges: bytes"])
     });
     compare_proxied("charset_map koi8-r utf-8 { C0 D18E; }", lines, cases.into());
+    // Whatever it offers; what the configuration says of ranges stays.
+    for said in ["bytes", "word"] {
+        let lines: String = [
+            "ssi on;",
+            "gzip on; gzip_proxied any; gzip_min_length 1;",
+            "add_after_body /after;",
+            "sub_filter ok no;",
+            "ssi on; gzip on; gzip_proxied any; gzip_min_length 1;",
+        ]
+        .iter()
+        .enumerate()
+        .map(|(at, filter)| {
+            format!("location /{at} {{ {filter} add_header Accept-Ranges {said}; proxy_pass http://@UP@; }}")
+        })
+        .collect();
+        let cases = (0..5).flat_map(|at| {
+            ["X: y", "Accept-Ranges: bytes", "Accept-Ranges: word", "Accept-Ranges: none"].map(|field| {
+                let request = get(&format!("/{at}")).field("Accept-Encoding: gzip");
+                with_fields(request, "200 OK", &["Content-Type: text/html", field])
+            })
+        });
+        compare_proxied("", &(lines + "location /after { return 200 after; }"), cases.collect());
+    }
 }
 
 #[test]

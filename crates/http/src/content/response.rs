@@ -133,6 +133,8 @@ pub struct AsWritten {
     pub server: bool,
     /// The fields have a `Date`, so none is added.
     pub date: bool,
+    /// The first `Accept-Ranges` of the fields is the other server's.
+    pub accept_ranges: bool,
     /// Who looks at the request's conditions.
     pub conditions: Conditional,
 }
@@ -246,14 +248,15 @@ impl Response {
     /// The same, and the offer of ranges by another server, whose response this is, is not passed on.
     pub fn weaken_and_refuse_ranges(&mut self) {
         self.weaken();
-        if self.as_written.is_some() {
-            // Not one that the configuration adds.
-            let offers = |(name, value): &Field| {
-                name.eq_ignore_ascii_case(b"Accept-Ranges") && value.eq_ignore_ascii_case(b"bytes")
-            };
-            if self.fields.iter().any(offers) {
-                self.fields.retain(|field| !offers(field));
-            }
+        if let Some(written) = self.as_written.as_mut().filter(|written| written.accept_ranges) {
+            Arc::make_mut(written).accept_ranges = false;
+            // Not one that the configuration has added behind it.
+            let mut was_found = false;
+            self.fields.retain(|(name, _)| {
+                let is_it = !was_found && name.eq_ignore_ascii_case(b"Accept-Ranges");
+                was_found |= is_it;
+                !is_it
+            });
         }
     }
 

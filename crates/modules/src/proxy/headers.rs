@@ -155,6 +155,7 @@ pub fn respond(
         read_as: (Bytes::new(), None),
         server: false,
         date: false,
+        accept_ranges: false,
         conditions: Conditional::There,
     };
     let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
@@ -177,6 +178,10 @@ pub fn respond(
                 // As in nginx the last one counts.
                 written.content_type = field.keep_value();
                 continue;
+            }
+            HeaderId::AcceptRanges => {
+                written.accept_ranges = true;
+                field.keep_value()
             }
             HeaderId::Date => {
                 written.date = true;
