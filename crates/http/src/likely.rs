@@ -32,29 +32,29 @@ impl Likely {
     }
 }
 
-/// One of how many first reads that are not likely to come out well is tried all the same: nothing else tells that they would.
+/// One of how many tries that are not likely to come out well is made all the same: nothing else tells that they would.
 const SAMPLE: u8 = 8;
 
-/// Whether a connection's first bytes are there when it is accepted.
-///
-/// Most clients send a request right behind the handshake. A loop that was busy finds it there, and reading it at once spares a
-/// registration, which costs three times as much as a read that finds nothing; a loop that was waiting for the connection comes
-/// too early.
+/// A chance of what is left out where it is not likely, but for some tries.
 #[derive(Debug)]
-pub struct FirstReads {
+pub struct Sampled {
     likely: Likely,
     left_out: Cell<u8>,
 }
 
-impl Default for FirstReads {
-    fn default() -> FirstReads {
-        FirstReads { likely: Likely::new(3, 1), left_out: Cell::new(0) }
+impl Sampled {
+    /// As [`Likely::new`].
+    pub fn new(success: u8, failure: u8) -> Sampled {
+        Sampled { likely: Likely::new(success, failure), left_out: Cell::new(0) }
     }
-}
 
-impl FirstReads {
-    /// Whether to read before an event tells that there is something.
-    pub fn pay(&self) -> bool {
+    /// As [`Likely::is`].
+    pub fn is_likely(&self) -> bool {
+        self.likely.is()
+    }
+
+    /// Whether to try.
+    pub fn pays(&self) -> bool {
         if self.likely.is() {
             return true;
         }
@@ -63,7 +63,7 @@ impl FirstReads {
         left_out == SAMPLE
     }
 
-    /// Remembers whether something was there.
+    /// Remembers how a try came out.
     pub fn came_out(&self, well: bool) {
         self.likely.came_out(well);
     }
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn now_and_then_a_first_read_is_tried_all_the_same() {
-        let reads = FirstReads::default();
-        while reads.likely.is() {
-            reads.came_out(false);
+    fn now_and_then_what_is_not_likely_is_tried_all_the_same() {
+        let sampled = Sampled::new(3, 1);
+        while sampled.is_likely() {
+            sampled.came_out(false);
         }
-        let tries: Vec<bool> = (0..2 * SAMPLE).map(|_| reads.pay()).collect();
+        let tries: Vec<bool> = (0..2 * SAMPLE).map(|_| sampled.pays()).collect();
         assert_eq!(tries.iter().filter(|pays| **pays).count(), 2);
-        reads.came_out(true);
-        assert!(reads.pay() && reads.pay());
+        sampled.came_out(true);
+        assert!(sampled.pays() && sampled.pays());
     }
 }

@@ -90,14 +90,27 @@ impl Side {
     }
 }
 
+/// What epoll is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Asked {
+    /// Changes of what can be read.
+    #[default]
+    Reads,
+    /// Changes of both sides.
+    Both,
+    /// Whether something can be read, each time (level-triggered): who takes one thing need not look for the next.
+    Level,
+    /// Nothing for now.
+    Nothing,
+}
+
 /// A place of the table.
 #[derive(Default)]
 struct Place {
     /// Of who has it; the next one has the next number.
     generation: u32,
     ready: Ready,
-    /// Events tell of room for writes too.
-    tells_of_room: bool,
+    asked: Asked,
     reader: Option<Waker>,
     writer: Option<Waker>,
     /// Those beside these two. One that no longer waits is woken in vain once.
@@ -174,6 +187,19 @@ impl Registration {
     /// # Errors
     /// What `epoll_ctl(2)` answers; there is no loop on this thread.
     pub fn new(fd: &OwnedFd, side: Side) -> io::Result<Registration> {
+        Registration::enter(fd, if side == Side::Write { Asked::Both } else { Asked::Reads })
+    }
+
+    /// The same for a descriptor of which events tell each time that something can be read, not only when that has changed: whoever has
+    /// taken something calls [`Registration::clear`], and who does not take anything for a while [`Registration::rest`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn level(fd: &OwnedFd) -> io::Result<Registration> {
+        Registration::enter(fd, Asked::Level)
+    }
+
+    fn enter(fd: &OwnedFd, asked: Asked) -> io::Result<Registration> {
         TABLE.with_borrow_mut(|table| {
             let Some(table) = table else { return Err(io::Error::other("there is no event loop on this thread")) };
             let index = match table.free.pop() {
@@ -181,8 +207,8 @@ impl Registration {
                 None => table.room(),
             };
             let place = &mut table.places[index as usize];
-            place.tells_of_room = side == Side::Write;
-            place.ready = if place.tells_of_room { Ready::default() } else { Ready::WRITABLE };
+            place.asked = asked;
+            place.ready = if asked == Asked::Both { Ready::default() } else { Ready::WRITABLE };
             let data = EventData::new_u64(key(index, place.generation));
             let added = epoll::add(&table.mailbox.epoll, fd, data, place.events());
             if let Err(error) = added {
@@ -271,6 +297,19 @@ impl Registration {
         self.with(|place| place.ready.0 &= !known.0);
     }
 
+    /// Has events of [`Registration::level`] stop, or go on again: nobody would take what they tell of.
+    ///
+    /// # Errors
+    /// What `epoll_ctl(2)` answers.
+    pub fn rest(&self, fd: &OwnedFd, rests: bool) -> io::Result<()> {
+        let asks = self.with(|place| {
+            place.asked = if rests { Asked::Nothing } else { Asked::Level };
+            (key(self.index, place.generation), place.events())
+        });
+        let Some((key, flags)) = asks else { return Ok(()) };
+        Ok(epoll::modify(&self.mailbox.epoll, fd, EventData::new_u64(key), flags)?)
+    }
+
     /// Takes the descriptor out. To be called by who holds it, on any thread.
     pub fn leave(self, fd: &Arc<OwnedFd>) {
         // The last holder is about to close it, and with that it leaves by itself (epoll(7)).
@@ -294,15 +333,21 @@ impl Place {
     /// What epoll is asked for.
     fn events(&self) -> EventFlags {
         let reads = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
-        if self.tells_of_room { reads | EventFlags::OUT } else { reads }
+        match self.asked {
+            Asked::Reads => reads,
+            Asked::Both => reads | EventFlags::OUT,
+            Asked::Level => EventFlags::IN,
+            // Of errors it tells all the same, once.
+            Asked::Nothing => EventFlags::ET,
+        }
     }
 
     /// What epoll is to be asked for from now on, under which key, where it does not tell yet of what is waited for.
     fn ask_for_room(&mut self, index: u32, wants: Ready) -> Option<(u64, EventFlags)> {
-        if self.tells_of_room || !wants.has(Ready::WRITE) {
+        if self.asked == Asked::Both || !wants.has(Ready::WRITE) {
             return None;
         }
-        self.tells_of_room = true;
+        self.asked = Asked::Both;
         Some((key(index, self.generation), self.events()))
     }
 }

@@ -445,13 +445,22 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Registers it with the loop of this thread.
+    /// Registers it with the loop of this thread. With `each_time`, the loop is told of what waits whenever it asks for events
+    /// ([`Registration::level`]), otherwise when another connection has come.
     ///
     /// # Errors
     /// What `epoll_ctl(2)` answers.
-    pub fn new(fd: Arc<OwnedFd>) -> io::Result<Listening> {
-        let registered = Some(Registration::new(&fd, Side::Read)?);
-        Ok(Listening { fd, registered })
+    pub fn new(fd: Arc<OwnedFd>, each_time: bool) -> io::Result<Listening> {
+        let registered = if each_time { Registration::level(&fd) } else { Registration::new(&fd, Side::Read) };
+        Ok(Listening { registered: Some(registered?), fd })
+    }
+
+    /// Has it not be told while nobody accepts, where it is told each time; or told again.
+    pub fn rest(&self, rests: bool) {
+        if let Some(registered) = &self.registered {
+            // It is registered, and there is nothing else that could fail.
+            let _ = registered.rest(&self.fd, rests);
+        }
     }
 
     /// Waits until there may be a connection to accept.
@@ -466,7 +475,7 @@ impl Listening {
         .await
     }
 
-    /// To be called when there was none: the next event tells of one.
+    /// To be called when there was none, or may be none: the next event tells of one.
     pub fn clear(&self) {
         if let Some(registered) = &self.registered {
             registered.clear(Side::Read);

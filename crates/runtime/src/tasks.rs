@@ -171,6 +171,13 @@ impl Bell {
         let no = || AtomicBool::new(false);
         Arc::new(Bell { mailbox: mailbox.clone(), woken: Woken { kind, index }, rung: no(), long: no() })
     }
+
+    /// To be called before the task is polled: what wakes it from here on wakes it again.
+    fn answer(&self) {
+        // Not a mere store: the poll could look at what another thread is about to change before that thread sees it, and the
+        // thread would take the bell for rung still (a store may pass the loads that follow it).
+        self.rung.swap(false, Ordering::AcqRel);
+    }
 }
 
 impl Wake for Bell {
@@ -258,7 +265,7 @@ impl Root {
     pub(crate) fn is_woken(&self) -> bool {
         let woken = READY.with(|ready| ready.root.take());
         if woken {
-            self.0.rung.store(false, Ordering::Release);
+            self.0.answer();
         }
         woken
     }
@@ -376,8 +383,7 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
     fn take(&self, index: u32) -> Option<Taken<F>> {
         let mut table = self.table.borrow_mut();
         let place = table.places.get_mut(index as usize)?;
-        // What wakes it from here on wakes it again.
-        place.bell.rung.store(false, Ordering::Release);
+        place.bell.answer();
         let future = place.future.take()?;
         let waker = place.waker.take().unwrap_or_else(|| Waker::from(place.bell.clone()));
         Some(Taken { future, activity: place.activity, waker, long: place.bell.long.load(Ordering::Relaxed) })

@@ -226,7 +226,7 @@ async fn requests(connection: &Rc<Connection>, post: &Post, spare: &mut Spare) -
     let mut buffer = Vec::new();
     if !connection.was_polled.replace(true) {
         let first = &connection.home.first_reads;
-        let read = if first.pay() {
+        let read = if first.pays() {
             buffer = buffers::take();
             let read = connection.socket.try_read(&mut buffer);
             first.came_out(matches!(read, Ok(1..)));

@@ -13,7 +13,7 @@ use rustix::net::SocketFlags;
 use tokio::sync::{Mutex, Notify};
 
 use crate::here::Here;
-use crate::likely::Likely;
+use crate::likely::{Likely, Sampled};
 use crate::listen::ListenSpec;
 use crate::request::Address;
 use crate::worker::LoopState;
@@ -51,7 +51,9 @@ pub struct Listener {
 
 /// Accepts until told to stop.
 pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) {
-    let registered = match net::Listening::new(listener.fd.clone()) {
+    // A loop that waits for its turn must not be told again and again meanwhile.
+    let takes_turns = home.shared.accept_mutex && listener.only_loop.is_none();
+    let registered = match net::Listening::new(listener.fd.clone(), !takes_turns) {
         Ok(registered) => registered,
         Err(error) => {
             let error = ShowErrno(&error);
@@ -67,7 +69,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
     // Whether an event of epoll has told of a connection that was not asked for yet; and how often there is one then, and behind
     // one that was accepted.
     let mut is_told = true;
-    let [told, behind] = [(); 2].map(|()| Likely::new(FOUND, MISSED));
+    let (told, behind) = (Likely::new(FOUND, MISSED), Sampled::new(FOUND, MISSED));
     loop {
         if home.is_full() {
             held = None;
@@ -76,15 +78,17 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 () = connection_waits(&registered) => {}
                 () = &mut stopped => return,
             }
+            rest(&registered, takes_turns, true);
             while !home.has_room() {
                 tokio::select! {
                     () = home.wait_for_room() => {}
                     () = &mut stopped => return,
                 }
             }
+            rest(&registered, takes_turns, false);
         }
         let waiting = async {
-            if held.is_none() && home.shared.accept_mutex && listener.only_loop.is_none() {
+            if held.is_none() && takes_turns {
                 held = Some(listener.turn.lock().await);
                 accepted = 0;
             }
@@ -101,8 +105,16 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             if !home.has_room() {
                 break;
             }
-            let chance = if is_told { &told } else { &behind };
-            match accept_if(&listener.fd, chance) {
+            // Where epoll tells each time, it may do so.
+            if !is_told && !takes_turns && !behind.pays() {
+                break;
+            }
+            let accepted_one = accept_if(&listener.fd, if is_told { told.is() } else { behind.is_likely() });
+            match is_told {
+                true => told.came_out(accepted_one.is_ok()),
+                false => behind.came_out(accepted_one.is_ok()),
+            }
+            match accepted_one {
                 Ok((fd, peer)) => {
                     is_told = false;
                     accepted += 1;
@@ -121,15 +133,21 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 Err(error) => {
                     held = None;
                     home.accept_failed(error);
+                    rest(&registered, takes_turns, true);
                     tokio::select! {
                         () = freerun_runtime::timer::sleep(REST) => {}
                         () = &mut stopped => return,
                     }
+                    rest(&registered, takes_turns, false);
                     break;
                 }
             }
         }
-        // With more in the queue the socket is still ready; the connections just accepted go first.
+        // With more in the queue the socket is still ready, or told of again; the connections just accepted go first.
+        if !takes_turns {
+            registered.clear();
+            is_told = true;
+        }
         if accepted >= TURN {
             held = None;
         }
@@ -150,10 +168,15 @@ async fn connection_waits(registered: &net::Listening) {
 
 /// Accepts one connection, where there is one: accept4(2) makes a socket and a file before it looks, so where it mostly finds
 /// nobody poll(2) is asked first, at a fraction of the cost.
-fn accept_if(socket: &OwnedFd, likely: &Likely) -> Result<(OwnedFd, Address), Errno> {
-    let accepted = if likely.is() || net::can_be_read(socket) { accept(socket) } else { Err(Errno::AGAIN) };
-    likely.came_out(accepted.is_ok());
-    accepted
+fn accept_if(socket: &OwnedFd, is_likely: bool) -> Result<(OwnedFd, Address), Errno> {
+    if is_likely || net::can_be_read(socket) { accept(socket) } else { Err(Errno::AGAIN) }
+}
+
+/// Has events of new connections stop while none is accepted, or go on again. Where loops take turns, each event comes once anyway.
+fn rest(registered: &net::Listening, takes_turns: bool, rests: bool) {
+    if !takes_turns {
+        registered.rest(rests);
+    }
 }
 
 /// Accepts one connection.

@@ -145,3 +145,29 @@ fn events_tell_of_room_from_when_somebody_waits_for_it() {
     })
     .unwrap();
 }
+
+#[test]
+fn what_is_told_each_time_is_told_until_it_is_taken_but_not_while_nobody_takes_it() {
+    loops::block_on(async {
+        let (fd, mut peer) = pair();
+        let registered = Registration::level(&fd).unwrap();
+        let is_told = async || {
+            registered.clear(Side::Read);
+            loops::after_events().await;
+            registered.ready().unwrap().has(Ready::READABLE)
+        };
+        assert!(!is_told().await);
+        peer.write_all(b"x").unwrap();
+        assert!(is_told().await && is_told().await);
+        registered.rest(&fd, true).unwrap();
+        is_told().await;
+        assert!(!is_told().await);
+        registered.rest(&fd, false).unwrap();
+        assert!(is_told().await && is_told().await);
+        rustix::io::read(&*fd, &mut [0; 4]).unwrap();
+        is_told().await;
+        assert!(!is_told().await);
+        registered.leave(&fd);
+    })
+    .unwrap();
+}
