@@ -71,6 +71,16 @@ impl Deadline {
         self.poll_key(key_of(moment), context)
     }
 
+    /// Has it wake the task that polls it from now on, if it is to wake one: for a deadline that goes from one task to another.
+    pub fn belongs_to(&self, context: &Context<'_>) {
+        let Some(key) = self.0 else { return };
+        let before = WAITING.with_borrow_mut(|waiting| {
+            let waker = waiting.get_mut(&key.get()).filter(|waker| !waker.will_wake(context.waker()))?;
+            Some(std::mem::replace(waker, context.waker().clone()))
+        });
+        drop(before);
+    }
+
     fn poll_key(&mut self, wanted: Key, context: &mut Context<'_>) -> Poll<()> {
         let now = loops::nanos();
         if wanted <= now {

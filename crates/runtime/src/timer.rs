@@ -39,11 +39,13 @@ fn now() -> Instant {
 }
 
 /// One deadline at a time. Moving it further away costs nothing until the earlier one passes: only then is it entered anew among
-/// the loop's. A keep-alive connection so enters one once a minute, not once a request.
+/// the loop's. From one [`Timer::set`] to the next one task polls it. A keep-alive connection so enters one once a minute, not once a request.
 #[derive(Debug, Default)]
 pub struct Timer {
     wait: Wait,
     deadline: Option<Instant>,
+    /// It was set since it was polled, perhaps for another task.
+    is_new: bool,
 }
 
 impl Timer {
@@ -51,6 +53,7 @@ impl Timer {
     pub fn set(&mut self, after: Duration) {
         let now = if tasks::on_a_loop() { loops::now() } else { now() };
         self.deadline = now.checked_add(after);
+        self.is_new = true;
     }
 
     /// No deadline: the timer never expires.
@@ -61,6 +64,9 @@ impl Timer {
     /// Ready when the deadline has passed.
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = self.deadline else { return Poll::Pending };
+        if std::mem::take(&mut self.is_new) {
+            self.wait.deadline.belongs_to(context);
+        }
         ready!(self.wait.poll_until(deadline, context));
         self.deadline = None;
         Poll::Ready(())
@@ -149,5 +155,36 @@ mod tests {
         };
         loops::block_on(waits()).unwrap();
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(waits());
+    }
+
+    #[test]
+    fn a_timer_wakes_the_task_that_has_it_now() {
+        use crate::loops::LoopHandle;
+        use std::sync::mpsc::channel;
+
+        let (done, finished) = channel();
+        let handle = LoopHandle::start(0, None).unwrap();
+        handle.tell(move || {
+            let given = std::rc::Rc::new(std::cell::Cell::new(None));
+            let (gives, takes) = (given.clone(), given);
+            loops::spawn(0, "has it first", async move {
+                let mut timer = Timer::default();
+                timer.set(Duration::from_millis(20));
+                std::future::poll_fn(|context| {
+                    assert!(timer.poll_expired(context).is_pending());
+                    Poll::Ready(())
+                })
+                .await;
+                timer.clear();
+                gives.set(Some(timer));
+            });
+            loops::spawn(0, "has it then", async move {
+                let mut timer: Timer = takes.take().unwrap();
+                let waits = timer.within(Duration::from_millis(40), std::future::pending::<()>()).await;
+                done.send(waits).unwrap();
+            });
+        });
+        assert_eq!(finished.recv_timeout(Duration::from_secs(20)), Ok(None));
+        handle.stop();
     }
 }
