@@ -123,8 +123,11 @@ impl Case {
     }
 }
 
-/// How long a server may take for the next byte of a case.
-const WAIT: Duration = Duration::from_secs(8);
+/// How long a server may take for the next byte of a case: longer than any disk or machine that is busy with something else.
+pub const WAIT: Duration = Duration::from_secs(60);
+
+/// The same where it is known that none comes.
+pub const SILENCE: Duration = Duration::from_secs(2);
 
 /// One exchange with a server, without the ports of those that are compared.
 pub fn exchange(server: &Server, case: &Case, ports: &[u16]) -> Exchange {
@@ -132,7 +135,7 @@ pub fn exchange(server: &Server, case: &Case, ports: &[u16]) -> Exchange {
     let bytes = case.all_bytes();
     let methods = methods(&bytes);
     let wanted = if case.eof { usize::MAX } else { case.responses };
-    let spoken = Spoken { bytes: &bytes, methods: &methods, wanted, in_order: case.in_order };
+    let spoken = Spoken { bytes: &bytes, methods: &methods, wanted, in_order: case.in_order, wait: WAIT };
     spoken.over(&mut client, ports)
 }
 
@@ -145,12 +148,14 @@ pub struct Spoken<'s> {
     /// reads to the end.
     pub wanted: usize,
     pub in_order: bool,
+    /// How long to wait for the next byte.
+    pub wait: Duration,
 }
 
 impl Spoken<'_> {
     /// Says it, and hears what comes back, without these ports.
     pub fn over(&self, client: &mut Client, ports: &[u16]) -> Exchange {
-        client.set_timeout(WAIT);
+        client.set_timeout(self.wait);
         // A server may refuse before it has read all; what it said is read below.
         let _ = client.try_send(self.bytes);
         if self.wanted == usize::MAX {

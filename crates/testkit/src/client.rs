@@ -1,11 +1,12 @@
 //! A client that sends exactly the bytes a test gives it.
 
 use crate::response::{Parsed, Response};
+use crate::wait::SLICE;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How a connection ended, as far as the client can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,14 +145,15 @@ impl Client {
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 
-    /// Reads once; `Err` says how the connection ended.
-    fn read(&mut self, until: Instant) -> Result<(), Ending> {
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    /// Reads once; `Err` says how the connection ended. The time is counted in slices, of which a machine that stops takes one.
+    fn read(&mut self) -> Result<(), Ending> {
         let mut buffer = [0; 64 * 1024];
-        if self.socket.set_read_timeout(Some(left)).is_err() {
-            return Err(Ending::Reset);
-        }
+        let mut left = self.timeout;
         loop {
+            let slice = left.clamp(Duration::from_millis(1), SLICE);
+            if self.socket.set_read_timeout(Some(slice)).is_err() {
+                return Err(Ending::Reset);
+            }
             return match (&self.socket).read(&mut buffer) {
                 Ok(0) => Err(Ending::Closed),
                 Ok(count) => {
@@ -160,6 +162,10 @@ impl Client {
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::Interrupted => continue,
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut if left > slice => {
+                        left -= slice;
+                        continue;
+                    }
                     ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(Ending::Silent),
                     _ => Err(Ending::Reset),
                 },
@@ -192,7 +198,7 @@ impl Client {
                 }
                 Parsed::Partial => {}
             }
-            if let Err(ending) = self.read(Instant::now() + self.timeout) {
+            if let Err(ending) = self.read() {
                 return Err(match (self.received.is_empty(), ending) {
                     (true, ending) => format!("{ending:?}"),
                     (false, ending) => format!("{ending:?} within {}", shown(&self.received)),
@@ -234,7 +240,7 @@ impl Client {
 
     fn read_to_end(&mut self) -> Ending {
         loop {
-            if let Err(ending) = self.read(Instant::now() + self.timeout) {
+            if let Err(ending) = self.read() {
                 return ending;
             }
         }
@@ -264,7 +270,7 @@ impl Client {
     #[track_caller]
     pub fn at_least(&mut self, count: usize) -> &[u8] {
         while self.received.len() < count {
-            if let Err(ending) = self.read(Instant::now() + self.timeout) {
+            if let Err(ending) = self.read() {
                 panic!("{ending:?} after {} of {count} bytes", self.received.len());
             }
         }

@@ -4,7 +4,7 @@ use super::config::{Node, print};
 use super::requests::{Request, bytes};
 use crate::checks::same_words;
 use crate::exchange::{Exchange, difference, text_without_ports};
-use crate::harness::Spoken;
+use crate::harness::{Spoken, WAIT};
 use freerun_testkit::{Checked, Client, Kind, PATIENCE, Server, Setup, Site, TempDir, check, within};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -279,7 +279,7 @@ fn exchange(server: &Server, requests: &[Request], host: &str, ports: &[u16]) ->
         client.socket().local_addr().ok().and_then(|address| address.as_socket()).map_or(0, |address| address.port());
     let bytes = bytes(requests, host);
     let methods: Vec<String> = requests.iter().map(|request| request.method.clone()).collect();
-    let spoken = Spoken { bytes: &bytes, methods: &methods, wanted: requests.len(), in_order: true };
+    let spoken = Spoken { bytes: &bytes, methods: &methods, wanted: requests.len(), in_order: true, wait: WAIT };
     (spoken.over(&mut client, ports), port)
 }
 
