@@ -12,7 +12,7 @@ use super::clock;
 use super::error::{Errno, Level};
 use super::file::{Chunk, LogFile, MAX_WAITING};
 use super::named::{Destination, Failure, OpenFiles};
-use super::sink::{self, BATCH, Memories, Sink, Written};
+use super::sink::{self, BATCH, Memories, SYSLOG, Sink, Written};
 use super::writer::{Command, Shared};
 
 /// How often at most it is said that files which lines name cannot be written.
@@ -341,8 +341,8 @@ impl Keeper {
                 inner.waiting.fetch_sub(bytes, Ordering::AcqRel);
                 job.budget = job.budget.saturating_sub(bytes);
                 if !inner.broken.swap(true, Ordering::Relaxed) {
-                    let said = format_args!("send() to \"{}\" failed ({})", inner.name, Errno(&error));
-                    shared.say(Level::Alert, said);
+                    let server = inner.name.strip_prefix(SYSLOG).unwrap_or(&inner.name);
+                    shared.say(error.level(), format_args!("{error} while logging to syslog, server: {server}"));
                 }
                 Some(job)
             }
@@ -371,7 +371,7 @@ impl Keeper {
             inner.reported.fetch_add(lost, Ordering::AcqRel); // In other words.
             if self.named_reported.is_none_or(|last| now.saturating_duration_since(last) >= NAMED_REPORT) {
                 self.named_reported = Some(now);
-                shared.say(Level::Crit, format_args!("{error} while logging request"));
+                shared.say(error.level(), format_args!("{error} while logging request"));
             }
         } else if let Some(keep) = &to.keep {
             let purge = now + keep.inactive;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::error::Level;
 use super::file::write_all;
 
 /// The most files that are kept open, whatever `max=` says: descriptors are limited too.
@@ -47,6 +48,17 @@ pub(super) enum Failure {
     Root(String, io::Error),
     #[error("write() to \"{0}\" failed ({err})", err = super::error::Errno(.1))]
     Write(String, io::Error),
+}
+
+impl Failure {
+    /// How serious it is to nginx.
+    pub(super) fn level(&self) -> Level {
+        match self {
+            Failure::Open(..) => Level::Crit,
+            Failure::Root(..) => Level::Error,
+            Failure::Write(..) => Level::Alert,
+        }
+    }
 }
 
 struct Open {

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::error::Level;
 use super::file::Inner;
 
 /// How long a file that failed (ENOSPC, EIO, EPIPE …) rests before the next try.
@@ -66,13 +67,38 @@ impl Sink {
 /// # Errors
 /// The system gives no socket.
 pub fn syslog_socket(path: &Path) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-    if let Ok(address) = SocketAddrUnix::new(path.as_os_str().as_bytes()) {
-        // Sending tries again.
-        let _ = rustix::net::connect(&socket, &address);
-    }
+    let socket = unconnected()?;
+    // Sending tries again.
+    let _ = connect(&socket, path);
     Ok(socket)
+}
+
+fn unconnected() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+}
+
+fn connect(socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    rustix::net::connect(socket, &SocketAddrUnix::new(path.as_os_str().as_bytes())?)
+}
+
+/// Why a message was not sent: the words for the error log.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub(super) enum Unsent {
+    #[error("connect() failed ({err})", err = super::error::Errno(&(*.0).into()))]
+    Connect(Errno),
+    #[error("send() failed ({err})", err = super::error::Errno(&(*.0).into()))]
+    Send(Errno),
+}
+
+impl Unsent {
+    /// How serious it is to nginx.
+    pub(super) fn level(self) -> Level {
+        match self {
+            Unsent::Connect(_) => Level::Alert,
+            Unsent::Send(_) => Level::Error,
+        }
+    }
 }
 
 /// What came of an attempt to write.
@@ -80,7 +106,7 @@ pub(super) enum Written {
     /// So many bytes of what was waiting have been dealt with.
     Some(usize),
     /// Nobody took so many bytes; they are lost.
-    Dropped(usize, io::Error),
+    Dropped(usize, Unsent),
     /// Nothing at the moment: try again after so long.
     Later(io::Error, Duration),
 }
@@ -182,21 +208,23 @@ fn send_some(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> Written {
                 sent += message.len();
                 chunks.pop_front();
             }
-            Err(Errno::AGAIN | Errno::NOBUFS) if sent > 0 => break,
-            Err(error @ (Errno::AGAIN | Errno::NOBUFS)) => return Written::Later(error.into(), SOCKET_RETRY),
+            Err(Unsent::Send(Errno::AGAIN | Errno::NOBUFS)) if sent > 0 => break,
+            Err(Unsent::Send(error @ (Errno::AGAIN | Errno::NOBUFS))) => {
+                return Written::Later(error.into(), SOCKET_RETRY);
+            }
             Err(_) if sent > 0 => break,
             // Too long for one message: the next one may be shorter.
-            Err(error @ Errno::MSGSIZE) => {
+            Err(error @ Unsent::Send(Errno::MSGSIZE)) => {
                 let lost = message.len();
                 chunks.pop_front();
                 inner.lost(1);
-                return Written::Dropped(lost, error.into());
+                return Written::Dropped(lost, error);
             }
             Err(error) => {
                 let lost = chunks.iter().map(Bytes::len).sum();
                 inner.lost(chunks.len() as u64);
                 chunks.clear();
-                return Written::Dropped(lost, error.into());
+                return Written::Dropped(lost, error);
             }
         }
     }
@@ -204,7 +232,7 @@ fn send_some(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> Written {
 }
 
 /// Sends one message; never waits.
-pub(super) fn send(inner: &Inner, message: &[u8]) -> Result<(), Errno> {
+pub(super) fn send(inner: &Inner, message: &[u8]) -> Result<(), Unsent> {
     let once = |fd: &OwnedFd| loop {
         match rustix::net::send(fd.as_fd(), message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
@@ -213,16 +241,18 @@ pub(super) fn send(inner: &Inner, message: &[u8]) -> Result<(), Errno> {
     };
     match once(&inner.fd.load()) {
         Ok(()) => Ok(()),
-        Err(error @ (Errno::AGAIN | Errno::NOBUFS | Errno::MSGSIZE)) => Err(error),
+        Err(error @ (Errno::AGAIN | Errno::NOBUFS | Errno::MSGSIZE)) => Err(Unsent::Send(error)),
         // A datagram before this one was refused, or the server is another one now.
         Err(error) => {
             if let Sink::Socket(Some(path)) = &inner.sink {
-                match syslog_socket(path) {
-                    Ok(socket) => inner.fd.store(Arc::new(socket)),
-                    Err(_) => return Err(error),
-                }
+                let socket = unconnected().map_err(|_| Unsent::Send(error))?;
+                connect(&socket, path).map_err(|why| match error {
+                    Errno::NOTCONN => Unsent::Connect(why),
+                    error => Unsent::Send(error),
+                })?;
+                inner.fd.store(Arc::new(socket));
             }
-            once(&inner.fd.load())
+            once(&inner.fd.load()).map_err(Unsent::Send)
         }
     }
 }

@@ -335,3 +335,44 @@ fn lines_may_name_their_files() {
         "{errors}"
     );
 }
+
+#[test]
+fn what_a_log_suffers_is_told_in_nginx_s_words_and_levels() {
+    let dir = Scratch::new("words");
+    // What is logged to, and what is told of it.
+    let told = |log: &dyn Fn(&Writer)| {
+        let writer = Writer::start().unwrap();
+        let errors = writer.file("errors", dir.open("errors"));
+        writer.report_to(ErrorLog::new(vec![(errors, Level::Debug)]));
+        log(&writer);
+        assert!(writer.flush(LONG) && writer.shutdown(LONG));
+        let told = dir.read("errors");
+        fs::remove_file(dir.0.join("errors")).unwrap();
+        let (level, text) = told.lines().next().unwrap().split_once(" [").unwrap().1.split_once("] ").unwrap();
+        (level.to_owned(), text.split_once(": ").unwrap().1.to_owned())
+    };
+    let path = dir.0.join("log").display().to_string();
+    let send = |writer: &Writer| {
+        let file = writer.file(&format!("syslog:unix:{path}"), syslog_socket(path.as_ref()).unwrap());
+        file.write("lost");
+    };
+    let (level, text) = told(&send);
+    let missing =
+        format!("connect() failed (2: No such file or directory) while logging to syslog, server: unix:{path}");
+    assert_eq!((level.as_str(), text), ("alert", missing));
+    let (level, text) = told(&|writer| {
+        let server = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let file = writer.file(&format!("syslog:unix:{path}"), syslog_socket(path.as_ref()).unwrap());
+        drop(server);
+        file.write("lost");
+    });
+    let refused = format!("send() failed (111: Connection refused) while logging to syslog, server: unix:{path}");
+    assert_eq!((level.as_str(), text), ("error", refused));
+    let (level, text) = told(&|writer| {
+        let null: OwnedFd = OpenOptions::new().write(true).open("/dev/null").unwrap().into();
+        let to = Destination { path: path.clone().into_bytes(), root: Some(b"/nowhere/at/all".to_vec()), keep: None };
+        writer.file(NAMED, null).write_named(to, "lost\n");
+    });
+    let untested = "testing \"/nowhere/at/all\" existence failed (2: No such file or directory) while logging request";
+    assert_eq!((level.as_str(), text.as_str()), ("error", untested));
+}
