@@ -52,6 +52,7 @@ mod returns;
 mod rewrite;
 mod scripts;
 mod servers;
+mod silent;
 mod site;
 mod ssi;
 mod substitutions;

@@ -9,6 +9,7 @@ mod packed;
 mod proxied;
 mod queues;
 mod server;
+pub mod silent;
 mod spare;
 pub mod takeover;
 
@@ -28,6 +29,7 @@ use freerun_runtime::{buffers, loops};
 
 use crate::connection::idle::Waiting;
 use crate::connection::server::{Post, Server};
+use crate::connection::silent::{Awaited, End};
 use crate::connection::spare::Spare;
 use crate::connection::takeover::{Left, Takeover};
 use crate::content::response::{Body, Response};
@@ -243,8 +245,11 @@ async fn requests(connection: &Rc<Connection>, post: &Post, spare: &mut Spare) -
                 let (_, servers, _) = connection.servers()?;
                 return Some(Keep::most(servers.entry.settings.get::<ServerSettings>().client_header_timeout));
             }
-            _ => {
+            ended => {
                 buffers::give_back(buffer);
+                let (_, servers, _) = connection.servers()?;
+                let awaited = if servers.proxy_protocol { Awaited::ProxyHeader } else { Awaited::First };
+                silent::log(connection, awaited, &ended.err().map_or(End::Closed, End::Broken));
                 return None;
             }
         }
@@ -311,14 +316,17 @@ async fn one_request(
             (head, Some(Fault::Protocol(error)))
         }
         Reading::TimedOut(head) => {
-            let text = words::timed_out(&head);
+            let text = words::timed_out(&head, pipelined);
             (head, Some(Fault::Silent(408, text)))
         }
         Reading::Broken(head, error) => {
-            let text = words::broken(&head, error.as_ref());
+            let text = words::broken(&head, pipelined, error.as_ref());
             (head, Some(Fault::Silent(400, text)))
         }
-        Reading::Nothing => return After::Close,
+        Reading::Nothing(end) => {
+            silent::log(connection, if serial == 1 { Awaited::First } else { Awaited::Next }, &end);
+            return After::Close;
+        }
     };
     connection.home.stats.requests.add_alone();
     let place = (servers.server.clone(), servers.entry.clone());
@@ -347,7 +355,7 @@ async fn one_request(
             let status = match routed {
                 Some(Err(earlier)) => earlier,
                 _ => {
-                    log_error!(request, Info, "{}", words::bad(&request.head, error));
+                    log_error!(request, Info, "{}", words::bad(&request.head, pipelined, error));
                     error.status()
                 }
             };

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use freerun_proto::ProxyHeader;
 use freerun_proto::proxy_protocol::{self, ProxyError};
-use freerun_runtime::log::{Errno, Level};
+use freerun_runtime::log::Level;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
+use crate::connection::silent::{self, Awaited, End};
 use crate::log::{Peer, write_connection};
 use crate::request::Connection;
 
@@ -15,7 +16,7 @@ use crate::request::Connection;
 const SHOWN: usize = 107;
 
 /// Reads the header, all of which has to come within `timeout`, behind what is in `buffer` already; leaves what comes
-/// after it there. `None`: the connection is to be closed, which is logged if a client had sent anything.
+/// after it there. `None`: the connection is to be closed, which is logged.
 pub async fn read(
     connection: &Connection,
     timer: &mut Timer,
@@ -45,17 +46,20 @@ pub async fn read(
         let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
         match timer.within(left, connection.socket.read(buffer)).await {
             Some(Ok(1..)) => {}
-            Some(Ok(0)) if buffer.is_empty() => return None,
+            Some(Ok(0)) if buffer.is_empty() => {
+                silent::log(connection, Awaited::ProxyHeader, &End::Closed);
+                return None;
+            }
             Some(Ok(0)) => {
                 refuse(connection, buffer, ProxyError::Broken);
                 return None;
             }
             Some(Err(error)) => {
-                log(connection, Level::Info, format_args!("recv() failed ({})", Errno(&error)));
+                silent::log(connection, Awaited::ProxyHeader, &End::Broken(error));
                 return None;
             }
             None => {
-                log(connection, Level::Info, format_args!("client timed out (110: Connection timed out)"));
+                silent::log(connection, Awaited::ProxyHeader, &End::TimedOut);
                 return None;
             }
         }

@@ -3,12 +3,13 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use freerun_proto::head::{HeadParser, HeadRules, HeadStage, Progress, parse_request};
+use freerun_proto::head::{HeadParser, HeadRules, Progress, parse_request};
 use freerun_proto::{Error, RequestHead};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
+use crate::connection::silent::End;
 use crate::request::{Connection, Head};
 use crate::settings::server::ServerSettings;
 
@@ -18,8 +19,8 @@ pub enum Reading {
     Head(Head),
     /// A head that is wrong, or too large, with what was understood of it.
     Bad(Head, Error),
-    /// The client closed, or was silent for too long, before it sent anything: nothing to answer or to log.
-    Nothing,
+    /// The connection ended before the client sent anything: there is no request.
+    Nothing(End),
     /// The client closed, or its connection broke, in the middle of the head.
     Broken(Head, Option<io::Error>),
     /// The head did not arrive in time.
@@ -93,9 +94,9 @@ pub async fn read(
                 make_room(&mut buffer, rules.max_len());
                 let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
                 let Some(answer) = timer.within(left, connection.socket.read(&mut buffer)).await else {
-                    if parser.stage() == HeadStage::Empty {
+                    if buffer.is_empty() {
                         buffers::give_back(buffer);
-                        return Reading::Nothing;
+                        return Reading::Nothing(End::TimedOut);
                     }
                     return Reading::TimedOut(cut(buffer, parser));
                 };
@@ -103,16 +104,16 @@ pub async fn read(
             }
         };
         match answer {
-            Ok(0) if parser.stage() == HeadStage::Empty && buffer.iter().all(|byte| matches!(byte, b'\r' | b'\n')) => {
+            Ok(0) if buffer.is_empty() => {
                 buffers::give_back(buffer);
-                return Reading::Nothing;
+                return Reading::Nothing(End::Closed);
             }
             Ok(0) => return Reading::Broken(cut(buffer, parser), None),
             Ok(n) if n == buffer.len() => *first_byte = loops::now(),
             Ok(_) => {}
-            Err(_) if buffer.is_empty() => {
+            Err(error) if buffer.is_empty() => {
                 buffers::give_back(buffer);
-                return Reading::Nothing;
+                return Reading::Nothing(End::Broken(error));
             }
             Err(error) => return Reading::Broken(cut(buffer, parser), Some(error)),
         }

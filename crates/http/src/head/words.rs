@@ -8,38 +8,40 @@ use freerun_runtime::log::Errno;
 
 use crate::request::Head;
 
-/// What was being read when it went wrong.
-fn reading(head: &Head) -> &'static str {
+/// What was being read when it went wrong. Of a `pipelined` request something came with the one before it.
+fn reading(head: &Head, pipelined: bool) -> &'static str {
     // The request line is known as soon as its end has come.
-    if head.parsed.version_text.is_empty() && head.parsed.method_text.is_empty() {
-        "client request line"
-    } else {
+    if !head.parsed.version_text.is_empty() || !head.parsed.method_text.is_empty() {
         "client request headers"
+    } else if pipelined {
+        "client pipelined request line"
+    } else {
+        "client request line"
     }
 }
 
 /// The head was wrong.
-pub fn bad(head: &Head, error: Error) -> String {
+pub fn bad(head: &Head, pipelined: bool, error: Error) -> String {
     let mut text = error.to_string();
     if let Some(span) = error.span() {
         let line = String::from_utf8_lossy(head.text(span).trim_ascii_end()).into_owned();
         let _ = write!(text, ": \"{line}\"");
     }
     if !text.contains("while reading") {
-        let _ = write!(text, " while reading {}", reading(head));
+        let _ = write!(text, " while reading {}", reading(head, pipelined));
     }
-    text
+    if pipelined { text.replacen("client request line", "client pipelined request line", 1) } else { text }
 }
 
 /// The head did not come in time.
-pub fn timed_out(head: &Head) -> String {
-    format!("client timed out (110: Connection timed out) while reading {}", reading(head))
+pub fn timed_out(head: &Head, pipelined: bool) -> String {
+    format!("client timed out (110: Connection timed out) while reading {}", reading(head, pipelined))
 }
 
 /// The connection ended before the head was there.
-pub fn broken(head: &Head, error: Option<&io::Error>) -> String {
+pub fn broken(head: &Head, pipelined: bool, error: Option<&io::Error>) -> String {
     match error {
-        None => format!("client prematurely closed connection while reading {}", reading(head)),
-        Some(error) => format!("recv() failed ({}) while reading {}", Errno(error), reading(head)),
+        None => format!("client prematurely closed connection while reading {}", reading(head, pipelined)),
+        Some(error) => format!("recv() failed ({}) while reading {}", Errno(error), reading(head, pipelined)),
     }
 }

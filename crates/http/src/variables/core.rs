@@ -77,7 +77,7 @@ pub const VARIABLES: &[Variable] = &[
         Address::Unix(_) => text(""),
     }),
     Variable::named("remote_user", remote_user),
-    Variable::named("request", |r, _| not_empty(r.head.text(r.head.parsed.request_line))),
+    Variable::named("request", |r, _| some(Some(r.head.text(r.head.parsed.request_line)))),
     // Only where a module reads the body (`dav`, `mirror`, the proxy family).
     Variable::named("request_body", request_body),
     Variable::named("request_body_file", request_body_file),
@@ -193,11 +193,6 @@ fn request_body_file<'r>(request: &'r Request, _: &str) -> Value<'r> {
 
 fn some(value: Option<&[u8]>) -> Value<'_> {
     value.map(Cow::Borrowed)
-}
-
-/// A part of the request line: it is there or not, but it is never empty.
-fn not_empty(value: &[u8]) -> Value<'_> {
-    some(Some(value).filter(|value| !value.is_empty()))
 }
 
 fn text<'r>(value: &'static str) -> Value<'r> {

@@ -157,10 +157,7 @@ impl Format {
             }
             What::Connection => line.push_number(request.connection.number),
             What::ConnectionRequests => line.push_number(request.serial),
-            What::RequestLine => match request.head.text(request.head.parsed.request_line) {
-                b"" => self.push_missing(line),
-                text => line.push_value(self.escape, text),
-            },
+            What::RequestLine => line.push_value(self.escape, request.head.text(request.head.parsed.request_line)),
             What::Header(id, _) if !request.head.parsed.has(*id) => self.push_missing(line),
             What::Header(id, reference) => {
                 let mut fields = request.head.parsed.all(*id);

@@ -1,0 +1,85 @@
+//! What the error log says of connections that end before the first byte of a request, in nginx's words.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use freerun_runtime::log::{Errno, Level};
+use freerun_runtime::loops;
+
+use crate::log::Peer;
+use crate::request::Connection;
+use crate::settings::server::ServerSettings;
+
+/// How it ended.
+pub enum End {
+    /// The client closed it; or we did, while it was idle, which looks the same from here.
+    Closed,
+    /// It broke.
+    Broken(io::Error),
+    /// Nothing came in time.
+    TimedOut,
+}
+
+/// What was waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// The PROXY protocol header.
+    ProxyHeader,
+    /// The first request.
+    First,
+    /// A further request.
+    Next,
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Awaited::ProxyHeader => "reading PROXY protocol",
+            Awaited::First | Awaited::Next => "waiting for request",
+        })
+    }
+}
+
+/// Logs the end of a connection where nginx does: not when it is closed to make room, or because it was kept long enough.
+pub fn log(connection: &Connection, awaited: Awaited, end: &End) {
+    let Some((generation, servers, _)) = connection.servers() else { return };
+    let log = servers.entry.error_log(&generation);
+    if !log.enabled(Level::Info) {
+        return;
+    }
+    let write = |message: fmt::Arguments<'_>| log.write(Level::Info, Some(connection.number), message);
+    let client = Peer(&connection.peer);
+    let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
+    let timed_out = match end {
+        // Of the idle ones, who has sent nothing yet and whose time is up is woken by the end of the receiving side.
+        End::Closed if connection.is_closing() => match idle_for(connection) >= timeout {
+            true => true,
+            false => return,
+        },
+        end => matches!(end, End::TimedOut),
+    };
+    match (awaited, end) {
+        (Awaited::Next, _) if timed_out => {}
+        (Awaited::Next, End::Broken(error)) => {
+            write(format_args!("client {client} closed keepalive connection ({})", Errno(error)))
+        }
+        (Awaited::Next, _) => write(format_args!("client {client} closed keepalive connection")),
+        (awaited, end) => {
+            let context = format_args!("while {awaited}, client: {client}, server: {}", connection.listen.name);
+            match end {
+                _ if timed_out => write(format_args!("client timed out (110: Connection timed out) {context}")),
+                End::Broken(error) => write(format_args!("recv() failed ({}) {context}", Errno(error))),
+                _ => write(format_args!("client closed connection {context}")),
+            }
+        }
+    }
+}
+
+/// For how long it was idle the last time; nothing if it never was.
+fn idle_for(connection: &Connection) -> Duration {
+    match connection.idle_since.get() {
+        0 => Duration::ZERO,
+        since => Duration::from_nanos(loops::nanos().saturating_sub(since)),
+    }
+}
