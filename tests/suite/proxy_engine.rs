@@ -245,6 +245,24 @@ fn an_upstream_that_says_nothing_is_given_up() {
 }
 
 #[test]
+fn an_upstream_is_given_up_for_each_connection_whichever_waited_before() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "proxy_read_timeout 1s; proxy_buffering off; ").freerun();
+    let mut first = asked(&server, GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    let (head, body) = ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", "one");
+    peer.send(head);
+    // freerun waits for the body: with a timer that the next one is given afterwards.
+    first.at_least(1);
+    peer.send(body);
+    assert_eq!(first.response().text(), "one");
+    let mut second = asked(&server, GET);
+    peer.request();
+    assert_eq!(second.response().status, 504);
+}
+
+#[test]
 fn a_head_that_is_too_large_is_refused() {
     let upstream = Upstream::answering(|request| {
         let size = request.target()[1..].parse().unwrap();
