@@ -163,12 +163,14 @@ impl Idle {
         }
     }
 
-    /// Closes connections when their time is up; ends when there is none left.
+    /// Asks connections to leave when their time is up, each once; ends when there is none left to be asked.
     async fn close_expired(&self) {
+        // Those that were asked take themselves out when it is their turn: of thousands, long after this has looked again.
+        let stays = |entry: &&Entry| !entry.connection.is_closing();
         loop {
             let next = {
                 let connections = self.connections.borrow();
-                let firsts = connections.iter().filter_map(|(kind, mut entries)| Some(kind.end(entries.next()?)));
+                let firsts = connections.iter().filter_map(|(kind, mut entries)| Some(kind.end(entries.find(stays)?)));
                 firsts.min()
             };
             let Some(next) = next else { break };
@@ -182,13 +184,12 @@ impl Idle {
                 let connections = self.connections.borrow();
                 let expired = connections
                     .iter()
-                    .flat_map(|(kind, entries)| entries.take_while(move |entry| kind.end(entry) <= now));
+                    .flat_map(|(kind, entries)| entries.take_while(move |entry| kind.end(entry) <= now).filter(stays));
                 expired.map(|entry| entry.connection.clone()).collect()
             };
             for connection in expired {
                 connection.close_when_idle();
             }
-            // The connections take themselves out when their tasks run, which is before this one runs again.
             loops::after_events().await;
         }
         self.next_look.set(None);
