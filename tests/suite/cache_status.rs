@@ -6,9 +6,7 @@ use freerun_testkit::{Client, Server, Upstream, eventually, require};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::cache_flow::{counting, ok, said, setup};
-
-const STATUS: &str = "location = /status { proxy_cache off; status; }";
+use crate::cache_flow::{counting, ok, said, serve};
 
 fn json(server: &Server, target: &str) -> Value {
     let response = server.get(target);
@@ -50,10 +48,10 @@ fn figures_agree_with_what_was_done() {
     }
     let origin = counting("Cache-Control: max-age=1000");
     let lines = format!(
-        "{STATUS} location = /bypass {{ proxy_cache_bypass 1; proxy_pass http://{0}; }} location / {{ proxy_pass http://{0}; }}",
+        "location = /bypass {{ proxy_cache_bypass 1; proxy_pass http://{0}; }} location / {{ proxy_pass http://{0}; }}",
         origin.address()
     );
-    let server = setup(&lines, "max_size=10m").freerun();
+    let server = serve(&lines, "max_size=10m");
     for target in ["/a", "/b", "/a", "/a", "/bypass"] {
         server.get(target);
     }
@@ -99,11 +97,11 @@ fn a_key_is_explained() {
         _ => ok("Cache-Control: max-age=1000|Surrogate-Key: red", "fresh"),
     });
     let lines = format!(
-        "proxy_cache_key $uri; {STATUS} location = /counted {{ proxy_cache_min_uses 3; proxy_pass http://{0}; }}
+        "proxy_cache_key $uri; location = /counted {{ proxy_cache_min_uses 3; proxy_pass http://{0}; }}
         location / {{ proxy_pass http://{0}; }}",
         origin.address()
     );
-    let server = setup(&lines, "").freerun();
+    let server = serve(&lines, "");
     for target in ["/fresh%20one", "/stale", "/private", "/vary", "/counted"] {
         server.get(target);
     }
@@ -146,11 +144,9 @@ fn what_is_being_fetched_is_told() {
         return;
     }
     let origin = Upstream::new();
-    let lines = format!(
-        "proxy_cache_key $uri; proxy_cache_lock on; {STATUS} location / {{ proxy_pass http://{}; }}",
-        origin.address()
-    );
-    let server = setup(&lines, "").freerun();
+    let lines =
+        format!("proxy_cache_key $uri; proxy_cache_lock on; location / {{ proxy_pass http://{}; }}", origin.address());
+    let server = serve(&lines, "");
     let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -181,8 +177,8 @@ fn a_cache_is_never_over_its_limit() {
     let origin = Upstream::answering(|request| {
         ok("Cache-Control: max-age=1000", request.target().repeat(10_000 / request.target().len()))
     });
-    let lines = format!("{STATUS} location / {{ proxy_pass http://{}; }}", origin.address());
-    let server = setup(&lines, "max_size=400k").freerun();
+    let lines = format!("location / {{ proxy_pass http://{}; }}", origin.address());
+    let server = serve(&lines, "max_size=400k");
     let mut client = server.connect();
     for number_of in 0..300 {
         let target = format!("/object/{number_of:04}");
@@ -205,8 +201,8 @@ fn small_objects_are_served_from_memory() {
     }
     for (parameters, kept) in [("", true), ("memory=0", false)] {
         let origin = counting("Cache-Control: max-age=1000");
-        let lines = format!("{STATUS} open_file_cache off; location / {{ proxy_pass http://{}; }}", origin.address());
-        let server = setup(&lines, parameters).freerun();
+        let lines = format!("open_file_cache off; location / {{ proxy_pass http://{}; }}", origin.address());
+        let server = serve(&lines, parameters);
         server.get("/a");
         eventually("it is stored", || files(&server.path("cache")).len() == 1);
         assert_eq!(said(&server.get("/a")), ("HIT".into(), "/a 1".into()));

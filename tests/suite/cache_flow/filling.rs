@@ -3,7 +3,7 @@
 use freerun_testkit::{Client, Ending, Upstream, eventually, require};
 use rustix::process::Signal;
 
-use super::{counting, ok, said, setup};
+use super::{counting, ok, said, serve};
 
 #[test]
 fn who_comes_later_gets_what_has_come_and_the_rest_as_it_comes() {
@@ -13,7 +13,7 @@ fn who_comes_later_gets_what_has_come_and_the_rest_as_it_comes() {
     for lock in ["proxy_cache_lock on;", ""] {
         let upstream = Upstream::new();
         let lines = format!("{lock} location / {{ proxy_pass http://{}; }}", upstream.address());
-        let server = setup(&lines, "").freerun();
+        let server = serve(&lines, "");
         let mut first = server.connect();
         first.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut peer = upstream.accept();
@@ -42,7 +42,7 @@ fn a_part_of_what_is_being_fetched() {
         return;
     }
     let upstream = Upstream::new();
-    let server = setup(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "").freerun();
+    let server = serve(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "");
     let mut first = server.connect();
     first.send("GET /a HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n");
     let mut peer = upstream.accept();
@@ -64,7 +64,7 @@ fn a_client_that_leaves_does_not_end_the_fetch() {
         return;
     }
     let upstream = Upstream::new();
-    let server = setup(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "").freerun();
+    let server = serve(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "");
     let mut first = server.connect();
     first.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut peer = upstream.accept();
@@ -88,7 +88,7 @@ fn what_was_cut_is_not_stored_and_nobody_takes_it_for_whole() {
     }
     for framing in ["Content-Length: 10\r\n\r\n01234", "Transfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n"] {
         let upstream = Upstream::new();
-        let server = setup(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "").freerun();
+        let server = serve(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "");
         let mut clients = [server.connect(), server.connect()];
         clients[0].send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut peer = upstream.accept();
@@ -118,7 +118,7 @@ fn what_may_not_be_stored_is_asked_for_by_each_who_waits() {
     }
     let upstream = Upstream::new();
     let lines = format!("proxy_cache_lock on; location / {{ proxy_pass http://{}; }}", upstream.address());
-    let server = setup(&lines, "").freerun();
+    let server = serve(&lines, "");
     let mut clients = [server.connect(), server.connect(), server.connect()];
     clients[0].send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut first = upstream.accept();
@@ -149,7 +149,7 @@ fn a_stale_response_is_there_at_once_while_the_origin_hangs() {
          location / {{ proxy_pass http://{}; }}",
         upstream.address()
     );
-    let server = setup(&lines, "").freerun();
+    let server = serve(&lines, "");
     let mut first = server.connect();
     first.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut peer = upstream.accept();
@@ -192,7 +192,7 @@ fn slices_are_stored_each_for_itself() {
             proxy_set_header Range $slice_range; proxy_pass http://{}; }}",
         origin.address()
     );
-    let server = setup(&lines, "").freerun();
+    let server = serve(&lines, "");
     let whole = server.get("/a");
     assert_eq!(said(&whole).0, "MISS");
     assert!(whole.body == content);
@@ -210,7 +210,7 @@ fn a_reload_loses_nothing() {
         return;
     }
     let origin = counting("Cache-Control: max-age=1000");
-    let server = setup(&format!("location / {{ proxy_pass http://{}; }}", origin.address()), "max_size=10m").freerun();
+    let server = serve(&format!("location / {{ proxy_pass http://{}; }}", origin.address()), "max_size=10m");
     assert_eq!(said(&server.get("/a")), ("MISS".into(), "/a 1".into()));
     server.edit("max_size=10m", "max_size=20m");
     server.reload();
@@ -232,7 +232,7 @@ fn what_leaves_http_is_passed_on_for_one_client_alone() {
          location / {{ proxy_pass http://{}; }}",
         upstream.address()
     );
-    let server = setup(&lines, "").freerun();
+    let server = serve(&lines, "");
     let mut clients = [server.connect(), server.connect()];
     for client in &mut clients {
         client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
@@ -252,14 +252,9 @@ fn a_slow_client_of_what_is_not_stored_holds_nobody_up() {
         return;
     }
     let upstream = Upstream::new();
-    let lines = format!(
-        "proxy_cache_lock on; location = /status {{ proxy_cache off; status; }}
-         location / {{ proxy_pass http://{}; }}",
-        upstream.address()
-    );
-    let server = setup(&lines, "max_size=1m").freerun();
+    let lines = format!("proxy_cache_lock on; location / {{ proxy_pass http://{}; }}", upstream.address());
+    let server = serve(&lines, "max_size=1m");
     let cache = || server.status()["caches"][0].clone();
-    eventually("the cache is ready", || cache()["state"] == "ready");
     let body: Vec<u8> = (0..20_000_000u32).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
     for slow_leads in [true, false] {
         let mut slow = Client::try_connect_narrow(server.address(), 4096).expect("connecting");

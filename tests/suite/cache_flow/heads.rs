@@ -2,7 +2,7 @@
 
 use freerun_testkit::{Response, Server, Upstream, require};
 
-use super::{before, ok, setup};
+use super::{before, ok, serve};
 
 /// Some fields of a response, as they were sent.
 fn shown(response: &Response) -> String {
@@ -41,14 +41,13 @@ fn each_location_has_its_own_head_of_a_stored_response() {
         )
     });
     let pass = format!("proxy_pass http://{}/;", origin.address());
-    let server = setup(
+    let server = serve(
         &format!(
             "proxy_cache_key one; location /a/ {{ {pass} proxy_hide_header X-One; }}
              location /b/ {{ {pass} proxy_hide_header X-Two; }} location /c/ {{ {pass} proxy_force_ranges on; }}"
         ),
         "",
-    )
-    .freerun();
+    );
     server.get("/a/");
     let rest = |fields: &str| format!("200 x-cache: HIT|content-type: text/plain; charset=utf-8|{fields}");
     for _ in 0..2 {

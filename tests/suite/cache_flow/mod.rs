@@ -9,21 +9,31 @@ mod rules;
 
 use freerun_testkit::{Answering, Received, Response, Server, Setup, Site, Upstream, eventually};
 
-/// A cache, and its status in each response. `memory` is what the tier in memory has.
-pub fn setup(lines: &str, more: &str) -> Setup {
-    Setup::server(&Site::new(), lines).http(&format!(
+/// A server with a cache, which has its status in each response, and with `/status`. The cache is open: without that, nothing is stored,
+/// and requests are answered all the same when opening takes longer than a second.
+pub fn serve(lines: &str, more: &str) -> Server {
+    let lines = format!("location = /status {{ proxy_cache off; status; }} {lines}");
+    let setup = Setup::server(&Site::new(), &lines).http(&format!(
         "proxy_cache_path @DIR@/cache levels=1:2 keys_zone=z:1m {more}; proxy_cache z;
          add_header X-Cache $upstream_cache_status always;"
-    ))
+    ));
+    let server = setup.freerun();
+    until_open(&server);
+    server
+}
+
+/// Waits until its only cache is open; what an unclean end left may still be looked at.
+pub fn until_open(server: &Server) {
+    eventually("the cache is open", || {
+        let status = server.status();
+        let state = &status["caches"][0]["state"];
+        state == "ready" || state == "walking"
+    });
 }
 
 /// A server in front of this origin, whose cache is ready.
 pub fn before(origin: &Answering, lines: &str) -> Server {
-    let status = "location = /status { proxy_cache off; status; }";
-    let lines = format!("{lines}\n{status} location / {{ proxy_pass http://{}; }}", origin.address());
-    let server = setup(&lines, "").freerun();
-    eventually("the cache is ready", || server.status()["caches"][0]["state"] == "ready");
-    server
+    serve(&format!("{lines}\nlocation / {{ proxy_pass http://{}; }}", origin.address()), "")
 }
 
 /// Waits until nothing is being fetched any more: all that was asked for is stored.

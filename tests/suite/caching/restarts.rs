@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use freerun_testkit::{Answering, Kind, Received, Server, Setup, Site, Upstream, eventually, require};
 use rustix::process::Signal;
 
+use crate::cache_flow::until_open;
+
 const PURGE: &str = "set $purge 0; if ($request_method = PURGE) { set $purge 1; } proxy_cache_purge $purge;
     location = /status { proxy_cache off; status; }";
 
@@ -28,7 +30,11 @@ fn server(kind: Kind, site: &Site, origin: &Answering, parameters: &str, lines: 
          add_header X-Cache $upstream_cache_status always;",
         folder.display()
     );
-    Setup::server(site, &lines).http(&cache).main("user root;").start(kind)
+    let server = Setup::server(site, &lines).http(&cache).main("user root;").start(kind);
+    if kind == Kind::Freerun {
+        until_open(&server);
+    }
+    server
 }
 
 fn site() -> Site {

@@ -6,6 +6,8 @@ use std::sync::Mutex;
 
 use freerun_testkit::{Answering, Response, Server, Setup, Site, Upstream, require};
 
+use crate::cache_flow::until_open;
+
 /// A target, the fields of its response (`|` between them), and those of a 304 for who asks with a condition.
 type Row = (&'static str, &'static str, &'static str);
 
@@ -34,10 +36,15 @@ impl Node {
             let body = format!("answer {count} of {target}");
             format!("HTTP/1.1 200 OK\r\n{}Content-Length: {}\r\n\r\n{body}", lines(fields), body.len()).into_bytes()
         });
-        let location = format!("location / {{ proxy_pass http://{}; proxy_cache z; {lines} }}", origin.address());
+        let location = format!(
+            "location = /status {{ status; }} location / {{ proxy_pass http://{}; proxy_cache z; {lines} }}",
+            origin.address()
+        );
         let http = "proxy_cache_path @DIR@/cache levels=1:2 keys_zone=z:1m; proxy_cache_rfc9111 on;
             add_header X-Cache $upstream_cache_status always;";
-        Node { server: Setup::server(&Site::new(), &location).http(http).freerun(), origin }
+        let server = Setup::server(&Site::new(), &location).http(http).freerun();
+        until_open(&server);
+        Node { server, origin }
     }
 
     /// `HIT 1`: how the cache has answered, and the number in the body.
