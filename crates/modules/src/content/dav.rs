@@ -48,7 +48,7 @@ settings! {
         /// As in nginx 1.31, COPY and MOVE onto the same thing, into it, or onto what it is in, are refused (403). A host in
         /// `Destination` must be the one that was asked for.
         dav_methods: Methods = "off", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("the host in `Destination` may be in another case, and a `%` there that begins no escape stands for itself; COPY of a folder copies the symbolic links in it as links, not what they lead to");
+            fidelity = Differs("the host in `Destination` may be in another case, and a `%` there that begins no escape stands for itself; COPY of a folder copies the symbolic links in it as links, not what they lead to; COPY onto a symbolic link replaces the link, not the file that it leads to");
         /// Whether PUT makes the folders that are missing.
         ///
         /// As in nginx, MOVE of a file always does.
