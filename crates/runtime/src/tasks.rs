@@ -22,6 +22,12 @@ const TURN: usize = 16;
 /// How many of them are tasks at long work, if so many are ready: however many short ones there are, these go on.
 const LONG_PART: usize = 4;
 
+/// How many of the others are polled before: each of them is there for many connections, but for mirrored requests and the like.
+const SINGLES: usize = 64;
+
+/// How often tasks of a loop that ends are dropped: those of the loop, those that they start with that, and so on.
+const ENDS: usize = 4;
+
 /// The tasks of one kind on a loop; at most one kind on each thread.
 pub struct Tasks<F>(Rc<Inner<F>>);
 
@@ -222,8 +228,7 @@ pub(crate) fn tear_down() {
     if let Some(single) = single {
         single.0.end();
     }
-    OWN.set(None);
-    SINGLE.set(None);
+    drop((OWN.take(), SINGLE.take()));
     READY.with(|ready| {
         ready.id.set(0);
         ready.clear();
@@ -288,9 +293,9 @@ pub(crate) fn any_ready() -> bool {
     })
 }
 
-/// Polls all single tasks that are ready now, and a turn of the others.
+/// Polls single tasks that are ready now, and a turn of the others.
 pub(crate) fn turn(row: &mut Row<'_>) {
-    let ready = READY.with(|ready| ready.single.borrow().len());
+    let ready = READY.with(|ready| ready.single.borrow().len()).min(SINGLES);
     if ready > 0
         && let Some(single) = SINGLE.with_borrow(Clone::clone)
     {
@@ -426,9 +431,14 @@ impl<F: Future<Output = ()> + Unpin> Polls for Inner<F> {
     }
 
     fn end(&self) {
-        // The tasks may hold on to what holds on to this table.
-        let places = std::mem::take(&mut self.table.borrow_mut().places);
-        drop(places);
+        // The tasks may hold on to what holds on to this table, and each may start another one to the last.
+        for _ in 0..ENDS {
+            let places = std::mem::take(&mut self.table.borrow_mut().places);
+            if places.is_empty() {
+                break;
+            }
+            drop(places);
+        }
     }
 }
 

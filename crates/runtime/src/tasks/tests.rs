@@ -248,3 +248,27 @@ fn one_that_always_goes_on_does_not_keep_others_waiting() {
     finished.recv().unwrap();
     handle.stop();
 }
+
+#[test]
+fn what_tasks_start_while_their_loop_ends_is_dropped_with_it() {
+    /// Starts another one when it is dropped.
+    struct Starts(u32, Sender<u32>);
+    impl Drop for Starts {
+        fn drop(&mut self) {
+            self.1.send(self.0).unwrap();
+            if self.0 > 0 {
+                let next = Starts(self.0 - 1, self.1.clone());
+                loops::spawn(0, "testing", async move {
+                    let _next = next;
+                    std::future::pending::<()>().await;
+                });
+            }
+        }
+    }
+    let (send, receive) = channel();
+    let handle = LoopHandle::start(0, None).unwrap();
+    handle.tell(move || drop(Starts(3, send)));
+    assert_eq!(receive.recv().unwrap(), 3);
+    handle.stop();
+    assert_eq!(receive.iter().collect::<Vec<_>>(), [2, 1, 0]);
+}
