@@ -1,6 +1,6 @@
 //! Event loops: one thread each, with tasks of its own that never leave it, every poll of a task timed.
 //!
-//! A loop polls what is ready ([`tasks`](crate::tasks)), asks the kernel for events ([`events`](crate::events)), and looks whose time
+//! A loop polls what is ready ([`tasks`]), asks the kernel for events ([`events`](crate::events)), and looks whose time
 //! has come ([`deadline`](crate::deadline)): `loops/run.rs`.
 
 use std::cell::{Cell, RefCell};

@@ -1,6 +1,6 @@
 //! The tasks of a loop: a task is a place in a table, used again by the next one, and what is ready is polled in a row.
 //!
-//! There are tasks of all kinds, in boxes ([`loops::spawn`](crate::loops::spawn)), and those of one kind of which a loop has
+//! There are tasks of all kinds, in boxes ([`loops::spawn`]), and those of one kind of which a loop has
 //! thousands: its connections. They come after the others, first what is short, then what is [`LongWork`], of which each row has a part
 //! all the same.
 

@@ -79,7 +79,7 @@ impl Running {
         }
     }
 
-    /// Asks the kernel for events, and waits for one until a moment comes, in nanoseconds since [`epoch`]; `None`: without end.
+    /// Asks the kernel for events, and waits for one until a moment comes, in nanoseconds since [`epoch`](super::epoch); `None`: without end.
     fn ask(&self, told: &mut Vec<epoll::Event>, until: Option<u64>) {
         let timeout = until.map(|until| {
             // Whole milliseconds, and never too few: deadlines that are close together come at once.
@@ -107,7 +107,7 @@ impl Drop for Running {
 /// Longest wait, in milliseconds: what fits the timeout of epoll_wait(2).
 const LONGEST: u64 = 1 << 30;
 
-/// Runs a future on a loop of this thread that ends with it: for tests and examples, which have no [`LoopHandle`].
+/// Runs a future on a loop of this thread that ends with it: for tests and examples, which have no [`LoopHandle`](super::LoopHandle).
 ///
 /// # Errors
 /// Its epoll instance could not be made.
