@@ -32,7 +32,8 @@ pub async fn write(request: &mut Request, mut response: Box<Response>, upgrades:
     let mut out = freerun_runtime::buffers::take();
     let (framing, fields) = head::serialise(request, &response, upgrades, &mut out);
     if request.generation.keeps_sent_head {
-        request.sent_head = out[fields..].to_vec();
+        request.sent_head.clear();
+        request.sent_head.extend_from_slice(&out[fields..]);
         request.sent_location = None;
     }
     request.connection.responding.set(true);
