@@ -125,6 +125,22 @@ impl Process {
         sum
     }
 
+    /// The highest resident sets of the process and its descendants since they started, or since [`Process::forget_peak`], in bytes. Asking takes
+    /// nothing of their time: [`Process::memory`] looks at every page.
+    pub fn peak(&self) -> u64 {
+        let statuses = self.tree().into_iter().map(|pid| fs::read_to_string(format!("/proc/{pid}/status")));
+        statuses.map(|text| kilobytes(&text.unwrap_or_default(), "VmHWM:")).sum()
+    }
+
+    /// Has [`Process::peak`] begin with what they have now.
+    pub fn forget_peak(&self) -> Result<()> {
+        for pid in self.tree() {
+            let path = format!("/proc/{pid}/clear_refs");
+            fs::write(&path, "5").doing(path)?;
+        }
+        Ok(())
+    }
+
     /// Sends `signal` to the process alone.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         send(self.pid(), signal).doing(format!("signal process {}", self.pid()))
@@ -311,11 +327,13 @@ pub fn threads(pid: i32) -> Vec<(i32, String, Duration)> {
 
 /// The text of `/proc/PID/smaps_rollup`, which counts in kB.
 fn parse_smaps(text: &str) -> Memory {
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
-    };
-    Memory { rss: field("Rss:"), pss: field("Pss:") }
+    Memory { rss: kilobytes(text, "Rss:"), pss: kilobytes(text, "Pss:") }
+}
+
+/// The number in the line that begins with `name`, in bytes; 0 where there is none.
+fn kilobytes(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 /// The output of `program args`, both streams; for asking versions.

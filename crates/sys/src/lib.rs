@@ -7,6 +7,7 @@ pub mod mincore;
 pub mod process;
 pub mod program;
 pub mod receive;
+pub mod schedule;
 pub mod signals;
 pub mod socket;
 pub mod switches;
