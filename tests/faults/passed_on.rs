@@ -137,7 +137,7 @@ fn a_folder_for_temporary_files_that_hangs_holds_up_nobody() {
 fn a_folder_for_temporary_files_that_hangs_leaves_those_of_other_disks_alone() {
     const SIZE: usize = 8_000_000;
     // Flows of a loop that write to one file system at the same time.
-    const WRITING: usize = 8;
+    const WRITING: usize = 3;
     if !require::fuse() {
         return;
     }

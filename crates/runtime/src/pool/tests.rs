@@ -239,6 +239,31 @@ fn threads_are_made_as_needed_up_to_their_number() {
 }
 
 #[test]
+fn one_thread_is_woken_for_many_tasks_and_wakes_the_others() {
+    let pool = pool(3, 100);
+    let gate = Gate::new();
+    let held: Vec<_> = (0..3).map(|n| gate.hold(&pool, tag(n, n, n), n)).collect();
+    for _ in 0..3 {
+        gate.next();
+    }
+    drop(held);
+    while pool.inner.sleeping() < 3 {
+        std::thread::yield_now();
+    }
+    let held_up = pool.inner.hold_up();
+    for _ in 0..3 {
+        pool.inner.announce();
+        assert_eq!(pool.inner.sleeping(), 2);
+    }
+    let open: Vec<_> = (0..3).map(|n| gate.hold(&pool, tag(n, n, n), n)).collect();
+    drop(held_up);
+    // None of them ends, so each has a thread of its own.
+    for _ in &open {
+        gate.next();
+    }
+}
+
+#[test]
 fn threads_that_are_not_needed_end_except_one() {
     let inner = Inner::start("test", 4, 100, Duration::from_millis(1), Caps::of).unwrap();
     let pool = ThreadPool { inner };

@@ -87,6 +87,8 @@ pub(super) struct Inner {
     closed: AtomicBool,
     inbox: SegQueue<Letter>,
     cancels: AtomicUsize,
+    /// A thread was woken for what came, and has not looked into the inbox since.
+    waking: AtomicBool,
     state: Mutex<State>,
     /// One bit for each sleeping thread. Whoever clears it must hand that thread its token.
     idle: [AtomicU64; WORDS],
@@ -119,6 +121,7 @@ impl Inner {
             closed: AtomicBool::new(false),
             inbox: SegQueue::new(),
             cancels: AtomicUsize::new(0),
+            waking: AtomicBool::new(false),
             state: Mutex::new(State { schedule, used: vec![false; MAX_THREADS], live: 0 }),
             idle: [const { AtomicU64::new(0) }; WORDS],
             tokens: (0..MAX_THREADS).map(|_| AtomicU32::new(0)).collect(),
@@ -137,6 +140,18 @@ impl Inner {
 
     pub(super) fn live(&self) -> usize {
         self.figures.threads.load(SeqCst)
+    }
+
+    /// How many threads sleep and were not woken.
+    #[cfg(test)]
+    pub(super) fn sleeping(&self) -> u32 {
+        self.idle.iter().map(|word| word.load(SeqCst).count_ones()).sum()
+    }
+
+    /// As long as the answer is held, threads that are woken come no further.
+    #[cfg(test)]
+    pub(super) fn hold_up(&self) -> impl Sized + '_ {
+        lock(&self.state)
     }
 
     #[cfg(test)]
@@ -177,7 +192,7 @@ impl Inner {
             work: Mutex::new(Some(work)),
         });
         self.inbox.push(Letter::Submit(job.clone()));
-        self.wake_one();
+        self.announce();
         Ok(job)
     }
 
@@ -215,6 +230,24 @@ impl Inner {
                 Letter::Cancel(job) => {
                     state.schedule.remove(job.tag, job.sequence);
                 }
+            }
+        }
+    }
+
+    /// Has a thread look into the inbox, unless one is about to. Who hands over several tasks wakes one thread, and that one the next when
+    /// it sees that there is more than it takes: on a processor that they share with the loop, the first often does all of them, and
+    /// others would have been woken in vain.
+    pub(super) fn announce(&self) {
+        while !self.waking.swap(true, SeqCst) {
+            if self.wake_one() {
+                return;
+            }
+            // All are at work, and look into the inbox before they sleep. One may have done so before something came from a loop
+            // that found the mark: then it is woken here.
+            self.waking.store(false, SeqCst);
+            fence(SeqCst);
+            if self.inbox.is_empty() || !self.any_idle() {
+                return;
             }
         }
     }
@@ -306,6 +339,8 @@ impl Inner {
     fn next(self: &Arc<Self>, slot: usize, mut ended: Option<Tag>) -> Option<(Arc<Job>, Box<dyn Work>)> {
         loop {
             let mut state = lock(&self.state);
+            // Not a mere store: whoever has found it set has put in before what is found here.
+            self.waking.swap(false, SeqCst);
             if let Some(tag) = ended.take() {
                 state.schedule.complete(tag);
             }

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// its client has not taken, and nothing else: thousands of them would have each a piece that waits for a thread, and all of these
 /// threads at work leave little of the processor to the loop. As long as these writes hang, what the others have read is what their
 /// clients take; those who write to another file system do not notice.
-const WRITING: usize = 8;
+const WRITING: usize = 3;
 
 thread_local! {
     /// By device number. Bounded by the mounts that folders for temporary files are on.
