@@ -261,11 +261,6 @@ impl States {
         state
     }
 
-    /// Whether no module keeps anything.
-    pub fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
-    }
-
     /// The module's state, if there is one.
     pub fn find<T: 'static>(&self) -> Option<Rc<T>> {
         let states = self.0.borrow();

@@ -23,10 +23,11 @@ impl Pace {
     /// What `$limit_rate` has been set to, or the settings say. `$limit_rate` tells it from here on.
     pub fn of(request: &Request, now: Instant) -> Pace {
         let settings = request.settings().get::<RateSettings>();
-        if matches!(settings.limit_rate, Bytes::Fixed(0)) && request.own.is_empty() {
+        let set = request.own.find::<LimitRate>().and_then(|rate| rate.get());
+        if set.is_none() && matches!(settings.limit_rate, Bytes::Fixed(0)) {
             return Pace { rate: 0, after: 0, began: now };
         }
-        let rate = match request.own.find::<LimitRate>().and_then(|rate| rate.get()) {
+        let rate = match set {
             Some(rate) => rate,
             None => {
                 let rate = settings.limit_rate.of(request);

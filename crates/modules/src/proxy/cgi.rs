@@ -128,13 +128,13 @@ impl<S: Script> Family for Cgi<S> {
     }
 
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
-        let settings = request.location.settings.clone();
-        let family = settings.get::<Prefixed<S::Member>>();
+        let location = request.location.clone();
+        let family = location.settings.get::<Prefixed<S::Member>>();
         Ok(headers::respond(request, family, &S::HIDDEN, &AsItIs, head))
     }
 
     fn is_idempotent(&self, request: &Request) -> bool {
-        request.method.as_str().is_none_or(|method| is_idempotent(method.as_bytes()))
+        is_idempotent(request.method)
     }
 
     fn upgrades(&self, request: &Request) -> bool {

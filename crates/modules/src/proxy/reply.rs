@@ -169,7 +169,7 @@ impl Reply {
     /// [`Exchange::take_trailers`](super::exchange::Exchange::take_trailers). Fields that speak of the message itself
     /// are left out: RFC 9110 section 6.5.1.
     pub fn take_trailers(&mut self) -> Vec<Field> {
-        let Some(body) = self.body.as_ref().filter(|_| self.done) else { return Vec::new() };
+        let Some(body @ BodyDecoder::Chunked(_)) = self.body.as_ref().filter(|_| self.done) else { return Vec::new() };
         let may = |name: &[u8]| {
             !matches!(
                 HeaderId::of(name),

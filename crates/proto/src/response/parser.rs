@@ -233,6 +233,7 @@ impl ResponseParser {
             {
                 self.cgi_status(field.value.of(buf), field.value)?;
             }
+            HeaderId::Connection if field.value.of(buf) == b"keep-alive" => self.head.keep_alive = true,
             HeaderId::Connection => {
                 for token in ascii::tokens(field.value.of(buf)) {
                     self.head.close |= token.eq_ignore_ascii_case(b"close");

@@ -175,6 +175,7 @@ fn keeping_the_connection() {
         ("HTTP/1.1 101 Up\r\nConnection: upgrade\r\n\r\n", false),
         ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", false),
         ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\n", true),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: Keep-Alive\r\n\r\n", true),
         ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive, close\r\n\r\n", false),
         ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n", false),
     ] {

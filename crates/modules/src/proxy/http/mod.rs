@@ -9,8 +9,8 @@ use freerun_http::generation::TempFolders;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::core::TempPath;
+use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
-use freerun_proto::{HeaderId, Method};
 
 use self::exchange::HttpExchange;
 use self::settings::{HttpSettings, HttpVersion};
@@ -135,7 +135,7 @@ impl Family for Http {
     }
 
     fn exchange(&self, request: &Request, _: &Target) -> Box<dyn Exchange> {
-        let method = Method::of(&self::request::method(own(request), request));
+        let method = self::request::known_method(own(request), request);
         let write_head = |request: &Request, to: &To<'_>, body, out: &mut Vec<u8>| {
             self::request::write_head(own(request), family(request), request, to, body, out)
         };
@@ -143,8 +143,8 @@ impl Family for Http {
     }
 
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
-        let settings = request.location.settings.clone();
-        let (own, family) = (settings.get::<HttpSettings>(), settings.get::<Prefixed<Proxy>>());
+        let location = request.location.clone();
+        let (own, family) = (location.settings.get::<HttpSettings>(), location.settings.get::<Prefixed<Proxy>>());
         Ok(headers::respond(request, family, &headers::HIDDEN, own, head))
     }
 
@@ -153,7 +153,7 @@ impl Family for Http {
     }
 
     fn is_idempotent(&self, request: &Request) -> bool {
-        self::request::is_idempotent(&self::request::method(own(request), request))
+        self::request::is_idempotent(self::request::known_method(own(request), request))
     }
 
     fn upgrades(&self, request: &Request) -> bool {

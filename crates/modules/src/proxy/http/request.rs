@@ -18,17 +18,34 @@ pub fn method<'r>(settings: &'r HttpSettings, request: &'r Request) -> Cow<'r, [
     let set = settings.proxy_method.as_ref().map(|method| method.render(request)).filter(|method| !method.is_empty());
     set.unwrap_or_else(|| {
         let head = &request.head;
-        Cow::Borrowed(match request.method {
-            Method::Head if Asking::of(request).is_some_and(|asking| asking.as_get.get()) => b"GET",
+        Cow::Borrowed(match own_method(request) {
             method if method == head.parsed.method => head.text(head.parsed.method_text),
             method => method.as_str().unwrap_or("GET").as_bytes(),
         })
     })
 }
 
+/// What the method that is sent is known as.
+pub fn known_method(settings: &HttpSettings, request: &Request) -> Method {
+    match settings.proxy_method {
+        Some(_) => Method::of(&method(settings, request)),
+        None => own_method(request),
+    }
+}
+
+/// The request's method, or what it is passed on as.
+fn own_method(request: &Request) -> Method {
+    match request.method {
+        Method::Head if Asking::of(request).is_some_and(|asking| asking.as_get.get()) => Method::Get,
+        // One that nobody knows is only ever the client's own.
+        Method::Other if request.head.parsed.method != Method::Other => Method::Get,
+        method => method,
+    }
+}
+
 /// Whether a method may be sent twice: RFC 9110 section 9.2.2, with nginx's list of those that may not.
-pub fn is_idempotent(method: &[u8]) -> bool {
-    !matches!(Method::of(method), Method::Post | Method::Lock | Method::Patch)
+pub fn is_idempotent(method: Method) -> bool {
+    !matches!(method, Method::Post | Method::Lock | Method::Patch)
 }
 
 /// Whether it can be a method: RFC 9110 section 5.6.2.
@@ -148,7 +165,9 @@ mod tests {
         for (text, want) in [("GET", true), ("M-SEARCH", true), ("", false), ("get x", false), ("A\r\n", false)] {
             assert_eq!(is_token(text.as_bytes()), want, "{text}");
         }
-        assert!(is_idempotent(b"PUT") && is_idempotent(b"FOO") && !is_idempotent(b"POST") && !is_idempotent(b"PATCH"));
+        for (text, want) in [("PUT", true), ("FOO", true), ("POST", false), ("PATCH", false)] {
+            assert_eq!(is_idempotent(Method::of(text.as_bytes())), want, "{text}");
+        }
     }
 
     #[test]
