@@ -23,8 +23,8 @@ const CURSOR_MS: u64 = 500;
 /// With less than this left of what was probed, the next part is probed before sending, so that sends stay large.
 const ENOUGH: u64 = 256 << 10;
 
-/// For how long a whole file that one response found in memory is not looked at again, on a warm mount, in milliseconds: what
-/// was read that short a time ago is the last that the kernel evicts.
+/// For how long a whole file that one response found in memory is not looked at again, in milliseconds: what was read that
+/// short a time ago is the last that the kernel evicts, however short of memory it is.
 const WHOLE_MS: u64 = 20;
 
 /// Distance of the probes in what is trusted while its mount misses. The kernel evicts a file's pages in runs: most are
@@ -39,6 +39,7 @@ const CACHESTAT_TRUE: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs
 #[derive(Debug, Clone, Default)]
 pub struct Cursor {
     from: u64,
+    from_ms: u64,
     until: u64,
     probed_ms: u64,
     /// What follows was missing: it is looked for again when the rest has been sent, not with each send.
@@ -103,7 +104,7 @@ impl FileSystem {
 
     pub(super) fn ready_at(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, now: u64) -> u64 {
         let whole = file.whole_ms.load(Relaxed);
-        if whole != 0 && now.saturating_sub(whole) < WHOLE_MS && file.mount.density() == Density::Sparse {
+        if whole != 0 && now.saturating_sub(whole) < WHOLE_MS && file.mount.rung(now) != Rung::Pool {
             return len.min(file.size().saturating_sub(offset));
         }
         let mut ready = cursor.known(offset, now).min(len);
@@ -126,12 +127,14 @@ impl FileSystem {
                 file.mount.found_warm(found.warm, found.probes, now);
             }
             if found.until > from {
-                if ready == 0 && cursor.until != from {
-                    cursor.from = from;
+                if ready == 0 && (cursor.until != from || from == 0) {
+                    (cursor.from, cursor.from_ms) = (from, now);
                 }
                 cursor.until = found.until;
                 cursor.probed_ms = now;
-                if cursor.from == 0 && cursor.until >= file.size() {
+                // What a cache stores begins behind a head of its own.
+                let whole = cursor.from < page_size() as u64 && cursor.until >= file.size();
+                if whole && now.saturating_sub(cursor.from_ms) < CURSOR_MS {
                     file.whole_ms.store(now.max(1), Relaxed);
                 }
                 ready = found.until - offset;

@@ -13,6 +13,9 @@ use crate::mounts::{Density, Rung};
 
 const MIB: u64 = 1 << 20;
 
+/// A file that was found in memory as a whole is looked at again after this time.
+const WHOLE: Duration = Duration::from_millis(20);
+
 fn ready(bench: &Bench, file: &OpenFile, offset: u64, len: u64) -> u64 {
     bench.fs.ready_prefix(file, &mut Cursor::default(), offset, len)
 }
@@ -47,6 +50,7 @@ fn one_byte_reads_find_the_first_missing_page() {
     let file = bench.file(pages(20) as usize);
     assert_eq!(ready(&bench, &file, 0, pages(20)), pages(20));
     bench.fake.change(|plan| plan.missing = [7].into());
+    bench.pass(WHOLE);
     assert_eq!(ready(&bench, &file, pages(8), pages(12)), pages(12));
     assert_eq!(bench.mount().misses, 0);
     // The first page of the range is looked at even when it starts within the page.
@@ -158,8 +162,14 @@ fn a_file_for_which_cachestat_is_forbidden_is_asked_about_once() {
 
 /// Serves `file` once as a response would, and counts the probes.
 fn serve(bench: &Bench, file: &OpenFile) -> u64 {
+    bench.pass(WHOLE);
+    serve_from(bench, file, 0)
+}
+
+/// The same from `offset` on, without time that passes.
+fn serve_from(bench: &Bench, file: &OpenFile, mut offset: u64) -> u64 {
     bench.fake.probes();
-    let (mut cursor, mut offset) = (Cursor::default(), 0);
+    let mut cursor = Cursor::default();
     while offset < file.size() {
         // As connections do: pieces of a bounded length, and of each as much as the socket takes.
         let n = bench.fs.ready_prefix(file, &mut cursor, offset, (file.size() - offset).min(MIB));
@@ -197,12 +207,58 @@ fn a_file_is_looked_at_page_by_page_once_a_second_while_its_mount_misses() {
 }
 
 #[test]
+fn a_file_just_found_in_memory_is_not_looked_at_again_even_while_its_mount_misses() {
+    // As a cache stores it: the body stands behind a head.
+    for begin in [0, 500, pages(1) - 1] {
+        let bench = Bench::new("ext4");
+        let file = bench.file(3 * MIB as usize + 100);
+        assert!(serve_from(&bench, &file, begin) > 700);
+        miss(&bench);
+        bench.pass(WHOLE - Duration::from_millis(1));
+        assert_eq!(serve_from(&bench, &file, begin), 0);
+        bench.pass(Duration::from_millis(1));
+        assert!(serve_from(&bench, &file, begin) > 20);
+    }
+}
+
+#[test]
+fn a_part_of_a_file_does_not_vouch_for_the_rest() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(MIB as usize);
+    let mut cursor = Cursor::default();
+    assert_eq!(bench.fs.ready_prefix(&file, &mut cursor, 0, MIB / 2), MIB / 2);
+    assert!(serve_from(&bench, &file, pages(1)) > 0);
+    assert!(serve_from(&bench, &file, 0) > 0);
+    // Neither does one that was looked at long ago, for a client that takes its time.
+    let file = bench.file(MIB as usize);
+    let mut cursor = Cursor::default();
+    assert_eq!(bench.fs.ready_prefix(&file, &mut cursor, 0, MIB / 2), MIB / 2);
+    bench.pass(Duration::from_millis(600));
+    assert_eq!(bench.fs.ready_prefix(&file, &mut cursor, MIB / 2, MIB / 2), MIB / 2);
+    assert!(serve_from(&bench, &file, 0) > 0);
+}
+
+#[test]
+fn what_was_just_found_in_memory_goes_to_the_pool_all_the_same_once_its_mount_is_demoted() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(pages(4) as usize);
+    let now = 1_000_000;
+    for _ in 0..2 {
+        assert!(file.mount.stalled(now, Some(true)));
+    }
+    assert_eq!(bench.mount().rung, Rung::Pool);
+    file.whole_ms.store(now, SeqCst);
+    assert_eq!(ready(&bench, &file, 0, pages(4)), 0);
+}
+
+#[test]
 fn a_miss_ends_the_trust_in_the_file() {
     let bench = Bench::new("ext4");
     let file = bench.file(MIB as usize);
     serve(&bench, &file);
     assert!(serve(&bench, &file) < 20);
     bench.fake.change(|plan| plan.missing = [0].into());
+    bench.pass(WHOLE);
     assert_eq!(ready(&bench, &file, 0, MIB), 0);
     bench.fake.change(|plan| plan.missing.clear());
     assert_eq!(serve(&bench, &file), MIB / pages(1));
@@ -238,7 +294,7 @@ fn a_warm_mount_is_probed_less_and_less_until_the_next_miss() {
     assert_eq!(bench.mount().density, Density::Dense);
     // Right after a miss nothing is taken for warm, however much of it there is.
     for _ in 0..100 {
-        serve(&bench, &bench.file(MIB as usize));
+        serve_from(&bench, &bench.file(MIB as usize), 0);
     }
     assert_eq!(bench.mount().density, Density::Dense);
 }
@@ -250,6 +306,7 @@ fn sparse_probes_look_at_the_last_page_too() {
     serve(&bench, &file);
     let last = MIB / pages(1) - 1;
     bench.fake.change(|plan| plan.missing = [last].into());
+    bench.pass(WHOLE);
     let n = ready(&bench, &file, 0, MIB);
     assert!(n > 0 && n < MIB, "{n}");
 }
