@@ -23,8 +23,9 @@ const CURSOR_MS: u64 = 500;
 /// With less than this left of what was probed, the next part is probed before sending, so that sends stay large.
 const ENOUGH: u64 = 256 << 10;
 
-/// For how long a whole file that one response found in memory is not looked at again, in milliseconds: what was read that
-/// short a time ago is the last that the kernel evicts, however short of memory it is.
+/// For how long a whole file that one response found in memory is not looked at again, in milliseconds, unless its mount has just
+/// missed: what was read that short a time ago is the last that the kernel evicts, but where the page cache is fought for, that is too
+/// soon as well.
 const WHOLE_MS: u64 = 20;
 
 /// Distance of the probes in what is trusted while its mount misses. The kernel evicts a file's pages in runs: most are
@@ -104,7 +105,11 @@ impl FileSystem {
 
     pub(super) fn ready_at(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, now: u64) -> u64 {
         let whole = file.whole_ms.load(Relaxed);
-        if whole != 0 && now.saturating_sub(whole) < WHOLE_MS && file.mount.rung(now) != Rung::Pool {
+        if whole != 0
+            && now.saturating_sub(whole) < WHOLE_MS
+            && file.mount.density() != Density::Dense
+            && file.mount.rung(now) != Rung::Pool
+        {
             return len.min(file.size().saturating_sub(offset));
         }
         let mut ready = cursor.known(offset, now).min(len);

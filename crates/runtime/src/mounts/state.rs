@@ -207,6 +207,12 @@ impl Mount {
         }
     }
 
+    /// As if so much had been found warm.
+    #[cfg(test)]
+    pub(crate) fn set_density(&self, density: Density) {
+        self.density.store(density as u8, Relaxed);
+    }
+
     /// A probe found something missing.
     pub(crate) fn missed(&self, now_ms: u64) {
         self.misses.add();
