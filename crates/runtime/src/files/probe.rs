@@ -23,10 +23,13 @@ const CURSOR_MS: u64 = 500;
 /// With less than this left of what was probed, the next part is probed before sending, so that sends stay large.
 const ENOUGH: u64 = 256 << 10;
 
-/// For how long a whole file that one response found in memory is not looked at again, in milliseconds, unless its mount has just
-/// missed: what was read that short a time ago is the last that the kernel evicts, but where the page cache is fought for, that is too
-/// soon as well.
+/// For how long a whole file that one response found in memory is not looked at again, in milliseconds: what was read that
+/// short a time ago is the last that the kernel evicts.
 const WHOLE_MS: u64 = 20;
+/// When its mount has just missed, only a file that was found so many times in a row is spared: many ask for it.
+const HOT_TIMES: u32 = 4;
+/// What lies longer apart, in milliseconds, is not in a row.
+const HOT_GAP_MS: u64 = 500;
 
 /// Distance of the probes in what is trusted while its mount misses. The kernel evicts a file's pages in runs: most are
 /// met by one of these, at 7 % of the cost of sending.
@@ -96,6 +99,27 @@ enum Page {
     NoProbe,
 }
 
+/// Whether a response found all of `file` in memory so short a time ago that nobody needs to look.
+fn was_just_seen(file: &OpenFile, now: u64) -> bool {
+    let seen = file.whole_ms.load(Relaxed);
+    seen != 0
+        && now.saturating_sub(seen) < WHOLE_MS
+        && (file.mount.density() != Density::Dense || file.whole_times.load(Relaxed) >= HOT_TIMES)
+        && file.mount.rung(now) != Rung::Pool
+}
+
+/// A response found all of `file` in memory. Loops that do so at the same moment may count it once more, or once less.
+fn saw_whole(file: &OpenFile, now: u64) {
+    let before = file.whole_ms.load(Relaxed);
+    let gap = now.saturating_sub(before);
+    if before != 0 && gap < WHOLE_MS {
+        return;
+    }
+    let times = if before == 0 || gap >= HOT_GAP_MS { 0 } else { file.whole_times.load(Relaxed) };
+    file.whole_times.store(times.saturating_add(1), Relaxed);
+    file.whole_ms.store(now.max(1), Relaxed);
+}
+
 impl FileSystem {
     /// How many of `len` bytes at `offset` can be sent (or read) now without waiting. 0 means the pool has to do it, or
     /// that the file ends there.
@@ -104,12 +128,7 @@ impl FileSystem {
     }
 
     pub(super) fn ready_at(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, now: u64) -> u64 {
-        let whole = file.whole_ms.load(Relaxed);
-        if whole != 0
-            && now.saturating_sub(whole) < WHOLE_MS
-            && file.mount.density() != Density::Dense
-            && file.mount.rung(now) != Rung::Pool
-        {
+        if was_just_seen(file, now) {
             return len.min(file.size().saturating_sub(offset));
         }
         let mut ready = cursor.known(offset, now).min(len);
@@ -140,7 +159,7 @@ impl FileSystem {
                 // What a cache stores begins behind a head of its own.
                 let whole = cursor.from < page_size() as u64 && cursor.until >= file.size();
                 if whole && now.saturating_sub(cursor.from_ms) < CURSOR_MS {
-                    file.whole_ms.store(now.max(1), Relaxed);
+                    saw_whole(file, now);
                 }
                 ready = found.until - offset;
             }
@@ -153,6 +172,7 @@ impl FileSystem {
     }
 
     pub(super) fn distrust(&self, file: &OpenFile, from: u64, until: u64) {
+        file.whole_ms.store(0, Relaxed);
         for region in from / REGION..until.div_ceil(REGION) {
             self.trust.take(file.meta(), region);
         }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::SegQueue;
@@ -223,6 +223,8 @@ pub struct OpenFile {
     pub(crate) mincore: AtomicU8,
     /// When one response found the whole file in memory, in milliseconds; 0 for never.
     pub(crate) whole_ms: AtomicU64,
+    /// How often that was so in a row, at different moments.
+    pub(crate) whole_times: AtomicU32,
     /// Set when `cachestat` does not answer for this file.
     pub(crate) no_cachestat: AtomicBool,
     watch: Watch,
@@ -237,6 +239,7 @@ impl OpenFile {
             mount,
             mincore: AtomicU8::new(0),
             whole_ms: AtomicU64::new(0),
+            whole_times: AtomicU32::new(0),
             no_cachestat: AtomicBool::new(false),
             watch: Watch::default(),
             closer,

@@ -225,6 +225,31 @@ fn a_file_just_found_in_memory_is_not_looked_at_again_unless_its_mount_has_just_
 }
 
 #[test]
+fn a_file_that_many_ask_for_is_not_looked_at_again_even_right_after_a_miss() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(MIB as usize);
+    let again = |times: u32, gap: Duration| {
+        for _ in 0..times {
+            bench.pass(gap);
+            assert!(serve_from(&bench, &file, 0) > 0);
+        }
+        serve_from(&bench, &file, 0)
+    };
+    assert!(again(3, WHOLE) > 0);
+    assert_eq!(again(1, WHOLE), 0);
+    // What lies apart does not count.
+    assert!(again(5, Duration::from_millis(500)) > 0);
+    assert_eq!(again(3, WHOLE), 0);
+    // Neither does what was there before something was missing.
+    bench.pass(WHOLE);
+    bench.fake.change(|plan| plan.missing = [0].into());
+    assert_eq!(ready(&bench, &file, 0, MIB), 0);
+    bench.fake.change(|plan| plan.missing.clear());
+    assert!(again(3, WHOLE) > 0);
+    assert_eq!(again(1, WHOLE), 0);
+}
+
+#[test]
 fn a_part_of_a_file_does_not_vouch_for_the_rest() {
     let bench = Bench::new("ext4");
     let file = bench.file(MIB as usize);
