@@ -204,7 +204,7 @@ fn small_objects_are_served_from_memory() {
         let lines = format!("open_file_cache off; location / {{ proxy_pass http://{}; }}", origin.address());
         let server = serve(&lines, parameters);
         server.get("/a");
-        eventually("it is stored", || files(&server.path("cache")).len() == 1);
+        eventually("it is stored", || number(&figures(&server), "/entries") == 1);
         assert_eq!(said(&server.get("/a")), ("HIT".into(), "/a 1".into()));
         let told = figures(&server);
         assert_eq!(number(&told, "/memory/objects"), u64::from(kept), "{told}");
