@@ -43,6 +43,7 @@ const CACHESTAT_TRUE: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs
 #[derive(Debug, Clone, Default)]
 pub struct Cursor {
     from: u64,
+    /// When what lies at `from` was looked at: what follows may be looked at much later, for a client that takes its time.
     from_ms: u64,
     until: u64,
     probed_ms: u64,
