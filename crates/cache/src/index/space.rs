@@ -169,7 +169,7 @@ impl Space {
     fn refuse(&self, bytes: u64) {
         self.refused.fetch_add(1, Relaxed);
         // What never fits empties nothing.
-        if bytes <= self.limit.load(Relaxed) {
+        if bytes <= self.capacity() {
             self.wanted.fetch_max(bytes.max(1), Relaxed);
             self.bell.urgent();
         }
@@ -253,9 +253,15 @@ impl Space {
         self.wanted.swap(0, Relaxed)
     }
 
+    /// What there would be if every object went: the limit, or what the file system has beside what is not this cache's.
+    pub(crate) fn capacity(&self) -> u64 {
+        let room = self.room.load(Relaxed).saturating_add_unsigned(self.taken.load(Relaxed));
+        self.limit.load(Relaxed).min(u64::try_from(room).unwrap_or(0))
+    }
+
     /// The most that is kept free for reservations like those that were refused.
     pub(crate) fn max_ahead(&self) -> u64 {
-        self.limit.load(Relaxed) / AHEAD_SHARE
+        self.capacity() / AHEAD_SHARE
     }
 
     /// Whether something has to go, so that the margin, and `ahead` bytes, are free.

@@ -360,6 +360,10 @@ impl Manager {
     fn evict(&mut self, at: Moment) -> bool {
         let space = self.shared.index.space.clone();
         self.wanted = self.wanted.max(space.take_wanted());
+        // The file system may have become too small for it meanwhile.
+        if self.wanted > space.capacity() {
+            self.wanted = 0;
+        }
         self.ahead = self.ahead.max(self.wanted).min(space.max_ahead());
         if at.clock < self.resume_evicting {
             return false;

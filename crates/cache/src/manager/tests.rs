@@ -273,6 +273,33 @@ fn a_small_file_system_is_used_and_not_overrun() {
 }
 
 #[test]
+fn what_the_file_system_never_has_room_for_empties_nothing() {
+    let folder = Folder::new("never-fits");
+    let mut bench = Bench::open(&CacheConfig { max_size: 1 << 30, ..config(&folder) });
+    bench.settle();
+    for number in 0..50 {
+        bench.store(&number.to_string(), 10_000).unwrap();
+    }
+    bench.settle();
+    // A megabyte is all there is.
+    let space = bench.cache.shared().index.space.clone();
+    space.measure(|| Some(1 << 19));
+    assert!(bench.cache.reserve(3 << 20).is_none());
+    bench.round(NOW);
+    assert_eq!(bench.cache.figures().entries, 50);
+    // What fits once others have gone is made room for, and then again and again only for a part of it all.
+    assert!(bench.cache.reserve(800_000).is_none());
+    bench.round(NOW);
+    assert!(bench.cache.reserve(800_000).is_some());
+    for number in 100..120 {
+        bench.store(&number.to_string(), 10_000).unwrap();
+        bench.round(NOW);
+    }
+    let left = bench.cache.figures().entries;
+    assert!(left > 20, "{left}");
+}
+
+#[test]
 fn a_smaller_size_is_taken_over() {
     let folder = Folder::new("smaller");
     let mut bench = Bench::open(&config(&folder));
