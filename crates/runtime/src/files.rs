@@ -8,6 +8,7 @@
 //! | sendfile | the ladder of [`Rung`](crate::mounts::Rung)s, see [`probe`](FileSystem::ready_prefix) |
 //! | anything else | none: always the pool |
 
+mod ahead;
 pub mod change;
 mod direct;
 #[cfg(feature = "faults")]

@@ -4,6 +4,7 @@ pub mod cachestat;
 pub mod crypt;
 pub mod memory;
 pub mod mincore;
+pub mod populate;
 pub mod process;
 pub mod program;
 pub mod receive;

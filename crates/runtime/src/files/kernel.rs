@@ -110,6 +110,11 @@ pub(crate) trait Kernel: Send + Sync {
         rustix::fs::sendfile(out, fd, Some(&mut offset), len)
     }
 
+    /// Reads the block around a page into memory, in large pieces, and waits for that page.
+    fn read_block(&self, fd: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
+        freerun_sys::populate::read_block(fd, offset).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
     /// Starts reading a range into memory.
     fn will_need(&self, fd: BorrowedFd<'_>, offset: u64, len: u64) {
         // Advice: if it is not taken, the read that follows takes longer.

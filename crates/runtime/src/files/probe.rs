@@ -209,7 +209,7 @@ impl FileSystem {
             if density == Density::Dense && std::mem::replace(&mut looked_densely, true) {
                 break;
             }
-            if density == Density::Dense && self.is_surely_cold(file, begin, page) {
+            if (density == Density::Dense || !goes_on) && self.is_surely_cold(file, begin, page) {
                 found.missed = true;
                 break;
             }
@@ -231,8 +231,9 @@ impl FileSystem {
     }
 
     /// Whether a page is not even being read. A one-byte read would find that out, too, but it starts the reading, which
-    /// takes processor time and can itself wait (for metadata of the file, for a place in the queue of the disk): that
-    /// is left to the pool. `cachestat` is never asked whether something *is* ready: it counts pages in flight.
+    /// takes processor time and can itself wait (for metadata of the file, for a place in the queue of the disk), and it
+    /// brings in a few single pages where the pool would read a block in large ones: that is left to the pool. `cachestat`
+    /// is never asked whether something *is* ready: it counts pages in flight.
     fn is_surely_cold(&self, file: &OpenFile, offset: u64, page: u64) -> bool {
         if file.no_cachestat.load(Relaxed) || !CACHESTAT_TRUE.contains(&file.mount.fs_type()) {
             return false;

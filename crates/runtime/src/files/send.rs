@@ -16,9 +16,6 @@ pub const INLINE_MAX: u64 = 2 << 20;
 /// The most that one task of the pool reads and sends, in bytes: large enough for a disk to stream, small enough for the
 /// tasks of others to get their turn.
 pub const POOL_CHUNK: u64 = 1 << 20;
-/// Read-ahead is asked for again after each of these: the kernel cuts a long wish short, to the larger of the disk's
-/// `read_ahead_kb` (this is its usual value) and `max_sectors_kb`.
-const ADVICE_STEP: u64 = 128 << 10;
 
 const SENDFILE: &str = "sendfile()";
 
@@ -88,19 +85,24 @@ impl FileSystem {
         let chunk = max.min(POOL_CHUNK);
         file.mount.pooled.add();
         cursor.clear();
-        self.offload(via, file.tag(via.client), move || this.send_waiting(&held, out.as_fd(), offset, chunk)).await?
+        self.offload(via, file.tag(via.client), move || this.send_waiting(&held, out.as_fd(), offset, chunk, max))
+            .await?
     }
 
-    /// On a pool thread: asks for all of the chunk, then sends it piece by piece as it arrives.
-    fn send_waiting(&self, file: &OpenFile, out: BorrowedFd<'_>, offset: u64, chunk: u64) -> Result<Sent, FileError> {
+    /// On a pool thread: asks for all of the chunk, then sends it piece by piece as it arrives. The response needs `wanted` bytes
+    /// altogether.
+    fn send_waiting(
+        &self,
+        file: &OpenFile,
+        out: BorrowedFd<'_>,
+        offset: u64,
+        chunk: u64,
+        wanted: u64,
+    ) -> Result<Sent, FileError> {
         let work = file.mount.begin();
         if file.mount.class() != Class::Memory {
-            let mut at = offset;
-            while at < offset + chunk {
-                // All of the rest each time: where the kernel takes it whole, the disk gets one large read.
-                self.kernel.will_need(file.as_fd(), at, offset + chunk - at);
-                at += ADVICE_STEP;
-            }
+            self.read_ahead(file, offset, chunk, wanted);
+            work.moved();
         }
         let mut sent = 0;
         loop {

@@ -1,5 +1,6 @@
 //! The file operations: with a kernel whose answers the tests decide, and with the one that runs.
 
+mod ahead;
 mod fake;
 mod ladder;
 mod naming;

@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub(super) mincore_lies: bool,
     /// What `cachestat` says; by default that it is not allowed.
     pub(super) cached: Option<u64>,
+    /// What reading a block answers.
+    pub(super) block: Option<Errno>,
     pub(super) read: Option<Errno>,
     pub(super) write: Option<Errno>,
     pub(super) sendfile: Option<Errno>,
@@ -54,6 +56,10 @@ pub(super) struct Calls {
     pub(super) nowait: AtomicU64,
     pub(super) resident: AtomicU64,
     pub(super) cached: AtomicU64,
+    /// Where blocks were read.
+    pub(super) blocks: Mutex<Vec<u64>>,
+    /// What was advised: offset and length.
+    pub(super) advice: Mutex<Vec<(u64, u64)>>,
 }
 
 #[derive(Clone, Default)]
@@ -166,6 +172,15 @@ impl Kernel for Fake {
         });
         failing(self.ask(|plan| plan.sendfile))?;
         Linux.sendfile(out, fd, offset, len)
+    }
+
+    fn read_block(&self, _: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
+        self.calls.blocks.lock().unwrap().push(offset);
+        failing(self.ask(|plan| plan.block))
+    }
+
+    fn will_need(&self, _: BorrowedFd<'_>, offset: u64, len: u64) {
+        self.calls.advice.lock().unwrap().push((offset, len));
     }
 }
 

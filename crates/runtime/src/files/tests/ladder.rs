@@ -328,6 +328,19 @@ fn a_warm_mount_is_probed_less_and_less_until_the_next_miss() {
 }
 
 #[test]
+fn a_cold_file_is_found_out_without_starting_to_read_it_on_a_warm_mount_too() {
+    let bench = Bench::with("ext4", "", |plan| plan.cached = Some(1));
+    let file = bench.file(4 * MIB as usize);
+    while bench.mount().density != Density::Sparse {
+        bench.pass(Duration::from_millis(1100));
+        serve(&bench, &file);
+    }
+    bench.fake.change(|plan| plan.cached = Some(0));
+    assert_eq!(ready(&bench, &bench.file(MIB as usize), 0, MIB), 0);
+    assert_eq!((bench.fake.probes(), bench.mount().misses), (0, 1));
+}
+
+#[test]
 fn sparse_probes_look_at_the_last_page_too() {
     let bench = Bench::new("ext4");
     let file = bench.file(MIB as usize);

@@ -1,0 +1,97 @@
+//! Reading a part of a file into the page cache in pieces as large as the kernel can make them.
+//!
+//! What `read(2)`, `readahead(2)` and `posix_fadvise(2)` bring into memory lies there page by page, or nearly so, and each page
+//! costs something whenever it is sent again. A mapping with `MADV_HUGEPAGE` is the only way to ask for more: a fault in it
+//! reads the aligned [`BLOCK`] that it falls into, in folios as large as fit, where the file system has large folios.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::mincore::page_size;
+
+/// What is read at once, in bytes; aligned in the file as well. (On machines with pages of 4 KiB. Where pages are larger, more
+/// is read.)
+pub const BLOCK: u64 = 2 << 20;
+
+/// Reads the block around the page at `offset` as far as the file goes, and waits until that page is in memory. If it is there
+/// already, nothing is read; if others of the block are, the rest comes page by page, but all of it is asked for. No contents
+/// are looked at: a file that becomes shorter meanwhile is no danger.
+///
+/// # Errors
+/// `EINVAL` for a wrong offset, and on kernels without huge pages or before 5.14; `ENODEV` when the file system has no mappings;
+/// `EFAULT` at the end of the file or if the disk fails; `ENOMEM`, `EPERM`, `EACCES`.
+pub fn read_block(file: impl AsFd, offset: u64) -> io::Result<()> {
+    let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    let len = page_size();
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: the kernel chooses the address (no MAP_FIXED), so nothing that exists is replaced; errors are looked at below. The
+    // address is not given out, and nothing is read through it.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, offset) };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // Random: without it, a fault reads two blocks.
+    let advised =
+        [libc::MADV_HUGEPAGE, libc::MADV_RANDOM, libc::MADV_POPULATE_READ].into_iter().try_for_each(|advice| {
+            // SAFETY: the range is the mapping made above, which nobody else knows; none of these changes what memory holds, and
+            // populating answers with an error where an access would end in SIGBUS.
+            let failed = unsafe { libc::madvise(at, len, advice) };
+            if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        });
+    // SAFETY: the mapping was made above, is unmapped only here, and no reference into it exists. It cannot fail for a range that
+    // is mapped as a whole.
+    unsafe {
+        libc::munmap(at, len);
+    }
+    advised
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mincore::Mapping;
+    use std::io::Write;
+
+    /// On the disk, with nothing of it in memory; the folder of temporary files may be memory itself, then all of it stays there.
+    fn cold(bytes: usize) -> std::fs::File {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("freerun-populate-{}-{number}", std::process::id()));
+        let mut file = std::fs::File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(&vec![1; bytes]).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        file
+    }
+
+    fn is_resident(file: &std::fs::File, offset: u64) -> bool {
+        let mut pages = Vec::new();
+        Mapping::new(file, offset, page_size()).unwrap().resident(&mut pages).unwrap();
+        pages == [1]
+    }
+
+    #[test]
+    fn the_page_asked_for_is_in_memory_afterwards() {
+        let file = cold(2 * BLOCK as usize + 5);
+        for offset in [BLOCK, 256 << 10, 0, 2 * BLOCK] {
+            match read_block(&file, offset) {
+                Ok(()) => assert!(is_resident(&file, offset), "{offset}"),
+                // A kernel that has not got it.
+                Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EINVAL)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_ends_before_and_wrong_offsets_are_errors() {
+        let file = cold(10);
+        let error = read_block(&file, BLOCK).unwrap_err().raw_os_error();
+        assert!(matches!(error, Some(libc::EFAULT | libc::EINVAL)), "{error:?}");
+        assert_eq!(read_block(&file, 1).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(read_block(&file, u64::MAX / BLOCK * BLOCK).unwrap_err().raw_os_error(), Some(libc::EOVERFLOW));
+        let (reader, _writer) = io::pipe().unwrap();
+        assert!(read_block(&reader, 0).is_err());
+    }
+}
