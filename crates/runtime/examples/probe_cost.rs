@@ -118,8 +118,9 @@ fn main() {
             let file = open(&missing, &cold);
             let _ = fadvise(file.as_fd(), 0, None, Advice::DontNeed);
             timed(|| {
-                let ready = missing.ready_prefix(&file, &mut Cursor::default(), 0, LEN as u64);
-                misses += u32::from(ready == 0);
+                let out = bench.out.as_fd();
+                let sent = missing.send_now(&file, &mut Cursor::default(), out, 0, LEN as u64, &bench.auto);
+                misses += u32::from(sent == Ok(Sent::NeedsPool));
             })
         };
         miss();

@@ -5,11 +5,12 @@
 //! |---|---|
 //! | open, stat | `openat2(2)` with `RESOLVE_CACHED`; on mounts where `open` itself may ask somebody, always the pool |
 //! | read | `preadv2(2)` with `RWF_NOWAIT` |
-//! | sendfile | the ladder of [`Rung`](crate::mounts::Rung)s, see [`probe`](FileSystem::ready_prefix) |
+//! | sendfile | the ladder of [`Rung`](crate::mounts::Rung)s (`probe.rs`); a copy where nothing vouches for the file |
 //! | anything else | none: always the pool |
 
 mod ahead;
 pub mod change;
+mod copy;
 mod direct;
 #[cfg(feature = "faults")]
 pub mod faults;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use freerun_sys::mincore::Mapping;
 use rustix::fs::{Access, Advice, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::SendFlags;
 
 use super::types::Meta;
 
@@ -113,6 +114,11 @@ pub(crate) trait Kernel: Send + Sync {
     /// Reads the block around a page into memory, in large pieces, and waits for that page.
     fn read_block(&self, fd: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
         freerun_sys::populate::read_block(fd, offset).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// Writes to a socket that does not wait.
+    fn send(&self, out: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
+        rustix::net::send(out, data, SendFlags::NOSIGNAL)
     }
 
     /// Starts reading a range into memory.

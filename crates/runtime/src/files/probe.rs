@@ -2,7 +2,8 @@
 //!
 //! `sendfile(2)` has no non-blocking form: what is not in the page cache, or is there but still being read, it waits
 //! for. So the range is probed first, with the best probe that the mount answers ([`Rung`]), as densely as the mount's
-//! recent misses and the file's own record require.
+//! recent misses and the file's own record require. What neither of them vouches for is not sent by `sendfile(2)` at
+//! all, but copied (`copy.rs`).
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,8 +16,7 @@ use super::trust::REGION;
 use super::types::OpenFile;
 use crate::mounts::{Density, Rung};
 
-/// How far ahead is looked at once with sparse probes, or by `mincore`. What is looked at long before it is sent may be
-/// gone by then; page by page, no more than one [`REGION`] is looked at.
+/// How far ahead is looked at once. What is looked at long before it is sent may be gone by then.
 const WINDOW: u64 = 4 << 20;
 /// How long what was probed for a response may be sent without looking again, in milliseconds.
 const CURSOR_MS: u64 = 500;
@@ -25,9 +25,9 @@ const ENOUGH: u64 = 256 << 10;
 
 /// For how long a whole file that one response found in memory is not looked at again, in milliseconds: what was read that
 /// short a time ago is the last that the kernel evicts.
-const WHOLE_MS: u64 = 20;
+pub(super) const WHOLE_MS: u64 = 20;
 /// When its mount has just missed, only a file that was found so many times in a row is spared: many ask for it.
-const HOT_TIMES: u32 = 4;
+pub(super) const HOT_TIMES: u32 = 4;
 /// What lies longer apart, in milliseconds, is not in a row.
 const HOT_GAP_MS: u64 = 500;
 
@@ -39,21 +39,19 @@ const TRUSTED_STEP: u64 = 128 << 10;
 /// says that nothing is there.
 const CACHESTAT_TRUE: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"];
 
-/// What has been probed for one response body; see [`FileSystem::send_now`].
+/// What has been found for one response body; see [`FileSystem::send_now`].
 #[derive(Debug, Clone, Default)]
 pub struct Cursor {
+    /// What was probed, and when: it may be sent.
     from: u64,
-    /// When what lies at `from` was looked at: what follows may be looked at much later, for a client that takes its time.
-    from_ms: u64,
     until: u64,
     probed_ms: u64,
     /// What follows was missing: it is looked for again when the rest has been sent, not with each send.
     missed: bool,
-    /// The part of the current region that was looked at page by page, and when that began: responses are sent in
-    /// pieces that do not end where regions do.
-    dense_from: u64,
-    dense_until: u64,
-    dense_ms: u64,
+    /// What was found without a gap, by probes or by copying: in the end that may be the whole file.
+    whole: Run,
+    /// The part of the current region that was copied: responses are sent in pieces that do not end where regions do.
+    region: Run,
 }
 
 impl Cursor {
@@ -63,10 +61,39 @@ impl Cursor {
         if valid { self.until - offset } else { 0 }
     }
 
-    /// Forgets what was probed.
+    /// Forgets what was found.
     pub(super) fn clear(&mut self) {
         *self = Cursor::default();
     }
+}
+
+/// A stretch without a gap, found piece by piece.
+#[derive(Debug, Clone, Default)]
+struct Run {
+    from: u64,
+    until: u64,
+    /// When its beginning was looked at: what follows may be looked at much later, for a client that takes its time.
+    since_ms: u64,
+}
+
+impl Run {
+    fn found(&mut self, from: u64, until: u64, now_ms: u64) {
+        if self.until == 0 || from < self.from || self.until < from {
+            *self = Run { from, until, since_ms: now_ms };
+        }
+        self.until = self.until.max(until);
+    }
+}
+
+/// How what comes next of a file can be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// So many bytes (more than 0) are in memory, and are so when they are sent, as far as can be told.
+    Ready(u64),
+    /// Nothing vouches for it: copied it is looked at and taken in one step.
+    Unsure,
+    /// By the pool; or the file ends here.
+    Pool,
 }
 
 /// The answer of the probes of one stretch.
@@ -109,6 +136,16 @@ fn was_just_seen(file: &OpenFile, now: u64) -> bool {
         && file.mount.rung(now) != Rung::Pool
 }
 
+/// From `from` to `until` was found for a response: it may have found all of `file` by that.
+fn found_whole(file: &OpenFile, cursor: &mut Cursor, from: u64, until: u64, now: u64) {
+    cursor.whole.found(from, until, now);
+    // What a cache stores begins behind a head of its own.
+    let whole = cursor.whole.from < page_size() as u64 && cursor.whole.until >= file.size();
+    if whole && now.saturating_sub(cursor.whole.since_ms) < CURSOR_MS {
+        saw_whole(file, now);
+    }
+}
+
 /// A response found all of `file` in memory. Loops that do so at the same moment may count it once more, or once less.
 fn saw_whole(file: &OpenFile, now: u64) {
     let before = file.whole_ms.load(Relaxed);
@@ -122,54 +159,86 @@ fn saw_whole(file: &OpenFile, now: u64) {
 }
 
 impl FileSystem {
-    /// How many of `len` bytes at `offset` can be sent (or read) now without waiting. 0 means the pool has to do it, or
-    /// that the file ends there.
-    pub fn ready_prefix(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64) -> u64 {
-        self.ready_at(file, cursor, offset, len, self.now_ms())
+    /// How `len` bytes at `offset` can be sent (or read) without waiting, or as many of them as possible.
+    pub(super) fn ahead(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, now: u64) -> Ahead {
+        let ready = if was_just_seen(file, now) {
+            file.size().saturating_sub(offset)
+        } else {
+            let mut ready = cursor.known(offset, now).min(len);
+            while ready < len.min(ENOUGH) && !(ready > 0 && cursor.missed) {
+                let from = offset + ready;
+                let found = match file.mount.rung(now) {
+                    Rung::Memory => return Ahead::Ready(len),
+                    Rung::Pool => break,
+                    Rung::Nowait if self.is_unsure(file, from, now) => {
+                        if ready == 0 {
+                            return Ahead::Unsure;
+                        }
+                        break;
+                    }
+                    rung => match self.look(rung, file, cursor, from, len - ready, now) {
+                        Some(found) => found,
+                        // The mount has stepped down.
+                        None if file.mount.rung(now) != rung => continue,
+                        None => break,
+                    },
+                };
+                if found.missed {
+                    self.missed(file, found.until, now);
+                } else {
+                    file.mount.found_warm(found.warm, found.probes, now);
+                }
+                if found.until > from {
+                    if ready == 0 && (cursor.until != from || from == 0) {
+                        cursor.from = from;
+                    }
+                    (cursor.until, cursor.probed_ms) = (found.until, now);
+                    found_whole(file, cursor, from, found.until, now);
+                    ready = found.until - offset;
+                }
+                cursor.missed = found.missed;
+                if !found.goes_on() {
+                    break;
+                }
+            }
+            ready
+        };
+        match ready.min(len) {
+            0 => Ahead::Pool,
+            ready => Ahead::Ready(ready),
+        }
     }
 
-    pub(super) fn ready_at(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, now: u64) -> u64 {
-        if was_just_seen(file, now) {
-            return len.min(file.size().saturating_sub(offset));
+    /// Whether neither the mount nor the file itself vouches for what lies at `offset`.
+    fn is_unsure(&self, file: &OpenFile, offset: u64, now: u64) -> bool {
+        file.mount.density() == Density::Dense && !self.trust.has(file.meta(), offset / REGION, now)
+    }
+
+    /// Something of `file` at `offset` was missing.
+    pub(super) fn missed(&self, file: &OpenFile, offset: u64, now: u64) {
+        file.mount.missed(now);
+        self.distrust(file, offset, offset + 1);
+    }
+
+    /// All from `from` to `until` was found, page by page.
+    pub(super) fn found_all(&self, file: &OpenFile, cursor: &mut Cursor, from: u64, until: u64, now: u64) {
+        let page = page_size() as u64;
+        file.mount.found_warm(until - from, (until - from).div_ceil(page), now);
+        found_whole(file, cursor, from, until, now);
+        let mut at = from;
+        while at < until {
+            let (region, begin) = (at / REGION, at / REGION * REGION);
+            let end = begin + REGION;
+            if at == begin {
+                cursor.region = Run::default();
+            }
+            cursor.region.found(at, until.min(end), now);
+            // What a cache stores begins behind a head of its own.
+            if cursor.region.from < begin + page && cursor.region.until >= end.min(file.size()) {
+                self.trust.give(file.meta(), region, cursor.region.since_ms);
+            }
+            at = until.min(end);
         }
-        let mut ready = cursor.known(offset, now).min(len);
-        while ready < len.min(ENOUGH) && !(ready > 0 && cursor.missed) {
-            let from = offset + ready;
-            let found = match file.mount.rung(now) {
-                Rung::Memory => return len,
-                Rung::Pool => break,
-                rung => match self.look(rung, file, cursor, from, len - ready, now) {
-                    Some(found) => found,
-                    // The mount has stepped down.
-                    None if file.mount.rung(now) != rung => continue,
-                    None => break,
-                },
-            };
-            if found.missed {
-                file.mount.missed(now);
-                self.distrust(file, found.until, found.until + 1);
-            } else {
-                file.mount.found_warm(found.warm, found.probes, now);
-            }
-            if found.until > from {
-                if ready == 0 && (cursor.until != from || from == 0) {
-                    (cursor.from, cursor.from_ms) = (from, now);
-                }
-                cursor.until = found.until;
-                cursor.probed_ms = now;
-                // What a cache stores begins behind a head of its own.
-                let whole = cursor.from < page_size() as u64 && cursor.until >= file.size();
-                if whole && now.saturating_sub(cursor.from_ms) < CURSOR_MS {
-                    saw_whole(file, now);
-                }
-                ready = found.until - offset;
-            }
-            cursor.missed = found.missed;
-            if !found.goes_on() {
-                break;
-            }
-        }
-        ready.min(len)
     }
 
     pub(super) fn distrust(&self, file: &OpenFile, from: u64, until: u64) {
@@ -195,46 +264,35 @@ impl FileSystem {
         let end = from.saturating_add(len.min(WINDOW)).checked_next_multiple_of(page).unwrap_or(u64::MAX);
         let mut found = Found::at(from);
         let mut goes_on = cursor.until == from && !cursor.missed && now.saturating_sub(cursor.probed_ms) < CURSOR_MS;
-        let mut looked_densely = false;
         while found.until < end && found.goes_on() {
             let begin = found.until;
             let region = begin / REGION;
             let stop = ((region + 1) * REGION).min(end);
-            if self.trust.has(file.meta(), region, now) {
-                let step = if density == Density::Dense { TRUSTED_STEP.max(page) } else { Density::Sparse.step(page) };
-                self.walk(file, stop, step, goes_on, stop == end, &mut found)?;
-                goes_on = true;
-                continue;
-            }
-            if density == Density::Dense && std::mem::replace(&mut looked_densely, true) {
-                break;
-            }
-            if (density == Density::Dense || !goes_on) && self.is_surely_cold(file, begin, page) {
+            let trusted = self.trust.has(file.meta(), region, now);
+            let step = match density {
+                Density::Dense if !trusted => break,
+                Density::Dense => TRUSTED_STEP.max(page),
+                _ if trusted => Density::Sparse.step(page),
+                _ => density.step(page),
+            };
+            if !trusted && !goes_on && self.is_surely_cold(file, begin, page) {
                 found.missed = true;
                 break;
             }
-            self.walk(file, stop, density.step(page), goes_on, stop == end, &mut found)?;
+            self.walk(file, stop, step, goes_on, stop == end, &mut found)?;
             goes_on = true;
-            found.warm += found.until - begin;
-            if density == Density::Dense && found.goes_on() {
-                if begin != cursor.dense_until || begin == region * REGION {
-                    (cursor.dense_from, cursor.dense_ms) = (begin, now);
-                }
-                cursor.dense_until = found.until;
-                let end = ((region + 1) * REGION).min(file.size());
-                if cursor.dense_from == region * REGION && found.until >= end {
-                    self.trust.give(file.meta(), region, cursor.dense_ms);
-                }
+            if !trusted {
+                found.warm += found.until - begin;
             }
         }
         Some(found)
     }
 
-    /// Whether a page is not even being read. A one-byte read would find that out, too, but it starts the reading, which
+    /// Whether a page is not even being read. A read would find that out, too, but it starts the reading, which
     /// takes processor time and can itself wait (for metadata of the file, for a place in the queue of the disk), and it
     /// brings in a few single pages where the pool would read a block in large ones: that is left to the pool. `cachestat`
     /// is never asked whether something *is* ready: it counts pages in flight.
-    fn is_surely_cold(&self, file: &OpenFile, offset: u64, page: u64) -> bool {
+    pub(super) fn is_surely_cold(&self, file: &OpenFile, offset: u64, page: u64) -> bool {
         if file.no_cachestat.load(Relaxed) || !CACHESTAT_TRUE.contains(&file.mount.fs_type()) {
             return false;
         }

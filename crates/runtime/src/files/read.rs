@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use rustix::io::Errno;
 
 use super::open::retried;
+use super::probe::Ahead;
 use super::types::{Aio, FileError, OpenFile, Trouble, Via};
 use super::{FileSystem, to_ms};
 use crate::mounts::Rung;
@@ -101,7 +102,7 @@ impl FileSystem {
             Rung::Mincore => {
                 let mut cursor = super::Cursor::default();
                 let wanted = (buffer.len() as u64).min(file.size().saturating_sub(offset));
-                if wanted > 0 && self.ready_at(file, &mut cursor, offset, wanted, now) == wanted {
+                if wanted > 0 && self.ahead(file, &mut cursor, offset, wanted, now) == Ahead::Ready(wanted) {
                     match self.read_waiting(file, offset, &mut buffer[..wanted as usize]) {
                         Ok(n) if n as u64 == wanted => Ready::Whole(n),
                         _ => Ready::Part(0),
@@ -119,7 +120,8 @@ impl FileSystem {
         answer
     }
 
-    fn read_nowait(&self, file: &OpenFile, offset: u64, buffer: &mut [u8], now: u64) -> Ready {
+    /// What is in memory, for mounts on [`Rung::Nowait`].
+    pub(super) fn read_nowait(&self, file: &OpenFile, offset: u64, buffer: &mut [u8], now: u64) -> Ready {
         let mut got = 0;
         while got < buffer.len() {
             match self.kernel.read_nowait(file.as_fd(), &mut buffer[got..], offset + got as u64) {
@@ -169,9 +171,16 @@ impl FileSystem {
     }
 }
 
-enum Ready {
+pub(super) enum Ready {
     /// All that was asked for, or all that the file has.
     Whole(usize),
     /// This much is there, and the rest is not in memory.
     Part(usize),
+}
+
+impl Ready {
+    pub(super) fn len(&self) -> usize {
+        let (Ready::Whole(n) | Ready::Part(n)) = self;
+        *n
+    }
 }

@@ -1,4 +1,4 @@
-//! Files to sockets, by `sendfile(2)`.
+//! Files to sockets: by `sendfile(2)`, or by a copy where its probes are not enough.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::open::retried;
-use super::probe::Cursor;
+use super::probe::{Ahead, Cursor};
 use super::types::{Aio, FileError, OpenFile, Trouble, Via};
 use super::{FileSystem, to_ms};
 use crate::mounts::Class;
@@ -37,7 +37,7 @@ impl FileSystem {
     /// `cursor` belongs to this response body: it remembers what was probed.
     ///
     /// # Errors
-    /// What `sendfile(2)` answers, of the socket ([`FileError::is_peer`]) or the file.
+    /// What `sendfile(2)` or `send(2)` answers, of the socket ([`FileError::is_peer`]) or the file.
     pub fn send_now(
         &self,
         file: &OpenFile,
@@ -48,12 +48,17 @@ impl FileSystem {
         aio: &Aio,
     ) -> Result<Sent, FileError> {
         let began = self.begin(Some(&file.mount));
-        let ready = match aio {
+        let (now, max) = (to_ms(began.at), max.min(INLINE_MAX));
+        let ahead = match aio {
             Aio::Always(_) => return Ok(Sent::NeedsPool),
-            Aio::Off => return self.sendfile(file, out, offset, max.min(INLINE_MAX)),
-            Aio::Auto(_) | Aio::Threads(_) => self.ready_at(file, cursor, offset, max.min(INLINE_MAX), to_ms(began.at)),
+            Aio::Off => return self.sendfile(file, out, offset, max),
+            Aio::Auto(_) | Aio::Threads(_) => self.ahead(file, cursor, offset, max, now),
         };
-        let sent = if ready == 0 { Ok(Sent::NeedsPool) } else { self.sendfile(file, out, offset, ready) };
+        let sent = match ahead {
+            Ahead::Ready(ready) => self.sendfile(file, out, offset, ready),
+            Ahead::Unsure => self.copy(file, cursor, out, offset, max, now),
+            Ahead::Pool => Ok(Sent::NeedsPool),
+        };
         // Probes are counted in: they should not wait either, but a miss starts a read, and that can.
         if self.timed(&file.mount, began) {
             cursor.clear();

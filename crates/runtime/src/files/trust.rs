@@ -1,22 +1,32 @@
-//! Which parts of which files were found to be in memory, page by page, a moment ago.
+//! Which parts of which files were found to be in memory, page by page, a moment ago and again and again before.
 //!
-//! While other files of its mount miss, a file that is asked for again and again is probed page by page once in
-//! [`TRUST_MS`] and sparsely in between; otherwise a hot 4 MB file on a busy disk would cost a thousand probes a request.
+//! While other files of its mount miss, a file is copied ([`copy`](super::copy)), which looks at each page. One that is asked
+//! for again and again stays in memory whatever else does not: it is copied once in [`TRUST_MS`] and sent by `sendfile(2)`,
+//! with sparse probes, in between. To be found once proves nothing of the kind: what was read a moment ago, for a client,
+//! among many others that are being read, may be the next to leave.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::probe::{HOT_TIMES, WHOLE_MS};
 use super::types::Meta;
 
 /// How long a page-by-page look is trusted, in milliseconds.
 pub(super) const TRUST_MS: u64 = 1000;
+/// What lies longer apart, in milliseconds, is not in a row.
+const ROW_MS: u32 = 2 * TRUST_MS as u32;
 /// The part of a file that is trusted or not, in bytes.
 pub(super) const REGION: u64 = 1 << 20;
 /// Regions remembered; the latest takes the place of another one.
 const SLOTS: usize = 16_384;
 
-/// A lossy table without locks: each slot holds half a fingerprint and a time.
+/// The parts of a slot: a fingerprint, how often in a row, the last time in milliseconds.
+const FINGERPRINT: u64 = !0 << TIMES_SHIFT << 3;
+const TIMES_SHIFT: u32 = 32;
+const TIMES: u64 = 7;
+
+/// A lossy table without locks.
 pub(super) struct Trust {
     slots: Box<[AtomicU64]>,
 }
@@ -32,28 +42,41 @@ impl Trust {
         let mut hasher = DefaultHasher::new();
         (meta.dev, meta.ino, meta.size, meta.mtime, meta.mtime_nsec, region).hash(&mut hasher);
         let hash = hasher.finish();
-        (&self.slots[hash as usize % SLOTS], hash & !0xffff_ffff)
+        (&self.slots[hash as usize % SLOTS], hash & FINGERPRINT)
     }
 
-    /// Whether the region was looked at as a whole within the last [`TRUST_MS`].
+    /// Whether the region was found as a whole within the last [`TRUST_MS`], and [`HOT_TIMES`] in a row.
     pub(super) fn has(&self, meta: &Meta, region: u64, now_ms: u64) -> bool {
         let (slot, fingerprint) = self.place(meta, region);
         let value = slot.load(Relaxed);
         let age = (now_ms as u32).wrapping_sub(value as u32);
-        value != 0 && value & !0xffff_ffff == fingerprint && u64::from(age) < TRUST_MS
+        value & FINGERPRINT == fingerprint && times(value) >= u64::from(HOT_TIMES) && u64::from(age) < TRUST_MS
     }
 
-    /// The region was found in memory as a whole.
+    /// The region was found in memory as a whole. Loops that find it at the same moment are one time.
     pub(super) fn give(&self, meta: &Meta, region: u64, now_ms: u64) {
         let (slot, fingerprint) = self.place(meta, region);
-        slot.store(fingerprint | u64::from(now_ms as u32), Relaxed);
+        let value = slot.load(Relaxed);
+        let known = value & FINGERPRINT == fingerprint && times(value) > 0;
+        let gap = (now_ms as u32).wrapping_sub(value as u32);
+        // Another loop may have found it since this one looked at its beginning.
+        if known && (u64::from(gap) < WHOLE_MS || gap > u32::MAX / 2) {
+            return;
+        }
+        let before = if known && gap < ROW_MS { times(value) } else { 0 };
+        let times = (before + 1).min(TIMES);
+        slot.store(fingerprint | times << TIMES_SHIFT | u64::from(now_ms as u32), Relaxed);
     }
 
     /// Something of the region was missing.
     pub(super) fn take(&self, meta: &Meta, region: u64) {
         let (slot, fingerprint) = self.place(meta, region);
-        if slot.load(Relaxed) & !0xffff_ffff == fingerprint {
+        if slot.load(Relaxed) & FINGERPRINT == fingerprint {
             slot.store(0, Relaxed);
         }
     }
+}
+
+fn times(value: u64) -> u64 {
+    value >> TIMES_SHIFT & TIMES
 }

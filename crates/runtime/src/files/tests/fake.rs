@@ -38,10 +38,10 @@ pub(super) struct Plan {
     pub(super) read: Option<Errno>,
     pub(super) write: Option<Errno>,
     pub(super) sendfile: Option<Errno>,
-    /// How long each sendfile takes by the clock.
-    pub(super) sendfile_takes: Duration,
+    /// How long each sending takes by the clock.
+    pub(super) sending_takes: Duration,
     /// Whether it waits meanwhile.
-    pub(super) sendfile_waits: bool,
+    pub(super) sending_waits: bool,
     /// How often the thread has waited.
     pub(super) waits: u64,
     pub(super) now: Duration,
@@ -54,12 +54,15 @@ pub(super) struct Calls {
     pub(super) name_cached: AtomicU64,
     pub(super) open: AtomicU64,
     pub(super) nowait: AtomicU64,
+    /// Bytes that came from such reads of more than one.
+    pub(super) copied: AtomicU64,
     pub(super) resident: AtomicU64,
     pub(super) cached: AtomicU64,
     /// Where blocks were read.
     pub(super) blocks: Mutex<Vec<u64>>,
     /// What was advised: offset and length.
     pub(super) advice: Mutex<Vec<(u64, u64)>>,
+    pub(super) sendfile: AtomicU64,
 }
 
 #[derive(Clone, Default)]
@@ -79,6 +82,10 @@ impl Fake {
 
     pub(super) fn probes(&self) -> u64 {
         self.calls.nowait.swap(0, SeqCst)
+    }
+
+    pub(super) fn copied(&self) -> u64 {
+        self.calls.copied.swap(0, SeqCst)
     }
 }
 
@@ -128,7 +135,11 @@ impl Kernel for Fake {
             return Err(Errno::AGAIN);
         }
         let len = buffer.len().min(ready);
-        Linux.read(fd, &mut buffer[..len], offset)
+        let got = Linux.read(fd, &mut buffer[..len], offset)?;
+        if buffer.len() > 1 {
+            self.calls.copied.fetch_add(got as u64, SeqCst);
+        }
+        Ok(got)
     }
 
     fn read(&self, fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
@@ -165,10 +176,19 @@ impl Kernel for Fake {
         !self.ask(|plan| plan.mincore_lies)
     }
 
-    fn sendfile(&self, out: BorrowedFd<'_>, fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
+    fn send(&self, out: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
         self.change(|plan| {
-            plan.now += plan.sendfile_takes;
-            plan.waits += u64::from(plan.sendfile_waits);
+            plan.now += plan.sending_takes;
+            plan.waits += u64::from(plan.sending_waits);
+        });
+        Linux.send(out, data)
+    }
+
+    fn sendfile(&self, out: BorrowedFd<'_>, fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
+        self.calls.sendfile.fetch_add(1, SeqCst);
+        self.change(|plan| {
+            plan.now += plan.sending_takes;
+            plan.waits += u64::from(plan.sending_waits);
         });
         failing(self.ask(|plan| plan.sendfile))?;
         Linux.sendfile(out, fd, offset, len)

@@ -8,6 +8,7 @@ use freerun_sys::mincore::page_size;
 use rustix::io::Errno;
 
 use super::fake::*;
+use crate::files::probe::Ahead;
 use crate::files::{Cursor, OpenFile};
 use crate::mounts::{Density, Rung};
 
@@ -17,7 +18,17 @@ const MIB: u64 = 1 << 20;
 const WHOLE: Duration = Duration::from_millis(20);
 
 fn ready(bench: &Bench, file: &OpenFile, offset: u64, len: u64) -> u64 {
-    bench.fs.ready_prefix(file, &mut Cursor::default(), offset, len)
+    ready_with(bench, file, &mut Cursor::default(), offset, len)
+}
+
+/// How much of `len` could be sent at once, by whichever way.
+fn ready_with(bench: &Bench, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64) -> u64 {
+    let now = bench.fs.now_ms();
+    match bench.fs.ahead(file, cursor, offset, len, now) {
+        Ahead::Ready(n) => n,
+        Ahead::Unsure => bench.fs.take(file, cursor, offset, &mut vec![0; len as usize], now) as u64,
+        Ahead::Pool => 0,
+    }
 }
 
 fn pages(n: u64) -> u64 {
@@ -67,9 +78,11 @@ fn probes_that_do_not_exist_lead_to_the_next_rung_and_stay_given_up() {
         let bench = Bench::with("ext4", "", |plan| plan.nowait = Some(errno));
         let file = bench.file(pages(8) as usize);
         bench.fake.change(|plan| plan.missing = [5].into());
-        assert_eq!(ready(&bench, &file, 0, pages(8)), pages(5));
+        // The operation that finds it out goes to the pool.
+        assert_eq!(ready(&bench, &file, 0, pages(8)), 0);
         assert_eq!(bench.mount().rung, Rung::Mincore);
         assert_eq!(bench.fake.probes(), 1);
+        assert_eq!(ready(&bench, &file, 0, pages(8)), pages(5));
         assert_eq!(ready(&bench, &file, 100, pages(2)), pages(2));
         assert_eq!(ready(&bench, &file, pages(5), 1), 0);
         assert_eq!(bench.fake.probes(), 0);
@@ -86,8 +99,10 @@ fn mincore_is_not_believed_for_files_of_others() {
     assert_eq!(ready(&bench, &theirs, 0, pages(8)), 0);
     assert_eq!(bench.fake.calls.resident.load(SeqCst), 0);
     // Other files of the mount may be ours.
-    bench.fake.change(|plan| plan.mincore_lies = false);
     assert_eq!(bench.mount().rung, Rung::Mincore);
+    assert_eq!(ready(&bench, &theirs, 0, pages(8)), 0);
+    assert_eq!(bench.fake.calls.resident.load(SeqCst), 0);
+    bench.fake.change(|plan| plan.mincore_lies = false);
     let ours = bench.file(pages(8) as usize);
     assert_eq!(ready(&bench, &ours, 0, pages(8)), pages(8));
     assert_eq!(ready(&bench, &theirs, 0, pages(8)), 0);
@@ -160,23 +175,49 @@ fn a_file_for_which_cachestat_is_forbidden_is_asked_about_once() {
     assert_eq!(bench.fake.calls.cached.load(SeqCst), 1);
 }
 
-/// Serves `file` once as a response would, and counts the probes.
-fn serve(bench: &Bench, file: &OpenFile) -> u64 {
+/// How a file was looked at while it was served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// All of it was copied.
+    Copied,
+    /// With so many probes.
+    Probed(u64),
+    Not,
+}
+use Looked::{Copied, Not, Probed};
+
+/// Serves `file` once as a response would.
+fn serve(bench: &Bench, file: &OpenFile) -> Looked {
     bench.pass(WHOLE);
     serve_from(bench, file, 0)
 }
 
 /// The same from `offset` on, without time that passes.
-fn serve_from(bench: &Bench, file: &OpenFile, mut offset: u64) -> u64 {
+fn serve_from(bench: &Bench, file: &OpenFile, begin: u64) -> Looked {
     bench.fake.probes();
+    bench.fake.copied();
+    let mut offset = begin;
     let mut cursor = Cursor::default();
     while offset < file.size() {
         // As connections do: pieces of a bounded length, and of each as much as the socket takes.
-        let n = bench.fs.ready_prefix(file, &mut cursor, offset, (file.size() - offset).min(MIB));
+        let n = ready_with(bench, file, &mut cursor, offset, (file.size() - offset).min(MIB));
         assert!(n > 0);
         offset += n.min(300_000);
     }
-    bench.fake.probes()
+    match (bench.fake.copied(), bench.fake.probes()) {
+        (0, 0) => Not,
+        (0, probes) => Probed(probes),
+        (copied, _) if copied >= file.size() - begin => Copied,
+        (copied, probes) => panic!("{copied} bytes copied, {probes} probes"),
+    }
+}
+
+/// Serves `file`, while others of its mount miss, so often that it is hot; it was not before.
+fn heat(bench: &Bench, file: &OpenFile) {
+    miss(bench);
+    for _ in 0..4 {
+        assert_eq!(serve(bench, file), Copied);
+    }
 }
 
 fn miss(bench: &Bench) {
@@ -187,23 +228,37 @@ fn miss(bench: &Bench) {
 }
 
 #[test]
-fn a_file_is_looked_at_page_by_page_once_a_second_while_its_mount_misses() {
+fn only_a_hot_file_is_sent_without_a_look_at_each_page_while_its_mount_misses_and_that_for_a_second() {
     let bench = Bench::new("ext4");
     let file = bench.file(3 * MIB as usize + 100);
+    heat(&bench, &file);
     miss(&bench);
-    let all = (3 * MIB).div_ceil(pages(1)) + 1;
-    assert_eq!(serve(&bench, &file), all);
-    miss(&bench);
-    assert!(serve(&bench, &file) < 40);
+    assert!(matches!(serve(&bench, &file), Probed(1..40)));
     // Another handle of the same file is the same file.
     let path = bench.dir.path("again");
     std::fs::write(bench.dir.0.join("again"), pattern(MIB as usize)).unwrap();
     let open = || -> Arc<OpenFile> { bench.fs.try_open_now(&path, &bench.aio).unwrap().unwrap() };
-    assert_eq!(serve(&bench, &open()), MIB / pages(1));
-    assert!(serve(&bench, &open()) < 20);
+    for _ in 0..4 {
+        assert_eq!(serve(&bench, &open()), Copied);
+    }
+    assert!(matches!(serve(&bench, &open()), Probed(1..20)));
     bench.pass(Duration::from_millis(1100));
     miss(&bench);
-    assert_eq!(serve(&bench, &file), all);
+    assert_eq!(serve(&bench, &file), Copied);
+    assert!(matches!(serve(&bench, &file), Probed(1..40)));
+    // It is forgotten that it was hot.
+    bench.pass(Duration::from_millis(2100));
+    heat(&bench, &file);
+}
+
+#[test]
+fn loops_that_find_a_file_at_the_same_moment_do_not_make_it_hot() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(MIB as usize);
+    miss(&bench);
+    for _ in 0..10 {
+        assert_eq!(serve_from(&bench, &file, 0), Copied);
+    }
 }
 
 #[test]
@@ -212,15 +267,15 @@ fn a_file_just_found_in_memory_is_not_looked_at_again_unless_its_mount_has_just_
     for begin in [0, 500, pages(1) - 1] {
         let bench = Bench::new("ext4");
         let file = bench.file(3 * MIB as usize + 100);
-        assert!(serve_from(&bench, &file, begin) > 700);
+        assert_eq!(serve_from(&bench, &file, begin), Copied);
         file.mount.set_density(Density::Medium);
         bench.pass(WHOLE - Duration::from_millis(1));
-        assert_eq!(serve_from(&bench, &file, begin), 0);
+        assert_eq!(serve_from(&bench, &file, begin), Not);
         miss(&bench);
-        assert!(serve_from(&bench, &file, begin) > 20);
+        assert_eq!(serve_from(&bench, &file, begin), Copied);
         file.mount.set_density(Density::Medium);
         bench.pass(WHOLE);
-        assert!(serve_from(&bench, &file, begin) > 5);
+        assert!(matches!(serve_from(&bench, &file, begin), Probed(5..)));
     }
 }
 
@@ -231,22 +286,22 @@ fn a_file_that_many_ask_for_is_not_looked_at_again_even_right_after_a_miss() {
     let again = |times: u32, gap: Duration| {
         for _ in 0..times {
             bench.pass(gap);
-            assert!(serve_from(&bench, &file, 0) > 0);
+            assert_ne!(serve_from(&bench, &file, 0), Not);
         }
         serve_from(&bench, &file, 0)
     };
-    assert!(again(3, WHOLE) > 0);
-    assert_eq!(again(1, WHOLE), 0);
+    assert_eq!(again(3, WHOLE), Copied);
+    assert_eq!(again(1, WHOLE), Not);
     // What lies apart does not count.
-    assert!(again(5, Duration::from_millis(500)) > 0);
-    assert_eq!(again(3, WHOLE), 0);
+    assert_ne!(again(5, Duration::from_millis(500)), Not);
+    assert_eq!(again(3, WHOLE), Not);
     // Neither does what was there before something was missing.
     bench.pass(WHOLE);
     bench.fake.change(|plan| plan.missing = [0].into());
     assert_eq!(ready(&bench, &file, 0, MIB), 0);
     bench.fake.change(|plan| plan.missing.clear());
-    assert!(again(3, WHOLE) > 0);
-    assert_eq!(again(1, WHOLE), 0);
+    assert_eq!(again(3, WHOLE), Copied);
+    assert_eq!(again(1, WHOLE), Not);
 }
 
 #[test]
@@ -254,16 +309,16 @@ fn a_part_of_a_file_does_not_vouch_for_the_rest() {
     let bench = Bench::new("ext4");
     let file = bench.file(MIB as usize);
     let mut cursor = Cursor::default();
-    assert_eq!(bench.fs.ready_prefix(&file, &mut cursor, 0, MIB / 2), MIB / 2);
-    assert!(serve_from(&bench, &file, pages(1)) > 0);
-    assert!(serve_from(&bench, &file, 0) > 0);
+    assert_eq!(ready_with(&bench, &file, &mut cursor, 0, MIB / 2), MIB / 2);
+    assert_eq!(serve_from(&bench, &file, pages(1)), Copied);
+    assert_eq!(serve_from(&bench, &file, 0), Copied);
     // Neither does one that was looked at long ago, for a client that takes its time.
     let file = bench.file(MIB as usize);
     let mut cursor = Cursor::default();
-    assert_eq!(bench.fs.ready_prefix(&file, &mut cursor, 0, MIB / 2), MIB / 2);
+    assert_eq!(ready_with(&bench, &file, &mut cursor, 0, MIB / 2), MIB / 2);
     bench.pass(Duration::from_millis(600));
-    assert_eq!(bench.fs.ready_prefix(&file, &mut cursor, MIB / 2, MIB / 2), MIB / 2);
-    assert!(serve_from(&bench, &file, 0) > 0);
+    assert_eq!(ready_with(&bench, &file, &mut cursor, MIB / 2, MIB / 2), MIB / 2);
+    assert_eq!(serve_from(&bench, &file, 0), Copied);
 }
 
 #[test]
@@ -283,29 +338,29 @@ fn what_was_just_found_in_memory_goes_to_the_pool_all_the_same_once_its_mount_is
 fn a_miss_ends_the_trust_in_the_file() {
     let bench = Bench::new("ext4");
     let file = bench.file(MIB as usize);
-    serve(&bench, &file);
-    assert!(serve(&bench, &file) < 20);
+    heat(&bench, &file);
+    assert!(matches!(serve(&bench, &file), Probed(1..20)));
     bench.fake.change(|plan| plan.missing = [0].into());
     bench.pass(WHOLE);
     assert_eq!(ready(&bench, &file, 0, MIB), 0);
     bench.fake.change(|plan| plan.missing.clear());
-    assert_eq!(serve(&bench, &file), MIB / pages(1));
+    heat(&bench, &file);
 }
 
 #[test]
 fn a_changed_file_is_another_file() {
     let bench = Bench::new("ext4");
     let path = bench.dir.write("a", &pattern(MIB as usize));
-    serve(&bench, &bench.fs.try_open_now(&path, &bench.aio).unwrap().unwrap());
+    heat(&bench, &bench.fs.try_open_now(&path, &bench.aio).unwrap().unwrap());
     bench.dir.write("a", &pattern(MIB as usize - 1));
-    assert_eq!(serve(&bench, &bench.fs.try_open_now(&path, &bench.aio).unwrap().unwrap()), MIB / pages(1));
+    heat(&bench, &bench.fs.try_open_now(&path, &bench.aio).unwrap().unwrap());
 }
 
 #[test]
 fn a_warm_mount_is_probed_less_and_less_until_the_next_miss() {
     let bench = Bench::new("ext4");
     let file = bench.file(4 * MIB as usize);
-    assert_eq!(serve(&bench, &file), 4 * MIB / pages(1));
+    assert_eq!(serve(&bench, &file), Copied);
     let mut seen = vec![bench.mount().density];
     for _ in 0..100 {
         // Trust runs out, so that what is counted was looked at.
@@ -317,7 +372,7 @@ fn a_warm_mount_is_probed_less_and_less_until_the_next_miss() {
     }
     assert_eq!(seen, [Density::Dense, Density::Medium, Density::Sparse]);
     bench.pass(Duration::from_millis(1100));
-    assert!(serve(&bench, &file) <= 12, "about one probe in 512 KiB");
+    assert!(matches!(serve(&bench, &file), Probed(..=12)), "about one probe in 512 KiB");
     miss(&bench);
     assert_eq!(bench.mount().density, Density::Dense);
     // Right after a miss nothing is taken for warm, however much of it there is.
@@ -344,7 +399,7 @@ fn a_cold_file_is_found_out_without_starting_to_read_it_on_a_warm_mount_too() {
 fn sparse_probes_look_at_the_last_page_too() {
     let bench = Bench::new("ext4");
     let file = bench.file(MIB as usize);
-    serve(&bench, &file);
+    heat(&bench, &file);
     let last = MIB / pages(1) - 1;
     bench.fake.change(|plan| plan.missing = [last].into());
     bench.pass(WHOLE);
@@ -357,24 +412,24 @@ fn two_stalls_within_ten_seconds_send_a_mount_to_the_pool_for_a_minute() {
     let bench = Bench::new("ext4");
     let file = bench.file(pages(4) as usize);
     let stall = || {
-        bench.fake.change(|plan| plan.sendfile_takes = Duration::from_millis(21));
+        bench.fake.change(|plan| plan.sending_takes = Duration::from_millis(21));
         let (out, _in) = sockets();
         let mut cursor = Cursor::default();
         use std::os::fd::AsFd;
         let sent = bench.fs.send_now(&file, &mut cursor, out.as_fd(), 0, 100, &bench.aio);
-        bench.fake.change(|plan| plan.sendfile_takes = Duration::ZERO);
+        bench.fake.change(|plan| plan.sending_takes = Duration::ZERO);
         sent.unwrap()
     };
     use crate::files::Sent::{Bytes, NeedsPool};
-    bench.fake.change(|plan| plan.sendfile_waits = true);
+    bench.fake.change(|plan| plan.sending_waits = true);
     assert_eq!(stall(), Bytes(100));
     bench.pass(Duration::from_secs(11));
     assert_eq!(stall(), Bytes(100));
     assert!(!bench.mount().demoted, "two stalls, but far apart");
-    bench.fake.change(|plan| plan.sendfile_waits = false);
+    bench.fake.change(|plan| plan.sending_waits = false);
     assert_eq!(stall(), Bytes(100));
     assert!(!bench.mount().demoted, "slow, but only for want of a processor");
-    bench.fake.change(|plan| plan.sendfile_waits = true);
+    bench.fake.change(|plan| plan.sending_waits = true);
     bench.pass(Duration::from_secs(9));
     assert_eq!(stall(), Bytes(100));
     let status = bench.mount();

@@ -2,6 +2,8 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use freerun_sys::mincore::page_size;
@@ -9,7 +11,10 @@ use rustix::io::Errno;
 
 use super::fake::*;
 use crate::files::{Aio, Cursor, OpenFile, POOL_CHUNK, Sent, TempFile, Via};
+use crate::mounts::Density;
 use crate::pool::{PoolError, Tag};
+
+const MIB: usize = 1 << 20;
 
 fn page() -> usize {
     page_size()
@@ -83,6 +88,60 @@ fn what_is_in_memory_is_sent_and_the_rest_needs_the_pool() {
     let status = bench.mount();
     // Once at the end of what was there, once when the caller came back.
     assert_eq!((status.hits, status.misses), (1, 2));
+}
+
+#[test]
+fn what_may_leave_the_memory_between_look_and_use_is_not_sent_by_a_call_that_waits() {
+    // In memory while it is looked at, and a moment later not: other files of its mount miss.
+    let bench = Bench::new("ext4");
+    let len = MIB + 1234;
+    let file = bench.file(len);
+    file.mount.missed(bench.fs.now_ms());
+    let (bytes, cut) = send_all(&bench, &bench.aio, &file, len as u64);
+    assert!(bytes == pattern(len) && !cut);
+    assert_eq!(bench.fake.calls.sendfile.load(SeqCst), 0);
+    // Copying costs more than sending where nothing is missing, and for a file that many ask for.
+    file.mount.set_density(Density::Medium);
+    send_all(&bench, &bench.aio, &file, len as u64);
+    assert_ne!(bench.fake.calls.sendfile.swap(0, SeqCst), 0);
+    let file = bench.file(len);
+    file.mount.missed(bench.fs.now_ms());
+    for _ in 0..4 {
+        assert_eq!(bench.fake.calls.sendfile.load(SeqCst), 0);
+        bench.pass(Duration::from_millis(20));
+        send_all(&bench, &bench.aio, &file, len as u64);
+    }
+    send_all(&bench, &bench.aio, &file, len as u64);
+    assert_ne!(bench.fake.calls.sendfile.load(SeqCst), 0);
+}
+
+#[test]
+fn what_a_socket_does_not_take_of_a_copy_is_not_lost() {
+    let bench = Bench::new("ext4");
+    let len = 4 * MIB;
+    let file = bench.file(len);
+    file.mount.missed(bench.fs.now_ms());
+    let (out, mut to) = sockets();
+    let mut cursor = Cursor::default();
+    let (mut received, mut full) = (Vec::new(), 0);
+    while received.len() < len {
+        let offset = received.len() as u64;
+        let mut in_socket = 0;
+        while let Sent::Bytes(n) = bench
+            .fs
+            .send_now(&file, &mut cursor, out.as_fd(), offset + in_socket, len as u64 - offset - in_socket, &bench.aio)
+            .unwrap()
+        {
+            in_socket += n;
+            if offset + in_socket == len as u64 {
+                break;
+            }
+        }
+        full += 1;
+        received.extend(receive(&mut to, in_socket as usize));
+    }
+    assert!(received == pattern(len) && full > 1);
+    assert_eq!(bench.fake.calls.sendfile.load(SeqCst), 0);
 }
 
 #[test]

@@ -1,0 +1,75 @@
+//! Files to sockets through memory: what nothing vouches for.
+//!
+//! `preadv2(2)` with `RWF_NOWAIT` looks and takes in one step. Between a probe of each page and the `sendfile(2)` that
+//! follows, a page can leave the page cache; where many files fight for it, some do, and the loop waits for the disk.
+//! Both ways cost the same processor time.
+
+use std::cell::RefCell;
+use std::os::fd::BorrowedFd;
+
+use freerun_sys::mincore::page_size;
+use freerun_sys::socket::send_room;
+use rustix::io::Errno;
+
+use super::FileSystem;
+use super::open::retried;
+use super::probe::Cursor;
+use super::send::Sent;
+use super::types::{FileError, OpenFile};
+
+/// The most that is copied at once, in bytes: it stays in the processor's own cache between the two steps.
+const PIECE: usize = 256 << 10;
+/// The least, however little room the socket says it has: it may take more, and if it takes nothing, it must be asked.
+const LEAST: usize = 16 << 10;
+
+const SEND: &str = "send()";
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl FileSystem {
+    /// Sends what is in memory of `max` bytes at `offset`, by way of a buffer of this loop. What the socket does not take
+    /// is read again: nothing is kept for it.
+    pub(super) fn copy(
+        &self,
+        file: &OpenFile,
+        cursor: &mut Cursor,
+        out: BorrowedFd<'_>,
+        offset: u64,
+        max: u64,
+        now: u64,
+    ) -> Result<Sent, FileError> {
+        let room = send_room(out).unwrap_or(0).clamp(LEAST, PIECE);
+        let len = usize::try_from(max).map_or(room, |max| max.min(room));
+        BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(PIECE, 0);
+            let got = self.take(file, cursor, offset, &mut buffer[..len], now);
+            if got == 0 {
+                return Ok(Sent::NeedsPool);
+            }
+            match retried(|| self.kernel.send(out, &buffer[..got])) {
+                Ok(sent) => Ok(Sent::Bytes(sent as u64)),
+                Err(Errno::AGAIN) => Ok(Sent::SocketFull),
+                Err(error) => Err(FileError::new(SEND, error)),
+            }
+        })
+    }
+
+    /// Reads what is in memory at `offset`; returns how much that is.
+    pub(super) fn take(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, buffer: &mut [u8], now: u64) -> usize {
+        if self.is_surely_cold(file, offset, page_size() as u64) {
+            self.missed(file, offset, now);
+            return 0;
+        }
+        let got = self.read_nowait(file, offset, buffer, now).len();
+        let until = offset + got as u64;
+        if got > 0 {
+            self.found_all(file, cursor, offset, until, now);
+        }
+        if got < buffer.len() && until < file.size() {
+            self.distrust(file, until, until + 1);
+        }
+        got
+    }
+}
