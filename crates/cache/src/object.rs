@@ -276,6 +276,7 @@ fn load(files: &FileSystem, path: &CStr, key: Key, expected: Option<u64>, aio: &
         Ok(file) => file,
         Err(error) => return Some(Err(error.into())),
     };
+    files.spare_atime(&file);
     if !file.is_file() || expected.is_some_and(|expected| file.size() != expected) {
         return Some(Err(Unreadable::Damaged(Damage::Length)));
     }

@@ -9,6 +9,7 @@
 //! | anything else | none: always the pool |
 
 mod ahead;
+mod atime;
 pub mod change;
 mod copy;
 mod direct;

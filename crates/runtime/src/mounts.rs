@@ -13,7 +13,7 @@ use std::thread;
 
 use arc_swap::{ArcSwap, Guard};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::time::Timespec;
 
 pub use class::Class;
@@ -66,8 +66,10 @@ impl Mounts {
         if let Some(known) = self.get(dev) {
             return known;
         }
-        let magic = rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64);
+        let magic = rustix::fs::fstatfs(&file).map_or(0, |stat| stat.f_type as u64);
         let mount = Arc::new(Mount::learned(dev, magic));
+        let flags = rustix::fs::fstatvfs(file).map_or(StatVfsMountFlags::empty(), |stat| stat.f_flag);
+        mount.set_relatime(flags.contains(StatVfsMountFlags::RELATIME) && !flags.contains(StatVfsMountFlags::RDONLY));
         self.table.rcu(|table| table.with_learned(mount.clone()));
         self.get(dev).unwrap_or(mount)
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, FileError, LinkCheck, LinkRule, ListError, Listing, Meta, OpenFile, Via};
 use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
@@ -199,7 +199,13 @@ pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenErr
         }
     };
     let content = match direct::alignment(request, file.meta()) {
-        None => small_content(request, &file, &aio),
+        None => match small_content(request, &file, &aio) {
+            // The read that the pool has to do for it brings the bytes as well: they are not read again for each request.
+            None if is_small(&file) && request.generation.files.is_atime_due(&file) => {
+                Box::pin(pooled_content(request, &file, &aio)).await
+            }
+            content => content,
+        },
         Some(_) => None,
     };
     let file = HotFile::new(file, content);
@@ -231,10 +237,10 @@ fn is_out_of_descriptors(error: &FileError) -> bool {
 
 /// All bytes of a small file, if they can be had at once. A file that changes while it is read is left alone.
 fn small_content(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Option<Bytes> {
-    let size = file.size();
-    if !file.is_file() || size == 0 || size > MAX_CONTENT {
+    if !is_small(file) {
         return None;
     }
+    let size = file.size();
     // One byte more than announced shows a file that has grown since.
     let mut content = vec![0; usize::try_from(size).ok()? + 1];
     match request.generation.files.try_read_now(file, 0, &mut content, aio) {
@@ -244,6 +250,19 @@ fn small_content(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Option<B
         }
         _ => None,
     }
+}
+
+/// The same by the pool.
+async fn pooled_content(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Option<Bytes> {
+    let gone = ClientGone::of(request);
+    let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
+    let len = usize::try_from(file.size()).ok()?;
+    let content = request.generation.files.read_at(file, 0, len + 1, BytesMut::new(), via).await.ok()?;
+    (content.len() == len).then(|| content.freeze())
+}
+
+fn is_small(file: &OpenFile) -> bool {
+    file.is_file() && (1..=MAX_CONTENT).contains(&file.size())
 }
 
 /// What is at a path.

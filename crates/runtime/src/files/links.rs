@@ -73,7 +73,7 @@ impl FileSystem {
                 Attempt::Done(Ok((fd, meta))) => {
                     let mount = self.mounts.get(meta.dev)?;
                     mount.hits.add();
-                    Some(Ok(Arc::new(OpenFile::new(fd, meta, mount, self.closer.clone()))))
+                    Some(Ok(Arc::new(self.made(fd, meta, mount))))
                 }
                 Attempt::Done(Err(error)) => Some(Err(error)),
                 Attempt::MayWait => None,
@@ -158,7 +158,7 @@ impl FileSystem {
         let meta = self.kernel.stat(fd.as_fd()).map_err(|error| FileError::new(STAT, error))?;
         let mount = self.mounts.learn(meta.dev, &fd);
         mount.pooled.add();
-        Ok(Arc::new(OpenFile::new(fd, meta, mount, self.closer.clone())))
+        Ok(Arc::new(self.made(fd, meta, mount)))
     }
 }
 

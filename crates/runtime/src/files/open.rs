@@ -112,7 +112,7 @@ impl FileSystem {
         let Some(mount) = self.inline_mount(meta.dev) else { return Attempt::MayWait };
         self.timed(&mount, began);
         mount.hits.add();
-        Attempt::Done(Ok(Arc::new(OpenFile::new(fd, meta, mount, self.closer.clone()))))
+        Attempt::Done(Ok(Arc::new(self.made(fd, meta, mount))))
     }
 
     fn stat_inline(&self, path: &CStr) -> Attempt<Meta> {
@@ -159,7 +159,7 @@ impl FileSystem {
         let meta = self.kernel.stat(fd.as_fd()).map_err(|error| FileError::new(FSTAT, error))?;
         let mount = self.mounts.learn(meta.dev, &fd);
         mount.pooled.add();
-        Ok(Arc::new(OpenFile::new(fd, meta, mount, self.closer.clone())))
+        Ok(Arc::new(self.made(fd, meta, mount)))
     }
 
     fn stat_waiting(&self, path: &CStr) -> Result<Meta, FileError> {

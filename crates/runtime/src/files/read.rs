@@ -94,6 +94,7 @@ impl FileSystem {
         let began = self.begin(Some(&file.mount));
         let now = to_ms(began.at);
         let answer = match file.mount.rung(now) {
+            _ if file.is_atime_due(now) => Ready::Part(0),
             Rung::Memory => match self.read_waiting(file, offset, buffer) {
                 Ok(n) => Ready::Whole(n),
                 Err(_) => Ready::Part(0),
@@ -160,7 +161,10 @@ impl FileSystem {
                     }
                     break;
                 }
-                Ok(n) => got += n,
+                Ok(n) => {
+                    got += n;
+                    self.read_has_waited(file);
+                }
                 Err(error) => {
                     file.trouble(Trouble::Failed(&error));
                     return Err(error);

@@ -52,6 +52,7 @@ impl FileSystem {
         let ahead = match aio {
             Aio::Always(_) => return Ok(Sent::NeedsPool),
             Aio::Off => return self.sendfile(file, out, offset, max),
+            _ if file.is_atime_due(now) => return Ok(Sent::NeedsPool),
             Aio::Auto(_) | Aio::Threads(_) => self.ahead(file, cursor, offset, max, now),
         };
         let sent = match ahead {
@@ -115,6 +116,7 @@ impl FileSystem {
                 Ok(Sent::Bytes(n)) => {
                     sent += n;
                     work.moved();
+                    self.read_has_waited(file);
                     if sent >= chunk {
                         return Ok(Sent::Bytes(sent));
                     }

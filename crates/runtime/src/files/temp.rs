@@ -173,7 +173,9 @@ impl FileSystem {
         let stat = rustix::fs::fstat(&fd).map_err(|error| FileError::new(FSTAT, error))?;
         let meta = Meta::of(&stat);
         let mount = self.mounts.learn(meta.dev, &fd);
-        Ok(OpenFile::new(fd, meta, mount, self.closer.clone()))
+        let file = self.made(fd, meta, mount);
+        self.spare_atime(&file);
+        Ok(file)
     }
 }
 

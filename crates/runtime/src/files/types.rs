@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
@@ -145,6 +146,10 @@ pub struct Meta {
     pub uid: u32,
     /// Number of its names; 0 for a file that was removed.
     pub nlink: u64,
+    /// Time of the last access, as far as that is kept: seconds since 1970, nanoseconds.
+    pub(crate) atime: (i64, u32),
+    /// Time of the last change of anything: seconds since 1970, nanoseconds.
+    pub(crate) ctime: (i64, u32),
 }
 
 impl Meta {
@@ -160,6 +165,8 @@ impl Meta {
             mode: stat.st_mode,
             uid: stat.st_uid,
             nlink: stat.st_nlink as u64,
+            atime: (stat.st_atime, stat.st_atime_nsec as u32),
+            ctime: (stat.st_ctime, stat.st_ctime_nsec as u32),
         }
     }
 
@@ -173,7 +180,13 @@ impl Meta {
             mode: stat.stx_mode.into(),
             uid: stat.stx_uid,
             nlink: stat.stx_nlink.into(),
+            atime: (stat.stx_atime.tv_sec, stat.stx_atime.tv_nsec),
+            ctime: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
         }
+    }
+
+    pub(crate) fn mtime_whole(&self) -> (i64, u32) {
+        (self.mtime, self.mtime_nsec)
     }
 
     fn file_type(&self) -> FileType {
@@ -227,6 +240,8 @@ pub struct OpenFile {
     pub(crate) whole_times: AtomicU32,
     /// Set when `cachestat` does not answer for this file.
     pub(crate) no_cachestat: AtomicBool,
+    /// From when on a read writes its access time, in milliseconds; `u64::MAX` for never.
+    pub(crate) atime_due_ms: AtomicU64,
     watch: Watch,
     closer: Arc<Closer>,
 }
@@ -241,6 +256,7 @@ impl OpenFile {
             whole_ms: AtomicU64::new(0),
             whole_times: AtomicU32::new(0),
             no_cachestat: AtomicBool::new(false),
+            atime_due_ms: AtomicU64::new(u64::MAX),
             watch: Watch::default(),
             closer,
         }
@@ -281,6 +297,15 @@ impl OpenFile {
         if let Some(tell) = self.watch.0.get() {
             tell(trouble);
         }
+    }
+
+    /// Whether reads of it ever write its access time.
+    pub(crate) fn keeps_atime(&self) -> bool {
+        self.atime_due_ms.load(Relaxed) != u64::MAX
+    }
+
+    pub(crate) fn is_atime_due(&self, now_ms: u64) -> bool {
+        now_ms >= self.atime_due_ms.load(Relaxed)
     }
 
     pub(crate) fn resized(&mut self, size: u64) {

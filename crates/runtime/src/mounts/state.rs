@@ -1,7 +1,7 @@
 //! What is known of one mount: the probe that it answers, how densely its files must be probed, how it behaved.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::time::Duration;
 
 use super::Class;
@@ -20,6 +20,9 @@ pub const MANY_STALLS: u64 = 20;
 pub const HITS_A_STALL: u64 = 100;
 /// How long a demoted mount goes to the pool every time.
 pub const DEMOTION: Duration = Duration::from_secs(60);
+
+/// How long nobody waits for access times where one was not written.
+const NO_ATIME: Duration = Duration::from_secs(60);
 
 /// Bytes (or [`WARM_PROBES`]) found warm without a miss after which a mount is probed less densely; the last step needs
 /// as much again.
@@ -116,6 +119,9 @@ pub struct Mount {
     window_stalls: AtomicU64,
     window_hits: AtomicU64,
     demoted_until: AtomicU64,
+    /// Whether a read writes the access time of a file when that is due, and when to believe it again.
+    relatime: AtomicBool,
+    no_atime_until: AtomicU64,
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
     pub(crate) pooled: Counter,
@@ -145,6 +151,8 @@ impl Mount {
             window_stalls: AtomicU64::new(0),
             window_hits: AtomicU64::new(0),
             demoted_until: AtomicU64::new(0),
+            relatime: AtomicBool::new(false),
+            no_atime_until: AtomicU64::new(0),
             hits: Counter::default(),
             misses: Counter::default(),
             pooled: Counter::default(),
@@ -177,6 +185,25 @@ impl Mount {
     /// What kind of file system it is.
     pub fn class(&self) -> Class {
         self.class
+    }
+
+    /// Its options are these now.
+    pub(super) fn set_relatime(&self, relatime: bool) {
+        self.relatime.store(relatime, Relaxed);
+    }
+
+    pub(super) fn is_relatime(&self) -> bool {
+        self.relatime.load(Relaxed)
+    }
+
+    /// Whether the first read of a file writes its access time to a disk.
+    pub(crate) fn updates_atime(&self, now_ms: u64) -> bool {
+        self.class == Class::Local && self.is_relatime() && now_ms >= self.no_atime_until.load(Relaxed)
+    }
+
+    /// An access time was due, and a read has not written it: that is not expected again for a while.
+    pub(crate) fn atime_stood_still(&self, now_ms: u64) {
+        self.no_atime_until.store(now_ms + NO_ATIME.as_millis() as u64, Relaxed);
     }
 
     /// The probe to use now.

@@ -38,6 +38,8 @@ impl Table {
                 let point = String::from_utf8_lossy(&line.point).into_owned();
                 Arc::new(Mount::new(line.dev, point, line.fs_type, class))
             });
+            // Of several mounts of a device, one is enough.
+            mount.set_relatime(mount.is_relatime() || line.relatime);
             // A later mount hides an earlier one at the same place.
             points.insert(line.point, mount.clone());
         }
@@ -56,6 +58,7 @@ impl Table {
                 && known.fs_type() == mount.fs_type()
                 && known.point() == mount.point()
             {
+                known.set_relatime(mount.is_relatime());
                 *mount = known.clone();
             }
         }
@@ -112,6 +115,7 @@ struct Line {
     dev: u64,
     point: Vec<u8>,
     fs_type: String,
+    relatime: bool,
 }
 
 impl Line {
@@ -121,8 +125,12 @@ impl Line {
         let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
         let dev = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
         let point = unescape(fields.nth(1)?);
-        let fs_type = fields.skip_while(|field| *field != b"-").nth(1)?;
-        Some(Line { dev, point, fs_type: String::from_utf8_lossy(fs_type).into_owned() })
+        let options = fields.next()?;
+        let mut fields = fields.skip_while(|field| *field != b"-");
+        let fs_type = String::from_utf8_lossy(fields.nth(1)?).into_owned();
+        let has = |options: &[u8], name: &[u8]| options.split(|&byte| byte == b',').any(|option| option == name);
+        let read_only = has(options, b"ro") || fields.nth(1).is_some_and(|options| has(options, b"ro"));
+        Some(Line { dev, point, fs_type, relatime: has(options, b"relatime") && !read_only })
     }
 }
 

@@ -208,3 +208,20 @@ fn stalls_demote_only_when_two_come_close_together() {
     let status = mount.status(end);
     assert_eq!((status.stalls, status.demotions, status.demoted), (4, 1, false));
 }
+
+#[test]
+fn access_times_are_written_where_the_options_say_so() {
+    let updates = |text: &[u8]| Table::parse(text).get(dev(8, 1)).unwrap().updates_atime(1);
+    assert!(updates(b"1 0 8:1 / / rw,nosuid,relatime shared:1 - ext4 a rw,discard\n"));
+    assert!(updates(b"1 0 8:1 / / rw,relatime - ext4 a\n"));
+    assert!(!updates(b"1 0 8:1 / / rw,noatime - ext4 a rw\n"));
+    assert!(!updates(b"1 0 8:1 / / ro,relatime - ext4 a rw\n"));
+    assert!(!updates(b"1 0 8:1 / / rw,relatime - ext4 a ro,discard\n"));
+    assert!(!updates(b"1 0 8:1 / / rw,relatime - tmpfs a rw\n"));
+    // One of the places where it is mounted is enough.
+    assert!(updates(b"1 0 8:1 / / ro,relatime - ext4 a rw\n2 1 8:1 / /b rw,relatime - ext4 a rw\n"));
+    let mounts = Mounts::fixed(b"1 0 8:1 / / rw,relatime - ext4 a rw\n");
+    let mount = mounts.get(dev(8, 1)).unwrap();
+    mounts.replace(b"1 0 8:1 / / rw,noatime - ext4 a rw\n");
+    assert!(!mount.updates_atime(1), "mounted again with other options");
+}

@@ -37,6 +37,10 @@ pub(super) struct Plan {
     pub(super) block: Option<Errno>,
     pub(super) read: Option<Errno>,
     pub(super) write: Option<Errno>,
+    /// The time of the last access of each file, in seconds since 1970.
+    pub(super) atime: Option<i64>,
+    /// What a read makes of it.
+    pub(super) atime_after: Option<i64>,
     pub(super) sendfile: Option<Errno>,
     /// How long each sending takes by the clock.
     pub(super) sending_takes: Duration,
@@ -80,6 +84,10 @@ impl Fake {
         ask(&self.plan.lock().unwrap())
     }
 
+    fn accessed(&self) {
+        self.change(|plan| plan.atime = plan.atime_after.or(plan.atime));
+    }
+
     pub(super) fn probes(&self) -> u64 {
         self.calls.nowait.swap(0, SeqCst)
     }
@@ -120,6 +128,14 @@ impl Kernel for Fake {
         Linux.open(path)
     }
 
+    fn stat(&self, fd: BorrowedFd<'_>) -> Result<Meta, Errno> {
+        let mut meta = Linux.stat(fd)?;
+        if let Some(atime) = self.ask(|plan| plan.atime) {
+            meta.atime = (atime, 0);
+        }
+        Ok(meta)
+    }
+
     fn stat_known(&self, fd: BorrowedFd<'_>) -> Result<Meta, Errno> {
         self.ask(|plan| plan.stat_known).unwrap_or_else(|| Linux.stat(fd))
     }
@@ -144,6 +160,7 @@ impl Kernel for Fake {
 
     fn read(&self, fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
         failing(self.ask(|plan| plan.read))?;
+        self.accessed();
         Linux.read(fd, buffer, offset)
     }
 
@@ -191,6 +208,7 @@ impl Kernel for Fake {
             plan.waits += u64::from(plan.sending_waits);
         });
         failing(self.ask(|plan| plan.sendfile))?;
+        self.accessed();
         Linux.sendfile(out, fd, offset, len)
     }
 
@@ -234,10 +252,10 @@ impl Dir {
     }
 
     /// A mount table that has this directory's device as `/` of a type of the test's choice, and `more`.
-    pub(super) fn mounts(&self, fs_type: &str, more: &str) -> Arc<Mounts> {
+    pub(super) fn mounts(&self, fs_type: &str, options: &str, more: &str) -> Arc<Mounts> {
         let dev = self.dev();
         let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-        Mounts::fixed(format!("1 0 {major}:{minor} / / rw - {fs_type} none rw\n{more}").as_bytes())
+        Mounts::fixed(format!("1 0 {major}:{minor} / / {options} - {fs_type} none rw\n{more}").as_bytes())
     }
 }
 
@@ -268,11 +286,16 @@ impl Bench {
     }
 
     pub(super) fn with(fs_type: &str, more: &str, plan: impl FnOnce(&mut Plan)) -> Bench {
+        Bench::mounted(fs_type, "rw", more, plan)
+    }
+
+    /// The same with these options of the mount.
+    pub(super) fn mounted(fs_type: &str, options: &str, more: &str, plan: impl FnOnce(&mut Plan)) -> Bench {
         let (dir, fake) = (Dir::new(), Fake::default());
         fake.change(|plan| plan.now = Duration::from_secs(1000));
         fake.change(plan);
         let pool = ThreadPool::start(&PoolSpec { name: "test".to_owned(), threads: 2, max_queue: 100 }).unwrap();
-        let fs = FileSystem::with(Box::new(fake.clone()), dir.mounts(fs_type, more), pool.clone());
+        let fs = FileSystem::with(Box::new(fake.clone()), dir.mounts(fs_type, options, more), pool.clone());
         Bench { dir, fake, fs, aio: Aio::Auto(pool.clone()), pool }
     }
 

@@ -1,0 +1,77 @@
+//! Access times. Where they are kept (`relatime`, the default), the first read of a file since it was changed, and one each
+//! day, writes its inode, which may read a block of the disk or wait for the journal. Neither `RWF_NOWAIT` nor `sendfile(2)`
+//! spares the caller that: such a read is the pool's.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::fs::OFlags;
+use rustix::time::ClockId;
+
+use super::FileSystem;
+use super::types::{Meta, OpenFile};
+use crate::mounts::Mount;
+
+/// How old an access time may become, in seconds (mount(8), `relatime`).
+const DAY: i64 = 24 * 60 * 60;
+/// An access time this old, in seconds, moves when it is written, however coarse the clock of the file system is.
+const COARSE: i64 = 2;
+
+impl FileSystem {
+    /// A file that was just opened.
+    pub(super) fn made(&self, fd: OwnedFd, meta: Meta, mount: Arc<Mount>) -> OpenFile {
+        let now = self.now_ms();
+        let updates = meta.is_file() && mount.updates_atime(now);
+        let file = OpenFile::new(fd, meta, mount, self.closer.clone());
+        if updates {
+            file.atime_due_ms.store(due_ms(&meta, now), Relaxed);
+        }
+        file
+    }
+
+    /// Whether a read now writes the access time, so that it is left to the pool.
+    pub fn is_atime_due(&self, file: &OpenFile) -> bool {
+        file.keeps_atime() && file.is_atime_due(self.now_ms())
+    }
+
+    /// Has no read of a file write its access time, for files that nobody but the server reads. Only its owner may.
+    pub fn spare_atime(&self, file: &OpenFile) {
+        let spare = || rustix::fs::fcntl_setfl(file, rustix::fs::fcntl_getfl(file)? | OFlags::NOATIME);
+        if file.keeps_atime() && spare().is_ok() {
+            file.atime_due_ms.store(u64::MAX, Relaxed);
+        }
+    }
+
+    /// On a thread that waited: it has read of the file, so that the access time is as it should be.
+    pub(super) fn read_has_waited(&self, file: &OpenFile) {
+        if !self.is_atime_due(file) {
+            return;
+        }
+        let Ok(meta) = self.kernel.stat(file.as_fd()) else { return };
+        let now = self.now_ms();
+        if meta.atime != file.meta().atime {
+            file.atime_due_ms.store(due_ms(&meta, now), Relaxed);
+        } else if wall() - meta.atime.0 > COARSE {
+            // It should have moved: read-only in this place, frozen, of a lower layer. Nobody pays for that each time.
+            file.atime_due_ms.store(u64::MAX, Relaxed);
+            file.mount.atime_stood_still(now);
+        }
+    }
+}
+
+/// From when on, by the clock of the file system object, a read writes the access time.
+fn due_ms(meta: &Meta, now_ms: u64) -> u64 {
+    let wall = wall();
+    if meta.atime <= meta.mtime_whole() || meta.atime <= meta.ctime {
+        // With a date that is still to come, every read would be the pool's.
+        return if meta.mtime > wall { u64::MAX } else { 0 };
+    }
+    let left = meta.atime.0.saturating_add(DAY).saturating_sub(wall);
+    now_ms.saturating_add(u64::try_from(left).unwrap_or(0).saturating_mul(1000))
+}
+
+/// Seconds since 1970, as the kernel stamps files.
+fn wall() -> i64 {
+    rustix::time::clock_gettime(ClockId::RealtimeCoarse).tv_sec
+}
