@@ -7,24 +7,45 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
-/// A file's range, mapped without access. Unmapped when dropped.
+/// A file's range, mapped; its address is not given out. Unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapping {
     at: NonNull<libc::c_void>,
     len: usize,
 }
 
+/// Advice that does no harm to any mapping.
+#[derive(Debug, Clone, Copy)]
+#[repr(i32)]
+pub(crate) enum Advice {
+    /// Large folios, please.
+    HugePage = libc::MADV_HUGEPAGE,
+    /// What is read next is not what follows.
+    Random = libc::MADV_RANDOM,
+    /// Read it now, and wait for it.
+    PopulateRead = libc::MADV_POPULATE_READ,
+}
+
 impl Mapping {
-    /// Maps `len` bytes at `offset`, which must be a multiple of the page size.
+    /// Maps `len` bytes at `offset`, which must be a multiple of the page size, without access.
     ///
     /// # Errors
     /// `ENODEV` when the file system has no mappings, `EINVAL` for a wrong offset or length 0, `ENOMEM`, `EPERM`.
     pub fn new(file: impl AsFd, offset: u64, len: usize) -> io::Result<Mapping> {
+        Mapping::with(file, offset, len, libc::PROT_NONE)
+    }
+
+    /// The same as something that may be read, which `MADV_POPULATE_READ` wants.
+    pub(crate) fn readable(file: impl AsFd, offset: u64, len: usize) -> io::Result<Mapping> {
+        Mapping::with(file, offset, len, libc::PROT_READ)
+    }
+
+    fn with(file: impl AsFd, offset: u64, len: usize, access: libc::c_int) -> io::Result<Mapping> {
         let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
-        // SAFETY: the kernel chooses the address (no MAP_FIXED), so nothing that exists is replaced; the mapping has no
-        // access rights, so nothing can be read or written through it; errors are looked at below.
+        // SAFETY: the kernel chooses the address (no MAP_FIXED), so nothing that exists is replaced; the address is not
+        // given out, so nothing is read or written through it; errors are looked at below.
         let at = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_SHARED, file.as_fd().as_raw_fd(), offset)
+            libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_fd().as_raw_fd(), offset)
         };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -33,6 +54,17 @@ impl Mapping {
             Some(at) => Ok(Mapping { at, len }),
             None => Err(io::Error::from_raw_os_error(libc::ENOMEM)),
         }
+    }
+
+    /// Tells the kernel what the range is for (`madvise(2)`).
+    ///
+    /// # Errors
+    /// `EINVAL` for what this kernel does not know; what the advice itself can answer.
+    pub(crate) fn advise(&self, advice: Advice) -> io::Result<()> {
+        // SAFETY: `at` and `len` are those of a mapping that lives as long as `self`, which nobody else knows; none of these
+        // changes what memory holds, and populating answers with an error where an access would end in SIGBUS.
+        let failed = unsafe { libc::madvise(self.at.as_ptr(), self.len, advice as libc::c_int) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Writes for each page of the mapping 1 (in memory, up to date) or 0 to `pages`, which is resized to their number.

@@ -5,9 +5,9 @@
 //! reads the aligned [`BLOCK`] that it falls into, in folios as large as fit, where the file system has large folios.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
-use crate::mincore::page_size;
+use crate::mincore::{Advice, Mapping, page_size};
 
 /// What is read at once, in bytes; aligned in the file as well. (On machines with pages of 4 KiB. Where pages are larger, more
 /// is read.)
@@ -21,35 +21,14 @@ pub const BLOCK: u64 = 2 << 20;
 /// `EINVAL` for a wrong offset, and on kernels without huge pages or before 5.14; `ENODEV` when the file system has no mappings;
 /// `EFAULT` at the end of the file or if the disk fails; `ENOMEM`, `EPERM`, `EACCES`.
 pub fn read_block(file: impl AsFd, offset: u64) -> io::Result<()> {
-    let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
-    let len = page_size();
-    let fd = file.as_fd().as_raw_fd();
-    // SAFETY: the kernel chooses the address (no MAP_FIXED), so nothing that exists is replaced; errors are looked at below. The
-    // address is not given out, and nothing is read through it.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, offset) };
-    if at == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let page = Mapping::readable(file, offset, page_size())?;
     // Random: without it, a fault reads two blocks.
-    let advised =
-        [libc::MADV_HUGEPAGE, libc::MADV_RANDOM, libc::MADV_POPULATE_READ].into_iter().try_for_each(|advice| {
-            // SAFETY: the range is the mapping made above, which nobody else knows; none of these changes what memory holds, and
-            // populating answers with an error where an access would end in SIGBUS.
-            let failed = unsafe { libc::madvise(at, len, advice) };
-            if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-        });
-    // SAFETY: the mapping was made above, is unmapped only here, and no reference into it exists. It cannot fail for a range that
-    // is mapped as a whole.
-    unsafe {
-        libc::munmap(at, len);
-    }
-    advised
+    [Advice::HugePage, Advice::Random, Advice::PopulateRead].into_iter().try_for_each(|advice| page.advise(advice))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mincore::Mapping;
     use std::io::Write;
 
     /// On the disk, with nothing of it in memory; the folder of temporary files may be memory itself, then all of it stays there.
