@@ -172,6 +172,25 @@ fn c_path(path: &[u8]) -> Result<CString, OpenError> {
 /// # Errors
 /// See [`OpenError`].
 pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenError> {
+    open_for(request, path, Purpose::Content).await
+}
+
+/// The same where the name is what matters, and the content is another location's or comes later: that is not waited for.
+///
+/// # Errors
+/// See [`OpenError`].
+pub async fn find(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenError> {
+    open_for(request, path, Purpose::Name).await
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Content,
+    Name,
+}
+
+async fn open_for(request: &Request, path: &[u8], purpose: Purpose) -> Result<Rc<HotFile>, OpenError> {
     match known(request, path) {
         Some(Known::File(file)) => return Ok(Rc::new(file)),
         Some(Known::Error(error)) => return Err(OpenError::File(error)),
@@ -201,9 +220,11 @@ pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenErr
     let content = match direct::alignment(request, file.meta()) {
         None => match small_content(request, &file, &aio) {
             // The read that the pool has to do for it brings the bytes as well: they are not read again for each request.
-            None if is_small(&file) && request.generation.files.is_atime_due(&file) => {
-                Box::pin(pooled_content(request, &file, &aio)).await
-            }
+            None if is_small(&file) && request.generation.files.is_atime_due(&file) => match purpose {
+                Purpose::Content => Box::pin(pooled_content(request, &file, &aio)).await,
+                // Who asks for the content opens it again: kept as it is, it would be without.
+                Purpose::Name => return Ok(Rc::new(HotFile::new(file, None))),
+            },
             content => content,
         },
         Some(_) => None,

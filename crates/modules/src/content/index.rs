@@ -91,7 +91,7 @@ async fn find(request: &mut Request) -> Outcome {
         let mut uri = request.path.clone();
         uri.extend_from_slice(&name);
         let full = [&folder[..], &name].concat();
-        match open::open(request, &full).await {
+        match open::find(request, &full).await {
             Ok(_) => return Outcome::Redirect(uri, request.args.clone()),
             Err(error) if error.is_missing() => {
                 if !folder_is_there {
