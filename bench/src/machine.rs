@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::network;
 use crate::process::ask;
 
 /// A program from a Debian package: its name, the package, and the argument that makes it say its version.
@@ -57,11 +58,12 @@ impl Machine {
             .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         let date = ask(Path::new("date"), &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_default();
         let mut facts = format!(
-            "{date}; {}, {} cores, {} GB memory, Linux {}; load before the run {}",
+            "{date}; {}, {} cores, {} GB memory, Linux {}, {} congestion control; load before the run {}",
             processor(),
             self.cores,
             memory.unwrap_or(0) >> 20,
             read("/proc/sys/kernel/osrelease").trim(),
+            network::congestion(),
             read("/proc/loadavg").split(' ').next().unwrap_or("?"),
         );
         for (name, _, option) in PROGRAMS.iter().filter(|(name, ..)| *name != "fusermount3") {

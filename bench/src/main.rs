@@ -21,6 +21,7 @@ mod log;
 mod machine;
 mod metadata;
 mod mixed;
+mod network;
 mod options;
 mod origin;
 mod probe;
@@ -62,7 +63,8 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> ExitCode {
-    let bench = match interrupt::install().and_then(|()| Bench::prepare(options)) {
+    let network = options.congestion.as_deref().map_or(Ok(()), network::enter);
+    let bench = match network.and_then(|()| interrupt::install()).and_then(|()| Bench::prepare(options)) {
         Ok(bench) => bench,
         Err(error) => {
             eprintln!("{error}");
@@ -100,9 +102,11 @@ fn is_profile_guided(bench: &Bench) -> bool {
     bench.freerun().is_some_and(machine::is_profile_guided)
 }
 
-/// What figures depend on besides the benchmark: the kind of processor, and whether freerun was built with a profile.
+/// What figures depend on besides the benchmark: the kind of processor, the congestion control where one was chosen, and
+/// whether freerun was built with a profile.
 fn setting(bench: &Bench) -> String {
-    machine::processor() + if is_profile_guided(bench) { ", profile-guided build" } else { "" }
+    let congestion = bench.options.congestion.as_ref().map_or_else(String::new, |name| format!(", {name}"));
+    machine::processor() + &congestion + if is_profile_guided(bench) { ", profile-guided build" } else { "" }
 }
 
 /// The command that measures `name` alone in the same way.

@@ -48,6 +48,8 @@ pub struct Options {
     pub record: bool,
     /// The freerun binary; `None` builds it.
     pub freerun: Option<PathBuf>,
+    /// Congestion control of a network of the run's own; `None` for the machine's network as it is.
+    pub congestion: Option<String>,
     /// The user the servers' workers run as, when started by root; `root` keeps them root.
     pub user: String,
 }
@@ -67,6 +69,7 @@ benchmarks: mixed metadata warm connections sharding compress reload log limits 
   --keep             leave them there, and use what a former run left
   --record           write the tables into bench/RESULTS.md
   --freerun PATH     this binary instead of building one
+  --congestion NAME  in a network namespace of its own with this congestion control (root; \"reno\" does not pace)
   --user NAME        user of the servers' workers when started by root (default nobody)
 ";
 
@@ -108,6 +111,9 @@ impl Options {
                 command += &format!(" {option} {value}");
             }
         }
+        if let Some(name) = &self.congestion {
+            command += &format!(" --congestion {name}");
+        }
         command
     }
 }
@@ -123,6 +129,7 @@ fn parse(mut parser: lexopt::Parser) -> std::result::Result<Option<Options>, lex
         keep: false,
         record: false,
         freerun: None,
+        congestion: None,
         user: "nobody".into(),
     };
     while let Some(arg) = parser.next()? {
@@ -139,6 +146,7 @@ fn parse(mut parser: lexopt::Parser) -> std::result::Result<Option<Options>, lex
             Long("seconds") => options.seconds = Some(parser.value()?.parse_with(|text| bounded(text, 0.2, 600.0))?),
             Long("scratch") => options.scratch = Some(parser.value()?.into()),
             Long("freerun") => options.freerun = Some(parser.value()?.into()),
+            Long("congestion") => options.congestion = Some(parser.value()?.parse_with(word)?),
             Long("user") => options.user = parser.value()?.string()?,
             Short('h') | Long("help") => return Ok(None),
             Value(name) => {
@@ -165,6 +173,14 @@ fn bounded(text: &str, min: f64, max: f64) -> std::result::Result<f64, String> {
     }
 }
 
+/// The name of a congestion control: it stands in a command line that others copy.
+fn word(text: &str) -> std::result::Result<String, String> {
+    match text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !text.is_empty() {
+        true => Ok(text.to_owned()),
+        false => Err("not the name of a congestion control".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,15 +195,18 @@ mod tests {
         assert!(options("--quick").is_err());
         assert!(options("mixd").is_err());
         assert!(options("mixed --runs 0").is_err());
+        assert!(options("mixed --congestion ;").is_err());
         assert!(options("--help").unwrap().is_none());
     }
 
     #[test]
     fn the_command_of_a_section_measures_that_benchmark_alone() {
-        let options = options("warm mixed --only nginx,h2o --runs 2 --record --keep --scratch /x").unwrap().unwrap();
+        let options = options("warm mixed --only nginx,h2o --runs 2 --congestion reno --record --keep --scratch /x")
+            .unwrap()
+            .unwrap();
         assert_eq!(
             options.command("mixed"),
-            "cargo run --release -p freerun-bench -- mixed --only 'nginx,h2o' --runs 2"
+            "cargo run --release -p freerun-bench -- mixed --only 'nginx,h2o' --runs 2 --congestion reno"
         );
     }
 
