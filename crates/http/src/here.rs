@@ -29,6 +29,16 @@ impl<T> Here<T> {
     pub fn is(&self, other: &Arc<T>) -> bool {
         Arc::ptr_eq(&self.0, other)
     }
+
+    /// Whether both are the same thing.
+    pub fn is_same(&self, other: &Here<T>) -> bool {
+        self.place() == other.place()
+    }
+
+    /// Where it is in memory.
+    pub fn place(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
 }
 
 impl<T> Clone for Here<T> {

@@ -364,7 +364,7 @@ async fn one_request(
         None => {
             request.keep_alive = request.head.parsed.keep_alive && still_listens;
             let routed = route_server(&mut request, &servers, true, settings.merge_slashes, spare);
-            if routed.is_ok() {
+            if routed.is_ok() && !request.server.is_same(&servers.server) {
                 let chosen = request.server.entry.settings.get::<ServerSettings>();
                 read::apply_names_rules(&mut request.head, &rules, chosen);
             }

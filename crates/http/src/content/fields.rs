@@ -12,9 +12,23 @@ use super::response::Field;
 /// The fields. The first ones may have been made before, with their text.
 #[derive(Debug, Default)]
 pub struct Fields {
-    made: Option<Arc<Made>>,
+    first: First,
     list: SmallVec<[Field; 4]>,
 }
+
+/// What the fields begin with.
+#[derive(Debug, Default)]
+enum First {
+    /// Nothing that was made before.
+    #[default]
+    Nothing,
+    /// What was made of another response.
+    Made(Arc<Made>),
+    /// `Accept-Ranges: bytes`, which most files have and nothing else.
+    AcceptRanges,
+}
+
+static ACCEPT_RANGES: [Field; 1] = [(Bytes::from_static(b"Accept-Ranges"), Bytes::from_static(b"bytes"))];
 
 /// Fields that many responses begin with.
 #[derive(Debug)]
@@ -29,28 +43,50 @@ pub struct Made {
     pub last_modified: Option<i64>,
 }
 
+impl First {
+    fn fields(&self) -> &[Field] {
+        match self {
+            First::Nothing => &[],
+            First::Made(made) => &made.fields,
+            First::AcceptRanges => &ACCEPT_RANGES,
+        }
+    }
+}
+
 impl Fields {
     /// Begins with these, and nothing else so far.
     pub fn begin(made: Arc<Made>) -> Fields {
-        Fields { made: Some(made), list: SmallVec::new() }
+        Fields { first: First::Made(made), list: SmallVec::new() }
+    }
+
+    /// Adds `Accept-Ranges: bytes` at the end.
+    pub fn accept_ranges(&mut self) {
+        match self.first {
+            First::Nothing if self.list.is_empty() => self.first = First::AcceptRanges,
+            _ => self.list.extend(ACCEPT_RANGES.iter().cloned()),
+        }
     }
 
     /// The text of the first ones, where they were made for such a response, and those that follow them.
     pub fn made_for(&self, etag: Option<&Bytes>, last_modified: Option<i64>) -> Option<(&[u8], &[Field])> {
-        let made = self.made.as_ref()?;
-        let fits = made.last_modified == last_modified && made.etag.as_ref() == etag;
-        fits.then_some((&made.text, &self.list))
+        match &self.first {
+            First::Nothing => None,
+            First::Made(made) => {
+                let fits = made.last_modified == last_modified && made.etag.as_ref() == etag;
+                fits.then_some((&made.text, &self.list))
+            }
+            First::AcceptRanges => Some((b"Accept-Ranges: bytes\r\n", &self.list)),
+        }
     }
 
     /// All of them.
     pub fn iter(&self) -> Chain<slice::Iter<'_, Field>, slice::Iter<'_, Field>> {
-        let made = self.made.as_ref().map_or(&[][..], |made| &made.fields);
-        made.iter().chain(&self.list)
+        self.first.fields().iter().chain(&self.list)
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.made.as_ref().map_or(0, |made| made.fields.len()) + self.list.len()
+        self.first.fields().len() + self.list.len()
     }
 
     /// Whether there is none.
@@ -75,8 +111,9 @@ impl Fields {
 
     /// Those of its own, which all of them are from here on.
     fn list(&mut self) -> &mut SmallVec<[Field; 4]> {
-        if let Some(made) = self.made.take() {
-            self.list.insert_many(0, made.fields.iter().cloned());
+        if !matches!(self.first, First::Nothing) {
+            let first = std::mem::take(&mut self.first);
+            self.list.insert_many(0, first.fields().iter().cloned());
         }
         &mut self.list
     }
@@ -130,6 +167,22 @@ mod tests {
         assert!(fields.made_for(None, Some(7)).is_none());
         assert!(fields.made_for(Some(&"W/\"x\"".into()), Some(7)).is_none());
         assert!(fields.made_for(Some(&"\"x\"".into()), None).is_none());
+    }
+
+    #[test]
+    fn ranges_are_offered_in_their_place() {
+        let mut fields = Fields::default();
+        fields.accept_ranges();
+        fields.push(field("c", "3"));
+        let (text, added) = fields.made_for(Some(&"\"x\"".into()), None).unwrap();
+        assert_eq!((text, added), (&b"Accept-Ranges: bytes\r\n"[..], &[field("c", "3")][..]));
+        fields.retain(|_| true);
+        let offer = field("Accept-Ranges", "bytes");
+        assert_eq!(fields.take().collect::<Vec<_>>(), [offer.clone(), field("c", "3")]);
+        fields.push(field("a", "1"));
+        fields.accept_ranges();
+        assert!(fields.made_for(None, None).is_none());
+        assert_eq!(fields.take().collect::<Vec<_>>(), [field("a", "1"), offer]);
     }
 
     #[test]

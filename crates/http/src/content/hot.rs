@@ -12,7 +12,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use freerun_proto::conditional;
 use freerun_runtime::files::{Meta, OpenFile};
+use freerun_runtime::loops;
 use rustc_hash::FxHashMap;
+
+use crate::content::known::{KnownFile, KnownFiles};
+use crate::generation::Location;
+use crate::here::Here;
 
 /// For how long a file is taken to be what it was.
 pub const VALID: Duration = Duration::from_secs(1);
@@ -91,6 +96,8 @@ pub struct HotFiles {
     max_open: usize,
     /// [`CHANGES`] when it was last looked at.
     changes: u64,
+    /// Some of them, by the paths that lead to them.
+    known: KnownFiles,
 }
 
 impl HotFiles {
@@ -100,7 +107,24 @@ impl HotFiles {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let share = limit.map_or(u64::MAX, |limit| limit / SHARE / loops.max(1) as u64);
         let max_open = usize::try_from(share).unwrap_or(MAX_FILES).min(MAX_FILES);
-        HotFiles { files: FxHashMap::default(), bytes: 0, open: 0, max_open, changes: CHANGES.load(Acquire) }
+        let (files, known, changes) = (FxHashMap::default(), KnownFiles::default(), CHANGES.load(Acquire));
+        HotFiles { files, bytes: 0, open: 0, max_open, changes, known }
+    }
+
+    /// The file that a path of a location leads to, if that was [learned](HotFiles::learn).
+    pub fn known(&self, location: &Here<Location>, path: &[u8]) -> Option<&Rc<KnownFile>> {
+        if self.changes != CHANGES.load(Acquire) {
+            return None;
+        }
+        self.known.get(location, path, loops::nanos())
+    }
+
+    /// Learns that a path of a location leads to the file that is kept under this name.
+    pub fn learn(&mut self, location: &Here<Location>, path: &[u8], name: &[u8], media_type: Bytes) {
+        let Some((since, file)) = self.files.get(name) else { return };
+        let left = VALID.saturating_sub(loops::now().saturating_duration_since(*since));
+        let until = loops::nanos() + u64::try_from(left.as_nanos()).unwrap_or(0);
+        self.known.put(location, path, until, file, media_type);
     }
 
     /// The file, if it was opened no longer than [`VALID`] ago.
@@ -157,6 +181,7 @@ impl HotFiles {
     }
 
     fn retain(&mut self, keep: impl Fn(Instant, &HotFile) -> bool) {
+        self.known.clear();
         self.files.retain(|_, (since, file)| {
             let keep = keep(*since, file);
             if !keep {

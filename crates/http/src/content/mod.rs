@@ -5,6 +5,7 @@ pub mod direct;
 pub mod error_page;
 pub mod fields;
 pub mod hot;
+pub mod known;
 pub mod msie;
 pub mod open;
 pub mod open_files;

@@ -13,10 +13,11 @@ use freerun_runtime::pool::PoolError;
 use rustix::io::Errno;
 
 use crate::content::hot::{Content, HotFile, MAX_CONTENT};
+use crate::content::known::KnownFile;
 use crate::content::open_files::{Known, Terms};
 use crate::content::path;
 use crate::content::path::NO_NAME;
-use crate::content::{aio, direct};
+use crate::content::{aio, direct, media_type};
 use crate::log_error;
 use crate::request::Request;
 use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};
@@ -74,6 +75,32 @@ pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
             Known::File(file) if file.meta.is_file() => Some(Rc::new(file)),
             _ => None,
         },
+    }
+}
+
+/// The file that the request's path leads to, if that is known from another request.
+pub fn known_file(request: &Request) -> Option<Rc<KnownFile>> {
+    if !path::is_as_asked(request) {
+        return None;
+    }
+    let known = request.connection.home.hot.borrow().known(&request.location, &request.path)?.clone();
+    // As in `hot`.
+    if let Content::Open(file) = &known.file.content
+        && request.generation.files.has_changed(file)
+    {
+        request.connection.home.hot.borrow_mut().forget(file);
+        return None;
+    }
+    Some(known)
+}
+
+/// Has the next request for this path find by [`known_file`] what [`hot`] has under this name.
+pub fn learn(request: &Request, name: &[u8]) {
+    let settings = request.settings().get::<FileSettings>();
+    let is_short = matches!(settings.open_file_cache, OpenFileCache::Short);
+    if is_short && path::is_as_asked(request) && path::is_constant(request) && link_check(request, name).is_none() {
+        let media_type = media_type(request, &request.path);
+        request.connection.home.hot.borrow_mut().learn(&request.location, &request.path, name, media_type);
     }
 }
 

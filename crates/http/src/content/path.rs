@@ -75,6 +75,17 @@ fn resolve(request: &Request, root: &[u8]) -> Option<Result<Vec<u8>, FileError>>
     Some(Ok(rustix::fs::readlink(link, Vec::new()).ok()?.into_bytes()))
 }
 
+/// Whether location and path alone say where the file is, and nothing that happened to the request before, if
+/// [`is_constant`] says so of the location.
+pub fn is_as_asked(request: &Request) -> bool {
+    !request.rewritten_here && !request.path_behind_alias
+}
+
+/// Whether what is put before paths in the request's location is the same for all requests.
+pub fn is_constant(request: &Request) -> bool {
+    folder(request).constant().is_some()
+}
+
 /// `$request_filename`: where the file of the request's path is.
 pub fn file_name(request: &Request) -> Vec<u8> {
     file_name_of(request, &request.path)

@@ -2,12 +2,14 @@
 
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_runtime::files::OpenFile;
 
 use super::fields::Fields;
+use super::known::Described;
 use crate::connection::takeover::Takeover;
 use crate::request::Request;
 
@@ -180,6 +182,9 @@ pub struct Response {
     pub ranges: bool,
     /// `Vary: Accept-Encoding` is sent.
     pub vary: bool,
+    /// The fields that are told by the members above, where they are ready to be sent; they count only as far as they
+    /// agree with these.
+    pub described: Option<Rc<Described>>,
     /// Further fields, in the order they are sent.
     pub fields: Fields,
     /// Fields sent after the body, where the client's protocol and the framing can carry them. A response that has some
@@ -213,6 +218,7 @@ impl Response {
             etag: None,
             ranges: false,
             vary: false,
+            described: None,
             fields: Fields::default(),
             trailers: Vec::new(),
             late_trailers: None,

@@ -1,8 +1,6 @@
 //! `location` and the choice of one: exact, longest prefix (final with `^~`), regular expressions in order.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -39,27 +37,61 @@ enum Certainty {
 pub struct Locations {
     // What is looked up comes from clients, what is entered does not: a fast hash will do.
     exact: FxHashMap<Box<[u8]>, Arc<Location>>,
-    prefix: BTreeMap<Box<[u8]>, Arc<Location>>,
-    /// Longest prefix in the table, so that a long path costs no more lookups than that.
-    longest: usize,
+    /// How long the exact names are: a bit for each length, the last one for all that are longer.
+    exact_lengths: u64,
+    /// In the order of their names.
+    prefix: Vec<Prefix>,
     regex: Vec<(Pattern, Arc<Location>)>,
     /// Locations that pass requests on and whose names end with a slash, by their names without it.
     folders: FxHashMap<Box<[u8]>, Arc<Location>>,
     named: FxHashMap<Box<str>, Arc<Location>>,
 }
 
+/// A location for all paths that begin with its name.
+#[derive(Debug)]
+struct Prefix {
+    name: Box<[u8]>,
+    /// The one with the longest other name that this name begins with.
+    within: Option<usize>,
+    location: Arc<Location>,
+}
+
+/// The bit of a length.
+fn length_bit(length: usize) -> u64 {
+    1 << length.min(63)
+}
+
 impl Locations {
     /// Adds an `=` location; `false` when the name was taken.
     pub fn add_exact(&mut self, path: &str, location: Arc<Location>) -> bool {
         self.add_folder(path, &location);
+        self.exact_lengths |= length_bit(path.len());
         self.exact.insert(path.as_bytes().into(), location).is_none()
     }
 
     /// Adds a prefix location; `false` when the name was taken.
     pub fn add_prefix(&mut self, path: &str, location: Arc<Location>) -> bool {
-        self.longest = self.longest.max(path.len());
         self.add_folder(path, &location);
-        self.prefix.insert(path.as_bytes().into(), location).is_none()
+        let name = path.as_bytes();
+        let at = match self.prefix.binary_search_by(|prefix| (*prefix.name).cmp(name)) {
+            Ok(taken) => {
+                self.prefix[taken].location = location;
+                return false;
+            }
+            Err(at) => at,
+        };
+        let within = self.longest_prefix(name);
+        for prefix in &mut self.prefix {
+            prefix.within = prefix.within.map(|index| index + usize::from(index >= at));
+        }
+        // Those that begin with a name come right behind it.
+        for prefix in self.prefix[at..].iter_mut().take_while(|prefix| prefix.name.starts_with(name)) {
+            if prefix.within == within {
+                prefix.within = Some(at);
+            }
+        }
+        self.prefix.insert(at, Prefix { name: name.into(), within, location });
+        true
     }
 
     fn add_folder(&mut self, path: &str, location: &Arc<Location>) {
@@ -89,21 +121,19 @@ impl Locations {
         self.named.get(name)
     }
 
-    fn longest_prefix(&self, path: &[u8]) -> Option<&Arc<Location>> {
-        let mut end = path.len().min(self.longest);
-        loop {
-            // The greatest key not above what is left of the path shares the longest beginning with it that any key
-            // does; cutting to that beginning makes each step shorter, so this ends after few lookups.
-            let (key, location) = self.prefix.range::<[u8], _>((Unbounded, Included(&path[..end]))).next_back()?;
-            if path.starts_with(key) {
-                return Some(location);
-            }
-            let common = key.iter().zip(path).take_while(|(a, b)| a == b).count();
-            end = common.min(end);
-            if end == 0 {
-                return self.prefix.get(&[][..]);
-            }
+    /// Where the longest name is that the path begins with.
+    fn longest_prefix(&self, path: &[u8]) -> Option<usize> {
+        // Between that name and the path stand only names that begin with it, too.
+        let mut at = self.prefix.partition_point(|prefix| *prefix.name <= *path).checked_sub(1)?;
+        while !path.starts_with(&self.prefix[at].name) {
+            at = self.prefix[at].within?;
         }
+        Some(at)
+    }
+
+    /// Whether there is nothing to choose from.
+    fn is_empty(&self) -> bool {
+        self.exact_lengths == 0 && self.prefix.is_empty() && self.regex.is_empty()
     }
 
     fn folder(&self, path: &[u8]) -> Option<&Arc<Location>> {
@@ -124,16 +154,18 @@ impl Locations {
 
     /// The location, and whether that is final: then no expression of an outer level is tried.
     fn choose<'l>(&'l self, path: &[u8], captures: &Captures) -> Result<Choice<'l>, GaveUp> {
-        if let Some(location) = self.exact.get(path) {
+        if self.exact_lengths & length_bit(path.len()) != 0
+            && let Some(location) = self.exact.get(path)
+        {
             return Ok(Some((location, Certainty::Final)));
         }
-        let prefix = self.longest_prefix(path);
+        let prefix = self.longest_prefix(path).map(|at| &self.prefix[at].location);
         if let Some(folder) = self.folder(path).filter(|_| prefix.is_none_or(|found| found.name.len() < path.len())) {
             return Ok(Some((folder, Certainty::Folder)));
         }
         let nested = match prefix {
-            Some(location) => location.nested.choose(path, captures)?,
-            None => None,
+            Some(location) if !location.nested.is_empty() => location.nested.choose(path, captures)?,
+            _ => None,
         };
         if nested.is_some_and(|(_, certainty)| certainty != Certainty::Open) {
             return Ok(nested);

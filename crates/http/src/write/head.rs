@@ -61,25 +61,12 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
         start(request, response, core, out);
     }
     let fields = out.len();
-    if !response.content_type.is_empty() && (response.status != 204 || written.is_some()) {
-        out.extend_from_slice(b"Content-Type: ");
-        let (content_type, charset) = response.media_type();
-        push_value(content_type, out);
-        if let Some(charset) = charset {
-            out.extend_from_slice(b"; charset=");
-            push_value(charset, out);
-        }
-        out.extend_from_slice(b"\r\n");
-    }
-    let no_length = response.no_length || response.status == 204 || upgrades;
-    if let Some(length) = response.length().filter(|_| !no_length && framing != Framing::Chunked) {
-        number_field(out, b"Content-Length", length);
-    }
     let placed = Placed::of(response);
-    if let Some(modified) = response.last_modified.filter(|_| !placed.last_modified) {
-        out.extend_from_slice(b"Last-Modified: ");
-        request.connection.home.http_date(modified, |date| out.extend_from_slice(date));
-        out.extend_from_slice(b"\r\n");
+    let described = response.described.as_deref();
+    let usual = framing != Framing::Chunked && !upgrades;
+    match described.filter(|_| usual).and_then(|described| described.text_for(response)) {
+        Some(text) => out.extend_from_slice(text),
+        None => describe(request, response, framing, upgrades, &placed, out),
     }
     let mut late_location = None;
     if let Some(location) = response.location.as_ref().filter(|_| !placed.location) {
@@ -113,7 +100,10 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
         field(out, b"Location", location);
     }
     if let Some(etag) = response.etag.as_ref().filter(|_| !placed.etag) {
-        field(out, b"ETag", etag);
+        match described.and_then(|described| described.tag_for(etag)) {
+            Some(tag) => out.extend_from_slice(tag),
+            None => field(out, b"ETag", etag),
+        }
     }
     match response.fields.made_for(response.etag.as_ref(), response.last_modified) {
         Some((text, added)) => {
@@ -124,6 +114,36 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
     }
     out.extend_from_slice(b"\r\n");
     (framing, fields)
+}
+
+/// Appends `Content-Type`, `Content-Length` and `Last-Modified`.
+fn describe(
+    request: &Request,
+    response: &Response,
+    framing: Framing,
+    upgrades: bool,
+    placed: &Placed,
+    out: &mut Vec<u8>,
+) {
+    if !response.content_type.is_empty() && (response.status != 204 || response.as_written.is_some()) {
+        out.extend_from_slice(b"Content-Type: ");
+        let (content_type, charset) = response.media_type();
+        push_value(content_type, out);
+        if let Some(charset) = charset {
+            out.extend_from_slice(b"; charset=");
+            push_value(charset, out);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    let no_length = response.no_length || response.status == 204 || upgrades;
+    if let Some(length) = response.length().filter(|_| !no_length && framing != Framing::Chunked) {
+        number_field(out, b"Content-Length", length);
+    }
+    if let Some(modified) = response.last_modified.filter(|_| !placed.last_modified) {
+        out.extend_from_slice(b"Last-Modified: ");
+        request.connection.home.http_date(modified, |date| out.extend_from_slice(date));
+        out.extend_from_slice(b"\r\n");
+    }
 }
 
 /// Appends the further fields.
@@ -255,7 +275,8 @@ fn push_value(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn number_field(out: &mut Vec<u8>, name: &[u8], value: u64) {
+/// Appends a field with a number.
+pub fn number_field(out: &mut Vec<u8>, name: &[u8], value: u64) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     push_number(out, value);

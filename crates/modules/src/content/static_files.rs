@@ -2,9 +2,11 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use freerun_http::content::aio;
 use freerun_http::content::error_page;
 use freerun_http::content::hot::{Content, HotFile};
+use freerun_http::content::known::Described;
 use freerun_http::content::open::{self, OpenError};
 use freerun_http::content::path;
 use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Response};
@@ -38,8 +40,12 @@ fn answer_hot(request: &mut Request) -> Option<Outcome> {
     if let Some(outcome) = refuse(request) {
         return Some(outcome);
     }
+    if let Some(known) = open::known_file(request) {
+        return Some(respond_as(request, &known.file, known.media_type.clone(), Some(known.described.clone())));
+    }
     let name = path::file_name(request);
     let file = open::hot(request, &name)?;
+    open::learn(request, &name);
     Some(respond(request, &file))
 }
 
@@ -90,6 +96,16 @@ fn add_slash(request: &mut Request) -> Outcome {
 
 /// The answer that is this file.
 pub fn respond(request: &mut Request, file: &Rc<HotFile>) -> Outcome {
+    let media_type = content_type(request, &request.path);
+    respond_as(request, file, media_type, None)
+}
+
+fn respond_as(
+    request: &mut Request,
+    file: &Rc<HotFile>,
+    media_type: Bytes,
+    described: Option<Rc<Described>>,
+) -> Outcome {
     if request.method == Method::Post {
         return Outcome::Status(405);
     }
@@ -105,9 +121,10 @@ pub fn respond(request: &mut Request, file: &Rc<HotFile>) -> Outcome {
         Content::Open(_) if aio::resolve(request).is_none() => return Outcome::Status(500),
         Content::Open(file) => Body::File(FileRange { file: file.clone(), offset: 0, len: meta.size }),
     };
-    let mut response = Response::new(200, content_type(request, &request.path), content);
+    let mut response = Response::new(200, media_type, content);
     response.last_modified = Some(meta.mtime);
     response.etag = core.etag.then(|| file.etag.clone());
     response.ranges = true;
+    response.described = described;
     response.into()
 }

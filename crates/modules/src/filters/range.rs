@@ -29,12 +29,12 @@ fn run(request: &mut Request, response: &mut Response) {
     }
     let Some(size) = response.length() else { return };
     let Some(asked) = request.head.value(HeaderId::Range).filter(|_| usable(request, response)) else {
-        response.add(&b"Accept-Ranges"[..], &b"bytes"[..]);
+        response.fields.accept_ranges();
         return;
     };
     match range::parse(asked, size, max_ranges) {
         Ranges::Whole => {
-            response.add(&b"Accept-Ranges"[..], &b"bytes"[..]);
+            response.fields.accept_ranges();
         }
         Ranges::Unsatisfiable => {
             let mut refusal = error_page::built_in(request, 416);
