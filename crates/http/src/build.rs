@@ -386,11 +386,13 @@ impl Builder<'_> {
         // Stable: the one that makes the content stays before the others of its phase.
         handlers.sort_by_key(|handler| handler.phase);
         filters.sort_by_key(|filter| filter.slot);
-        let internal = settings.get::<CoreSettings>().internal.0;
+        let core = settings.share::<CoreSettings>();
+        let internal = core.internal.0;
         let script = settings.get::<RewriteSettings>().script.steps(inside.conditions);
         Ok(Location {
             name,
             settings,
+            core,
             handlers: handlers.into(),
             filters: filters.into(),
             script,

@@ -14,6 +14,7 @@ use crate::listen::Listen;
 use crate::module::{Filter, Handler};
 use crate::rewrite::Step;
 use crate::route::Locations;
+use crate::settings::core::CoreSettings;
 use crate::settings::logs::ErrorLogSettings;
 use crate::template::Template;
 use crate::variables::VariableTable;
@@ -106,6 +107,8 @@ pub struct Location {
     pub name: String,
     /// The merged settings.
     pub settings: SettingsSet,
+    /// Of these the group that each request asks for several times.
+    pub core: Arc<CoreSettings>,
     /// Handlers in the order of their phases.
     pub handlers: Box<[Handler]>,
     /// Filters in the order of their slots.

@@ -11,6 +11,8 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::generation::{Generation, Location, Server};
 use crate::listen::Servers;
 
@@ -120,14 +122,15 @@ pub struct Current {
     addresses: RefCell<HashMap<*const Servers, Rc<Answering>, BuildHasherDefault<AddressHasher>>>,
     locations: Handles<Location>,
     servers: Handles<Server>,
+    texts: RefCell<HashMap<*const u8, Bytes, BuildHasherDefault<AddressHasher>>>,
     generation: Arc<Generation>,
 }
 
 impl Current {
     /// The generation on this loop.
     pub fn new(generation: Arc<Generation>) -> Rc<Current> {
-        let (locations, servers, addresses) = Default::default();
-        Rc::new(Current { locations, servers, addresses, generation })
+        let (locations, servers, addresses, texts) = Default::default();
+        Rc::new(Current { locations, servers, addresses, texts, generation })
     }
 
     /// The generation, for other threads.
@@ -143,6 +146,19 @@ impl Current {
     /// A virtual server of this generation.
     pub fn server(&self, server: &Arc<Server>) -> Here<Server> {
         self.servers.get(server)
+    }
+
+    /// A text that stands in this generation, in memory that this loop counts for itself.
+    pub fn text(&self, text: &[u8]) -> Bytes {
+        if text.is_empty() {
+            return Bytes::new();
+        }
+        let mut texts = self.texts.borrow_mut();
+        let kept = texts.entry(text.as_ptr()).or_insert_with(|| Bytes::copy_from_slice(text));
+        if *kept != *text {
+            *kept = Bytes::copy_from_slice(text);
+        }
+        kept.clone()
     }
 
     /// The servers of one of its addresses.

@@ -264,6 +264,9 @@ impl States {
     /// The module's state, if there is one.
     pub fn find<T: 'static>(&self) -> Option<Rc<T>> {
         let states = self.0.borrow();
+        if states.is_empty() {
+            return None;
+        }
         let (_, state) = states.iter().find(|(key, _)| *key == TypeId::of::<T>())?;
         state.clone().downcast().ok()
     }
@@ -372,6 +375,8 @@ pub struct Request {
 
 impl Request {
     /// A request as it comes in, before it is routed: at the own level of a server.
+    // Inline, so that it is made where it stays.
+    #[inline(always)]
     pub fn new(
         connection: Rc<Connection>,
         generation: Rc<Current>,
@@ -450,6 +455,11 @@ impl Request {
         &self.location.settings
     }
 
+    /// Of these the core's.
+    pub fn core(&self) -> &CoreSettings {
+        &self.location.core
+    }
+
     /// What modules keep with the client's request and all its subrequests together.
     pub fn shared(&self) -> &Rc<States> {
         self.shared.get_or_init(Rc::default)
@@ -509,7 +519,7 @@ impl Request {
     /// What the location has to say to keeping the connection: one that does not want it cannot be overruled by those that the
     /// request comes to later.
     pub fn judge_keep_alive(&mut self) {
-        let core = self.location.settings.get::<CoreSettings>();
+        let core = self.core();
         let mut may = !core.keepalive_timeout.timeout.is_zero() && self.serial < u64::from(core.keepalive_requests);
         if let Some(user_agent) = self.head.value(HeaderId::UserAgent) {
             let is_post = self.head.parsed.method == Method::Post;

@@ -284,8 +284,10 @@ pub struct LoopState {
     asks_later: Cell<bool>,
     full_logged: Cell<Option<Instant>>,
     accepting: RefCell<Vec<(Arc<ListenSpec>, Rc<Notify>)>>,
-    /// The value of `Date`, and until when it holds.
-    date: Cell<(Option<Instant>, [u8; 29])>,
+    /// The value of `Date`.
+    date: Cell<[u8; 29]>,
+    /// Until when it holds: nanoseconds since the process began.
+    date_until: Cell<u64>,
     /// How heads begin while that holds: with the version in `Server`, and without.
     starts: RefCell<[Vec<u8>; 2]>,
     dates: RefCell<[(i64, [u8; 29]); DATES]>,
@@ -319,7 +321,8 @@ impl LoopState {
             asks_later: Cell::new(false),
             full_logged: Cell::new(None),
             accepting: RefCell::default(),
-            date: Cell::new((None, [0; 29])),
+            date: Cell::new([0; 29]),
+            date_until: Cell::new(0),
             starts: RefCell::default(),
             dates: RefCell::new([(i64::MIN, [0; 29]); DATES]),
             times: RefCell::new([(0, [0; 29]); DATES]),
@@ -422,28 +425,29 @@ impl LoopState {
 
     /// Hands the value of `Date` to `use_it`; it is made once a second.
     pub fn date(&self, use_it: impl FnOnce(&[u8; 29])) {
-        let now = loops::now();
-        let (until, mut text) = self.date.get();
-        if until.is_none_or(|until| now >= until) {
+        self.see_to_date();
+        use_it(&self.date.get());
+    }
+
+    fn see_to_date(&self) {
+        let now = loops::nanos();
+        if now >= self.date_until.get() {
             let time = clock::now();
-            text = date::imf_fixdate(time.secs);
-            let left = Duration::from_millis(u64::from(1000 - time.millis.min(999)));
-            self.date.set((Some(now + left), text));
+            self.date.set(date::imf_fixdate(time.secs));
+            self.date_until.set(now + u64::from(1000 - time.millis.min(999)) * 1_000_000);
             self.starts.take();
         }
-        use_it(&text);
     }
 
     /// Hands the beginning of the head of a response with status 200 to `use_it`: the status line, `Server` and `Date`.
     pub fn head_start(&self, tokens: ServerTokens, use_it: impl FnOnce(&[u8])) {
-        self.date(|date| {
-            let start = &mut self.starts.borrow_mut()[usize::from(tokens == ServerTokens::Off)];
-            if start.is_empty() {
-                let name = server_name(tokens).as_bytes();
-                start.extend_from_slice(&[b"HTTP/1.1 200 OK\r\nServer: ", name, b"\r\nDate: ", date, b"\r\n"].concat());
-            }
-            use_it(start);
-        });
+        self.see_to_date();
+        let start = &mut self.starts.borrow_mut()[usize::from(tokens == ServerTokens::Off)];
+        if start.is_empty() {
+            let (name, date) = (server_name(tokens).as_bytes(), &self.date.get());
+            start.extend_from_slice(&[b"HTTP/1.1 200 OK\r\nServer: ", name, b"\r\nDate: ", date, b"\r\n"].concat());
+        }
+        use_it(start);
     }
 
     fn install(self: &Rc<Self>, generation: Arc<Generation>, wanted: Vec<Bound>) {

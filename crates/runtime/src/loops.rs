@@ -84,7 +84,6 @@ pub type StallReport = Box<dyn Fn(Duration, Activity)>;
 
 struct Local {
     stats: Arc<LoopStats>,
-    activity: Cell<Activity>,
     report: RefCell<Option<StallReport>>,
 }
 
@@ -112,6 +111,8 @@ thread_local! {
     static LOCAL: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
     /// The number of the same loop.
     static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
+    /// What runs in the poll that is going on.
+    static ACTIVITY: Cell<Activity> = const { Cell::new(Activity { connection: 0, step: "start" }) };
     /// Of the loop that runs on this thread.
     static NOW: Cell<Option<Now>> = const { Cell::new(None) };
 }
@@ -157,11 +158,7 @@ pub fn millis() -> u64 {
 
 /// Notes what the current poll is doing, for stall reports.
 pub fn note(connection: u64, step: &'static str) {
-    LOCAL.with_borrow(|local| {
-        if let Some(local) = local {
-            local.activity.set(Activity { connection, step });
-        }
-    });
+    ACTIVITY.set(Activity { connection, step });
 }
 
 /// Sets what is called on this loop after a stall.
@@ -250,7 +247,7 @@ impl Row<'_> {
     /// One poll of a task.
     pub(crate) fn poll<T>(&mut self, activity: Activity, poll: impl FnOnce() -> T) -> T {
         let Row { local, last: start } = *self;
-        local.activity.set(activity);
+        ACTIVITY.set(activity);
         local.stats.poll_started.store(start + 1, Relaxed);
         let answer = poll();
         local.stats.poll_started.store(0, Relaxed);
@@ -260,7 +257,7 @@ impl Row<'_> {
         if took > STALL {
             local.stats.stalls.add();
             if let Some(report) = &*local.report.borrow() {
-                report(took, local.activity.get());
+                report(took, ACTIVITY.get());
             }
         }
         answer

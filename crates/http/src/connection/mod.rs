@@ -449,7 +449,7 @@ fn refuse_methods(request: &mut Request) -> Result<(), u16> {
 async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> After {
     let connection = request.connection.clone();
     let location = request.location.clone();
-    let core = location.settings.get::<CoreSettings>();
+    let core = &*location.core;
     let written = match answer {
         Answer::Response(mut response) => {
             if let Some(takeover) = response.takeover.take() {
@@ -557,7 +557,7 @@ fn decide_keep_alive(request: &mut Request, core: &CoreSettings) {
     }
     let connection = &request.connection;
     let may = core.keepalive_timeout.timeout > Duration::ZERO
-        && request.started.saturating_duration_since(connection.accepted) < core.keepalive_time
+        && connection.accepted.checked_add(core.keepalive_time).is_none_or(|end| request.started < end)
         && !connection.home.is_draining()
         && !connection.is_closing();
     request.keep_alive &= may;

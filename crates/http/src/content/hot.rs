@@ -236,6 +236,34 @@ mod tests {
         assert_eq!(hot.bytes, 0);
     }
 
+    /// A location of a small configuration.
+    fn location(http: &str) -> Here<Location> {
+        Here::new(crate::route::tests::servers(http).default.entry.clone())
+    }
+
+    #[test]
+    fn a_path_is_known_in_its_location_for_as_long_as_the_file() {
+        let (one, other) = (location("server {}"), location("server {}"));
+        let mut hot = HotFiles::new(1);
+        let file = file(Some(Bytes::from_static(b"text")));
+        let html = || Bytes::from_static(b"text/html");
+        hot.learn(&one, b"/a", b"/root/a", html());
+        assert!(hot.known(&one, b"/a").is_none(), "no such file is kept");
+        hot.put(b"/root/a", &file, Instant::now());
+        hot.learn(&one, b"/a", b"/root/a", html());
+        let known = hot.known(&one, b"/a").unwrap();
+        assert!(Rc::ptr_eq(&known.file, &file) && known.media_type == html());
+        assert!(hot.known(&one, b"/b").is_none() && hot.known(&other, b"/a").is_none());
+        hot.put(b"/root/a", &file, Instant::now() - VALID);
+        hot.learn(&one, b"/a", b"/root/a", html());
+        assert!(hot.known(&one, b"/a").is_none(), "old");
+        hot.put(b"/root/a", &file, Instant::now());
+        hot.learn(&one, b"/a", b"/root/a", html());
+        assert!(hot.known(&one, b"/a").is_some());
+        hot.purge(Instant::now() + VALID);
+        assert!(hot.known(&one, b"/a").is_none(), "forgotten with the file");
+    }
+
     #[test]
     fn a_changed_file_is_forgotten_alone() {
         let now = Instant::now();

@@ -17,11 +17,10 @@ use bytes::Bytes;
 use freerun_proto::uri::extension;
 
 use crate::request::Request;
-use crate::settings::core::CoreSettings;
 
 /// The media type for a path, by its extension.
 pub fn media_type(request: &Request, path: &[u8]) -> Bytes {
-    let core = request.settings().get::<CoreSettings>();
+    let core = request.core();
     match core.types.find(extension(path)) {
         Some(media_type) => media_type.clone(),
         None => core.default_type.0.clone(),

@@ -151,7 +151,7 @@ fn choose(request: &mut Request) -> Step {
         }
     }
     request.judge_keep_alive();
-    let limit = request.settings().get::<CoreSettings>().client_max_body_size.0;
+    let limit = request.core().client_max_body_size.0;
     let declared = match request.is_subrequest() {
         // It has no body, but the length of the client's, and is refused for that as in nginx.
         true => request.head.value(HeaderId::ContentLength).and_then(parse_length),
@@ -171,7 +171,11 @@ fn choose(request: &mut Request) -> Step {
 async fn content(request: &mut Request) -> Step {
     // Without locations the server's own script has run already.
     if !request.location.script.is_empty() && !request.location.is(&request.server.entry) {
-        match rewrite::script(request).await {
+        let ended = match rewrite::at_once(request) {
+            Some(ended) => ended,
+            None => rewrite::script(request).await,
+        };
+        match ended {
             Ended::Stays => {}
             Ended::Moved if take_redirect(request) => {
                 request.rewritten_here = false;

@@ -28,7 +28,7 @@ use crate::generation::Location;
 use crate::template::Template;
 use crate::variables::{Target, VariableTable};
 
-pub use run::{Ended, script};
+pub use run::{Ended, at_once, script};
 
 use condition::Condition;
 use replace::Replace;

@@ -46,7 +46,10 @@ impl Return {
         request.sent.status = request.forced_status.unwrap_or(status);
         let redirects = matches!(status, 301 | 302 | 303 | 307 | 308);
         let text: Bytes = match &self.text {
-            Some(text) => text.render(request).into_owned().into(),
+            Some(text) => match text.constant() {
+                Some(text) => request.generation.text(text),
+                None => text.render(request).into_owned().into(),
+            },
             None if redirects || status < 400 => Bytes::new(),
             // Errors have their page; 444 closes the connection.
             None => return Outcome::Status(status),

@@ -44,6 +44,15 @@ struct Run {
     quotes: bool,
 }
 
+/// The end of a script that begins with `return`, which is all of most of them.
+pub fn at_once(request: &mut Request) -> Option<Ended> {
+    let location = request.location.clone();
+    match location.script.first() {
+        Some(Step::Act(ActionStep(Action::Return(answer)))) => Some(Ended::Answer(answer.answer(request))),
+        _ => None,
+    }
+}
+
 /// Runs the script of the location that the request is in. Where an `if` in it holds, the request is in that one's location
 /// afterwards.
 pub async fn script(request: &mut Request) -> Ended {

@@ -6,4 +6,4 @@ pub mod names;
 pub use locations::{Found, Locations};
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

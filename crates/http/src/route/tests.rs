@@ -123,6 +123,23 @@ mod locations {
     }
 
     #[test]
+    fn the_longest_prefix_is_found_in_whatever_order_they_are_written() {
+        let names = ["/", "/a", "/ab", "/abc/d", "/abd", "/b/", "/b/c", "/b/c/d/e"];
+        for shift in 0..names.len() {
+            for step in [1, 3, 5, 7] {
+                let order = (0..names.len()).map(|at| names[(shift + at * step) % names.len()]);
+                let text: String = order.map(|name| format!("location {name} {{}} ")).collect();
+                for path in
+                    ["/", "/a", "/aa", "/abc", "/abc/dd", "/abcd", "/abd", "/b", "/b/", "/b/c/d", "/b/c/d/e/f", "/c"]
+                {
+                    let longest = names.iter().filter(|name| path.starts_with(**name)).max_by_key(|name| name.len());
+                    check(&text, &[(path, longest.unwrap())]);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_caret_keeps_expressions_of_its_level_away() {
         check(
             r"location ^~ /c {} location /c/inner {} location ~ x$ {}",

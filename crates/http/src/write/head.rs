@@ -37,7 +37,7 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
         request.sent_location.clone_from(&response.location);
     }
     let location = request.location.clone();
-    let core = location.settings.get::<CoreSettings>();
+    let core = &*location.core;
     let may_chunk = request.is_http11() && core.chunked_transfer_encoding;
     let trailers = may_chunk && response.has_trailers();
     let framing = if bodiless {

@@ -112,7 +112,7 @@ fn respond_as(
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
-    let core = request.settings().get::<CoreSettings>();
+    let core = request.core();
     let meta = file.meta;
     let content = match &file.content {
         Content::Bytes(content) if content.is_empty() => Body::Empty,

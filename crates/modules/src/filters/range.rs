@@ -9,7 +9,6 @@ use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Part, Res
 use freerun_http::filters;
 use freerun_http::module::{Filter, Module, Slot};
 use freerun_http::request::Request;
-use freerun_http::settings::core::CoreSettings;
 use freerun_proto::range::{self, ByteRange, Multipart, Ranges};
 use freerun_proto::{HeaderId, Version, conditional};
 
@@ -18,7 +17,7 @@ pub static MODULE: Module =
     Module { name: "range", filters: &[Filter { slot: Slot::Range, wanted: |_| true, run }], ..Module::EMPTY };
 
 fn run(request: &mut Request, response: &mut Response) {
-    let max_ranges = request.settings().get::<CoreSettings>().max_ranges;
+    let max_ranges = request.core().max_ranges;
     if !response.ranges
         || response.status != 200
         || request.is_subrequest()

@@ -180,12 +180,18 @@ impl HeadParser {
             // What was looked at before, and had no end, is looked for its end alone.
             if self.stage == HeadStage::Fields
                 && self.scanned == self.line_start
+                && buf.get(self.line_start) != Some(&b'\r')
                 && let Some((field, next)) = plain_field(buf, self.line_start)
             {
                 self.take_plain(buf, field, next, rules)?;
                 continue;
             }
-            let Some(found) = memchr::memchr(b'\n', &buf[self.scanned..]) else {
+            let found = match buf[self.scanned..] {
+                // Most heads end so.
+                [b'\r', b'\n', ..] => Some(1),
+                ref rest => memchr::memchr(b'\n', rest),
+            };
+            let Some(found) = found else {
                 self.scanned = buf.len();
                 self.check_pending(buf, rules)?;
                 return Ok(Progress::Partial);

@@ -2,7 +2,7 @@
 //!
 //! When nobody is ready it waits in epoll_wait(2): for an event, the next deadline, or a call from another thread.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use super::{Activity, LOCAL, Local, LoopStats, NOW, Now, Row, fill_budget, nanos};
+use super::{LOCAL, Local, LoopStats, NOW, Now, Row, fill_budget, nanos};
 use crate::mailbox::Mailbox;
 use crate::{deadline, events, tasks};
 
@@ -34,8 +34,7 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn new(stats: Arc<LoopStats>) -> io::Result<Running> {
         let mailbox = Arc::new(Mailbox::new()?);
-        let activity = Cell::new(Activity { connection: 0, step: "start" });
-        let local = Rc::new(Local { stats, activity, report: RefCell::new(None) });
+        let local = Rc::new(Local { stats, report: RefCell::new(None) });
         LOCAL.set(Some(local.clone()));
         events::set_up(Some(&mailbox));
         tasks::set_up(&mailbox);

@@ -85,6 +85,7 @@ fn location(check: &Check) -> Location {
     Location {
         name: String::new(),
         settings: check.settings.clone(),
+        core: check.settings.share(),
         handlers: Box::default(),
         filters: Box::default(),
         script: Box::default(),
