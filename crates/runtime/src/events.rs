@@ -111,6 +111,11 @@ struct Place {
     generation: u32,
     ready: Ready,
     asked: Asked,
+    /// Whether the reader waits. Its waker stays when it does not, for it is likely to be the next one's: each clone of a
+    /// waker is a locked write, twice.
+    read_awaited: bool,
+    /// Whether the writer waits.
+    write_awaited: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
     /// Those beside these two. One that no longer waits is woken in vain once.
@@ -155,10 +160,10 @@ pub(crate) fn tell(events: &[epoll::Event]) {
             let place = table.as_mut().and_then(|table| table.places.get_mut(index as usize));
             let Some(place) = place.filter(|place| place.generation == generation) else { return };
             place.ready = place.ready | ready;
-            if ready.has(Ready::READ) {
+            if ready.has(Ready::READ) && std::mem::take(&mut place.read_awaited) {
                 woken.0 = place.reader.take();
             }
-            if ready.has(Ready::WRITE) {
+            if ready.has(Ready::WRITE) && std::mem::take(&mut place.write_awaited) {
                 woken.1 = place.writer.take();
             }
             if !place.others.is_empty() {
@@ -166,7 +171,19 @@ pub(crate) fn tell(events: &[epoll::Event]) {
             }
         });
         // Whatever waking does, the table is free for it.
-        [woken.0, woken.1].into_iter().flatten().for_each(Waker::wake);
+        if woken.0.is_some() || woken.1.is_some() {
+            [&woken.0, &woken.1].into_iter().flatten().for_each(Waker::wake_by_ref);
+            TABLE.with_borrow_mut(|table| {
+                let place = table.as_mut().and_then(|table| table.places.get_mut(index as usize));
+                let Some(place) = place.filter(|place| place.generation == generation) else { return };
+                if place.reader.is_none() {
+                    place.reader = woken.0.take();
+                }
+                if place.writer.is_none() {
+                    place.writer = woken.1.take();
+                }
+            });
+        }
         others.into_iter().for_each(|(_, waker)| waker.wake());
     }
 }
@@ -243,10 +260,11 @@ impl Registration {
             let ready = place.ready.has(side.wants());
             if !ready {
                 asks = place.ask_for_room(self.index, side.wants());
-                let waker = match side {
-                    Side::Read => &mut place.reader,
-                    Side::Write => &mut place.writer,
+                let (awaited, waker) = match side {
+                    Side::Read => (&mut place.read_awaited, &mut place.reader),
+                    Side::Write => (&mut place.write_awaited, &mut place.writer),
                 };
+                *awaited = true;
                 if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                     before = waker.replace(context.waker().clone());
                 }

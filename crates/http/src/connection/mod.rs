@@ -375,7 +375,8 @@ async fn one_request(
         }
     };
     let after = conclude(&mut request, timer, answer).await;
-    spare.keep(request);
+    // Not the request as a whole, which would be moved for that.
+    spare.keep(request.head, request.path, request.args, request.host);
     after
 }
 

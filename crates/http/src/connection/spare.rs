@@ -3,7 +3,7 @@
 use freerun_proto::{HostSpan, RequestHead};
 use freerun_runtime::buffers;
 
-use crate::request::Request;
+use crate::request::Head;
 
 /// Longer texts than this many bytes are not kept.
 const MOST: usize = 1024;
@@ -44,8 +44,7 @@ impl Spare {
     }
 
     /// Keeps what a request has, which is over.
-    pub fn keep(&mut self, request: Request) {
-        let Request { head, path, args, host, .. } = request;
+    pub fn keep(&mut self, head: Head, path: Vec<u8>, args: Option<Vec<u8>>, host: Option<String>) {
         buffers::give_back(head.buffer);
         self.head = Some(head.parsed).filter(|parsed| !parsed.is_large());
         if path.capacity() <= MOST {

@@ -12,23 +12,17 @@ use super::response::Field;
 /// The fields. The first ones may have been made before, with their text.
 #[derive(Debug, Default)]
 pub struct Fields {
-    first: First,
+    made: Option<Arc<Made>>,
+    /// `Accept-Ranges: bytes` follows them.
+    accepts_ranges: bool,
+    /// All others.
     list: SmallVec<[Field; 4]>,
 }
 
-/// What the fields begin with.
-#[derive(Debug, Default)]
-enum First {
-    /// Nothing that was made before.
-    #[default]
-    Nothing,
-    /// What was made of another response.
-    Made(Arc<Made>),
-    /// `Accept-Ranges: bytes`, which most files have and nothing else.
-    AcceptRanges,
-}
-
 static ACCEPT_RANGES: [Field; 1] = [(Bytes::from_static(b"Accept-Ranges"), Bytes::from_static(b"bytes"))];
+
+/// All of them, in their order.
+pub type FieldsIter<'f> = Chain<Chain<slice::Iter<'f, Field>, slice::Iter<'f, Field>>, slice::Iter<'f, Field>>;
 
 /// Fields that many responses begin with.
 #[derive(Debug)]
@@ -43,50 +37,48 @@ pub struct Made {
     pub last_modified: Option<i64>,
 }
 
-impl First {
-    fn fields(&self) -> &[Field] {
-        match self {
-            First::Nothing => &[],
-            First::Made(made) => &made.fields,
-            First::AcceptRanges => &ACCEPT_RANGES,
-        }
-    }
-}
-
 impl Fields {
     /// Begins with these, and nothing else so far.
     pub fn begin(made: Arc<Made>) -> Fields {
-        Fields { first: First::Made(made), list: SmallVec::new() }
+        Fields { made: Some(made), ..Fields::default() }
     }
 
     /// Adds `Accept-Ranges: bytes` at the end.
     pub fn accept_ranges(&mut self) {
-        match self.first {
-            First::Nothing if self.list.is_empty() => self.first = First::AcceptRanges,
-            _ => self.list.extend(ACCEPT_RANGES.iter().cloned()),
+        if self.list.is_empty() && !self.accepts_ranges {
+            self.accepts_ranges = true;
+        } else {
+            self.list.extend(ACCEPT_RANGES.iter().cloned());
         }
     }
 
-    /// The text of the first ones, where they were made for such a response, and those that follow them.
-    pub fn made_for(&self, etag: Option<&Bytes>, last_modified: Option<i64>) -> Option<(&[u8], &[Field])> {
-        match &self.first {
-            First::Nothing => None,
-            First::Made(made) => {
+    /// The text of the first ones, in two parts, where they were made for such a response, and those that follow them.
+    pub fn made_for(&self, etag: Option<&Bytes>, last_modified: Option<i64>) -> Option<([&[u8]; 2], &[Field])> {
+        let offer: &[u8] = if self.accepts_ranges { b"Accept-Ranges: bytes\r\n" } else { b"" };
+        match &self.made {
+            Some(made) => {
                 let fits = made.last_modified == last_modified && made.etag.as_ref() == etag;
-                fits.then_some((&made.text, &self.list))
+                fits.then_some(([&made.text, offer], &self.list))
             }
-            First::AcceptRanges => Some((b"Accept-Ranges: bytes\r\n", &self.list)),
+            None => self.accepts_ranges.then_some(([b"", offer], &self.list)),
         }
+    }
+
+    /// Those that are not in the list.
+    fn first(&self) -> Chain<slice::Iter<'_, Field>, slice::Iter<'_, Field>> {
+        let made = self.made.as_ref().map_or(&[][..], |made| &made.fields);
+        let offer = if self.accepts_ranges { &ACCEPT_RANGES[..] } else { &[] };
+        made.iter().chain(offer)
     }
 
     /// All of them.
-    pub fn iter(&self) -> Chain<slice::Iter<'_, Field>, slice::Iter<'_, Field>> {
-        self.first.fields().iter().chain(&self.list)
+    pub fn iter(&self) -> FieldsIter<'_> {
+        self.first().chain(&self.list)
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.first.fields().len() + self.list.len()
+        self.made.as_ref().map_or(0, |made| made.fields.len()) + usize::from(self.accepts_ranges) + self.list.len()
     }
 
     /// Whether there is none.
@@ -111,9 +103,9 @@ impl Fields {
 
     /// Those of its own, which all of them are from here on.
     fn list(&mut self) -> &mut SmallVec<[Field; 4]> {
-        if !matches!(self.first, First::Nothing) {
-            let first = std::mem::take(&mut self.first);
-            self.list.insert_many(0, first.fields().iter().cloned());
+        if self.made.is_some() || self.accepts_ranges {
+            let list = self.iter().cloned().collect();
+            *self = Fields { list, ..Fields::default() };
         }
         &mut self.list
     }
@@ -127,7 +119,7 @@ impl Extend<Field> for Fields {
 
 impl<'f> IntoIterator for &'f Fields {
     type Item = &'f Field;
-    type IntoIter = Chain<slice::Iter<'f, Field>, slice::Iter<'f, Field>>;
+    type IntoIter = FieldsIter<'f>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
@@ -163,7 +155,7 @@ mod tests {
         fields.extend([field("d", "4")]);
         assert_eq!((names(&fields), fields.len()), (vec![&b"a"[..], b"b", b"c", b"d"], 4));
         let (text, added) = fields.made_for(Some(&"\"x\"".into()), Some(7)).unwrap();
-        assert_eq!((text, added), (&b"a: 1\r\nb: 2\r\n"[..], &[field("c", "3"), field("d", "4")][..]));
+        assert_eq!((text.concat(), added), (b"a: 1\r\nb: 2\r\n".to_vec(), &[field("c", "3"), field("d", "4")][..]));
         assert!(fields.made_for(None, Some(7)).is_none());
         assert!(fields.made_for(Some(&"W/\"x\"".into()), Some(7)).is_none());
         assert!(fields.made_for(Some(&"\"x\"".into()), None).is_none());
@@ -175,7 +167,7 @@ mod tests {
         fields.accept_ranges();
         fields.push(field("c", "3"));
         let (text, added) = fields.made_for(Some(&"\"x\"".into()), None).unwrap();
-        assert_eq!((text, added), (&b"Accept-Ranges: bytes\r\n"[..], &[field("c", "3")][..]));
+        assert_eq!((text.concat(), added), (b"Accept-Ranges: bytes\r\n".to_vec(), &[field("c", "3")][..]));
         fields.retain(|_| true);
         let offer = field("Accept-Ranges", "bytes");
         assert_eq!(fields.take().collect::<Vec<_>>(), [offer.clone(), field("c", "3")]);
@@ -183,6 +175,11 @@ mod tests {
         fields.accept_ranges();
         assert!(fields.made_for(None, None).is_none());
         assert_eq!(fields.take().collect::<Vec<_>>(), [field("a", "1"), offer]);
+        let mut fields = Fields::begin(made());
+        fields.accept_ranges();
+        let (text, _) = fields.made_for(Some(&"\"x\"".into()), Some(7)).unwrap();
+        assert_eq!(text.concat(), b"a: 1\r\nb: 2\r\nAccept-Ranges: bytes\r\n");
+        assert_eq!((names(&fields), fields.len()), (vec![&b"a"[..], b"b", b"Accept-Ranges"], 3));
     }
 
     #[test]

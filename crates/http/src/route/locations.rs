@@ -56,8 +56,8 @@ struct Prefix {
     location: Arc<Location>,
 }
 
-/// The bit of a length.
-fn length_bit(length: usize) -> u64 {
+/// The bit of a length, in a number that says which lengths names in a table have.
+pub(crate) fn length_bit(length: usize) -> u64 {
     1 << length.min(63)
 }
 

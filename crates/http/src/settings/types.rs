@@ -6,17 +6,26 @@ use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 use rustc_hash::FxHashMap;
 
+use crate::route::locations::length_bit;
+
 /// Media types by extension, lower case.
 #[derive(Debug, Clone, Default)]
-pub struct Types(Arc<FxHashMap<Box<[u8]>, Bytes>>);
+pub struct Types {
+    table: Arc<FxHashMap<Box<[u8]>, Bytes>>,
+    /// How long the extensions are: many paths have none, or what is none.
+    lengths: u64,
+}
 
 impl Types {
     /// The media type for an extension (without dot), ignoring case.
     pub fn find(&self, extension: &[u8]) -> Option<&Bytes> {
-        if extension.iter().any(u8::is_ascii_uppercase) {
-            return self.0.get(&*extension.to_ascii_lowercase());
+        if self.lengths & length_bit(extension.len()) == 0 {
+            return None;
         }
-        self.0.get(extension)
+        if extension.iter().any(u8::is_ascii_uppercase) {
+            return self.table.get(&*extension.to_ascii_lowercase());
+        }
+        self.table.get(extension)
     }
 }
 
@@ -28,7 +37,7 @@ impl Setting for Types {
             // The default: what nginx has built in.
             return Ok(Types::from_pairs(&[("text/html", "html"), ("image/gif", "gif"), ("image/jpeg", "jpg")]));
         }
-        let mut types = FxHashMap::clone(&previous.unwrap_or_default().0);
+        let mut types = FxHashMap::clone(&previous.unwrap_or_default().table);
         for line in directive.children() {
             // A type without an extension says nothing, which is no error.
             let media_type = media_type(&line.name.text);
@@ -47,7 +56,7 @@ impl Setting for Types {
                 }
             }
         }
-        Ok(Types(Arc::new(types)))
+        Ok(Types::of(types))
     }
 }
 
@@ -111,11 +120,13 @@ pub fn media_type(text: &str) -> Bytes {
 impl Types {
     fn from_pairs(pairs: &[(&'static str, &str)]) -> Types {
         let pairs = pairs.iter();
-        Types(Arc::new(
-            pairs
-                .map(|(media, extension)| (extension.as_bytes().into(), Bytes::from_static(media.as_bytes())))
-                .collect(),
-        ))
+        let types = pairs.map(|(media, extension)| (extension.as_bytes().into(), Bytes::from_static(media.as_bytes())));
+        Types::of(types.collect())
+    }
+
+    fn of(table: FxHashMap<Box<[u8]>, Bytes>) -> Types {
+        let lengths = table.keys().fold(0, |lengths, extension| lengths | length_bit(extension.len()));
+        Types { table: Arc::new(table), lengths }
     }
 }
 

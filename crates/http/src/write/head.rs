@@ -106,8 +106,9 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
         }
     }
     match response.fields.made_for(response.etag.as_ref(), response.last_modified) {
-        Some((text, added)) => {
-            out.extend_from_slice(text);
+        Some(([made, offer], added)) => {
+            out.extend_from_slice(made);
+            out.extend_from_slice(offer);
             added.iter().for_each(|(name, value)| field(out, name, value));
         }
         None => further(request, response, out),
