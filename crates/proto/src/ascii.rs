@@ -66,10 +66,19 @@ static CLASSES: [u8; 256] = {
     table
 };
 
-/// The first byte below 0x10: NUL, tab and the ends of lines are among them. Few bytes at a time, for values are short and
-/// what a call of a vectorised search costs is more than it gains.
+/// The first byte below 0x10: NUL, tab and the ends of lines are among them. Eight bytes at a time to begin with, for most
+/// values are short.
 #[inline]
 pub fn find_control(bytes: &[u8]) -> Option<usize> {
+    let (front, rest) = bytes.split_at(bytes.len().min(32));
+    match first_below(front, 0x10, 0) {
+        None if !rest.is_empty() => Some(front.len() + find_control_far(rest)?),
+        found => found,
+    }
+}
+
+/// The same in a longer text.
+fn find_control_far(bytes: &[u8]) -> Option<usize> {
     let (blocks, _) = bytes.as_chunks::<32>();
     // No early return within a block: so it takes a few instructions.
     let without = blocks.iter().take_while(|block| !block.iter().fold(false, |any, &b| any | (b < 0x10))).count();
@@ -87,6 +96,12 @@ pub fn has_space_or_control(bytes: &[u8]) -> bool {
 #[inline]
 pub fn find_colon(bytes: &[u8]) -> Option<usize> {
     first_below(bytes, 1, b':')
+}
+
+/// The first semicolon, in the same way.
+#[inline]
+pub fn find_semicolon(bytes: &[u8]) -> Option<usize> {
+    first_below(bytes, 1, b';')
 }
 
 /// The first byte that is less than `limit` once the bits of `mask` are turned over in it.
@@ -114,13 +129,18 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
         return false;
     }
     let words = |text: &[u8]| Some((u64::from_le_bytes(*text.first_chunk()?), u64::from_le_bytes(*text.last_chunk()?)));
+    let halves =
+        |text: &[u8]| Some((u32::from_le_bytes(*text.first_chunk()?), u32::from_le_bytes(*text.last_chunk()?)));
     match (words(one), words(other)) {
         // What lies between the first and the last eight bytes.
         (Some(ends), Some(others)) => {
             ends == others
                 && one.len().checked_sub(16).is_none_or(|between| one[8..8 + between] == other[8..8 + between])
         }
-        _ => one.iter().zip(other).all(|(one, other)| one == other),
+        _ => match (halves(one), halves(other)) {
+            (Some(ends), Some(others)) => ends == others,
+            _ => one.iter().zip(other).all(|(one, other)| one == other),
+        },
     }
 }
 

@@ -24,10 +24,9 @@ macro_rules! header_ids {
             /// The name as it is usually written; empty for [`HeaderId::Other`].
             #[inline]
             pub const fn name(self) -> &'static str {
-                match self {
-                    HeaderId::Other => "",
-                    $(HeaderId::$id => $text,)*
-                }
+                // A table, where a `match` would be a jump for each.
+                static NAMES: &[&str] = &["", $($text,)*];
+                NAMES[self as usize]
             }
         }
     };

@@ -1,11 +1,13 @@
 //! The response's half of an exchange over a plain stream: HTTP, uwsgi and SCGI.
 
+use std::cell::RefCell;
+
 use bytes::{Buf, Bytes, BytesMut};
 use freerun_http::content::response::Field;
 use freerun_proto::HeaderId;
 use freerun_proto::chunked::Step;
 use freerun_proto::response::{
-    Asked, BodyDecoder, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseHead, ResponseParser,
+    Asked, Before, BodyDecoder, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseHead, ResponseParser,
 };
 
 use super::exchange::{BodyStep, Fault, UpstreamHead};
@@ -20,6 +22,11 @@ impl From<ReplyError> for Fault {
             error => Fault::Invalid(error.to_string().into()),
         }
     }
+}
+
+thread_local! {
+    /// The head that this loop has read last.
+    static BEFORE: RefCell<Before> = RefCell::default();
 }
 
 /// A parsed head in the engine's terms. The fields share the head's bytes.
@@ -81,7 +88,9 @@ impl Reply {
     /// # Errors
     /// What is wrong with the head.
     pub fn head(&mut self, input: &mut BytesMut) -> Result<Option<UpstreamHead>, Fault> {
-        let Some(head) = self.parser.advance(input)? else { return Ok(None) };
+        let Some(head) = BEFORE.with_borrow_mut(|before| self.parser.advance_after(input, before))? else {
+            return Ok(None);
+        };
         let framing = Framing::of(&head, self.asked);
         let bytes = input.split_to(head.len).freeze();
         if !head.is_interim() {

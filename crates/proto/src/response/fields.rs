@@ -9,38 +9,36 @@ use super::parser::ResponseField;
 /// Names longer than this are looked at closely.
 const LONG_NAME: usize = 64;
 
-/// Reads the line that begins at `start` with its end, if it is as nearly all are: a name, a colon, and a value that nothing
-/// but the line's end stops. Also where the next line begins. `None`: it has not come whole, or has to be looked at closely.
+/// Reads the line that begins at `start` with its end, if it is as nearly all are: a name, a colon, at most one space, and a
+/// value that nothing but the line's end stops. Also where the next line begins. `None`: it has not come whole, is the empty
+/// line at a head's end, or has to be looked at closely.
 #[inline(always)]
 pub(super) fn plain(buf: &[u8], start: usize) -> Option<(ResponseField, usize)> {
     let line = buf.get(start..)?;
-    if matches!(line.first()?, b'\r' | b'\n') {
-        return None;
-    }
     let name_len = ascii::find_colon(&line[..line.len().min(LONG_NAME)])?;
-    let name = &line[..name_len];
+    let (name, rest) = line.split_at(name_len);
     let (id, usual) = HeaderId::look_up(name);
     // A known name is a token.
     if id == HeaderId::Other && (name.is_empty() || name.iter().any(|&b| class(b) & TOKEN == 0)) {
         return None;
     }
-    let mut left = name_len + 1;
-    while is_space(*line.get(left)?) {
-        left += 1;
-    }
-    let end = left + ascii::find_control(&line[left..])?;
-    let next = match line[end..] {
-        [b'\r', b'\n', ..] => end + 2,
-        [b'\n', ..] => end + 1,
+    let (left, value) = match rest {
+        [_, b' ', value @ ..] => (start + name_len + 2, value),
+        [_, value @ ..] => (start + name_len + 1, value),
+        [] => return None,
+    };
+    let len = ascii::find_control(value)?;
+    let (value, end) = value.split_at(len);
+    let end_len = match end {
+        [b'\r', b'\n', ..] => 2,
+        [b'\n', ..] => 1,
         _ => return None,
     };
-    let mut right = end;
-    while right > left && is_space(line[right - 1]) {
-        right -= 1;
+    if value.first() == Some(&b' ') || value.last() == Some(&b' ') {
+        return None;
     }
-    let field =
-        ResponseField { id, usual, name: span(start, start + name_len), value: span(start + left, start + right) };
-    Some((field, start + next))
+    let right = left + len;
+    Some((ResponseField { id, usual, name: span(start, start + name_len), value: span(left, right) }, right + end_len))
 }
 
 /// Reads one line without its end, which begins at `start` of the head. `None`: the name has bytes that no name has, though

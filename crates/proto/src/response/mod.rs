@@ -22,4 +22,4 @@ mod tests;
 pub use body::{Asked, BodyDecoder, Framing};
 pub use error::ReplyError;
 pub(crate) use error::shown;
-pub use parser::{HeadKind, MAX_RESPONSE_FIELDS, ResponseField, ResponseHead, ResponseParser};
+pub use parser::{Before, HeadKind, MAX_RESPONSE_FIELDS, ResponseField, ResponseHead, ResponseParser};

@@ -76,6 +76,46 @@ impl ResponseHead {
     }
 }
 
+/// The head that came before another one: the same server says most of it again in the same lines, whatever it answers.
+#[derive(Debug, Default)]
+pub struct Before {
+    text: Vec<u8>,
+    fields: Vec<ResponseField>,
+}
+
+impl Before {
+    /// Longer heads, in bytes, are not kept.
+    const LONGEST: usize = 2048;
+
+    /// The line at `at`, if it is the same as the one with this number before; where the next one begins.
+    #[inline]
+    fn line(&self, number: usize, buf: &[u8], at: usize) -> Option<(ResponseField, usize)> {
+        let field = self.fields.get(number)?;
+        let start = field.name.start as usize;
+        let line = self.text.get(start..field.value.end as usize + 2)?;
+        let next = at + line.len();
+        if buf.get(at..next)? != line {
+            return None;
+        }
+        let moved = |span: Span| fields::span(span.start as usize - start + at, span.end as usize - start + at);
+        Some((ResponseField { name: moved(field.name), value: moved(field.value), ..*field }, next))
+    }
+
+    /// Keeps a head whose lines are all plain; up to one that ends otherwise than with CRLF.
+    #[cold]
+    fn keep(&mut self, text: &[u8], fields: &[ResponseField]) {
+        self.text.clear();
+        self.fields.clear();
+        if text.len() <= Before::LONGEST {
+            let whole = |field: &&ResponseField| {
+                text.get(field.value.end as usize..).is_some_and(|end| end.starts_with(b"\r\n"))
+            };
+            self.text.extend_from_slice(text);
+            self.fields.extend(fields.iter().take_while(whole));
+        }
+    }
+}
+
 /// Parses heads that come in pieces. One parser reads all heads of a response, interim ones included.
 #[derive(Debug)]
 pub struct ResponseParser {
@@ -114,6 +154,14 @@ impl ResponseParser {
     /// # Errors
     /// See [`ReplyError`]; told with the first line that is wrong. The parser must not be used further.
     pub fn advance(&mut self, buf: &[u8]) -> Result<Option<ResponseHead>, ReplyError> {
+        self.advance_after(buf, &mut Before::default())
+    }
+
+    /// The same, with the head that came before: what both have in common is not looked at again.
+    ///
+    /// # Errors
+    /// As [`ResponseParser::advance`].
+    pub fn advance_after(&mut self, buf: &[u8], before: &mut Before) -> Result<Option<ResponseHead>, ReplyError> {
         if !self.begun
             && self.kind != HeadKind::Cgi
             && let Some((parsed, reason, next)) = status_line::plain(buf)
@@ -124,23 +172,10 @@ impl ResponseParser {
             (self.head.version, self.head.status, self.head.reason) = (parsed.version, parsed.status, reason);
         }
         loop {
-            while self.begun
-                && self.scanned == self.line
-                && let Some((field, next)) = fields::plain(buf, self.line)
-                && next <= self.max
-            {
-                (self.line, self.scanned) = (next, next);
-                if self.matters(field.id) {
-                    self.note(field, buf)?;
-                }
-                self.keep(field)?;
-            }
             if self.begun
                 && self.scanned == self.line
-                && buf[self.line..].starts_with(b"\r\n")
-                && self.line + 2 <= self.max
+                && let Some(next) = self.plain_fields(buf, before)?
             {
-                let next = self.line + 2;
                 return self.finish(buf, next).map(Some);
             }
             let Some(found) = memchr::memchr(b'\n', buf.get(self.scanned..).unwrap_or_default()) else { break };
@@ -168,6 +203,36 @@ impl ResponseParser {
             return Err(ReplyError::NoHead);
         }
         if buf.len() >= self.max { Err(ReplyError::TooBig) } else { Ok(None) }
+    }
+
+    /// Takes all lines up to one that has to be looked at closely. The end of the head, if that comes before.
+    fn plain_fields(&mut self, buf: &[u8], before: &mut Before) -> Result<Option<usize>, ReplyError> {
+        let first = self.line;
+        let (mut at, mut known) = (first, 0);
+        let end = loop {
+            if buf.get(at..at + 2) == Some(b"\r\n") && at + 2 <= self.max {
+                break Some(at + 2);
+            }
+            let same = before.line(self.head.fields.len(), buf, at);
+            known += usize::from(same.is_some());
+            match same.or_else(|| fields::plain(buf, at)) {
+                Some((field, next)) if next <= self.max => {
+                    at = next;
+                    if self.matters(field.id) {
+                        self.note(field, buf)?;
+                    }
+                    self.keep(field)?;
+                }
+                _ => break None,
+            }
+        };
+        (self.line, self.scanned) = (at, at);
+        if let Some(end) = end
+            && known < self.head.fields.len()
+        {
+            before.keep(&buf[..end], &self.head.fields);
+        }
+        Ok(end)
     }
 
     fn begin(&mut self) {

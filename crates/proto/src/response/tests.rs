@@ -1,6 +1,6 @@
 use super::*;
-use crate::Version;
 use crate::chunked::Step;
+use crate::{HeaderId, Version};
 
 fn parser(kind: HeadKind) -> ResponseParser {
     ResponseParser::new(kind, 4096)
@@ -23,6 +23,11 @@ fn parse_as(kind: HeadKind, text: &[u8]) -> Result<Option<ResponseHead>, ReplyEr
     for step in [1, 2, 3, 7] {
         assert_eq!(in_steps(step), whole, "in steps of {step}");
     }
+    for other in [text, b"HTTP/1.1 200 OK\r\nServer: a\r\nX-A: b\r\nContent-Length: 3\r\nETag:\r\nA: b \r\n\r\n"] {
+        let mut before = Before::default();
+        let _ = parser(kind).advance_after(other, &mut before);
+        assert_eq!(parser(kind).advance_after(text, &mut before), whole, "after {}", other.escape_ascii());
+    }
     whole
 }
 
@@ -36,6 +41,33 @@ fn with_field(field: &str) -> Result<ResponseHead, ReplyError> {
 
 fn message(field: &str) -> String {
     with_field(field).expect_err(field).to_string()
+}
+
+#[test]
+fn lines_that_came_before_are_those_of_this_head() {
+    let mut before = Before::default();
+    let mut parse = |text: &str| {
+        let head = parser(HeadKind::Http).advance_after(text.as_bytes(), &mut before).unwrap().unwrap();
+        let field = |field: &ResponseField| {
+            let part = |span: crate::Span| String::from_utf8_lossy(span.of(text.as_bytes())).into_owned();
+            (field.id, part(field.name), part(field.value))
+        };
+        (head.content_length, head.fields.iter().map(field).collect::<Vec<_>>())
+    };
+    for (text, length, values) in [
+        ("HTTP/1.1 200 OK\r\nServer: a\r\nContent-Length: 12\r\nX-A: b\r\n\r\n", 12, ["a", "12", "b"]),
+        ("HTTP/1.1 200 Fine\r\nServer: a\r\nContent-Length: 12\r\nX-A: b\r\n\r\n", 12, ["a", "12", "b"]),
+        ("HTTP/1.1 200 OK\r\nServer: abc\r\nContent-Length: 12\r\nX-A: b\r\n\r\n", 12, ["abc", "12", "b"]),
+        ("HTTP/1.1 200 OK\r\nServer: abc\r\nContent-Length: 1\r\nX-A: b\r\n\r\n", 1, ["abc", "1", "b"]),
+        ("HTTP/1.1 200 OK\nServer: abc\nContent-Length: 1\nX-A: b\n\n", 1, ["abc", "1", "b"]),
+    ] {
+        let (said, fields) = parse(text);
+        assert_eq!(said, Some(length));
+        let ids = [HeaderId::Server, HeaderId::ContentLength, HeaderId::Other];
+        let names = ["Server", "Content-Length", "X-A"];
+        let wanted = ids.into_iter().zip(names).zip(values);
+        assert_eq!(fields, wanted.map(|((id, name), value)| (id, name.into(), value.into())).collect::<Vec<_>>());
+    }
 }
 
 #[test]
