@@ -16,7 +16,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
@@ -84,8 +84,8 @@ pub struct Kept {
     pub socket: Socket,
     /// Who may use it again.
     pub scope: Scope,
-    /// When it was made.
-    pub since: Instant,
+    /// When it was made, in [`loops::nanos`].
+    pub since: u64,
     /// How many requests it has been used for, the present one included.
     pub requests: u64,
 }
@@ -93,7 +93,7 @@ pub struct Kept {
 impl Kept {
     /// A connection that was just made, for its first request.
     pub fn new(socket: Socket, scope: Scope) -> Kept {
-        Kept { socket, scope, since: loops::now(), requests: 1 }
+        Kept { socket, scope, since: loops::nanos(), requests: 1 }
     }
 }
 
@@ -119,21 +119,27 @@ fn within(index: usize, lists: usize) -> usize {
     if index < lists { index } else { index % lists }
 }
 
+/// A time, as much of it as a number holds: five hundred years.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn lists() -> usize {
     loops::count().clamp(1, MAX_LISTS)
 }
 
 struct Parked {
     kept: Kept,
-    idle_since: Instant,
-    expires: Option<Instant>,
+    /// Both in [`loops::nanos`].
+    idle_since: u64,
+    expires: u64,
     /// What it is counted in, if that is not the one of the peer's lists.
     count: Option<Arc<Count>>,
 }
 
 impl Parked {
-    fn is_fresh(&self, now: Instant) -> bool {
-        self.expires.is_none_or(|expires| now < expires)
+    fn is_fresh(&self, now: u64) -> bool {
+        now < self.expires
     }
 }
 
@@ -192,7 +198,7 @@ impl Lists {
     }
 
     /// Closes what is dead or too old in a list. Whether the list has to be looked at again.
-    fn sweep(&self, index: usize, now: Instant) -> bool {
+    fn sweep(&self, index: usize, now: u64) -> bool {
         let Some(mut list) = self.try_lock(index) else { return true };
         let mut closed = Vec::new();
         let mut position = 0;
@@ -268,7 +274,7 @@ impl Idle {
     pub fn take(&self, scope: Scope, surely: bool) -> Option<Kept> {
         let lists = self.0.lists.get()?.len();
         let me = loops::index().unwrap_or(0);
-        let now = loops::now();
+        let now = loops::nanos();
         let mut index = within(me, lists);
         for _ in 0..lists {
             if let Some(kept) = self.take_from(index, scope, surely, now) {
@@ -279,7 +285,7 @@ impl Idle {
         None
     }
 
-    fn take_from(&self, index: usize, scope: Scope, surely: bool, now: Instant) -> Option<Kept> {
+    fn take_from(&self, index: usize, scope: Scope, surely: bool, now: u64) -> Option<Kept> {
         loop {
             if self.0.len(index) == 0 {
                 return None;
@@ -310,9 +316,9 @@ impl Idle {
     /// Keeps a connection whose response has ended cleanly, for another request. `false` when it was closed instead:
     /// there is too much idle, it has served enough, or something has come on it.
     pub fn put(&self, kept: Kept, settings: &KeepAlive, count: &Arc<Count>) -> bool {
-        let now = loops::now();
+        let now = loops::nanos();
         // A loop's clock may be a little behind that of who made the connection.
-        let old = now.saturating_duration_since(kept.since) >= settings.time;
+        let old = now.saturating_sub(kept.since) >= nanos(settings.time);
         if settings.connections == 0 || kept.requests >= settings.requests || old {
             return false;
         }
@@ -332,7 +338,7 @@ impl Idle {
             counted.fetch_sub(1, Relaxed);
             return false;
         };
-        let expires = now.checked_add(settings.timeout);
+        let expires = now.saturating_add(nanos(settings.timeout));
         list.parked.push_back(Parked { kept, idle_since: now, expires, count: other });
         if !std::mem::replace(&mut list.swept, true) {
             drop(list);
@@ -366,7 +372,7 @@ fn key(count: &Arc<Count>) -> usize {
 /// Makes room in a loop's share of a group: the connection that was unused for longest is closed.
 fn close_oldest(index: usize, count: &Arc<Count>) -> bool {
     SWEPT.with_borrow(|swept| {
-        let mut oldest: Option<(Instant, Arc<Lists>)> = None;
+        let mut oldest: Option<(u64, Arc<Lists>)> = None;
         for lists in swept.get(&key(count)).into_iter().flatten().filter_map(Weak::upgrade) {
             let since = lists.try_lock(index).and_then(|list| list.parked.front().map(|parked| parked.idle_since));
             if let Some(since) = since
@@ -407,7 +413,7 @@ async fn sweep() {
             let mut kept = Vec::new();
             for lists in known {
                 let Some(upgraded) = lists.upgrade() else { continue };
-                if upgraded.sweep(index % upgraded.all().len(), Instant::now()) {
+                if upgraded.sweep(index % upgraded.all().len(), loops::nanos()) {
                     kept.push(lists);
                 }
                 looked_at += 1;

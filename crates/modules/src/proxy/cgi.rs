@@ -10,7 +10,9 @@ use freerun_http::settings::core::TempPath;
 use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
 
-use super::exchange::{Aim, BodyPlan, Exchange, Family, Fault, Options, Passed, RequestBody, Target, To, UpstreamHead};
+use super::exchange::{
+    Aim, BodyPlan, Exchange, Exchanging, Family, Fault, Options, Passed, RequestBody, Target, To, UpstreamHead,
+};
 use super::headers::{self, AsItIs};
 use super::http::exchange::{HttpExchange, SentBody};
 use super::http::request::is_idempotent;
@@ -123,8 +125,8 @@ impl<S: Script> Family for Cgi<S> {
         if family::<S>(request).proxy_pass_request_body { RequestBody::Client } else { RequestBody::None }
     }
 
-    fn exchange(&self, request: &Request, _: &Target) -> Box<dyn Exchange> {
-        S::exchange(request, family::<S>(request))
+    fn exchange(&self, request: &Request, _: &Target, _: usize) -> Exchanging {
+        Exchanging::Boxed(S::exchange(request, family::<S>(request)))
     }
 
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {

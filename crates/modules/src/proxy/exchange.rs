@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ use freerun_http::settings::core::TempPath;
 use freerun_upstream::connect::ConnectOptions;
 use freerun_upstream::idle::{Count, KeepAlive};
 use freerun_upstream::{Lease, NoPeer, Peer, Tried};
+use smallvec::SmallVec;
 
 use super::fields::HeadFields;
+use super::http::exchange::{HttpExchange, WriteHead};
 use super::settings::FamilySettings;
 
 /// How long the body of the request to the upstream is going to be.
@@ -46,12 +49,15 @@ pub struct To<'a> {
 }
 
 /// What a request is passed to: the value of `proxy_pass` for this request.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Target {
     whom: Option<Arc<Whom>>,
     /// What is asked for, for protocols with a request line; the log shows it behind the address.
-    pub uri: Bytes,
+    pub uri: Uri,
 }
+
+/// What is asked for: without memory of its own where it is as short as most.
+pub type Uri = SmallVec<[u8; 48]>;
 
 /// Who is asked: the same for all requests, where the directive has no variables.
 #[derive(Debug, Default)]
@@ -68,7 +74,7 @@ pub struct Whom {
 
 impl Target {
     /// This is asked for, of these servers.
-    pub fn new(whom: Arc<Whom>, uri: Bytes) -> Target {
+    pub fn new(whom: Arc<Whom>, uri: Uri) -> Target {
         Target { whom: Some(whom), uri }
     }
 
@@ -76,6 +82,13 @@ impl Target {
     pub fn whom(&self) -> &Whom {
         static NOBODY: Whom = Whom { scheme: "", host: Bytes::new(), port: Bytes::new(), servers: None };
         self.whom.as_deref().unwrap_or(&NOBODY)
+    }
+}
+
+impl Clone for Target {
+    fn clone(&self) -> Target {
+        // A copy of the bytes in one go, where the array's own way is one by one.
+        Target { whom: self.whom.clone(), uri: Uri::from_slice(&self.uri) }
     }
 }
 
@@ -241,6 +254,34 @@ pub trait Exchange {
     }
 }
 
+/// An exchange, in a place of its own where it is not the most frequent one.
+pub enum Exchanging {
+    /// Of `proxy`.
+    Http(HttpExchange<WriteHead>),
+    /// Of the other members.
+    Boxed(Box<dyn Exchange>),
+}
+
+impl Deref for Exchanging {
+    type Target = dyn Exchange;
+
+    fn deref(&self) -> &(dyn Exchange + 'static) {
+        match self {
+            Exchanging::Http(exchange) => exchange,
+            Exchanging::Boxed(exchange) => &**exchange,
+        }
+    }
+}
+
+impl DerefMut for Exchanging {
+    fn deref_mut(&mut self) -> &mut (dyn Exchange + 'static) {
+        match self {
+            Exchanging::Http(exchange) => exchange,
+            Exchanging::Boxed(exchange) => &mut **exchange,
+        }
+    }
+}
+
 keyword_enum! {
     /// When a request goes to the next server: `proxy_next_upstream`.
     pub enum NextUpstream {
@@ -294,7 +335,7 @@ impl NextUpstream {
 }
 
 /// What the engine reads of a member's directives, once for each request. Named as the directives are.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// `proxy_connect_timeout`
     pub connect_timeout: Duration,
@@ -331,7 +372,8 @@ pub struct Options {
     /// `proxy_force_ranges`
     pub force_ranges: bool,
     /// `proxy_bind` for this request, and `proxy_socket_*`. (`tcp_nodelay` is the engine's.)
-    pub connect: ConnectOptions,
+    /// `None`: nothing of it is set.
+    pub connect: Option<Box<ConnectOptions>>,
 }
 
 /// The body that is sent to the upstream.
@@ -412,8 +454,8 @@ pub trait Family: Sync {
         RequestBody::Client
     }
 
-    /// A try. The target is that of [`Family::target`].
-    fn exchange(&self, request: &Request, target: &Target) -> Box<dyn Exchange>;
+    /// A try. The target is that of [`Family::target`], and the response's head may have `max_head` bytes: what `buffer_size` says.
+    fn exchange(&self, request: &Request, target: &Target, max_head: usize) -> Exchanging;
 
     /// What the client gets for a final response: fields are hidden, passed and changed here. `status` and all else that
     /// the engine may decide by has been looked at before (retries, `proxy_intercept_errors`).

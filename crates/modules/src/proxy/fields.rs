@@ -26,28 +26,44 @@ impl Default for HeadFields {
 pub struct HeadField<'h> {
     /// What the name is known as.
     pub id: HeaderId,
-    /// The name as sent.
-    pub name: &'h [u8],
-    /// The value without the spaces around it.
-    pub value: &'h [u8],
     from: From<'h>,
 }
 
-/// What a field that is to be kept shares its memory with.
+/// Where a field stands; one that is to be kept shares this memory.
 #[derive(Debug, Clone, Copy)]
 enum From<'h> {
-    /// The head's text; a name that is written as usual needs none.
-    Text { text: &'h Bytes, usual: bool },
-    /// The field that was made.
+    /// In the head's text.
+    Text(&'h Bytes, &'h ResponseField),
+    /// It was made.
     Field(&'h Field),
 }
 
-impl HeadField<'_> {
+impl<'h> HeadField<'h> {
+    /// The name as sent.
+    #[inline]
+    pub fn name(&self) -> &'h [u8] {
+        match self.from {
+            From::Text(text, place) => place.name.of(text),
+            From::Field((name, _)) => name,
+        }
+    }
+
+    /// The value without the spaces around it.
+    #[inline]
+    pub fn value(&self) -> &'h [u8] {
+        match self.from {
+            From::Text(text, place) => place.value.of(text),
+            From::Field((_, value)) => value,
+        }
+    }
+
     /// The name, to be kept.
+    #[inline]
     pub fn keep_name(&self) -> Bytes {
         match self.from {
-            From::Text { usual: true, .. } => Bytes::from_static(self.id.name().as_bytes()),
-            From::Text { text, usual: false } => text.slice_ref(self.name),
+            // One that is written as usual needs no share of the text.
+            From::Text(_, place) if place.usual => Bytes::from_static(self.id.name().as_bytes()),
+            From::Text(text, place) => text.slice(place.name.range()),
             From::Field((name, _)) => name.clone(),
         }
     }
@@ -55,9 +71,9 @@ impl HeadField<'_> {
     /// The value, to be kept.
     pub fn keep_value(&self) -> Bytes {
         match self.from {
-            From::Text { text, .. } => match usual_value(self.id, self.value) {
+            From::Text(text, place) => match usual_value(self.id, self.value()) {
                 Some(usual) => Bytes::from_static(usual),
-                None => text.slice_ref(self.value),
+                None => text.slice(place.value.range()),
             },
             From::Field((_, value)) => value.clone(),
         }
@@ -112,18 +128,12 @@ impl HeadFields {
     #[inline]
     fn at(&self, index: usize) -> Option<HeadField<'_>> {
         match self {
-            HeadFields::Parsed(text, places) => places.get(index).map(|place| HeadField {
-                id: place.id,
-                name: place.name.of(text),
-                value: place.value.of(text),
-                from: From::Text { text, usual: place.usual },
-            }),
-            HeadFields::Made(fields) => fields.get(index).map(|field| HeadField {
-                id: HeaderId::of(&field.0),
-                name: &field.0,
-                value: &field.1,
-                from: From::Field(field),
-            }),
+            HeadFields::Parsed(text, places) => {
+                places.get(index).map(|place| HeadField { id: place.id, from: From::Text(text, place) })
+            }
+            HeadFields::Made(fields) => {
+                fields.get(index).map(|field| HeadField { id: HeaderId::of(&field.0), from: From::Field(field) })
+            }
         }
     }
 
@@ -135,7 +145,12 @@ impl HeadFields {
 
     /// The value of the first field of that name, ignoring case.
     pub fn value(&self, name: &[u8]) -> Option<Bytes> {
-        self.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.keep_value())
+        self.iter().find(|field| field.name().eq_ignore_ascii_case(name)).map(|field| field.keep_value())
+    }
+
+    /// Whether there is one of a name, in any case, that is none of the known ones.
+    pub fn has_other(&self, name: &[u8]) -> bool {
+        self.iter().any(|field| field.id == HeaderId::Other && field.name().eq_ignore_ascii_case(name))
     }
 
     /// All of them, to be kept.
@@ -156,7 +171,7 @@ mod tests {
         let parsed = HeadFields::Parsed(text, head.fields);
         let made = HeadFields::Made(parsed.to_list());
         let shown = |fields: &HeadFields| -> Vec<_> {
-            fields.iter().map(|field| (field.id, field.keep(), field.name.to_vec(), field.value.to_vec())).collect()
+            fields.iter().map(|field| (field.id, field.keep(), field.name().to_vec(), field.value().to_vec())).collect()
         };
         let field = |id, name: &'static str, value: &'static str| {
             (id, (name.into(), value.into()), name.as_bytes().to_vec(), value.as_bytes().to_vec())

@@ -1,5 +1,6 @@
 //! What the client gets of an upstream server's head: for all members of the family.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,17 +9,19 @@ use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
+use freerun_proto::ascii::find_semicolon;
+use freerun_proto::status::reason;
 use freerun_proto::uri::unescape;
 use freerun_proto::{HeaderId, Method};
 
 use super::exchange::{Advice, Passed, UpstreamHead};
 use super::fields::{HeadField, usual_type};
 use super::settings::FamilySettings;
-use super::settings::lists::{Hidden, Ignorable};
+use super::settings::lists::{Hidden, Ignorable, Known};
 
 /// Fields that speak to this server; they are not passed on unless `pass_header` says so.
 pub const HIDDEN: Hidden = Hidden {
-    known: &[HeaderId::Date, HeaderId::Server],
+    known: Known::of(&[HeaderId::Date, HeaderId::Server]),
     others: &[
         b"X-Pad",
         b"X-Accel-Expires",
@@ -31,7 +34,7 @@ pub const HIDDEN: Hidden = Hidden {
 
 /// The same where the head is that of a script behind FastCGI or SCGI.
 pub const HIDDEN_CGI: Hidden = Hidden {
-    known: &[],
+    known: Known::of(&[]),
     others: &[
         b"Status",
         b"X-Accel-Expires",
@@ -43,7 +46,7 @@ pub const HIDDEN_CGI: Hidden = Hidden {
 };
 
 /// The same for uwsgi, which has `Status` passed on.
-pub const HIDDEN_UWSGI: Hidden = Hidden { known: &[], others: HIDDEN_CGI.others.split_at(1).1 };
+pub const HIDDEN_UWSGI: Hidden = Hidden { known: HIDDEN_CGI.known, others: HIDDEN_CGI.others.split_at(1).1 };
 
 /// What a member changes in the values of fields. `None`: the value stays.
 pub trait Changes {
@@ -69,9 +72,8 @@ pub struct AsItIs;
 impl Changes for AsItIs {}
 
 /// Fields that end with this connection.
-fn is_of_connection(id: HeaderId) -> bool {
-    matches!(id, HeaderId::Connection | HeaderId::KeepAlive | HeaderId::TransferEncoding | HeaderId::ContentLength)
-}
+const OF_CONNECTION: Known =
+    Known::of(&[HeaderId::Connection, HeaderId::KeepAlive, HeaderId::TransferEncoding, HeaderId::ContentLength]);
 
 /// Fields that a response keeps when the request goes elsewhere inside the server.
 fn is_carried(id: HeaderId) -> bool {
@@ -96,7 +98,11 @@ pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
         Some(usual) => Bytes::from_static(usual),
         None => text.slice_ref(part),
     };
-    let Some(end) = memchr::memchr(b';', text) else { return (part(text.trim_ascii()), None) };
+    let Some(end) = find_semicolon(text) else {
+        // What is kept of a field has no spaces around it.
+        let media = text.trim_ascii();
+        return (if media.len() == text.len() { text.clone() } else { part(media) }, None);
+    };
     let media = part(text[..end].trim_ascii());
     let charset = text[end..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii).find_map(|parameter| {
         let value =
@@ -119,8 +125,8 @@ struct Told {
 impl Told {
     /// Looks at an `X-Accel-…` field.
     fn hear(&mut self, family: &FamilySettings, field: &HeadField<'_>) {
-        let Some(start) = field.name.get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else { return };
-        let (rest, value) = (&field.name[start.len()..], field.value);
+        let Some(start) = field.name().get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else { return };
+        let (rest, value) = (&field.name()[start.len()..], field.value());
         let is = |text: &[u8], which| rest.eq_ignore_ascii_case(text) && !family.ignores(which);
         if is(b"Redirect", Ignorable::XAccelRedirect) {
             self.redirect = Some(field.keep_value());
@@ -158,19 +164,26 @@ pub fn respond(
         accept_ranges: false,
         conditions: Conditional::There,
     };
-    let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
+    let mut response = Box::new(Response::new(head.status, Bytes::new(), Body::Empty));
     let completes = request.settings().get::<CoreSettings>().absolute_redirect;
+    let names_fields = family.names_fields();
     let forces_ranges = family.proxy_force_ranges && head.status == 200;
     for field in head.fields.iter() {
         let id = field.id;
+        if OF_CONNECTION.has(id) {
+            continue;
+        }
         if id == HeaderId::Other {
             told.hear(family, &field);
-        } else if is_of_connection(id) {
-            continue;
         }
         // The filter of ranges says it then.
         let told_later = forces_ranges && id == HeaderId::AcceptRanges;
-        if told_later || family.hides(id, field.name, always) {
+        let hidden = match id {
+            HeaderId::Other => family.hides(id, field.name(), always),
+            id if names_fields => family.hides(id, field.name(), always),
+            id => always.known.has(id),
+        };
+        if told_later || hidden {
             continue;
         }
         let value = match id {
@@ -187,7 +200,7 @@ pub fn respond(
                 written.date = true;
                 field.keep_value()
             }
-            HeaderId::Etag if response.etag.is_none() && !field.value.is_empty() => {
+            HeaderId::Etag if response.etag.is_none() && !field.value().is_empty() => {
                 response.etag = Some(field.keep_value());
                 PLACE
             }
@@ -195,8 +208,8 @@ pub fn respond(
                 written.server = true;
                 field.keep_value()
             }
-            HeaderId::Refresh => changed(&field, changes.refresh(field.value, request)),
-            HeaderId::Location => match changes.location(field.value, request) {
+            HeaderId::Refresh => changed(&field, changes.refresh(field.value(), request)),
+            HeaderId::Location => match changes.location(field.value(), request) {
                 Some(new) if completes && new.starts_with(b"/") => {
                     // The last one of them is made a whole URL, in the place where this server's own would be.
                     if let Some(earlier) = response.location.replace(new.into()) {
@@ -206,10 +219,10 @@ pub fn respond(
                 }
                 new => changed(&field, new),
             },
-            HeaderId::SetCookie => changed(&field, changes.cookie(field.value, request)),
+            HeaderId::SetCookie => changed(&field, changes.cookie(field.value(), request)),
             HeaderId::LastModified if response.last_modified.is_none() => {
                 // Any other form of the same time stays as it was written.
-                match request.connection.home.time_of(field.value) {
+                match request.connection.home.time_of(field.value()) {
                     Some(time) => {
                         response.last_modified = Some(time);
                         PLACE
@@ -233,11 +246,43 @@ pub fn respond(
     written.read_as = (response.content_type.clone(), response.charset.clone());
     response.charset = response.charset.take().or(told.charset);
     response.ranges = forces_ranges;
-    response.as_written = Some(Arc::new(written));
-    Passed::Response(Box::new(response), told.advice)
+    response.as_written = Some(share(written));
+    Passed::Response(response, told.advice)
+}
+
+thread_local! {
+    /// What was shared last of what has only usual texts in it.
+    static USUAL: RefCell<Option<Arc<AsWritten>>> = const { RefCell::new(None) };
+}
+
+/// Puts it where the response shares it: with the one before, if that was the same.
+fn share(written: AsWritten) -> Arc<AsWritten> {
+    USUAL.with_borrow_mut(|usual| match usual {
+        Some(usual) if is_same(usual, &written) => usual.clone(),
+        _ => {
+            let is_usual =
+                usual_type(&written.content_type).is_some() && *written.reason == *reason(written.status).as_bytes();
+            let written = Arc::new(written);
+            if is_usual {
+                *usual = Some(written.clone());
+            }
+            written
+        }
+    })
+}
+
+/// Whether a response has the same texts, usual ones, in the same place. What is read of a `Content-Type` follows from it.
+#[inline]
+fn is_same(usual: &AsWritten, written: &AsWritten) -> bool {
+    let text = |text: &Bytes| (text.as_ptr(), text.len());
+    let facts = |one: &AsWritten| (one.status, one.server, one.date, one.accept_ranges, one.conditions);
+    text(&usual.content_type) == text(&written.content_type)
+        && text(&usual.reason) == text(&written.reason)
+        && facts(usual) == facts(written)
 }
 
 /// Where `X-Accel-Redirect` leads: the request goes on there with GET, and some of the response's fields go with it.
+#[cold]
 fn elsewhere(
     request: &mut Request,
     uri: &[u8],

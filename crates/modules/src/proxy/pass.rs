@@ -9,7 +9,7 @@ use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 
-use crate::proxy::exchange::{Aim, Target, Whom};
+use crate::proxy::exchange::{Aim, Target, Uri, Whom};
 use crate::proxy::target::passes_on;
 use crate::upstream::{self, Upstream, UpstreamRef};
 
@@ -40,14 +40,14 @@ impl Pass {
     pub fn aim<'r>(&self, request: &'r Request, scheme: &'static str) -> Aim<'r> {
         match self {
             Pass::Group(group, known) => {
-                let target = |group| Target::new(known.get_or_init(|| whom(group, scheme)).clone(), Bytes::new());
+                let target = |group| Target::new(known.get_or_init(|| whom(group, scheme)).clone(), Uri::new());
                 Aim::Now(group.get().map(target).ok_or(Outcome::Status(500)))
             }
             Pass::Computed(text) => {
                 let text = String::from_utf8_lossy(&text.render(request)).into_owned();
                 Aim::Later(Box::pin(async move {
                     match upstream::find(request, &text, None).await {
-                        Ok(group) => Ok(Target::new(whom(&group, scheme), Bytes::new())),
+                        Ok(group) => Ok(Target::new(whom(&group, scheme), Uri::new())),
                         Err(error) => {
                             log_error!(request, Error, "{error}");
                             Err(Outcome::Status(error.status()))

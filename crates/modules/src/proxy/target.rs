@@ -172,7 +172,7 @@ impl ProxyPass {
                     let (host, port) = (fixed.host.clone(), fixed.port.clone());
                     Arc::new(Whom { scheme: SCHEME, host, port, servers: Some(group.clone()) })
                 });
-                Aim::Now(Ok(Target::new(whom.clone(), uri::make(rule, Asked::of(request)).into_owned().into())))
+                Aim::Now(Ok(Target::new(whom.clone(), uri::kept(rule, Asked::of(request)))))
             }
             PassTo::Computed(template) => Aim::Later(Box::pin(look_up(template, request))),
         }
@@ -274,7 +274,7 @@ async fn look_up(template: &Template, request: &Request) -> Result<Target, Outco
     })?;
     let (host, port) = url.host_and_port();
     let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
-    let uri = uri::make(rule, Asked::of(request)).into_owned().into();
+    let uri = uri::kept(rule, Asked::of(request));
     Ok(Target::new(Arc::new(Whom { scheme: SCHEME, host, port, servers: Some(group) }), uri))
 }
 

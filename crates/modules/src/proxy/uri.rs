@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use freerun_http::request::Request;
 use freerun_proto::uri::{EscapeSet, escape_into};
 
+use super::exchange::Uri;
+
 /// What a `proxy_pass` has after host and port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule<'a> {
@@ -67,6 +69,14 @@ pub fn make<'a>(rule: Rule<'a>, asked: Asked<'a>) -> Cow<'a, [u8]> {
     let mut out = Vec::with_capacity(replaced + args);
     append(rule, asked, &mut out);
     Cow::Owned(out)
+}
+
+/// The same, to be kept.
+pub fn kept(rule: Rule<'_>, asked: Asked<'_>) -> Uri {
+    match make(rule, asked) {
+        Cow::Borrowed(uri) => Uri::from_slice(uri),
+        Cow::Owned(uri) => Uri::from_vec(uri),
+    }
 }
 
 /// Appends it.

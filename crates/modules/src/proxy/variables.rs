@@ -7,9 +7,8 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt::{self, Write};
 use std::num::NonZeroU64;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_http::content::response::Field;
@@ -29,8 +28,8 @@ pub struct Try {
     pub peer: Arc<str>,
     /// The response's status, or what stands for its absence (502, 504); 0: not known.
     pub status: u16,
-    /// When it began.
-    pub began: Instant,
+    /// When it began, in [`loops::nanos`].
+    pub began: u64,
     /// How long connecting took; none where there was no connection.
     pub connect: Took,
     /// How long it took until the response's head was there.
@@ -49,9 +48,9 @@ pub struct Try {
 
 impl Try {
     /// The response's head is there; it counts once.
-    pub fn head_came(&mut self, now: Instant) {
-        if self.header.get().is_none() {
-            self.header = now.saturating_duration_since(self.began).into();
+    pub fn head_came(&mut self, now: u64) {
+        if self.header.0.is_none() {
+            self.header = Took::between(self.began, now);
         }
     }
 }
@@ -64,6 +63,11 @@ impl Took {
     /// The time.
     pub fn get(self) -> Option<Duration> {
         Some(Duration::from_nanos(self.0?.get() - 1))
+    }
+
+    /// From one time of [`loops::nanos`] to another one.
+    pub fn between(began: u64, now: u64) -> Took {
+        Took(NonZeroU64::new(now.saturating_sub(began).saturating_add(1)))
     }
 }
 
@@ -81,14 +85,14 @@ pub struct Record(RefCell<Inner>);
 struct Inner {
     tries: SmallVec<[Try; 1]>,
     redirected: bool,
-    target: Option<Rc<Target>>,
+    target: Option<Target>,
     fields: Box<[Field]>,
     trailers: Box<[Field]>,
 }
 
 impl Record {
     /// The request is passed to this target from now on.
-    pub fn aim(&self, target: &Rc<Target>) {
+    pub fn aim(&self, target: &Target) {
         let mut inner = self.0.borrow_mut();
         inner.redirected = !inner.tries.is_empty();
         inner.target = Some(target.clone());
@@ -101,12 +105,12 @@ impl Record {
     }
 
     /// What the request is passed to, if it was yet.
-    pub fn target(&self) -> Option<Rc<Target>> {
+    pub fn target(&self) -> Option<Target> {
         self.0.borrow().target.clone()
     }
 
     /// A try begins.
-    pub fn begin(&self, peer: Arc<str>, now: Instant) {
+    pub fn begin(&self, peer: Arc<str>, now: u64) {
         let mut inner = self.0.borrow_mut();
         let redirected = std::mem::take(&mut inner.redirected);
         inner.tries.push(Try {
@@ -129,18 +133,18 @@ impl Record {
     }
 
     /// The last try is over.
-    pub fn end(&self, now: Instant) {
+    pub fn end(&self, now: u64) {
         self.with(|last| {
-            if last.response.get().is_none() {
-                last.response = now.saturating_duration_since(last.began).into();
+            if last.response.0.is_none() {
+                last.response = Took::between(last.began, now);
             }
         });
     }
 
     /// The last try has been answered; when it began.
     /// Its fields are kept only where something may ask for them (`keep`).
-    pub fn answered(&self, head: &UpstreamHead, keep: bool) -> Instant {
-        let now = loops::now();
+    pub fn answered(&self, head: &UpstreamHead, keep: bool) -> u64 {
+        let now = loops::nanos();
         if keep {
             self.0.borrow_mut().fields = head.fields.to_list().into();
         }
@@ -170,9 +174,8 @@ impl Record {
 
     /// How long the last try has taken until its head was there, or takes by now.
     pub fn took(&self) -> Duration {
-        let took =
-            self.with(|last| last.header.get().unwrap_or_else(|| loops::now().saturating_duration_since(last.began)));
-        took.unwrap_or_default()
+        let so_far = |last: &Try| Took::between(last.began, loops::nanos()).get();
+        self.with(|last| last.header.get().or_else(|| so_far(last))).flatten().unwrap_or_default()
     }
 
     /// The fields of the response's head.
@@ -323,19 +326,19 @@ mod tests {
     fn the_log_names_the_server_or_the_group() {
         let record = Record::default();
         let whom = |scheme, host: &'static str| Whom { scheme, host: host.into(), ..Whom::default() };
-        let target = |whom, uri: &'static str| Rc::new(Target::new(Arc::new(whom), uri.into()));
+        let target = |whom, uri: &'static str| Target::new(Arc::new(whom), uri.as_bytes().into());
         let php = target(whom("fastcgi://", "php"), "");
         let target = target(whom("http://", "backend"), "/a?b");
         record.aim(&target);
         assert_eq!(record.to_string(), "http://backend/a?b");
-        record.begin("127.0.0.1:80".into(), Instant::now());
+        record.begin("127.0.0.1:80".into(), 0);
         assert_eq!(record.to_string(), "http://127.0.0.1:80/a?b");
         record.aim(&php);
         assert_eq!(record.to_string(), "fastcgi://php");
-        record.begin("unix:/run/php.sock".into(), Instant::now());
+        record.begin("unix:/run/php.sock".into(), 0);
         assert_eq!(record.to_string(), "fastcgi://unix:/run/php.sock");
         record.aim(&target);
-        record.begin("unix:/s".into(), Instant::now());
+        record.begin("unix:/s".into(), 0);
         assert_eq!(record.to_string(), "http://unix:/s:/a?b");
     }
 

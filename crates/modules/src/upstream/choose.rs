@@ -44,6 +44,16 @@ impl Upstream {
     }
 }
 
+impl Upstream {
+    /// A number, where it plays a part.
+    fn random(&self) -> u64 {
+        match self.group.settings.method {
+            Method::Random | Method::RandomTwo(_) => number(),
+            _ => 0,
+        }
+    }
+}
+
 impl Servers for Upstream {
     fn name(&self) -> &str {
         &self.group.name
@@ -53,7 +63,8 @@ impl Servers for Upstream {
         let now_is = now();
         let key = self.key(request);
         let ties = self.choice.sticky.as_ref().and_then(|sticky| sticky.ties(request, now_is));
-        let query = Query { now: now_is, key: &key, sticky: ties.as_ref().map(|ties| ties.bound()), random: number() };
+        let query =
+            Query { now: now_is, key: &key, sticky: ties.as_ref().map(|ties| ties.bound()), random: self.random() };
         let waits = self.group.settings.queue.is_some();
         if !waits || self.group.waiting() == 0 {
             match self.group.pick(&query, tried) {

@@ -1,6 +1,7 @@
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::channel;
+use std::time::Instant;
 
 use freerun_runtime::loops::LoopHandle;
 

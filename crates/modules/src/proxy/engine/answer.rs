@@ -1,11 +1,10 @@
 //! From the head of an upstream server's response to the response for the client.
 
 use std::ffi::CString;
-use std::time::Instant;
 
 use bytes::Bytes;
 use freerun_http::content::aio;
-use freerun_http::content::response::{Body, Response};
+use freerun_http::content::response::Body;
 use freerun_http::log::Detached;
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
@@ -113,12 +112,18 @@ pub fn answer(
         response.body = Body::Source(Box::new(Announced(announced)));
         return Outcome::Response(response);
     }
-    put_body(request, reader, &mut response, buffered);
+    let announced = reader.left().is_some();
+    let (mut front, broken) = front(request, &mut reader);
+    response.body = if announced && reader.is_over() && !broken && front.len() <= 1 {
+        front.pop().map_or(Body::Empty, Body::Bytes)
+    } else {
+        flowing(request, reader, front, broken, buffered)
+    };
     Outcome::Response(response)
 }
 
-/// Takes note of an answer, whose body is still to be read; when the try began.
-fn note(request: &Request, passage: &Passage, lease: &Lease) -> Instant {
+/// Takes note of an answer, whose body is still to be read; when the try began, in [`loops::nanos`].
+fn note(request: &Request, passage: &Passage, lease: &Lease) -> u64 {
     let (record, head) = (&passage.plan.record, &passage.head);
     let began = record.answered(head, request.generation.variables.uses_upstream_head());
     lease.header(head.status, record.took(), loops::millis());
@@ -161,14 +166,10 @@ fn upgrade(request: &mut Request, passage: Box<Passage>, lease: Lease) -> Outcom
     }
 }
 
-/// Gives the response its body: what has come of it already, or what will.
-fn put_body(request: &Request, mut reader: Reader, response: &mut Response, buffered: bool) {
+/// A body of which something is still to come, behind its `front`.
+#[inline(never)]
+fn flowing(request: &Request, mut reader: Reader, front: Front, broken: bool, buffered: bool) -> Body {
     let announced = reader.left().is_some();
-    let (mut front, broken) = front(request, &mut reader);
-    if announced && reader.is_over() && !broken && front.len() <= 1 {
-        response.body = front.pop().map_or(Body::Empty, Body::Bytes);
-        return;
-    }
     reader.log = Some(Detached::of(request));
     let buffering = buffered.then(|| buffering(request, reader.plan()));
     if let Some(trouble) = reader.unsaid.take() {
@@ -177,7 +178,7 @@ fn put_body(request: &Request, mut reader: Reader, response: &mut Response, buff
     let finish = reader.plan().options.ignore_client_abort;
     let paced = Pace::is_expected(request);
     let manner = Manner { buffering, broken, finish, paced, connection: request.connection.number };
-    response.body = Body::Source(Box::new(Flow::new(reader, front, announced, manner)));
+    Body::Source(Box::new(Flow::new(reader, front, announced, manner)))
 }
 
 /// Pieces of a body that have come with its head: mostly one.
@@ -253,7 +254,7 @@ fn is_bodiless(request: &Request, status: u16) -> bool {
 /// What `Content-Length` says of a body that does not follow.
 pub fn content_length(fields: &HeadFields) -> Option<u64> {
     let field = fields.iter().find(|field| field.id == HeaderId::ContentLength)?;
-    std::str::from_utf8(field.value).ok()?.trim().parse().ok()
+    std::str::from_utf8(field.value()).ok()?.trim().parse().ok()
 }
 
 /// Whether `error_page` has something for the status here.

@@ -19,9 +19,9 @@ use super::early;
 use super::outgoing::{Outgoing, Position};
 use super::reader::ErrorOutput;
 use super::trouble::{Doing, Trouble};
-use super::wire::{Client, Wire};
+use super::wire::{Client, Kit, Wire};
 use crate::proxy::cache::status;
-use crate::proxy::exchange::{Exchange, Family, Fault, Options, Servers, Target, To, UpstreamHead};
+use crate::proxy::exchange::{Exchange, Exchanging, Family, Fault, Options, Servers, Target, To, UpstreamHead};
 use crate::proxy::variables::Record;
 
 /// What the first read has room for: a head and a small body come with it. The buffer is as large as `proxy_buffer_size`
@@ -42,7 +42,7 @@ pub struct Plan {
     /// The member of the family.
     pub family: &'static dyn Family,
     /// What the request is passed to.
-    pub target: Rc<Target>,
+    pub target: Target,
     /// The member's directives.
     pub options: Options,
     /// The client, while it is waited for.
@@ -61,7 +61,7 @@ pub struct Passage {
     /// The connection of the last try, until the end of the response.
     pub wire: Option<Wire>,
     /// Its protocol.
-    pub exchange: Option<Box<dyn Exchange>>,
+    pub exchange: Option<Exchanging>,
     /// The final head, if there is one.
     pub head: UpstreamHead,
     /// Whether all of the request was sent.
@@ -100,7 +100,11 @@ impl Passage {
                     none.insert(connected.map_err(failed)?)
                 }
             };
-            let exchange = &mut **self.exchange.insert(self.plan.family.exchange(request, &self.plan.target));
+            let exchange = &mut **self.exchange.insert(self.plan.family.exchange(
+                request,
+                &self.plan.target,
+                self.plan.options.buffer_size,
+            ));
             let mut run = Run { plan: &self.plan, wire, exchange, head: &mut self.head, sent: 0, interim: 0 };
             match run.run(request, body, lease).await {
                 Ok(sent_all) => {
@@ -110,7 +114,7 @@ impl Passage {
                 Err((trouble, doing)) => {
                     // The server has closed an idle connection just as it was used: that says nothing about it.
                     let stale = run.wire.reused
-                        && run.wire.input.is_empty()
+                        && run.wire.kit.input.is_empty()
                         && matches!(trouble, Trouble::Send(_) | Trouble::Receive(_) | Trouble::Fault(Fault::Cut))
                         && (self.plan.idempotent || run.sent == 0)
                         && body.can_be_sent_again();
@@ -138,8 +142,12 @@ impl Plan {
     /// Whose idle connections may be used: those that speak the same protocol.
     fn scope(&self, request: &Request) -> Scope {
         let Some((keepalive, _)) = self.servers().map(Servers::keepalive) else { return Scope::SHARED };
-        let ConnectOptions { bind, transparent, .. } = self.options.connect;
         let family = self.family.name();
+        if !keepalive.local && self.options.connect.is_none() && family == "proxy" {
+            return Scope::SHARED;
+        }
+        let connect = self.options.connect.as_deref();
+        let (bind, transparent) = connect.map_or((None, false), |connect| (connect.bind, connect.transparent));
         if !keepalive.local && bind.is_none() && family == "proxy" {
             return Scope::SHARED;
         }
@@ -159,7 +167,7 @@ impl Plan {
     async fn connect(&self, request: &Request, lease: &Lease, scope: Scope) -> Result<Wire, Trouble> {
         let peer = lease.peer();
         let nodelay = request.settings().get::<CoreSettings>().tcp_nodelay;
-        let options = ConnectOptions { nodelay, ..self.options.connect };
+        let options = ConnectOptions { nodelay, ..self.options.connect.as_deref().copied().unwrap_or_default() };
         let began = loops::now();
         let mut timer = Timer::default();
         let connecting = self.client.unless_gone(connect(&peer.address, &options));
@@ -233,13 +241,20 @@ impl Run<'_> {
         if early {
             return Ok(false);
         }
-        while !self.heads(request).await? {
-            let Plan { options, client, .. } = self.plan;
-            let received = self.wire.receive(self.room(), options.read_timeout, client).await;
-            self.received(received).map_err(|trouble| (trouble, Doing::ReadingHead))?;
+        let reading = |trouble| (trouble, Doing::ReadingHead);
+        loop {
+            match self.head(request).map_err(reading)? {
+                Seen::Final => break,
+                Seen::Interim => self.interim(request).await.map_err(reading)?,
+                Seen::Nothing => {
+                    let Plan { options, client, .. } = self.plan;
+                    let received = self.wire.receive(self.room(), options.read_timeout, client).await;
+                    self.received(received).map_err(reading)?;
+                }
+            }
         }
         if let Some(missing) = self.is_about_to_come(request) {
-            self.plan.record.with(|last| last.head_came(loops::now()));
+            self.plan.record.with(|last| last.head_came(loops::nanos()));
             self.wire.soon(missing, &self.plan.record).await;
         }
         Ok(true)
@@ -250,7 +265,7 @@ impl Run<'_> {
     /// made ready for a body that takes its time.
     fn is_about_to_come(&self, request: &Request) -> Option<usize> {
         let left = usize::try_from(self.exchange.remaining()?).ok()?;
-        let here = self.wire.input.len();
+        let here = self.wire.kit.input.len();
         let missing = left.checked_sub(here).filter(|missing| *missing > 0)?;
         let held_back = request.settings().get::<TransferSettings>().postpone_output.0;
         let waits = self.plan.options.buffering
@@ -258,13 +273,13 @@ impl Run<'_> {
             && left <= SOON
             // What a cache may keep others follow, from its head on.
             && status::of(request).is_none()
-            && !self.head.fields.iter().any(|field| field.name.eq_ignore_ascii_case(b"X-Accel-Buffering"));
+            && !self.head.fields.has_other(b"X-Accel-Buffering");
         waits.then_some(missing)
     }
 
     /// How much the next read may bring.
     fn room(&self) -> usize {
-        FIRST_READ.max(self.plan.options.buffer_size).saturating_sub(self.wire.input.len()).max(1)
+        FIRST_READ.max(self.plan.options.buffer_size).saturating_sub(self.wire.kit.input.len()).max(1)
     }
 
     /// Takes note of what a read has brought.
@@ -284,15 +299,15 @@ impl Run<'_> {
     /// Takes the next head, if what has come has it.
     fn head(&mut self, request: &mut Request) -> Result<Seen, Trouble> {
         let limit = self.plan.options.buffer_size;
-        if self.wire.input.is_empty() {
+        if self.wire.kit.input.is_empty() {
             return Ok(Seen::Nothing);
         }
-        let found = self.exchange.head(&mut self.wire.input).map_err(Trouble::Fault);
+        let found = self.exchange.head(&mut self.wire.kit.input).map_err(Trouble::Fault);
         while let Some(text) = self.exchange.take_error_output() {
             log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingHead));
         }
         let Some(head) = found? else {
-            let too_big = self.wire.input.len() >= limit;
+            let too_big = self.wire.kit.input.len() >= limit;
             return if too_big { Err(Trouble::Fault(Fault::TooBig)) } else { Ok(Seen::Nothing) };
         };
         *self.head = head;
@@ -339,9 +354,8 @@ impl Run<'_> {
         let to = To { target: &self.plan.target, peer: &peer.name, server: &peer.server };
         let began = self.exchange.begin(request, &to, body.plan(request), out);
         began.map_err(|fault| (Trouble::Fault(fault), Doing::Sending))?;
-        let mut rest = Rest { position: body.start(), over: false };
         match body {
-            Outgoing::None => rest.over = true,
+            Outgoing::None => {}
             body => match body.small(COPIED.min(self.exchange.max_piece())) {
                 Some(bytes) => {
                     if !bytes.is_empty() {
@@ -349,21 +363,20 @@ impl Run<'_> {
                         out.extend_from_slice(bytes);
                         self.exchange.after_piece(out);
                     }
-                    rest.over = true;
                 }
-                None => return Ok(Some(rest)),
+                None => return Ok(Some(Rest { position: body.start(), over: false })),
             },
         }
         self.exchange.body_end(out);
-        match self.wire.kept.socket.try_write(&[IoSlice::new(out)], false) {
-            Ok(n) => {
-                self.sent += n as u64;
-                out.drain(..n);
-                Ok((!out.is_empty()).then_some(rest))
+        // An error, whatever it is, the next write says again.
+        if let Ok(n) = self.wire.kept.socket.try_write(&[IoSlice::new(out)], false) {
+            self.sent += n as u64;
+            if n == out.len() {
+                return Ok(None);
             }
-            // Whatever it is, the next write says it again.
-            Err(_) => Ok(Some(rest)),
+            out.drain(..n);
         }
+        Ok(Some(Rest { position: body.start(), over: true }))
     }
 
     /// Sends what is left of the request. A head that comes before ends it (`true`).
@@ -459,8 +472,9 @@ impl Run<'_> {
             return Ok((body.next(request, position, most).await?, false));
         }
         let room = self.room();
-        self.wire.input.reserve(room);
-        let Wire { kept, input, .. } = &mut *self.wire;
+        self.wire.kit.input.reserve(room);
+        let Wire { kept, kit, .. } = &mut *self.wire;
+        let input = &mut kit.input;
         let received = tokio::select! {
             biased;
             piece = body.next(request, position, most) => return Ok((piece?, false)),
@@ -507,9 +521,10 @@ impl Run<'_> {
     /// Waits until the server takes more, or bytes come from it (`true`).
     async fn wait_for_room(&mut self) -> Result<bool, Trouble> {
         let room = self.room();
-        self.wire.input.reserve(room);
+        self.wire.kit.input.reserve(room);
         let wait = self.plan.options.send_timeout;
-        let Wire { kept, input, timer, .. } = &mut *self.wire;
+        let Wire { kept, kit, .. } = &mut *self.wire;
+        let Kit { input, timer, .. } = &mut **kit;
         let either = async {
             tokio::select! {
                 biased;

@@ -23,11 +23,11 @@ pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &Upstream
         return Ok(());
     }
     let shared = family.shared(request.settings());
-    let hides = |one: &HeadField<'_>| shared.is_some_and(|shared| shared.hides(one.id, one.name, &Hidden::NOTHING));
+    let hides = |one: &HeadField<'_>| shared.is_some_and(|shared| shared.hides(one.id, one.name(), &Hidden::NOTHING));
     let mut out = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
     for one in head.fields.iter() {
-        if !OURS.iter().any(|ours| one.name.eq_ignore_ascii_case(ours)) && !hides(&one) {
-            field(&mut out, one.name, one.value);
+        if !OURS.iter().any(|ours| one.name().eq_ignore_ascii_case(ours)) && !hides(&one) {
+            field(&mut out, one.name(), one.value());
         }
     }
     out.extend_from_slice(b"\r\n");

@@ -19,9 +19,8 @@ mod tunnel;
 mod turns;
 mod wire;
 
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use freerun_http::content::response::LocalBoxFuture;
 use freerun_http::log_error;
@@ -144,7 +143,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
             Err(trouble) => return Err(Unreached::of(request, &trouble)),
         },
     };
-    let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::now() };
+    let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::nanos() };
     let mut lease = match tries.pick(request, &passage.plan).await {
         Ok(lease) => lease,
         Err(trouble) => return Err(without_server(request, &passage.plan, &trouble)),
@@ -152,7 +151,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
     let verdict = loop {
         // Many servers that refuse at once are many tries without a wait.
         loops::consume_budget().await;
-        passage.plan.record.begin(lease.peer().name.clone(), loops::now());
+        passage.plan.record.begin(lease.peer().name.clone(), loops::nanos());
         tries.count += 1;
         let tried = passage.attempt(request, &mut body, &lease).await;
         let plan = &passage.plan;
@@ -168,7 +167,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
                     && let Ok(next) = tries.pick(request, plan).await
                 {
                     record.with(|last| last.status = status);
-                    record.end(loops::now());
+                    record.end(loops::nanos());
                     lease.header(status, record.took(), loops::millis());
                     passage.wire = None;
                     if let Some(failure) = verdict {
@@ -182,7 +181,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
             Err(Failed { trouble, doing, sent }) => {
                 trouble.log(request, doing);
                 record.with(|last| last.status = trouble.status());
-                record.end(loops::now());
+                record.end(loops::nanos());
                 if let Some(failure) = trouble.failure() {
                     fail(request, lease, failure, doing);
                 }
@@ -211,7 +210,7 @@ fn begin(
     target: Result<Target, Outcome>,
 ) -> Result<Box<Passage>, Unreached> {
     let target = match target {
-        Ok(target) => Rc::new(target),
+        Ok(target) => target,
         Err(outcome) => {
             // A name that cannot be found out is a server that cannot be chosen.
             let unknown = matches!(outcome, Outcome::Status(502 | 504));
@@ -251,9 +250,9 @@ async fn begin_later(
 /// There is no server to ask.
 fn without_server(request: &mut Request, plan: &Plan, trouble: &Trouble) -> Unreached {
     trouble.log(request, Doing::Connecting);
-    plan.record.begin(Arc::from(plan.servers().map_or("", |servers| servers.name())), loops::now());
+    plan.record.begin(Arc::from(plan.servers().map_or("", |servers| servers.name())), loops::nanos());
     plan.record.with(|last| last.status = trouble.status());
-    plan.record.end(loops::now());
+    plan.record.end(loops::nanos());
     Unreached::of(request, trouble)
 }
 
@@ -275,7 +274,8 @@ fn tell(request: &Request, verdict: Verdict, doing: Doing) {
 struct Tries {
     tried: Tried,
     count: u32,
-    began: Instant,
+    /// In [`loops::nanos`].
+    began: u64,
 }
 
 impl Tries {
@@ -295,7 +295,7 @@ impl Tries {
         let again = plan.idempotent || !sent || options.next_upstream.contains(NextUpstream::NonIdempotent);
         let count = options.next_upstream_tries == 0 || self.count < options.next_upstream_tries;
         let time = options.next_upstream_timeout.is_zero()
-            || loops::now().saturating_duration_since(self.began) < options.next_upstream_timeout;
+            || Duration::from_nanos(loops::nanos().saturating_sub(self.began)) < options.next_upstream_timeout;
         options.next_upstream.contains(cause) && again && count && time && body.can_be_sent_again()
     }
 }

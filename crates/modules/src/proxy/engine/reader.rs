@@ -1,7 +1,7 @@
 //! The body of a response, read from the upstream server.
 
 use std::fmt::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_http::log::Detached;
@@ -35,7 +35,8 @@ pub struct Reader {
     left: Option<u64>,
     verdict: Option<Failure>,
     pace: Pace,
-    began: Instant,
+    /// When the try began, in [`loops::nanos`].
+    began: u64,
     /// For messages; made when the body does not come with the head.
     pub log: Option<Detached>,
     /// What went wrong before there was a log.
@@ -49,7 +50,7 @@ pub struct Reader {
 impl Reader {
     /// A reader behind the head, of a try that began then. `verdict` is what counts against the server all the same, though
     /// its response is passed on.
-    pub fn new(passage: Box<Passage>, lease: Lease, verdict: Option<Failure>, began: Instant) -> Reader {
+    pub fn new(passage: Box<Passage>, lease: Lease, verdict: Option<Failure>, began: u64) -> Reader {
         let options = &passage.plan.options;
         let rate = if options.buffering { options.limit_rate } else { 0 };
         Reader {
@@ -105,7 +106,7 @@ impl Reader {
         let Passage { wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else {
             return Ok(Ready::End);
         };
-        let step = exchange.body(&mut wire.input);
+        let step = exchange.body(&mut wire.kit.input);
         while let Some(text) = exchange.take_error_output() {
             if let Some(log) = &self.log {
                 log.write(Level::Error, format_args!("{}", ErrorOutput(&text, Doing::ReadingBody)));
@@ -145,7 +146,7 @@ impl Reader {
     /// nobody asks for more then.
     fn is_ended(&mut self) -> bool {
         let Passage { wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else { return false };
-        matches!(exchange.body(&mut wire.input), Ok(BodyStep::End))
+        matches!(exchange.body(&mut wire.kit.input), Ok(BodyStep::End))
     }
 
     /// Reads from the server, about `room` bytes at most.
@@ -191,7 +192,7 @@ impl Reader {
         plan.record.set_trailers(exchange.take_trailers());
         let Some(wire) = wire.take() else { return Ok(()) };
         let reusable = *sent_all && exchange.reusable();
-        if !wire.input.is_empty() {
+        if !wire.kit.input.is_empty() {
             self.too_much();
         }
         let took = self.end();
@@ -255,10 +256,10 @@ impl Reader {
     }
 
     fn end(&mut self) -> Duration {
-        let now = loops::now();
+        let now = loops::nanos();
         let record = &self.plan().record;
         record.end(now);
-        let took = now.saturating_duration_since(self.began);
+        let took = Duration::from_nanos(now.saturating_sub(self.began));
         if let Some(lease) = &self.lease {
             let bytes = record.with(|last| (last.sent, last.received));
             let (sent, received) = bytes.unwrap_or_default();
@@ -318,7 +319,7 @@ impl fmt::Display for ErrorOutput<'_> {
 /// How fast a server is read.
 struct Pace {
     rate: u64,
-    began: Instant,
+    began: u64,
     received: u64,
 }
 
@@ -329,7 +330,7 @@ impl Pace {
             return wanted;
         }
         loop {
-            let elapsed = loops::now().saturating_duration_since(self.began).as_millis() + 1000;
+            let elapsed = u128::from(loops::nanos().saturating_sub(self.began) / 1_000_000 + 1000);
             let allowed = u128::from(self.rate) * elapsed / 1000;
             let room = allowed.saturating_sub(u128::from(self.received));
             if room > 0 {

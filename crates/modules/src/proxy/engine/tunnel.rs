@@ -235,7 +235,7 @@ impl Tunnel {
             last.received += down;
             last.sent += up;
         });
-        self.record.end(loops::now());
+        self.record.end(loops::nanos());
         lease.bytes(up, down);
         lease.over(loops::millis());
     }

@@ -77,28 +77,28 @@ const KEPT: usize = 64;
 /// A buffer and a timer that connections use one after the other. The buffer's bytes may still be in use: it takes new room
 /// then.
 #[derive(Default)]
-struct Spare {
-    input: BytesMut,
-    timer: Timer,
+pub struct Kit {
+    /// What has come.
+    pub input: BytesMut,
+    /// For all that is waited for on the connection.
+    pub timer: Timer,
+    /// How much the buffer was made for.
+    size: usize,
 }
 
 thread_local! {
     /// The one that was given back first is taken first: its bytes have had time to be sent.
-    static SPARE: RefCell<VecDeque<Spare>> = const { RefCell::new(VecDeque::new()) };
+    static SPARE: RefCell<VecDeque<Box<Kit>>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// A connection in use, with what has come on it and was not looked at.
 pub struct Wire {
     /// The connection.
     pub kept: Kept,
-    /// What has come.
-    pub input: BytesMut,
-    /// For all that is waited for on it.
-    pub timer: Timer,
+    /// Its buffer and its timer.
+    pub kit: Box<Kit>,
     /// Whether it has served a request before.
     pub reused: bool,
-    /// How much the buffer was made for.
-    size: usize,
     /// What went wrong while nobody could be told: the next one to wait is.
     late: Option<io::Error>,
 }
@@ -110,11 +110,11 @@ const FIRST: usize = 32 * 1024;
 impl Wire {
     /// A connection before its request.
     pub fn new(kept: Kept, reused: bool) -> Wire {
-        let Spare { mut input, timer } = SPARE.with_borrow_mut(VecDeque::pop_front).unwrap_or_default();
-        if input.capacity() == 0 {
-            input = BytesMut::with_capacity(FIRST);
+        let mut kit = SPARE.with_borrow_mut(VecDeque::pop_front).unwrap_or_default();
+        if kit.input.capacity() == 0 {
+            (kit.input, kit.size) = (BytesMut::with_capacity(FIRST), FIRST);
         }
-        Wire { kept, input, timer, reused, size: FIRST, late: None }
+        Wire { kept, kit, reused, late: None }
     }
 
     /// Waits for bytes, at most `room` of them or what the buffer has room for anyway; how many have come, 0 at the end of
@@ -124,19 +124,21 @@ impl Wire {
     /// The connection broke, nothing came for `wait`, or the client went away.
     pub async fn receive(&mut self, room: usize, wait: Duration, client: &Client) -> Result<usize, Trouble> {
         // One that was made for more is not used for less: a piece that waits for the client keeps all of what it is in.
-        if self.size > room.max(FIRST) || !self.input.try_reclaim(room) {
+        let kit = &mut *self.kit;
+        if kit.size > room.max(FIRST) || !kit.input.try_reclaim(room) {
             // No more than that: `reserve` would take as much as was wanted before.
-            self.size = room;
-            let mut input = BytesMut::with_capacity(self.input.len() + room);
-            input.extend_from_slice(&self.input);
-            self.input = input;
+            kit.size = room;
+            let mut input = BytesMut::with_capacity(kit.input.len() + room);
+            input.extend_from_slice(&kit.input);
+            kit.input = input;
         }
         self.wait(wait, client, |socket, input, context| socket.poll_read_bytes(context, input, room)).await
     }
 
     /// Waits for `missing` bytes that are just about to come, for [`PAUSE`] at most. However it ends, who waits after that is told.
     pub async fn soon(&mut self, missing: usize, record: &Record) {
-        let Wire { kept, input, size, late, .. } = self;
+        let Wire { kept, kit, late, .. } = self;
+        let Kit { input, size, .. } = &mut **kit;
         let end = input.len() + missing;
         if !input.try_reclaim(missing + 1) {
             *size = FIRST.max(end + 1);
@@ -182,7 +184,8 @@ impl Wire {
         client: &Client,
         mut poll: impl FnMut(&Socket, &mut BytesMut, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Result<T, Trouble> {
-        let Wire { kept, input, timer, late, .. } = self;
+        let Wire { kept, kit, late, .. } = self;
+        let Kit { input, timer, .. } = &mut **kit;
         if let Some(error) = late.take() {
             return Err(received(error));
         }
@@ -207,38 +210,40 @@ impl Wire {
 
     /// Lets go of a buffer with nothing in it: the next one is as large as what is read then.
     pub fn shed(&mut self) {
-        if self.input.is_empty() {
-            self.input = BytesMut::new();
+        if self.kit.input.is_empty() {
+            self.kit.input = BytesMut::new();
         }
     }
 
     /// The response has ended cleanly: another request may use the connection.
     pub fn give_back(self, peer: &Peer, servers: &dyn Servers) {
-        let Wire { kept, input, timer, size, .. } = self;
-        if input.is_empty() {
+        let Wire { kept, kit, .. } = self;
+        if kit.input.is_empty() {
             let (settings, count): (_, &Arc<_>) = servers.keepalive();
             peer.idle.put(kept, settings, count);
-            spare(input, size, timer);
+            spare(kit);
         }
     }
 
     /// The connection goes on without HTTP; with what has come on it.
     pub fn leave(self) -> (Socket, Vec<u8>) {
-        let Wire { kept, mut input, timer, size, .. } = self;
-        let rest = input.to_vec();
-        input.clear();
-        spare(input, size, timer);
+        let Wire { kept, mut kit, .. } = self;
+        let rest = kit.input.to_vec();
+        kit.input.clear();
+        spare(kit);
         (kept.socket, rest)
     }
 }
 
 /// Keeps buffer and timer for another connection; no buffer that was made for more than they are at first.
-fn spare(input: BytesMut, size: usize, mut timer: Timer) {
-    timer.clear();
-    let input = if size > FIRST { BytesMut::new() } else { input };
+fn spare(mut kit: Box<Kit>) {
+    kit.timer.clear();
+    if kit.size > FIRST {
+        kit.input = BytesMut::new();
+    }
     SPARE.with_borrow_mut(|spare| {
         if spare.len() < KEPT {
-            spare.push_back(Spare { input, timer });
+            spare.push_back(kit);
         }
     });
 }

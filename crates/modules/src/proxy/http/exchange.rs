@@ -18,6 +18,9 @@ pub enum SentBody {
     Chunked,
 }
 
+/// Appends the head of a request, and says how it announces the body.
+pub type WriteHead = fn(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentBody, Fault>;
+
 /// An exchange. `W` appends the head of the request, and says how it announces the body.
 pub struct HttpExchange<W> {
     write_head: W,

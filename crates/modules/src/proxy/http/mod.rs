@@ -12,11 +12,10 @@ use freerun_http::settings::core::TempPath;
 use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
 
-use self::exchange::HttpExchange;
+use self::exchange::{HttpExchange, WriteHead};
 use self::settings::{HttpSettings, HttpVersion};
-use super::cgi::max_head;
 use super::engine;
-use super::exchange::{Aim, Exchange, Family, Fault, Options, Passed, RequestBody, Target, To, UpstreamHead};
+use super::exchange::{Aim, Exchanging, Family, Fault, Options, Passed, RequestBody, Target, UpstreamHead};
 use super::headers::{self, Changes};
 use super::members::Proxy;
 use super::settings::{FamilySettings, Member, Prefixed};
@@ -134,12 +133,11 @@ impl Family for Http {
         }
     }
 
-    fn exchange(&self, request: &Request, _: &Target) -> Box<dyn Exchange> {
+    fn exchange(&self, request: &Request, _: &Target, max_head: usize) -> Exchanging {
         let method = self::request::known_method(own(request), request);
-        let write_head = |request: &Request, to: &To<'_>, body, out: &mut Vec<u8>| {
-            self::request::write_head(own(request), family(request), request, to, body, out)
-        };
-        Box::new(HttpExchange::new(Asked::by(method), max_head(family(request)), write_head))
+        let write_head: WriteHead =
+            |request, to, body, out| self::request::write_head(own(request), family(request), request, to, body, out);
+        Exchanging::Http(HttpExchange::new(Asked::by(method), max_head, write_head))
     }
 
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {

@@ -68,11 +68,6 @@ fn is_of_connection(id: HeaderId) -> bool {
     )
 }
 
-/// Whether the body of a request is announced by the server alone.
-fn is_framing(id: HeaderId) -> bool {
-    matches!(id, HeaderId::ContentLength | HeaderId::TransferEncoding)
-}
-
 /// Appends the head. How the body is delimited is decided here, and nowhere else: what is set for it, and what the client
 /// had said, do not count.
 ///
@@ -87,7 +82,8 @@ pub fn write_head(
     out: &mut Vec<u8>,
 ) -> Result<SentBody, Fault> {
     let method = method(settings, request);
-    if !is_token(&method) {
+    // That of the request was looked at as it was read.
+    if settings.proxy_method.is_some() && !is_token(&method) {
         let text = String::from_utf8_lossy(&method);
         return Err(Fault::Request(format!("invalid method \"{text}\" to be sent to upstream").into()));
     }
@@ -99,12 +95,7 @@ pub fn write_head(
         HttpVersion::Http11 => b" HTTP/1.1\r\n",
     });
     let set = &settings.proxy_set_header;
-    for item in set.iter() {
-        let value = item.value.render(request);
-        if !value.is_empty() && !is_framing(HeaderId::of(&item.name)) && !item.name.is_empty() {
-            field(out, &item.name, &value);
-        }
-    }
+    set.iter().for_each(|item| item.append(request, out));
     if !set.has(HeaderId::Host) {
         field(out, b"Host", &to.target.whom().host);
     }

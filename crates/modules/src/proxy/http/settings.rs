@@ -6,6 +6,7 @@ use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, settings};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
+use freerun_http::write::head::field;
 use freerun_proto::HeaderId;
 
 use crate::proxy::cookies::{Attribute, FlagRules};
@@ -92,6 +93,41 @@ pub struct SetHeader {
     pub name: Bytes,
     /// The value.
     pub value: Template,
+    /// All that is sent, where it is the same for all requests.
+    line: Option<Box<[u8]>>,
+}
+
+impl SetHeader {
+    fn new(name: Bytes, value: Template) -> SetHeader {
+        let left_out = name.is_empty() || is_framing(HeaderId::of(&name));
+        let fixed = if left_out { Some(&b""[..]) } else { value.constant() };
+        let line = fixed.map(|value| {
+            let mut line = Vec::new();
+            if !value.is_empty() {
+                field(&mut line, &name, value);
+            }
+            line.into()
+        });
+        SetHeader { name, value, line }
+    }
+
+    /// Appends the field. Nothing is sent of one without a value.
+    #[inline]
+    pub fn append(&self, request: &Request, out: &mut Vec<u8>) {
+        if let Some(line) = &self.line {
+            out.extend_from_slice(line);
+            return;
+        }
+        let value = self.value.render(request);
+        if !value.is_empty() {
+            field(out, &self.name, &value);
+        }
+    }
+}
+
+/// Whether the body of a request is announced by the server alone.
+fn is_framing(id: HeaderId) -> bool {
+    matches!(id, HeaderId::ContentLength | HeaderId::TransferEncoding)
 }
 
 /// All of a level.
@@ -144,7 +180,7 @@ impl Setting for SetHeaders {
             HeaderId::Other => list.others = true,
             id => list.known |= 1 << id as u8,
         }
-        list.items.push(SetHeader { name, value: Template::parse(&directive.args[1], cx)? });
+        list.items.push(SetHeader::new(name, Template::parse(&directive.args[1], cx)?));
         Ok(headers)
     }
 }

@@ -14,7 +14,7 @@ use freerun_proto::{HeaderId, Method};
 
 use self::exchange::MemcachedExchange;
 use super::engine;
-use super::exchange::{Advice, Aim, Exchange, Family, Fault, Options, Passed, RequestBody, Target, UpstreamHead};
+use super::exchange::{Advice, Aim, Exchanging, Family, Fault, Options, Passed, RequestBody, Target, UpstreamHead};
 use super::members::Memcached;
 use super::pass::Pass;
 use super::settings::Prefixed;
@@ -104,9 +104,9 @@ impl Family for Values {
         RequestBody::None
     }
 
-    fn exchange(&self, request: &Request, _: &Target) -> Box<dyn Exchange> {
+    fn exchange(&self, request: &Request, _: &Target, _: usize) -> Exchanging {
         let key = key(request).unwrap_or_default();
-        Box::new(MemcachedExchange::new(&key, own(request).memcached_gzip_flag))
+        Exchanging::Boxed(Box::new(MemcachedExchange::new(&key, own(request).memcached_gzip_flag)))
     }
 
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {

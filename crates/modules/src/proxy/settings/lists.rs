@@ -51,26 +51,54 @@ impl HeaderName {
 /// Fields that are hidden by themselves.
 #[derive(Debug)]
 pub struct Hidden {
-    /// Those with known names.
-    pub known: &'static [HeaderId],
+    /// Those with known names, a bit each.
+    pub known: Known,
     /// The names of the others.
     pub others: &'static [&'static [u8]],
 }
 
+/// A set of known names of fields.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known(u64);
+
+impl Known {
+    /// These names.
+    pub const fn of(ids: &[HeaderId]) -> Known {
+        let mut bits = 0;
+        let mut index = 0;
+        while index < ids.len() {
+            bits |= 1 << ids[index] as u8;
+            index += 1;
+        }
+        Known(bits)
+    }
+
+    /// Whether this is one of them.
+    #[inline]
+    pub const fn has(self, id: HeaderId) -> bool {
+        self.0 >> id as u8 & 1 != 0
+    }
+}
+
 impl Hidden {
     /// None is.
-    pub const NOTHING: Hidden = Hidden { known: &[], others: &[] };
+    pub const NOTHING: Hidden = Hidden { known: Known(0), others: &[] };
 
     #[inline]
     fn has(&self, id: HeaderId, name: &[u8]) -> bool {
         match id {
             HeaderId::Other => self.others.iter().any(|hidden| hidden.eq_ignore_ascii_case(name)),
-            id => self.known.contains(&id),
+            id => self.known.has(id),
         }
     }
 }
 
 impl FamilySettings {
+    /// Whether any field is hidden or passed by its name.
+    pub fn names_fields(&self) -> bool {
+        self.proxy_hide_header.iter().next().is_some() || self.proxy_pass_header.iter().next().is_some()
+    }
+
     /// Whether a field of a response is kept from the client. `always` names those that are by themselves.
     #[inline]
     pub fn hides(&self, id: HeaderId, name: &[u8], always: &Hidden) -> bool {

@@ -4,6 +4,7 @@ use freerun_http::request::Request;
 use freerun_upstream::connect::ConnectOptions;
 
 use super::FamilySettings;
+use super::bind::Bind;
 use crate::proxy::exchange::Options;
 
 /// Bytes as a length in memory.
@@ -38,15 +39,25 @@ impl FamilySettings {
         }
     }
 
-    fn connect_options(&self, request: &Request) -> ConnectOptions {
+    #[inline]
+    fn connect_options(&self, request: &Request) -> Option<Box<ConnectOptions>> {
+        let sizes = (self.proxy_socket_sndbuf, self.proxy_socket_rcvbuf);
+        match (&self.proxy_bind, sizes, self.proxy_socket_keepalive) {
+            (Bind::Off, (None, None), false) => None,
+            _ => Some(self.unusual_connect_options(request)),
+        }
+    }
+
+    #[cold]
+    fn unusual_connect_options(&self, request: &Request) -> Box<ConnectOptions> {
         let local = self.proxy_bind.of(request);
-        ConnectOptions {
+        Box::new(ConnectOptions {
             bind: local.as_ref().map(|local| local.address),
             transparent: local.is_some_and(|local| local.transparent),
             sndbuf: self.proxy_socket_sndbuf.map(|size| bytes(size.0)),
             rcvbuf: self.proxy_socket_rcvbuf.map(|size| bytes(size.0)),
             keepalive: self.proxy_socket_keepalive,
             nodelay: false,
-        }
+        })
     }
 }

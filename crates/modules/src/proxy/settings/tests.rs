@@ -1,7 +1,7 @@
 use freerun_conf::{Registry, apply_block, group, parse};
 use freerun_proto::HeaderId;
 
-use super::lists::Hidden;
+use super::lists::{Hidden, Known};
 use super::*;
 use crate::proxy::members::{Memcached, Proxy};
 
@@ -114,7 +114,7 @@ fn sizes_are_checked_together() {
 fn a_passed_field_is_not_hidden() {
     let (_, proxy, _) =
         read("proxy_hide_header X-A; proxy_hide_header X-B; proxy_pass_header DATE; proxy_pass_header x-b;").unwrap();
-    let always = Hidden { known: &[HeaderId::Date, HeaderId::Server], others: &[b"X-Pad"] };
+    let always = Hidden { known: Known::of(&[HeaderId::Date, HeaderId::Server]), others: &[b"X-Pad"] };
     let hidden = [&b"X-A"[..], b"x-b", b"date", b"Server", b"Other", b"X-PAD", b"ETag"]
         .map(|name| proxy.hides(HeaderId::of(name), name, &always));
     assert_eq!(hidden, [true, false, false, true, false, true, false]);

@@ -149,20 +149,20 @@ impl One<'_> {
             Some(kept) => kept,
             None => self.connect().await?,
         };
-        let mut exchange = self.check.family.exchange(self.request, self.target);
-        self.send(&connection.socket, exchange.as_mut()).await?;
+        let mut exchange = self.check.family.exchange(self.request, self.target, self.options.buffer_size);
+        self.send(&connection.socket, &mut *exchange).await?;
         let mut input = BytesMut::with_capacity(READ);
         let record = self.request.own.get::<Record>();
-        record.aim(&Rc::new(self.target.clone()));
-        record.begin(self.peer.name.clone(), loops::now());
-        let head = self.head(&connection.socket, exchange.as_mut(), &mut input).await?;
+        record.aim(self.target);
+        record.begin(self.peer.name.clone(), loops::nanos());
+        let head = self.head(&connection.socket, &mut *exchange, &mut input).await?;
         record.answered(&head, true);
         let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
         let mut body = Vec::new();
         let needs_body = matching.is_some_and(|matching| matching.needs_body());
         let mut ended = false;
         if needs_body || keeps.is_some() {
-            ended = self.body(&connection.socket, exchange.as_mut(), &mut input, &mut body).await?;
+            ended = self.body(&connection.socket, &mut *exchange, &mut input, &mut body).await?;
         }
         let answer = Answer { status: head.status, fields: &head.fields.to_list(), body: &body };
         let refused = match matching {
@@ -184,7 +184,8 @@ impl One<'_> {
             }
             (address, _) => address.clone(),
         };
-        let connecting = connect(&address, &self.options.connect);
+        let options = self.options.connect.as_deref().copied().unwrap_or_default();
+        let connecting = connect(&address, &options);
         let socket = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
         Ok(Kept { socket, since: loops::now() })
     }
