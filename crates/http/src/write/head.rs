@@ -111,6 +111,7 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
             out.extend_from_slice(offer);
             added.iter().for_each(|(name, value)| field(out, name, value));
         }
+        None if response.fields.is_empty() => {}
         None => further(request, response, out),
     }
     out.extend_from_slice(b"\r\n");
