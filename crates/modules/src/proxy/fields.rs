@@ -1,6 +1,8 @@
 //! The fields of an upstream server's head. Most of them are looked at, and not passed on: those that were parsed stay places
 //! in the head's text until somebody wants one.
 
+use std::cell::RefCell;
+
 use bytes::Bytes;
 use freerun_http::content::response::Field;
 use freerun_proto::HeaderId;
@@ -10,7 +12,7 @@ use freerun_proto::response::ResponseField;
 #[derive(Debug, Clone)]
 pub enum HeadFields {
     /// Places in the text that they were parsed from.
-    Parsed(Bytes, Vec<ResponseField>),
+    Parsed(Bytes, Places),
     /// Fields that were kept, or made.
     Made(Vec<Field>),
 }
@@ -18,6 +20,44 @@ pub enum HeadFields {
 impl Default for HeadFields {
     fn default() -> Self {
         HeadFields::Made(Vec::new())
+    }
+}
+
+/// Places of fields. Their memory is used again by another head.
+#[derive(Debug, Clone)]
+pub struct Places(Vec<ResponseField>);
+
+/// How many unused lists of places a loop keeps, and how many places those have room for at most.
+const SPARE: (usize, usize) = (16, 64);
+
+thread_local! {
+    static SPARES: RefCell<Vec<Vec<ResponseField>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Places {
+    /// These.
+    pub fn new(places: Vec<ResponseField>) -> Places {
+        Places(places)
+    }
+
+    /// Memory for some.
+    pub fn spare() -> Vec<ResponseField> {
+        SPARES.with_borrow_mut(Vec::pop).unwrap_or_default()
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        if (1..=SPARE.1).contains(&self.0.capacity()) {
+            let places = std::mem::take(&mut self.0);
+            // At the end of a thread there is no list any more.
+            let _ = SPARES.try_with(|spares| {
+                let mut spares = spares.borrow_mut();
+                if spares.len() < SPARE.0 {
+                    spares.push(places);
+                }
+            });
+        }
     }
 }
 
@@ -129,7 +169,7 @@ impl HeadFields {
     fn at(&self, index: usize) -> Option<HeadField<'_>> {
         match self {
             HeadFields::Parsed(text, places) => {
-                places.get(index).map(|place| HeadField { id: place.id, from: From::Text(text, place) })
+                places.0.get(index).map(|place| HeadField { id: place.id, from: From::Text(text, place) })
             }
             HeadFields::Made(fields) => {
                 fields.get(index).map(|field| HeadField { id: HeaderId::of(&field.0), from: From::Field(field) })
@@ -168,7 +208,7 @@ mod tests {
     fn parsed_and_made_fields_are_the_same() {
         let text = Bytes::from_static(b"HTTP/1.1 200 OK\r\nETag: \"a\"\r\netag: b\r\nX-Other:\r\n\r\n");
         let head = ResponseParser::new(HeadKind::Http, 4096).advance(&text).unwrap().unwrap();
-        let parsed = HeadFields::Parsed(text, head.fields);
+        let parsed = HeadFields::Parsed(text, Places::new(head.fields));
         let made = HeadFields::Made(parsed.to_list());
         let shown = |fields: &HeadFields| -> Vec<_> {
             fields.iter().map(|field| (field.id, field.keep(), field.name().to_vec(), field.value().to_vec())).collect()

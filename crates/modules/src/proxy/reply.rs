@@ -11,7 +11,7 @@ use freerun_proto::response::{
 };
 
 use super::exchange::{BodyStep, Fault, UpstreamHead};
-use super::fields::HeadFields;
+use super::fields::{HeadFields, Places};
 use super::gather::Held;
 
 impl From<ReplyError> for Fault {
@@ -42,7 +42,7 @@ pub fn upstream_head(head: ResponseHead, bytes: Bytes, framing: Framing) -> Upst
                 if reason == usual { Bytes::from_static(usual) } else { bytes.slice_ref(reason) }
             }
         },
-        fields: HeadFields::Parsed(bytes, head.fields),
+        fields: HeadFields::Parsed(bytes, Places::new(head.fields)),
         length: match framing {
             Framing::None => Some(0),
             Framing::Length(length) => Some(length),
@@ -74,7 +74,7 @@ impl Reply {
         Reply {
             kind,
             asked,
-            parser: ResponseParser::new(kind, max),
+            parser: ResponseParser::new(kind, max).with_room(Places::spare()),
             body: None,
             keeps: false,
             done: false,

@@ -148,6 +148,14 @@ impl ResponseParser {
         }
     }
 
+    /// The same, with memory for the fields.
+    #[must_use]
+    pub fn with_room(mut self, fields: Vec<ResponseField>) -> ResponseParser {
+        self.head.fields = fields;
+        self.head.fields.clear();
+        self
+    }
+
     /// Looks at what has come of a head; `buf` begins with its first byte and has grown since the last call. `None`: more is
     /// needed. After a head the parser is ready for the next one, which begins `len` bytes later.
     ///
