@@ -18,8 +18,12 @@ use crate::mounts::{Density, Rung};
 
 /// How far ahead is looked at once. What is looked at long before it is sent may be gone by then.
 const WINDOW: u64 = 4 << 20;
+/// The same while the mount misses: no more than what is sent next.
+const DENSE_WINDOW: u64 = 512 << 10;
 /// How long what was probed for a response may be sent without looking again, in milliseconds.
 const CURSOR_MS: u64 = 500;
+/// The same while the mount misses: what 200 clients read can turn all of the memory over within three seconds.
+const DENSE_MS: u64 = 5;
 /// With less than this left of what was probed, the next part is probed before sending, so that sends stay large.
 const ENOUGH: u64 = 256 << 10;
 
@@ -56,9 +60,14 @@ pub struct Cursor {
 
 impl Cursor {
     /// Bytes from `offset` on that need no new look.
-    fn known(&self, offset: u64, now_ms: u64) -> u64 {
-        let valid = self.from <= offset && offset < self.until && now_ms.saturating_sub(self.probed_ms) < CURSOR_MS;
+    fn known(&self, offset: u64, density: Density, now_ms: u64) -> u64 {
+        let valid = self.from <= offset && offset < self.until && self.is_fresh(density, now_ms);
         if valid { self.until - offset } else { 0 }
+    }
+
+    /// Whether what was probed counts still.
+    fn is_fresh(&self, density: Density, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.probed_ms) < if density == Density::Dense { DENSE_MS } else { CURSOR_MS }
     }
 
     /// Forgets what was found.
@@ -130,10 +139,12 @@ enum Page {
 /// Whether a response found all of `file` in memory so short a time ago that nobody needs to look.
 fn was_just_seen(file: &OpenFile, now: u64) -> bool {
     let seen = file.whole_ms.load(Relaxed);
-    seen != 0
-        && now.saturating_sub(seen) < WHOLE_MS
-        && (file.mount.density() != Density::Dense || file.whole_times.load(Relaxed) >= HOT_TIMES)
-        && file.mount.rung(now) != Rung::Pool
+    let age = now.saturating_sub(seen);
+    let counts = match file.mount.density() {
+        Density::Dense => age < DENSE_MS && file.whole_times.load(Relaxed) >= HOT_TIMES,
+        Density::Medium | Density::Sparse => age < WHOLE_MS,
+    };
+    seen != 0 && counts && file.mount.rung(now) != Rung::Pool
 }
 
 /// From `from` to `until` was found for a response: it may have found all of `file` by that.
@@ -164,7 +175,7 @@ impl FileSystem {
         let ready = if was_just_seen(file, now) {
             file.size().saturating_sub(offset)
         } else {
-            let mut ready = cursor.known(offset, now).min(len);
+            let mut ready = cursor.known(offset, file.mount.density(), now).min(len);
             while ready < len.min(ENOUGH) && !(ready > 0 && cursor.missed) {
                 let from = offset + ready;
                 let found = match file.mount.rung(now) {
@@ -261,9 +272,10 @@ impl FileSystem {
         let page = page_size() as u64;
         let density = file.mount.density();
         // Whole pages: the next look goes on where this one ends.
-        let end = from.saturating_add(len.min(WINDOW)).checked_next_multiple_of(page).unwrap_or(u64::MAX);
+        let window = if density == Density::Dense { DENSE_WINDOW } else { WINDOW };
+        let end = from.saturating_add(len.min(window)).checked_next_multiple_of(page).unwrap_or(u64::MAX);
         let mut found = Found::at(from);
-        let mut goes_on = cursor.until == from && !cursor.missed && now.saturating_sub(cursor.probed_ms) < CURSOR_MS;
+        let mut goes_on = cursor.until == from && !cursor.missed && cursor.is_fresh(density, now);
         while found.until < end && found.goes_on() {
             let begin = found.until;
             let region = begin / REGION;

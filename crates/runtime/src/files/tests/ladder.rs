@@ -442,3 +442,24 @@ fn two_stalls_within_ten_seconds_send_a_mount_to_the_pool_for_a_minute() {
     assert_eq!(ready(&bench, &file, 0, 10), 10);
     assert_eq!(bench.mount().rung, Rung::Nowait);
 }
+
+#[test]
+fn while_a_mount_misses_little_is_probed_ahead_and_that_counts_for_a_moment() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(MIB as usize);
+    heat(&bench, &file);
+    bench.pass(WHOLE);
+    let mut cursor = Cursor::default();
+    bench.fake.probes();
+    let probed = ready_with(&bench, &file, &mut cursor, 0, MIB);
+    assert!((1..=MIB / 2).contains(&probed));
+    let probes = bench.fake.probes();
+    assert!((4..8).contains(&probes));
+    bench.pass(Duration::from_millis(4));
+    assert_eq!(ready_with(&bench, &file, &mut cursor, 100, MIB / 4), MIB / 4);
+    assert_eq!(bench.fake.probes(), 0);
+    // It may have left since.
+    bench.pass(Duration::from_millis(1));
+    bench.fake.change(|plan| plan.missing = [0].into());
+    assert_eq!(ready_with(&bench, &file, &mut cursor, 100, MIB / 4), 0);
+}
