@@ -104,3 +104,30 @@ fn what_is_beside_it_is_not_asked() {
     cases.extend([get("/none/f.txt"), request("DELETE", "/elsewhere")]);
     compare(&Setup::server(&site, lines), cases);
 }
+
+#[test]
+fn a_path_is_another_file_where_its_root_says_so() {
+    let site = site();
+    for folder in ["one", "two"] {
+        site.file(&format!("{folder}/f.txt"), format!("of {folder}"));
+        site.file(&format!("{folder}/v/f.txt"), format!("v of {folder}"));
+        site.file(&format!("{folder}/g.txt"), format!("g of {folder}"));
+    }
+    let lines = "
+        location /v/ { root @ROOT@/$arg_d; }
+        location /re/ { alias @ROOT@/one/; }
+        location ~ ^/(?<d>one|two)/re/ { alias @ROOT@/$d/f.txt; }
+        location /to/ { rewrite ^/to/(.*)$ /$1.txt break; root @ROOT@/one; }
+        location /links/ { disable_symlinks on; alias @ROOT@/two/; }
+    ";
+    let one_then_another = [
+        ("/v/f.txt?d=one", "/v/f.txt?d=two"),
+        ("/re/f.txt", "/re/g.txt"),
+        ("/one/re/x", "/two/re/x"),
+        ("/to/f", "/to/g"),
+        ("/links/f.txt", "/links/g.txt"),
+    ];
+    // What was found for the first is known by the third time.
+    let cases = one_then_another.iter().flat_map(|(one, other)| [one, one, one, one, other, one]);
+    compare(&Setup::server(&site, lines), cases.map(|target| get(target)).collect());
+}

@@ -228,3 +228,11 @@ fn a_location_without_its_slash() {
     cases.push(passed(request("POST", "/cr").field("Content-Length: 1").body("x")));
     compare_proxied("", lines, cases);
 }
+
+#[test]
+fn pages_of_requests_that_were_not_understood() {
+    let lines = "error_page 400 405 414 505 /page; location = /page { proxy_pass http://@UP@; }";
+    // Not HEAD: nginx asks without a method.
+    let cases = ["GET / HTTP/2.0", "GET foo HTTP/1.1"];
+    compare_proxied("", lines, cases.map(|line| passed(raw(format!("{line}\r\nHost: h\r\n\r\n")))).into());
+}

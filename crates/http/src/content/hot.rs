@@ -141,6 +141,7 @@ impl HotFiles {
         let changes = CHANGES.load(Acquire);
         if self.changes != changes {
             self.retain(|_, _| false);
+            self.known.clear();
             self.changes = changes;
         }
         if !self.has_room(file) {
@@ -154,6 +155,9 @@ impl HotFiles {
         if let Some((_, old)) = self.files.insert(path.into(), (now, file.clone())) {
             self.bytes -= old.bytes();
             self.open -= old.descriptors();
+            if old.descriptors() > 0 {
+                self.known.clear();
+            }
         }
     }
 
@@ -171,6 +175,8 @@ impl HotFiles {
     /// Lets go of a file that turned out to have changed.
     pub fn forget(&mut self, file: &Arc<OpenFile>) {
         self.retain(|_, hot| !matches!(&hot.content, Content::Open(open) if Arc::ptr_eq(open, file)));
+        // It may be known though another one is kept in its place by now.
+        self.known.clear();
     }
 
     /// Gives the descriptors back, when there are none left. Says whether there were any.
@@ -181,7 +187,7 @@ impl HotFiles {
     }
 
     fn retain(&mut self, keep: impl Fn(Instant, &HotFile) -> bool) {
-        self.known.clear();
+        let before = self.files.len();
         self.files.retain(|_, (since, file)| {
             let keep = keep(*since, file);
             if !keep {
@@ -190,6 +196,9 @@ impl HotFiles {
             }
             keep
         });
+        if self.files.len() < before {
+            self.known.clear();
+        }
     }
 
     /// Whether nothing is kept.

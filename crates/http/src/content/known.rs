@@ -124,6 +124,6 @@ impl KnownFiles {
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.0 = Vec::new();
+        self.0.fill(None);
     }
 }

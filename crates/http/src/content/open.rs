@@ -94,11 +94,18 @@ pub fn known_file(request: &Request) -> Option<Rc<KnownFile>> {
     Some(known)
 }
 
-/// Has the next request for this path find by [`known_file`] what [`hot`] has under this name.
+/// Has the next request for this path find by [`known_file`] what [`hot`] has under this name. Not for a request of a
+/// configuration that another one has followed: what is known keeps its location.
 pub fn learn(request: &Request, name: &[u8]) {
     let settings = request.settings().get::<FileSettings>();
     let is_short = matches!(settings.open_file_cache, OpenFileCache::Short);
-    if is_short && path::is_as_asked(request) && path::is_constant(request) && link_check(request, name).is_none() {
+    let is_current = request.generation.number == request.connection.home.generation_number();
+    if is_short
+        && is_current
+        && path::is_as_asked(request)
+        && path::is_constant(request)
+        && link_check(request, name).is_none()
+    {
         let media_type = media_type(request, &request.path);
         request.connection.home.hot.borrow_mut().learn(&request.location, &request.path, name, media_type);
     }

@@ -81,7 +81,8 @@ impl Locations {
             Err(at) => at,
         };
         let within = self.longest_prefix(name);
-        for prefix in &mut self.prefix {
+        // A name stands behind those that it begins with: what stands before this one has nothing to do with it.
+        for prefix in &mut self.prefix[at..] {
             prefix.within = prefix.within.map(|index| index + usize::from(index >= at));
         }
         // Those that begin with a name come right behind it.

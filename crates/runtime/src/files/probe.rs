@@ -18,7 +18,7 @@ use crate::mounts::{Density, Rung};
 
 /// How far ahead is looked at once. What is looked at long before it is sent may be gone by then.
 const WINDOW: u64 = 4 << 20;
-/// The same while the mount misses: no more than what is sent next.
+/// The same by `RWF_NOWAIT` while the mount misses: no more than what is sent next.
 const DENSE_WINDOW: u64 = 512 << 10;
 /// How long what was probed for a response may be sent without looking again, in milliseconds.
 const CURSOR_MS: u64 = 500;
@@ -159,14 +159,14 @@ fn found_whole(file: &OpenFile, cursor: &mut Cursor, from: u64, until: u64, now:
 
 /// A response found all of `file` in memory. Loops that do so at the same moment may count it once more, or once less.
 fn saw_whole(file: &OpenFile, now: u64) {
-    let before = file.whole_ms.load(Relaxed);
-    let gap = now.saturating_sub(before);
+    let before = file.whole_ms.swap(now.max(1), Relaxed);
+    let gap = now.saturating_sub(file.whole_counted_ms.load(Relaxed));
     if before != 0 && gap < WHOLE_MS {
         return;
     }
     let times = if before == 0 || gap >= HOT_GAP_MS { 0 } else { file.whole_times.load(Relaxed) };
     file.whole_times.store(times.saturating_add(1), Relaxed);
-    file.whole_ms.store(now.max(1), Relaxed);
+    file.whole_counted_ms.store(now, Relaxed);
 }
 
 impl FileSystem {

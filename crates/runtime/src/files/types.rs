@@ -234,10 +234,11 @@ pub struct OpenFile {
     pub(crate) mount: Arc<Mount>,
     /// Whether `mincore` may be believed: 0 not asked yet, 1 yes, 2 no.
     pub(crate) mincore: AtomicU8,
-    /// When one response found the whole file in memory, in milliseconds; 0 for never.
+    /// When one response last found the whole file in memory, in milliseconds; 0 for never.
     pub(crate) whole_ms: AtomicU64,
-    /// How often that was so in a row, at different moments.
+    /// How often that was so in a row, at different moments, and the last of these.
     pub(crate) whole_times: AtomicU32,
+    pub(crate) whole_counted_ms: AtomicU64,
     /// Set when `cachestat` does not answer for this file.
     pub(crate) no_cachestat: AtomicBool,
     /// From when on a read writes its access time, in milliseconds; `u64::MAX` for never.
@@ -255,6 +256,7 @@ impl OpenFile {
             mincore: AtomicU8::new(0),
             whole_ms: AtomicU64::new(0),
             whole_times: AtomicU32::new(0),
+            whole_counted_ms: AtomicU64::new(0),
             no_cachestat: AtomicBool::new(false),
             atime_due_ms: AtomicU64::new(u64::MAX),
             watch: Watch::default(),

@@ -19,7 +19,10 @@ pub fn method<'r>(settings: &'r HttpSettings, request: &'r Request) -> Cow<'r, [
     set.unwrap_or_else(|| {
         let head = &request.head;
         Cow::Borrowed(match own_method(request) {
-            method if method == head.parsed.method => head.text(head.parsed.method_text),
+            // Of a line that is not understood, only the method is known, for its error page.
+            method if method == head.parsed.method && !head.parsed.method_text.is_empty() => {
+                head.text(head.parsed.method_text)
+            }
             method => method.as_str().unwrap_or("GET").as_bytes(),
         })
     })
@@ -82,7 +85,7 @@ pub fn write_head(
     out: &mut Vec<u8>,
 ) -> Result<SentBody, Fault> {
     let method = method(settings, request);
-    // That of the request was looked at as it was read.
+    // The request's own was looked at as it was read.
     if settings.proxy_method.is_some() && !is_token(&method) {
         let text = String::from_utf8_lossy(&method);
         return Err(Fault::Request(format!("invalid method \"{text}\" to be sent to upstream").into()));

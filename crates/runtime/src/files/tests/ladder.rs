@@ -463,3 +463,19 @@ fn while_a_mount_misses_little_is_probed_ahead_and_that_counts_for_a_moment() {
     bench.fake.change(|plan| plan.missing = [0].into());
     assert_eq!(ready_with(&bench, &file, &mut cursor, 100, MIB / 4), 0);
 }
+
+#[test]
+fn while_a_mount_misses_every_look_that_finds_a_hot_file_whole_counts_for_a_moment() {
+    let bench = Bench::new("ext4");
+    let file = bench.file(MIB as usize);
+    for _ in 0..4 {
+        bench.pass(WHOLE);
+        assert_ne!(serve_from(&bench, &file, 0), Not);
+    }
+    miss(&bench);
+    for _ in 0..4 {
+        assert_eq!(serve_from(&bench, &file, 0), Not);
+        bench.pass(Duration::from_millis(5));
+        assert_ne!(serve_from(&bench, &file, 0), Not);
+    }
+}
