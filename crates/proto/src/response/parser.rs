@@ -162,7 +162,7 @@ impl ResponseParser {
     /// # Errors
     /// See [`ReplyError`]; told with the first line that is wrong. The parser must not be used further.
     pub fn advance(&mut self, buf: &[u8]) -> Result<Option<ResponseHead>, ReplyError> {
-        self.advance_after(buf, &mut Before::default())
+        self.look(buf, None)
     }
 
     /// The same, with the head that came before: what both have in common is not looked at again.
@@ -170,6 +170,10 @@ impl ResponseParser {
     /// # Errors
     /// As [`ResponseParser::advance`].
     pub fn advance_after(&mut self, buf: &[u8], before: &mut Before) -> Result<Option<ResponseHead>, ReplyError> {
+        self.look(buf, Some(before))
+    }
+
+    fn look(&mut self, buf: &[u8], mut before: Option<&mut Before>) -> Result<Option<ResponseHead>, ReplyError> {
         if !self.begun
             && self.kind != HeadKind::Cgi
             && let Some((parsed, reason, next)) = status_line::plain(buf)
@@ -182,7 +186,7 @@ impl ResponseParser {
         loop {
             if self.begun
                 && self.scanned == self.line
-                && let Some(next) = self.plain_fields(buf, before)?
+                && let Some(next) = self.plain_fields(buf, before.as_deref_mut())?
             {
                 return self.finish(buf, next).map(Some);
             }
@@ -214,14 +218,14 @@ impl ResponseParser {
     }
 
     /// Takes all lines up to one that has to be looked at closely. The end of the head, if that comes before.
-    fn plain_fields(&mut self, buf: &[u8], before: &mut Before) -> Result<Option<usize>, ReplyError> {
+    fn plain_fields(&mut self, buf: &[u8], before: Option<&mut Before>) -> Result<Option<usize>, ReplyError> {
         let first = self.line;
         let (mut at, mut known) = (first, 0);
         let end = loop {
             if buf.get(at..at + 2) == Some(b"\r\n") && at + 2 <= self.max {
                 break Some(at + 2);
             }
-            let same = before.line(self.head.fields.len(), buf, at);
+            let same = before.as_ref().and_then(|before| before.line(self.head.fields.len(), buf, at));
             known += usize::from(same.is_some());
             match same.or_else(|| fields::plain(buf, at)) {
                 Some((field, next)) if next <= self.max => {
@@ -235,7 +239,7 @@ impl ResponseParser {
             }
         };
         (self.line, self.scanned) = (at, at);
-        if let Some(end) = end
+        if let (Some(end), Some(before)) = (end, before)
             && known < self.head.fields.len()
         {
             before.keep(&buf[..end], &self.head.fields);

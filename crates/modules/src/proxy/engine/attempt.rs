@@ -143,9 +143,6 @@ impl Plan {
     fn scope(&self, request: &Request) -> Scope {
         let Some((keepalive, _)) = self.servers().map(Servers::keepalive) else { return Scope::SHARED };
         let family = self.family.name();
-        if !keepalive.local && self.options.connect.is_none() && family == "proxy" {
-            return Scope::SHARED;
-        }
         let connect = self.options.connect.as_deref();
         let (bind, transparent) = connect.map_or((None, false), |connect| (connect.bind, connect.transparent));
         if !keepalive.local && bind.is_none() && family == "proxy" {
