@@ -24,13 +24,13 @@ const TOLD: (&str, &str) = ("FREERUN_PROFILE_GUIDED", "1");
 /// Why there is no binary.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The tool that merges profiles is missing.
+    /// The tool that merges profiles is missing, or is too old to read what this compiler's programs write.
     #[error(
-        "llvm-profdata is not there: `rustup component add llvm-tools`, or name one of LLVM {llvm} in LLVM_PROFDATA"
+        "no llvm-profdata of LLVM {llvm} or newer is there: `rustup component add llvm-tools`, or name one in LLVM_PROFDATA"
     )]
     NoTool {
-        /// The compiler's LLVM.
-        llvm: String,
+        /// The version of the compiler's LLVM, its first number.
+        llvm: u32,
     },
     /// A command did not start or failed.
     #[error("{command}: {reason}")]
@@ -112,17 +112,23 @@ impl Compiler {
         Ok(Compiler { host, llvm, tools })
     }
 
-    /// The tool that merges what was counted: the one that the user names, the compiler's own, or one that is installed.
+    /// The tool that merges what was counted: the one that the user names, the compiler's own, or one that is installed. It
+    /// is looked for before anything is built, and asked for its version: an older one does not read these counts.
     fn profdata(&self) -> Result<PathBuf, Error> {
         if let Some(named) = std::env::var_os("LLVM_PROFDATA") {
             return Ok(named.into());
         }
+        let least = major(&self.llvm).unwrap_or(0);
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::iter::once(self.tools.clone())
             .chain(std::env::split_paths(&path))
-            .map(|folder| folder.join("llvm-profdata"))
-            .find(|tool| tool.is_file())
-            .ok_or_else(|| Error::NoTool { llvm: self.llvm.clone() })
+            .flat_map(|folder| ["llvm-profdata", &format!("llvm-profdata-{least}")].map(|name| folder.join(name)))
+            .filter(|tool| tool.is_file())
+            .find(|tool| {
+                let said = ask(Command::new(tool).args(["merge", "--version"])).unwrap_or_default();
+                version_said(&said).and_then(major).is_some_and(|version| version >= least)
+            })
+            .ok_or(Error::NoTool { llvm: least })
     }
 
     /// Builds freerun with `flags` for the compiler. With `--target` they are not for build scripts.
@@ -136,6 +142,16 @@ impl Compiler {
         run(&mut build)?;
         Ok(target.join(&self.host).join("release/freerun"))
     }
+}
+
+/// The version in what a tool of LLVM says of itself.
+fn version_said(text: &str) -> Option<&str> {
+    text.split_once("LLVM version")?.1.split_whitespace().next()
+}
+
+/// The first number of a version.
+fn major(version: &str) -> Option<u32> {
+    version.split('.').next()?.parse().ok()
 }
 
 /// What happened at `path`.
@@ -180,5 +196,19 @@ fn ask(command: &mut Command) -> Result<String, Error> {
         Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(output) => Err(failed(command, output.status)),
         Err(error) => Err(failed(command, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_a_tool_is_found_in_what_it_says() {
+        let own = "LLVM (http://llvm.org/):\n  LLVM version 22.1.2-rust-1.95.0-stable\n  Optimized build.\n";
+        assert_eq!(version_said(own).and_then(major), Some(22));
+        let debian = "Debian LLVM version 14.0.6\n  \n  Optimized build.\n";
+        assert_eq!(version_said(debian).and_then(major), Some(14));
+        assert_eq!(version_said("llvm-profdata: Unknown command!"), None);
     }
 }
