@@ -18,6 +18,10 @@ const TRAINING: [&str; 7] = ["warm", "connections", "log", "compress", "proxy", 
 /// Seconds of each of a benchmark's measurements in the training.
 const TRAINING_SECONDS: &str = "1";
 
+/// How many steps the training has to have counted: its requests, some hundred thousand of several hundred steps each, come to
+/// a hundred times as many. Those of the masters, which read their configuration, are two millions.
+const LEAST_COUNTS: u64 = 20_000_000;
+
 /// What the final build is told, for [`freerun -V`](../../crates/freerun/src/version.rs).
 const TOLD: (&str, &str) = ("FREERUN_PROFILE_GUIDED", "1");
 
@@ -31,6 +35,14 @@ pub enum Error {
     NoTool {
         /// The version of the compiler's LLVM, its first number.
         llvm: u32,
+    },
+    /// The workers have left no counts: a build with those of the masters alone would be slower than one without.
+    #[error("the load has counted {counts} steps only: do the workers reach {}?", folder.display())]
+    NotCounted {
+        /// What was counted.
+        counts: u64,
+        /// Where it is written.
+        folder: PathBuf,
     },
     /// A command did not start or failed.
     #[error("{command}: {reason}")]
@@ -71,12 +83,17 @@ pub fn release(repository: &Path) -> Result<PathBuf, Error> {
     // them is of no use.
     empty(&raw)?;
     empty(&guided)?;
-    // Workers that are not root's write their counts when they end.
-    at(&raw, fs::set_permissions(&raw, fs::Permissions::from_mode(0o1777)))?;
 
     say("a binary that counts");
-    let counting =
-        compiler.build(repository, &folder.join("counting"), &format!("-Cprofile-generate={}", raw.display()), &[])?;
+    let count = format!("-Cprofile-generate={}", raw.display());
+    let counting = compiler.build(repository, &folder.join("counting"), &count, &[])?;
+    // Each process adds its counts to a common file when it ends. The first one makes it, and the workers of another user
+    // have to be able to write to it.
+    ask(Command::new(&counting).arg("-v"))?;
+    for file in at(&raw, fs::read_dir(&raw))? {
+        let file = at(&raw, file)?.path();
+        at(&file, fs::set_permissions(&file, fs::Permissions::from_mode(0o666)))?;
+    }
 
     say(&format!("load on it: {}", TRAINING.join(", ")));
     let mut load = cargo(repository);
@@ -87,9 +104,14 @@ pub fn release(repository: &Path) -> Result<PathBuf, Error> {
     load.arg("--scratch").arg(folder.join("scratch")).arg("--freerun").arg(&counting);
     run(&mut load)?;
 
-    let mut merge = Command::new(profdata);
+    let mut merge = Command::new(&profdata);
     merge.arg("merge").arg("-o").arg(&counted).arg(&raw);
     run(&mut merge)?;
+    let shown = ask(Command::new(&profdata).args(["show", "--topn=1"]).arg(&counted))?;
+    let counts = total(&shown).unwrap_or(0);
+    if counts < LEAST_COUNTS {
+        return Err(Error::NotCounted { counts, folder: raw });
+    }
 
     say("the binary to use");
     // A function that exists in several units under one name has the counts of one of them: no reason for a warning.
@@ -154,6 +176,11 @@ fn major(version: &str) -> Option<u32> {
     version.split('.').next()?.parse().ok()
 }
 
+/// The sum of all counts in what llvm-profdata shows.
+fn total(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("Total count: "))?.trim().parse().ok()
+}
+
 /// What happened at `path`.
 fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, Error> {
     result.map_err(|reason| Error::File { path: path.to_path_buf(), reason })
@@ -210,5 +237,12 @@ mod tests {
         let debian = "Debian LLVM version 14.0.6\n  \n  Optimized build.\n";
         assert_eq!(version_said(debian).and_then(major), Some(14));
         assert_eq!(version_said("llvm-profdata: Unknown command!"), None);
+    }
+
+    #[test]
+    fn the_sum_of_counts_is_found_in_what_is_shown() {
+        let shown = "Total functions: 14990\nMaximum function count: 131072\nTotal count: 1895245\nTop 1 functions\n";
+        assert_eq!(total(shown), Some(1_895_245));
+        assert_eq!(total("Total functions: 3\n"), None);
     }
 }
