@@ -52,7 +52,8 @@ const ALLOWANCE: f64 = 16.0 * 1024.0;
 /// One proxy's figures of one round.
 struct Found {
     peak: f64,
-    read: f64,
+    /// Bytes that the slow clients have read while they came, and among the others.
+    read: [f64; 2],
     alone: [Latencies; 2],
     /// While the slow clients come.
     coming: [Latencies; 2],
@@ -85,10 +86,11 @@ pub fn run(bench: &Bench) -> Result<Report> {
             "{count} clients, each with a receive buffer of {} KiB, ask a proxy for a file of 1 MB that its upstream serves from memory, and \
              read {} KB a second, not all at the same moment; the proxy's sockets have send buffers of 32 KiB, everything else is at its default. Meanwhile others ask for `return 200` and for 1 KB through \
              the same proxy, {PROBES} times a second each: for {seconds} s from the moment when the first slow one comes, of which the proxies read and keep for them what they \
-             have not read themselves yet, and for {seconds} s after that. Memory is the highest resident set of all of the proxy's processes, over that \
+             have not read themselves yet, and for {seconds} s after that. At their pace the slow ones read {:.0} MB in {seconds} s. Memory is the highest resident set of all of the proxy's processes, over that \
              before; {rounds} rounds with a fresh proxy each, which begin with nothing to be written to the disk; median (min–max); one worker on one core, all clients on the other, where those who are not slow have short slices of the scheduler's.",
             RECEIVE_BUFFER / 1024,
-            PACE / 1000
+            PACE / 1000,
+            (count * PACE) as f64 * seconds / 1e6
         ),
         ..Report::default()
     };
@@ -124,6 +126,9 @@ pub fn run(bench: &Bench) -> Result<Report> {
             report.goals.push(Goal::at_most(format!("{what} {when}, p99: at most nginx's"), ratio, 1.0));
         }
     }
+    let read = |list: &Vec<Found>| list.iter().map(|found| found.read[1]).collect::<Series>().median();
+    let ratio = own.and_then(read).zip(other.and_then(read)).map(|(own, other)| own / other);
+    report.goals.push(Goal::at_least("bytes that slow clients get among the others: at least nginx's", ratio, 1.0));
     let failed = own.map(|list| list.iter().map(|found| found.failed).sum::<usize>() as f64);
     report.goals.push(Goal::at_most("failed requests: none", failed, 0.0));
     Ok(report)
@@ -136,7 +141,8 @@ fn table(results: &[(String, Vec<Found>)], count: usize) -> Table {
     let head = [
         "proxy",
         "peak bytes/client",
-        "read MB",
+        "read MB: while they come",
+        "among them",
         "return 200 p99 ms: alone",
         "while they come",
         "among them",
@@ -151,7 +157,8 @@ fn table(results: &[(String, Vec<Found>)], count: usize) -> Table {
         table.row(vec![
             name.clone(),
             series(&|found| found.peak),
-            series(&|found| found.read / 1e6),
+            series(&|found| found.read[0] / 1e6),
+            series(&|found| found.read[1] / 1e6),
             series(&|found| p99(&found.alone[0])),
             series(&|found| p99(&found.coming[0])),
             series(&|found| p99(&found.among[0])),
@@ -175,16 +182,23 @@ fn measure(bench: &Bench, spec: &Spec, count: usize, seconds: f64) -> Result<Fou
         crowd = Some(Crowd::start(open(server.address, count)?)?);
         Ok(())
     })?;
+    let early = crowd.as_ref().map_or(0, |crowd| crowd.read.load(Relaxed));
     let (among, failed) = others(&server, Duration::from_secs_f64(seconds), || Ok(()))?;
     let peak = server.process.peak();
     let (read, cut) = crowd.map_or(Ok((0, 0)), Crowd::stop)?;
     let peak = (peak as f64 - before.rss as f64) / count as f64;
-    bench.say(&format!("{:12} {peak:.0} bytes a client, {:.0} MB read", spec.name, read as f64 / 1e6));
+    let read = [early, read - early].map(|bytes| bytes as f64);
+    bench.say(&format!(
+        "{:12} {peak:.0} bytes a client, {:.0} and {:.0} MB read",
+        spec.name,
+        read[0] / 1e6,
+        read[1] / 1e6
+    ));
     for (when, [ok, small]) in [("alone", &alone), ("while they come", &coming), ("among them", &among)] {
         bench.say(&format!("{when:>20}: return 200: {ok}; 1 KB: {small}"));
     }
     server.stop();
-    Ok(Found { peak, read: read as f64, alone, coming, among, failed: failed + also + cut })
+    Ok(Found { peak, read, alone, coming, among, failed: failed + also + cut })
 }
 
 /// Asks for `return 200` and for the small file for so long, and does something else meanwhile.

@@ -285,11 +285,28 @@ pub(crate) fn take_from_others(mailbox: &Mailbox) {
     }
 }
 
-/// Whether there is somebody to be polled.
-pub(crate) fn any_ready() -> bool {
+/// Who waits to be polled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Nobody.
+    Nobody,
+    /// Only tasks at long work.
+    LongWork,
+    /// Others, or others too.
+    Others,
+}
+
+/// Who waits to be polled.
+pub(crate) fn waiting() -> Waiting {
     READY.with(|ready| {
-        let queues = [&ready.single, &ready.short, &ready.long];
-        ready.root.get() || queues.iter().any(|queue| !queue.borrow().is_empty())
+        let others = [&ready.single, &ready.short];
+        if ready.root.get() || others.iter().any(|queue| !queue.borrow().is_empty()) {
+            Waiting::Others
+        } else if ready.long.borrow().is_empty() {
+            Waiting::Nobody
+        } else {
+            Waiting::LongWork
+        }
     })
 }
 

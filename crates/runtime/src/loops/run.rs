@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::{LOCAL, Local, LoopStats, NOW, Now, Row, fill_budget, nanos};
 use crate::mailbox::Mailbox;
+use crate::tasks::Waiting;
 use crate::{deadline, events, tasks};
 
 thread_local! {
@@ -22,7 +23,7 @@ thread_local! {
 }
 
 /// How long tasks are polled before the kernel is asked for events, in nanoseconds: with a thousand connections that all have
-/// much to send, a new request has to be seen.
+/// something to do, a new request has to be seen. While only tasks at long work are ready it is asked after each turn of them.
 pub const UNASKED: u64 = 1_000_000;
 
 /// The loop of this thread, which ends with it.
@@ -61,10 +62,11 @@ impl Running {
                 row.look();
             }
             tasks::turn(&mut row);
-            let busy = tasks::any_ready();
-            if busy && row.last.saturating_sub(asked) < UNASKED {
+            let waiting = tasks::waiting();
+            if waiting == Waiting::Others && row.last.saturating_sub(asked) < UNASKED {
                 continue;
             }
+            let busy = waiting != Waiting::Nobody;
             AFTER_EVENTS.with_borrow_mut(|wakers| std::mem::swap(wakers, &mut after));
             let waits = !busy && after.is_empty() && self.mailbox.fall_asleep();
             told.clear();

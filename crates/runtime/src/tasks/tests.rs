@@ -152,6 +152,48 @@ fn events_are_seen_while_others_always_go_on() {
     handle.stop();
 }
 
+#[test]
+fn events_are_seen_after_a_turn_of_long_work() {
+    use std::io::Write as _;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    /// At long work that is never done.
+    struct Hog(Rc<Cell<u32>>, Option<LongWork>);
+    impl Steps for Hog {
+        fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
+            self.1.get_or_insert_with(LongWork::begin);
+            self.0.set(self.0.get() + 1);
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+
+    let (done, finished) = channel();
+    let handle = on_a_loop(move |tasks| {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let socket = crate::net::Socket::new(OwnedFd::from(ours));
+        let polls = Rc::new(Cell::new(0_u32));
+        crate::loops::spawn(0, "waiting for an event", async move {
+            assert!(poll_fn(|context| Poll::Ready(socket.poll_readable(context))).await.is_pending());
+            for number in 0..4 {
+                tasks.start(number, Job(Box::new(Hog(polls.clone(), None))));
+            }
+            while polls.get() < 100 {
+                crate::loops::yield_now().await;
+            }
+            let before = polls.get();
+            theirs.write_all(b"x").unwrap();
+            socket.readable().await.unwrap();
+            done.send(polls.get() - before).unwrap();
+        });
+    });
+    let polls = finished.recv().unwrap();
+    assert!(polls <= 2 * TURN as u32, "{polls} polls before the event was seen");
+    handle.stop();
+}
+
 /// A task that is polled twice, at long work in between or not, and then says its number.
 struct Twice {
     number: u64,
