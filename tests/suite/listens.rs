@@ -118,6 +118,65 @@ fn every_way_to_share_a_socket_serves_everyone() {
 }
 
 #[test]
+fn a_new_connection_wakes_one_loop() {
+    const LOOPS: usize = 8;
+    const CONNECTIONS: u64 = 200;
+    for events in ["", "accept_mutex on;"] {
+        let server = Setup::new()
+            .main(&format!("worker_processes {LOOPS};"))
+            .events(events)
+            .http("server { listen 127.0.0.1:@PORT@; return 200 ok; }")
+            .run();
+        let before = waits_of_loops(server.worker());
+        for _ in 0..CONNECTIONS {
+            assert_eq!(server.get("/").text(), "ok");
+        }
+        let waits = waits_of_loops(server.worker()) - before;
+        // For the connection, its request and its end. If each woke all loops there would be more than a thousand besides.
+        assert!(waits < 5 * CONNECTIONS, "{events} {waits} waits for {CONNECTIONS} connections");
+    }
+}
+
+/// How often the loops of a worker have fallen asleep.
+fn waits_of_loops(worker: u32) -> u64 {
+    let mut sum = 0;
+    for task in std::fs::read_dir(format!("/proc/{worker}/task")).unwrap() {
+        let task = task.unwrap().path();
+        // Threads of pools may end meanwhile.
+        let Ok(status) = std::fs::read_to_string(task.join("status")) else { continue };
+        if status.starts_with("Name:\tloop-") {
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+            sum += line.trim().parse::<u64>().unwrap();
+        }
+    }
+    sum
+}
+
+#[test]
+fn what_one_loop_has_no_room_for_another_one_takes() {
+    let site = Site::new();
+    site.file("a", "file a");
+    for events in ["", "accept_mutex on;", "multi_accept on;"] {
+        let server = Setup::new()
+            .root(&site)
+            .main("worker_processes 3;")
+            .events(&format!("worker_connections 8; {events}"))
+            .http("server { listen 127.0.0.1:@PORT@; root @ROOT@; }")
+            .run();
+        // None of them is idle, so that no loop can have one leave. They are accepted in the order in which they came.
+        let mut clients: Vec<Client> = (0..22).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.send("GET /a HTTP/1.1\r\n");
+        }
+        assert_eq!(server.get("/a").text(), "file a", "{events}");
+        for client in &mut clients {
+            client.send("Host: a\r\n\r\n");
+            assert_eq!(client.response().text(), "file a", "{events}");
+        }
+    }
+}
+
+#[test]
 fn socket_options_are_taken() {
     let site = Site::new();
     let options = "backlog=64 rcvbuf=64k sndbuf=64k so_keepalive=30m::10";

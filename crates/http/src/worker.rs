@@ -19,7 +19,7 @@ use freerun_runtime::net::Socket;
 use freerun_runtime::stats::Counter;
 use freerun_runtime::tasks::Tasks;
 use rustix::io::Errno;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Notify;
 
 use crate::connection;
 use crate::connection::idle::{Asked, Idle};
@@ -29,7 +29,7 @@ use crate::generation::Generation;
 use crate::here::{AddressHasher, Current, Here};
 use crate::likely::Sampled;
 use crate::listen::ListenSpec;
-use crate::listen::accept::{self, Listener};
+use crate::listen::accept::{self, Between, Listener};
 use crate::listen::rescue::{self, Shard, Shards};
 use crate::request::{Address, Connection};
 use crate::settings::core::ServerTokens;
@@ -88,8 +88,8 @@ impl Drop for Background {
     }
 }
 
-/// An address with its sockets, and the turn to accept from a shared one.
-type Bound = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Mutex<()>>);
+/// An address with its sockets, and what the loops tell each other of them.
+type Bound = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Between>);
 
 /// The loops, as the process that owns them sees them.
 pub struct Worker {
@@ -164,7 +164,7 @@ impl Worker {
             next.push(match known {
                 // The descriptors that came along are others for the same sockets.
                 Some(index) => self.listeners.swap_remove(index),
-                None => (Arc::new(spec), fds.into_iter().map(Arc::new).collect(), Arc::new(Mutex::new(()))),
+                None => (Arc::new(spec), fds.into_iter().map(Arc::new).collect(), Arc::new(Between::default())),
             });
         }
         self.listeners = next;
@@ -464,7 +464,7 @@ impl LoopState {
             }
             keep
         });
-        for (spec, fds, turn) in wanted {
+        for (spec, fds, between) in wanted {
             if accepting.iter().any(|(known, _)| Arc::ptr_eq(known, &spec)) || fds.is_empty() {
                 continue;
             }
@@ -472,7 +472,11 @@ impl LoopState {
             let fd = fds[if shard { self.index % fds.len() } else { 0 }].clone();
             let only_loop = shard.then_some(self.index);
             let stop = Rc::new(Notify::new());
-            accept::start(self, Rc::new(Listener { spec: Here::new(spec.clone()), fd, turn, only_loop }), stop.clone());
+            accept::start(
+                self,
+                Rc::new(Listener { spec: Here::new(spec.clone()), fd, between, only_loop }),
+                stop.clone(),
+            );
             accepting.push((spec, stop));
         }
     }
@@ -483,6 +487,11 @@ impl LoopState {
             stop.notify_one();
         }
         Idle::close_kept(self);
+    }
+
+    /// How many connections there are.
+    pub fn open(&self) -> usize {
+        self.connections.get()
     }
 
     /// Whether there are as many connections as there may be.

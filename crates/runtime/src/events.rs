@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
 
 use crate::mailbox::{BELL, Mailbox};
 
@@ -98,9 +99,10 @@ enum Asked {
     Reads,
     /// Changes of both sides.
     Both,
-    /// Whether something can be read, each time (level-triggered): who takes one thing need not look for the next.
+    /// Whether something can be read, each time (level-triggered): who takes one thing need not look for the next. Of the loops
+    /// that ask this of one descriptor and sleep, one is woken.
     Level,
-    /// Nothing for now.
+    /// Nothing for now: it is not in the epoll.
     Nothing,
 }
 
@@ -138,6 +140,17 @@ pub(crate) fn set_up(mailbox: Option<&Arc<Mailbox>>) {
     let table = mailbox.map(|mailbox| Table { mailbox: mailbox.clone(), places: Vec::new(), free: Vec::new() });
     let before = TABLE.replace(table);
     drop(before);
+}
+
+/// Enters a descriptor. A kernel that cannot wake one of several who sleep wakes them all.
+fn add(mailbox: &Mailbox, fd: &OwnedFd, key: u64, flags: EventFlags) -> io::Result<()> {
+    let data = EventData::new_u64(key);
+    match epoll::add(&mailbox.epoll, fd, data, flags) {
+        Err(Errno::INVAL) if flags.contains(EventFlags::EXCLUSIVE) => {
+            Ok(epoll::add(&mailbox.epoll, fd, data, flags - EventFlags::EXCLUSIVE)?)
+        }
+        added => Ok(added?),
+    }
 }
 
 fn key(index: u32, generation: u32) -> u64 {
@@ -208,7 +221,8 @@ impl Registration {
     }
 
     /// The same for a descriptor of which events tell each time that something can be read, not only when that has changed: whoever has
-    /// taken something calls [`Registration::clear`], and who does not take anything for a while [`Registration::rest`].
+    /// taken something calls [`Registration::clear`], and who does not take anything for a while [`Registration::rest`]. Where several
+    /// loops have entered it and sleep, one of them is woken (`EPOLLEXCLUSIVE` of epoll_ctl(2)): the one that entered it first.
     ///
     /// # Errors
     /// As there.
@@ -226,11 +240,10 @@ impl Registration {
             let place = &mut table.places[index as usize];
             place.asked = asked;
             place.ready = if asked == Asked::Both { Ready::default() } else { Ready::WRITABLE };
-            let data = EventData::new_u64(key(index, place.generation));
-            let added = epoll::add(&table.mailbox.epoll, fd, data, place.events());
+            let added = add(&table.mailbox, fd, key(index, place.generation), place.events());
             if let Err(error) = added {
                 table.free.push(index);
-                return Err(error.into());
+                return Err(error);
             }
             Ok(Registration { mailbox: table.mailbox.clone(), index })
         })
@@ -315,17 +328,22 @@ impl Registration {
         self.with(|place| place.ready.0 &= !known.0);
     }
 
-    /// Has events of [`Registration::level`] stop, or go on again: nobody would take what they tell of.
+    /// Has events of [`Registration::level`] stop, or go on again, as if it had just been entered. Nobody else is told of what this loop
+    /// was told of and does not take.
     ///
     /// # Errors
     /// What `epoll_ctl(2)` answers.
     pub fn rest(&self, fd: &OwnedFd, rests: bool) -> io::Result<()> {
-        let asks = self.with(|place| {
-            place.asked = if rests { Asked::Nothing } else { Asked::Level };
-            (key(self.index, place.generation), place.events())
+        let asked = if rests { Asked::Nothing } else { Asked::Level };
+        let changed = self.with(|place| {
+            let before = std::mem::replace(&mut place.asked, asked);
+            (before != asked).then(|| (key(self.index, place.generation), place.events()))
         });
-        let Some((key, flags)) = asks else { return Ok(()) };
-        Ok(epoll::modify(&self.mailbox.epoll, fd, EventData::new_u64(key), flags)?)
+        match changed.flatten() {
+            Some(_) if rests => Ok(epoll::delete(&self.mailbox.epoll, fd)?),
+            Some((key, flags)) => add(&self.mailbox, fd, key, flags),
+            None => Ok(()),
+        }
     }
 
     /// Takes the descriptor out. To be called by who holds it, on any thread.
@@ -354,9 +372,8 @@ impl Place {
         match self.asked {
             Asked::Reads => reads,
             Asked::Both => reads | EventFlags::OUT,
-            Asked::Level => EventFlags::IN,
-            // Of errors it tells all the same, once.
-            Asked::Nothing => EventFlags::ET,
+            Asked::Level => EventFlags::IN | EventFlags::EXCLUSIVE,
+            Asked::Nothing => EventFlags::empty(),
         }
     }
 

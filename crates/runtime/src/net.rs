@@ -445,22 +445,26 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Registers it with the loop of this thread. With `each_time`, the loop is told of what waits whenever it asks for events
-    /// ([`Registration::level`]), otherwise when another connection has come.
+    /// Registers it with the loop of this thread, which is told of what waits whenever it asks for events ([`Registration::level`]).
     ///
     /// # Errors
     /// What `epoll_ctl(2)` answers.
-    pub fn new(fd: Arc<OwnedFd>, each_time: bool) -> io::Result<Listening> {
-        let registered = if each_time { Registration::level(&fd) } else { Registration::new(&fd, Side::Read) };
-        Ok(Listening { registered: Some(registered?), fd })
+    pub fn new(fd: Arc<OwnedFd>) -> io::Result<Listening> {
+        Ok(Listening { registered: Some(Registration::level(&fd)?), fd })
     }
 
-    /// Has it not be told while nobody accepts, where it is told each time; or told again.
+    /// Has the loop not be told while it does not accept; or told again.
     pub fn rest(&self, rests: bool) {
         if let Some(registered) = &self.registered {
-            // It is registered, and there is nothing else that could fail.
+            // It was registered before, and there is nothing else that could fail.
             let _ = registered.rest(&self.fd, rests);
         }
+    }
+
+    /// Has the other loops that sleep be woken before this one.
+    pub fn go_last(&self) {
+        self.rest(true);
+        self.rest(false);
     }
 
     /// Waits until there may be a connection to accept.

@@ -2,15 +2,18 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::{loops, net};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, MutexGuard, Notify};
 
 use crate::here::Here;
 use crate::likely::{Likely, Sampled};
@@ -28,14 +31,53 @@ const BATCH: usize = 64;
 /// One that stays lets others have their turn.
 const IN_A_ROW: usize = 8;
 
-/// How many connections one loop accepts before another one has the turn (`accept_mutex on`): handing it over wakes a thread,
-/// and for each connection that costs more than accepting it.
-const TURN: usize = 16;
+/// How many connections one loop accepts before others are to have the next ones: handing over costs a system call or two, with
+/// `accept_mutex on` it wakes a thread.
+const SHARE: usize = 16;
+
+/// How long a loop that is full leaves a connection to those that are not, before it looks whether one of them has taken it.
+const TAKEN: Duration = Duration::from_millis(10);
 
 /// What a connection that accept4(2) found counts, and one that it looked for in vain: that costs five times as much as asking
 /// first.
 const FOUND: u8 = 1;
 const MISSED: u8 = 4;
+
+/// What the loops that accept from a socket tell each other.
+#[derive(Debug, Default)]
+pub struct Between {
+    /// `accept_mutex`: held by the loop that is told of connections.
+    turn: Mutex<()>,
+    /// One waits of which a loop was told that has no room for it: the kernel tells nobody else.
+    look: Notify,
+    /// How many loops accept from it.
+    loops: AtomicUsize,
+    /// How many of them have no room.
+    full: AtomicUsize,
+}
+
+impl Between {
+    /// Whether another loop than those that count themselves in `full` may take a connection.
+    fn some_have_room(&self) -> bool {
+        self.full.load(Relaxed) < self.loops.load(Relaxed)
+    }
+}
+
+/// One more in a number, as long as this is there.
+struct Counted<'n>(&'n AtomicUsize);
+
+impl<'n> Counted<'n> {
+    fn new(number: &'n AtomicUsize) -> Counted<'n> {
+        number.fetch_add(1, Relaxed);
+        Counted(number)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
 
 /// A listening socket as the loops share it.
 pub struct Listener {
@@ -43,17 +85,25 @@ pub struct Listener {
     pub spec: Here<ListenSpec>,
     /// The socket.
     pub fd: Arc<OwnedFd>,
-    /// `accept_mutex`: held by the loop that is waiting for the next connection.
-    pub turn: Arc<Mutex<()>>,
+    /// What its loops tell each other.
+    pub between: Arc<Between>,
     /// Set for the sockets of `reuseport`: only this loop accepts from it.
     pub only_loop: Option<usize>,
 }
 
+/// A loop's turn to accept.
+struct Turn<'m> {
+    _held: MutexGuard<'m, ()>,
+    /// How many connections the loop had when it began.
+    open: usize,
+}
+
 /// Accepts until told to stop.
 pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) {
-    // A loop that waits for its turn must not be told again and again meanwhile.
-    let takes_turns = home.shared.accept_mutex && listener.only_loop.is_none();
-    let registered = match net::Listening::new(listener.fd.clone(), !takes_turns) {
+    let Listener { between, .. } = &*listener;
+    let is_shared = listener.only_loop.is_none();
+    let takes_turns = home.shared.accept_mutex && is_shared;
+    let registered = match net::Listening::new(listener.fd.clone()) {
         Ok(registered) => registered,
         Err(error) => {
             let error = ShowErrno(&error);
@@ -62,53 +112,80 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             return;
         }
     };
-    let stopped = stop.notified();
-    let mut stopped = std::pin::pin!(stopped);
-    let mut held = None;
-    let mut accepted = 0;
-    // Whether an event of epoll has told of a connection that was not asked for yet; and how often there is one then, and behind
-    // one that was accepted.
-    let mut is_told = true;
+    // Who waits for its turn is not told: each connection would wake all loops.
+    let rest = |rests| {
+        if !takes_turns || rests {
+            registered.rest(rests);
+        }
+    };
+    rest(takes_turns);
+    let _counted = Counted::new(&between.loops);
+    let mut stopped = pin!(stop.notified());
+    let mut look = pin!(between.look.notified());
+    let mut turn = None;
+    let mut since = 0;
+    // How often there is a connection that an event of epoll has told of, and one behind one that was accepted.
     let (told, behind) = (Likely::new(FOUND, MISSED), Sampled::new(FOUND, MISSED));
     loop {
-        if home.is_full() {
-            held = None;
-            // Nobody has to leave before somebody waits.
-            tokio::select! {
-                () = connection_waits(&registered) => {}
-                () = &mut stopped => return,
-            }
-            rest(&registered, takes_turns, true);
-            while !home.has_room() {
-                tokio::select! {
-                    () = home.wait_for_room() => {}
-                    () = &mut stopped => return,
-                }
-            }
-            rest(&registered, takes_turns, false);
-        }
         let waiting = async {
-            if held.is_none() && takes_turns {
-                held = Some(listener.turn.lock().await);
-                accepted = 0;
+            if takes_turns && turn.is_none() {
+                turn = Some(Turn { _held: between.turn.lock().await, open: home.open() });
+                registered.rest(false);
             }
             registered.readable().await
         };
-        tokio::select! {
-            Ok(()) = waiting => {}
+        let by_event = tokio::select! {
+            Ok(()) = waiting => true,
+            () = &mut look => {
+                look.set(between.look.notified());
+                false
+            }
             () = &mut stopped => return,
             else => return,
+        };
+        if home.is_full() {
+            // Nobody has to leave before somebody waits.
+            registered.clear();
+            if !net::can_be_read(&registered) {
+                continue;
+            }
+            rest(true);
+            turn = None;
+            let full = Counted::new(&between.full);
+            if by_event && is_shared && !takes_turns {
+                between.look.notify_waiters();
+                look.set(between.look.notified());
+            }
+            while home.is_full() && net::can_be_read(&registered) {
+                // Nor before all loops are full.
+                let others = is_shared && between.some_have_room();
+                if !others && home.has_room() {
+                    break;
+                }
+                tokio::select! {
+                    () = home.wait_for_room() => {}
+                    () = freerun_runtime::timer::sleep(TAKEN), if others => {}
+                    () = &mut stopped => return,
+                }
+            }
+            drop(full);
+            rest(false);
+            continue;
         }
-        let at_once = !home.shared.multi_accept;
-        let batch = if at_once { IN_A_ROW } else { BATCH };
+        // While it has the turn it serves nobody: it may have to let another loop have it.
+        let at_once = !home.shared.multi_accept && !takes_turns;
+        let batch = match () {
+            () if at_once => IN_A_ROW,
+            () if takes_turns => SHARE,
+            () => BATCH,
+        };
+        let mut accepted = 0;
         for _ in 0..batch {
-            if !home.has_room() {
+            // Epoll tells each time, and may do so.
+            if home.is_full() || accepted > 0 && !behind.pays() {
                 break;
             }
-            // Where epoll tells each time, it may do so.
-            if !is_told && !takes_turns && !behind.pays() {
-                break;
-            }
+            let is_told = accepted == 0;
             let accepted_one = accept_if(&listener.fd, if is_told { told.is() } else { behind.is_likely() });
             match is_told {
                 true => told.came_out(accepted_one.is_ok()),
@@ -116,67 +193,49 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             }
             match accepted_one {
                 Ok((fd, peer)) => {
-                    is_told = false;
                     accepted += 1;
                     let stays = home.accepted(fd, peer, &listener.spec, at_once);
                     if stays && at_once {
                         break;
                     }
                 }
-                Err(Errno::AGAIN) => {
-                    registered.clear();
-                    is_told = true;
-                    break;
-                }
+                Err(Errno::AGAIN) => break,
                 // The client gave up in the queue, or the network reported trouble with it: the next one may be fine.
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
                 Err(error) => {
-                    held = None;
                     home.accept_failed(error);
-                    rest(&registered, takes_turns, true);
+                    rest(true);
+                    turn = None;
                     tokio::select! {
                         () = freerun_runtime::timer::sleep(REST) => {}
                         () = &mut stopped => return,
                     }
-                    rest(&registered, takes_turns, false);
+                    rest(false);
                     break;
                 }
             }
         }
-        // With more in the queue the socket is still ready, or told of again; the connections just accepted go first.
-        if !takes_turns {
-            registered.clear();
-            is_told = true;
-        }
-        if accepted >= TURN {
-            held = None;
+        // With more in the queue the socket is told of again; the connections just accepted go first.
+        registered.clear();
+        since += accepted;
+        if let Some(Turn { open, .. }) = &turn {
+            // There are more than it keeps up with, or it has its share of those that stay.
+            if accepted >= SHARE || home.open() >= open + SHARE {
+                rest(true);
+                turn = None;
+            }
+        } else if since >= SHARE && is_shared && !takes_turns {
+            since = 0;
+            registered.go_last();
         }
         loops::yield_now().await;
     }
-}
-
-/// Waits until a connection waits to be accepted; for good where that cannot be told.
-async fn connection_waits(registered: &net::Listening) {
-    while registered.readable().await.is_ok() {
-        if net::can_be_read(registered) {
-            return;
-        }
-        registered.clear();
-    }
-    std::future::pending().await
 }
 
 /// Accepts one connection, where there is one: accept4(2) makes a socket and a file before it looks, so where it mostly finds
 /// nobody poll(2) is asked first, at a fraction of the cost.
 fn accept_if(socket: &OwnedFd, is_likely: bool) -> Result<(OwnedFd, Address), Errno> {
     if is_likely || net::can_be_read(socket) { accept(socket) } else { Err(Errno::AGAIN) }
-}
-
-/// Has events of new connections stop while none is accepted, or go on again. Where loops take turns, each event comes once anyway.
-fn rest(registered: &net::Listening, takes_turns: bool, rests: bool) {
-    if !takes_turns {
-        registered.rest(rests);
-    }
 }
 
 /// Accepts one connection.

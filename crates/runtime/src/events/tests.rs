@@ -171,3 +171,53 @@ fn what_is_told_each_time_is_told_until_it_is_taken_but_not_while_nobody_takes_i
     })
     .unwrap();
 }
+
+#[test]
+fn of_the_loops_that_sleep_one_is_told_of_what_all_have_entered() {
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+    use std::sync::mpsc::channel;
+
+    const LOOPS: usize = 3;
+    let (ours, mut peer) = pair();
+    let (say, said) = channel();
+    let look = Arc::new(tokio::sync::Notify::new());
+    let handles: Vec<_> = (0..LOOPS)
+        .map(|number| {
+            let (ours, say, look) = (ours.clone(), say.clone(), look.clone());
+            let handle = loops::LoopHandle::start(number, None).unwrap();
+            handle.tell(move || {
+                let registered = Rc::new(Registration::level(&ours).unwrap());
+                let (known, entered) = (registered.clone(), say.clone());
+                loops::spawn(0, "looking", async move {
+                    let mut look = std::pin::pin!(look.notified());
+                    look.as_mut().enable();
+                    entered.send((number, rustix::thread::gettid().as_raw_nonzero().get())).unwrap();
+                    look.await;
+                    loops::after_events().await;
+                    entered.send((number, i32::from(known.ready().unwrap().has(Ready::READABLE)))).unwrap();
+                });
+                loops::spawn(0, "waiting", async move {
+                    poll_fn(|context| registered.poll(&ours, Side::Read, context)).await.unwrap();
+                    say.send((number, -1)).unwrap();
+                });
+            });
+            handle
+        })
+        .collect();
+    let threads: Vec<i32> = (0..LOOPS).map(|_| said.recv().unwrap().1).collect();
+    let sleeps = |thread: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('S')
+    };
+    while !threads.iter().all(sleeps) {
+        std::thread::yield_now();
+    }
+    peer.write_all(b"x").unwrap();
+    let (first, told) = said.recv().unwrap();
+    assert_eq!(told, -1);
+    look.notify_waiters();
+    let known: BTreeMap<usize, i32> = (0..LOOPS).map(|_| said.recv().unwrap()).collect();
+    assert_eq!(known, (0..LOOPS).map(|number| (number, i32::from(number == first))).collect());
+    handles.into_iter().for_each(loops::LoopHandle::stop);
+}
