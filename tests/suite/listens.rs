@@ -140,13 +140,12 @@ fn a_new_connection_wakes_one_loop() {
 /// How often the loops of a worker have fallen asleep.
 fn waits_of_loops(worker: u32) -> u64 {
     let mut sum = 0;
-    for task in std::fs::read_dir(format!("/proc/{worker}/task")).unwrap() {
-        let task = task.unwrap().path();
+    for task in std::fs::read_dir(format!("/proc/{worker}/task")).expect("the worker's threads").flatten() {
         // Threads of pools may end meanwhile.
-        let Ok(status) = std::fs::read_to_string(task.join("status")) else { continue };
+        let Ok(status) = std::fs::read_to_string(task.path().join("status")) else { continue };
         if status.starts_with("Name:\tloop-") {
-            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
-            sum += line.trim().parse::<u64>().unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            sum += line.expect("a count").trim().parse::<u64>().expect("a number");
         }
     }
     sum

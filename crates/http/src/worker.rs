@@ -472,11 +472,8 @@ impl LoopState {
             let fd = fds[if shard { self.index % fds.len() } else { 0 }].clone();
             let only_loop = shard.then_some(self.index);
             let stop = Rc::new(Notify::new());
-            accept::start(
-                self,
-                Rc::new(Listener { spec: Here::new(spec.clone()), fd, between, only_loop }),
-                stop.clone(),
-            );
+            let listener = Listener { spec: Here::new(spec.clone()), fd, between, only_loop };
+            accept::start(self, Rc::new(listener), stop.clone());
             accepting.push((spec, stop));
         }
     }
