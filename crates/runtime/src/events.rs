@@ -341,7 +341,9 @@ impl Registration {
         });
         match changed.flatten() {
             Some(_) if rests => Ok(epoll::delete(&self.mailbox.epoll, fd)?),
-            Some((key, flags)) => add(&self.mailbox, fd, key, flags),
+            Some((key, flags)) => add(&self.mailbox, fd, key, flags).inspect_err(|_| {
+                self.with(|place| place.asked = Asked::Nothing);
+            }),
             None => Ok(()),
         }
     }

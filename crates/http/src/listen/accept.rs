@@ -134,15 +134,17 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             }
             registered.readable().await
         };
-        let by_event = tokio::select! {
-            Ok(()) = waiting => true,
+        tokio::select! {
+            Ok(()) = waiting => {}
             () = &mut look => {
                 look.set(between.look.notified());
-                false
+                // Entered anew, the socket tells of all that wait.
+                registered.go_last();
+                continue;
             }
             () = &mut stopped => return,
             else => return,
-        };
+        }
         if home.is_full() {
             // Nobody has to leave before somebody waits.
             registered.clear();
@@ -152,15 +154,15 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             rest(true);
             turn = None;
             let full = Counted::new(&between.full);
-            if by_event && is_shared && !takes_turns {
-                between.look.notify_waiters();
-                look.set(between.look.notified());
-            }
             while home.is_full() && net::can_be_read(&registered) {
                 // Nor before all loops are full.
                 let others = is_shared && between.some_have_room();
                 if !others && home.has_room() {
                     break;
+                }
+                if others && !takes_turns {
+                    between.look.notify_waiters();
+                    look.set(between.look.notified());
                 }
                 tokio::select! {
                     () = home.wait_for_room() => {}
@@ -224,7 +226,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 rest(true);
                 turn = None;
             }
-        } else if since >= SHARE && is_shared && !takes_turns {
+        } else if since >= SHARE && is_shared && !takes_turns && between.loops.load(Relaxed) > 1 {
             since = 0;
             registered.go_last();
         }
