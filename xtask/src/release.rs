@@ -36,7 +36,7 @@ pub enum Error {
         /// The version of the compiler's LLVM, its first number.
         llvm: u32,
     },
-    /// The workers have left no counts: a build with those of the masters alone would be slower than one without.
+    /// The workers have left no counts: what the masters do when they start is not what a build is to be guided by.
     #[error("the load has counted {counts} steps only: do the workers reach {}?", folder.display())]
     NotCounted {
         /// What was counted.

@@ -453,18 +453,20 @@ impl Listening {
         Ok(Listening { registered: Some(Registration::level(&fd)?), fd })
     }
 
-    /// Has the loop not be told while it does not accept; or told again.
-    pub fn rest(&self, rests: bool) {
+    /// Has the loop not be told while it does not accept.
+    pub fn rest(&self) {
         if let Some(registered) = &self.registered {
-            // It was registered before, and there is nothing else that could fail.
-            let _ = registered.rest(&self.fd, rests);
+            // It is there, and nothing else can fail.
+            let _ = registered.rest(&self.fd, true);
         }
     }
 
-    /// Has the other loops that sleep be woken before this one.
-    pub fn go_last(&self) {
-        self.rest(true);
-        self.rest(false);
+    /// Has the loop be told again, if it rested; of those that sleep, as the last one.
+    ///
+    /// # Errors
+    /// What `epoll_ctl(2)` answers.
+    pub fn go_on(&self) -> io::Result<()> {
+        self.registered.as_ref().map_or(Ok(()), |registered| registered.rest(&self.fd, false))
     }
 
     /// Waits until there may be a connection to accept.

@@ -106,19 +106,14 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
     let registered = match net::Listening::new(listener.fd.clone()) {
         Ok(registered) => registered,
         Err(error) => {
-            let error = ShowErrno(&error);
-            let generation = home.generation();
-            generation.error_log.write(Level::Alert, None, format_args!("epoll_ctl() failed ({error})"));
+            log_failure(&home, &error);
             return;
         }
     };
     // Who waits for its turn is not told: each connection would wake all loops.
-    let rest = |rests| {
-        if !takes_turns || rests {
-            registered.rest(rests);
-        }
-    };
-    rest(takes_turns);
+    if takes_turns {
+        registered.rest();
+    }
     let _counted = Counted::new(&between.loops);
     let mut stopped = pin!(stop.notified());
     let mut look = pin!(between.look.notified());
@@ -130,8 +125,8 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
         let waiting = async {
             if takes_turns && turn.is_none() {
                 turn = Some(Turn { _held: between.turn.lock().await, open: home.open() });
-                registered.rest(false);
             }
+            go_on(&home, &registered).await;
             registered.readable().await
         };
         tokio::select! {
@@ -139,7 +134,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             () = &mut look => {
                 look.set(between.look.notified());
                 // Entered anew, the socket tells of all that wait.
-                registered.go_last();
+                registered.rest();
                 continue;
             }
             () = &mut stopped => return,
@@ -151,7 +146,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             if !net::can_be_read(&registered) {
                 continue;
             }
-            rest(true);
+            registered.rest();
             turn = None;
             let full = Counted::new(&between.full);
             while home.is_full() && net::can_be_read(&registered) {
@@ -171,7 +166,6 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 }
             }
             drop(full);
-            rest(false);
             continue;
         }
         // While it has the turn it serves nobody: it may have to let another loop have it.
@@ -206,13 +200,12 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
                 Err(error) => {
                     home.accept_failed(error);
-                    rest(true);
+                    registered.rest();
                     turn = None;
                     tokio::select! {
                         () = freerun_runtime::timer::sleep(REST) => {}
                         () = &mut stopped => return,
                     }
-                    rest(false);
                     break;
                 }
             }
@@ -223,15 +216,30 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
         if let Some(Turn { open, .. }) = &turn {
             // There are more than it keeps up with, or it has its share of those that stay.
             if accepted >= SHARE || home.open() >= open + SHARE {
-                rest(true);
+                registered.rest();
                 turn = None;
             }
         } else if since >= SHARE && is_shared && !takes_turns && between.loops.load(Relaxed) > 1 {
             since = 0;
-            registered.go_last();
+            // It enters anew, behind the others.
+            registered.rest();
         }
         loops::yield_now().await;
     }
+}
+
+/// Has the loop be told of connections, if it rested. Where the kernel has no memory for that, or the user no watches left
+/// (epoll_ctl(2)), it is tried again.
+async fn go_on(home: &LoopState, registered: &net::Listening) {
+    while let Err(error) = registered.go_on() {
+        log_failure(home, &error);
+        freerun_runtime::timer::sleep(REST).await;
+    }
+}
+
+fn log_failure(home: &LoopState, error: &std::io::Error) {
+    let error = ShowErrno(error);
+    home.generation().error_log.write(Level::Alert, None, format_args!("epoll_ctl() failed ({error})"));
 }
 
 /// Accepts one connection, where there is one: accept4(2) makes a socket and a file before it looks, so where it mostly finds

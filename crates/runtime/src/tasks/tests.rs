@@ -107,8 +107,8 @@ fn a_place_is_used_again_and_a_panic_ends_one_task_alone() {
     assert!(finished.recv().is_err());
 }
 
-#[test]
-fn events_are_seen_while_others_always_go_on() {
+/// How often four tasks that always go on are polled before an event is seen.
+fn polls_before_an_event<S: Steps + 'static>(hog: fn(Rc<Cell<u32>>) -> S) -> u32 {
     use std::io::Write as _;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
@@ -121,22 +121,8 @@ fn events_are_seen_while_others_always_go_on() {
         let polls = Rc::new(Cell::new(0_u32));
         crate::loops::spawn(0, "waiting for an event", async move {
             assert!(poll_fn(|context| Poll::Ready(socket.poll_readable(context))).await.is_pending());
-            let hog = polls.clone();
-            // As long as a connection that has much to send.
-            struct Hog(Rc<Cell<u32>>);
-            impl Steps for Hog {
-                fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
-                    let start = std::time::Instant::now();
-                    while start.elapsed() < std::time::Duration::from_nanos(loops::UNASKED / 4) {
-                        std::hint::spin_loop();
-                    }
-                    self.0.set(self.0.get() + 1);
-                    context.waker().wake_by_ref();
-                    Poll::Pending
-                }
-            }
             for number in 0..4 {
-                tasks.start(number, Job(Box::new(Hog(hog.clone()))));
+                tasks.start(number, Job(Box::new(hog(polls.clone()))));
             }
             while polls.get() < 100 {
                 crate::loops::yield_now().await;
@@ -148,16 +134,31 @@ fn events_are_seen_while_others_always_go_on() {
         });
     });
     let polls = finished.recv().unwrap();
-    assert!(polls <= 10 * TURN as u32, "{polls} polls before the event was seen");
     handle.stop();
+    polls
+}
+
+#[test]
+fn events_are_seen_while_others_always_go_on() {
+    /// As long as a connection that has much to send.
+    struct Hog(Rc<Cell<u32>>);
+    impl Steps for Hog {
+        fn step(&mut self, context: &mut Context<'_>) -> Poll<()> {
+            let start = std::time::Instant::now();
+            while start.elapsed() < std::time::Duration::from_nanos(loops::UNASKED / 4) {
+                std::hint::spin_loop();
+            }
+            self.0.set(self.0.get() + 1);
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+    let polls = polls_before_an_event(Hog);
+    assert!(polls <= 10 * TURN as u32, "{polls} polls before the event was seen");
 }
 
 #[test]
 fn events_are_seen_after_a_turn_of_long_work() {
-    use std::io::Write as _;
-    use std::os::fd::OwnedFd;
-    use std::os::unix::net::UnixStream;
-
     /// At long work that is never done.
     struct Hog(Rc<Cell<u32>>, Option<LongWork>);
     impl Steps for Hog {
@@ -168,30 +169,8 @@ fn events_are_seen_after_a_turn_of_long_work() {
             Poll::Pending
         }
     }
-
-    let (done, finished) = channel();
-    let handle = on_a_loop(move |tasks| {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        let socket = crate::net::Socket::new(OwnedFd::from(ours));
-        let polls = Rc::new(Cell::new(0_u32));
-        crate::loops::spawn(0, "waiting for an event", async move {
-            assert!(poll_fn(|context| Poll::Ready(socket.poll_readable(context))).await.is_pending());
-            for number in 0..4 {
-                tasks.start(number, Job(Box::new(Hog(polls.clone(), None))));
-            }
-            while polls.get() < 100 {
-                crate::loops::yield_now().await;
-            }
-            let before = polls.get();
-            theirs.write_all(b"x").unwrap();
-            socket.readable().await.unwrap();
-            done.send(polls.get() - before).unwrap();
-        });
-    });
-    let polls = finished.recv().unwrap();
+    let polls = polls_before_an_event(|polls| Hog(polls, None));
     assert!(polls <= 2 * TURN as u32, "{polls} polls before the event was seen");
-    handle.stop();
 }
 
 /// A task that is polled twice, at long work in between or not, and then says its number.
