@@ -2,7 +2,10 @@
 //!
 //! The code of a request is long and runs between system calls: where the compiler puts it, and what it puts next to each
 //! other, is a quarter of its user time (`docs/design/0016-profile-guided-builds.md`). So the binary is built twice: first
-//! one that counts where it goes, then, after the benchmarks have run on it for a few seconds each, the one to use.
+//! one that counts where it goes, then, after the benchmarks have run on it for a few seconds each, the one to use. Where BOLT is
+//! installed, what came of it is counted and laid out once more ([`bolt`]).
+
+mod bolt;
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -10,6 +13,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use bolt::Bolt;
 
 /// The benchmarks that the counting binary runs: files, connections that come and go, logs, packing, limits, proxied and
 /// cached responses, tunnels.
@@ -77,6 +82,7 @@ pub fn release(repository: &Path) -> Result<PathBuf, Error> {
     let folder = std::path::absolute(&target).unwrap_or(target).join("pgo");
     let compiler = Compiler::ask()?;
     let profdata = compiler.profdata()?;
+    let bolt = Bolt::find(&compiler);
 
     let (raw, counted, guided) = (folder.join("raw"), folder.join("freerun.profdata"), folder.join("guided"));
     // Counts of another build would be merged with those of this one, and cargo does not know that what was built with
@@ -96,13 +102,7 @@ pub fn release(repository: &Path) -> Result<PathBuf, Error> {
     }
 
     say(&format!("load on it: {}", TRAINING.join(", ")));
-    let mut load = cargo(repository);
-    load.args(["run", "--release", "--quiet", "--package", "freerun-bench", "--"]).args(TRAINING);
-    load.args(["--only", "freerun", "--runs", "1", "--seconds", TRAINING_SECONDS]);
-    // Standard output is for the path alone.
-    load.stdout(Stdio::null());
-    load.arg("--scratch").arg(folder.join("scratch")).arg("--freerun").arg(&counting);
-    run(&mut load)?;
+    load(repository, &folder.join("scratch"), &counting)?;
 
     let mut merge = Command::new(&profdata);
     merge.arg("merge").arg("-o").arg(&counted).arg(&raw);
@@ -115,12 +115,43 @@ pub fn release(repository: &Path) -> Result<PathBuf, Error> {
 
     say("the binary to use");
     // A function that exists in several units under one name has the counts of one of them: no reason for a warning.
-    let use_counts = format!("-Cprofile-use={} -Cllvm-args=-no-pgo-warn-mismatch", counted.display());
+    let mut use_counts = format!("-Cprofile-use={} -Cllvm-args=-no-pgo-warn-mismatch", counted.display());
+    if bolt.is_some() {
+        use_counts += &format!(" {}", bolt::LINKED);
+    }
     let built = compiler.build(repository, &guided, &use_counts, &[TOLD])?;
     let binary = folder.join("freerun");
+    let finished = match bolt {
+        Some(bolt) => {
+            say("its code laid out anew, after the same load");
+            let placed = folder.join("placed");
+            bolt.place(&built, &placed, &folder.join("placing"), |counting| {
+                load(repository, &folder.join("scratch"), counting)
+            })?;
+            placed
+        }
+        None => {
+            say(&format!(
+                "no llvm-bolt of LLVM {} or newer is there: its code stays as the linker laid it",
+                compiler.llvm
+            ));
+            built
+        }
+    };
     // Not copied: one that runs could not be written to.
-    at(&binary, fs::rename(&built, &binary))?;
+    at(&binary, fs::rename(&finished, &binary))?;
     Ok(binary)
+}
+
+/// Runs the benchmarks of the training on a binary that counts.
+fn load(repository: &Path, scratch: &Path, counting: &Path) -> Result<(), Error> {
+    let mut load = cargo(repository);
+    load.args(["run", "--release", "--quiet", "--package", "freerun-bench", "--"]).args(TRAINING);
+    load.args(["--only", "freerun", "--runs", "1", "--seconds", TRAINING_SECONDS]);
+    // Standard output is for the path alone.
+    load.stdout(Stdio::null());
+    load.arg("--scratch").arg(scratch).arg("--freerun").arg(counting);
+    run(&mut load)
 }
 
 impl Compiler {
@@ -140,17 +171,22 @@ impl Compiler {
         if let Some(named) = std::env::var_os("LLVM_PROFDATA") {
             return Ok(named.into());
         }
+        self.tool("llvm-profdata", &["merge", "--version"])
+            .ok_or(Error::NoTool { llvm: major(&self.llvm).unwrap_or(0) })
+    }
+
+    /// A tool of LLVM that says with `version` that it is as new as the compiler's.
+    fn tool(&self, name: &str, version: &[&str]) -> Option<PathBuf> {
         let least = major(&self.llvm).unwrap_or(0);
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::iter::once(self.tools.clone())
             .chain(std::env::split_paths(&path))
-            .flat_map(|folder| ["llvm-profdata", &format!("llvm-profdata-{least}")].map(|name| folder.join(name)))
+            .flat_map(|folder| [name, &format!("{name}-{least}")].map(|name| folder.join(name)))
             .filter(|tool| tool.is_file())
             .find(|tool| {
-                let said = ask(Command::new(tool).args(["merge", "--version"])).unwrap_or_default();
+                let said = ask(Command::new(tool).args(version)).unwrap_or_default();
                 version_said(&said).and_then(major).is_some_and(|version| version >= least)
             })
-            .ok_or(Error::NoTool { llvm: least })
     }
 
     /// Builds freerun with `flags` for the compiler. With `--target` they are not for build scripts.
