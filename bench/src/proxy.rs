@@ -22,7 +22,7 @@ const CASES: [(&str, &str, usize); 4] =
 const FILES: [(&str, u64); 3] = [("1k.bin", 1_000), ("100k.bin", 100_000), ("4m.bin", 4_000_000)];
 
 /// What the upstream's configuration itself has: it sends it at once, so that it is not the upstream that sets the pace. For
-/// a file nginx opens, looks, writes twice and closes, and its core, which wrk shares, is full before the proxy's is.
+/// a file nginx opens, looks, writes twice and closes, and the proxy's core is busy to 70 to 80 % only.
 const TEXT: &str = "/1k.text";
 
 /// Its bytes.
@@ -64,8 +64,8 @@ pub fn run(bench: &Bench) -> Result<Report> {
         name: "proxy",
         method: format!(
             "What an nginx of one worker answers from memory, through a proxy over kept connections (`keepalive 256`, HAProxy: \
-             `http-reuse always`): `1 KB` is a `return` that it sends at once, the others are files (for `1 KB file` the core of \
-             upstream and wrk is full before the proxy's is, so that its rates are not the proxies'); keep-alive towards the client; the proxy's one worker pinned to one core, upstream and wrk (one \
+             `http-reuse always`): `1 KB` is a `return` that it sends at once, the others are files (for `1 KB file` the proxy's \
+             core is not full); keep-alive towards the client; the proxy's one worker pinned to one core, upstream and wrk (one \
              thread) to the other; {rounds} rounds of {seconds} s each, proxies in turn; median (min–max), ratios are medians of each \
              round's. CPU time is the proxy's alone."
         ),

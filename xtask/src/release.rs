@@ -257,7 +257,11 @@ fn run(command: &mut Command) -> Result<(), Error> {
 fn ask(command: &mut Command) -> Result<String, Error> {
     match command.output() {
         Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Ok(output) => Err(failed(command, output.status)),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+            Err(failed(command, format!("{}: {last}", output.status)))
+        }
         Err(error) => Err(failed(command, error)),
     }
 }
@@ -273,6 +277,13 @@ mod tests {
         let debian = "Debian LLVM version 14.0.6\n  \n  Optimized build.\n";
         assert_eq!(version_said(debian).and_then(major), Some(14));
         assert_eq!(version_said("llvm-profdata: Unknown command!"), None);
+    }
+
+    #[test]
+    fn what_a_tool_said_last_is_told_when_it_fails() {
+        let error =
+            ask(Command::new("sh").args(["-c", "echo first >&2; echo 'no such profile' >&2; exit 3"])).unwrap_err();
+        assert!(error.to_string().ends_with("exit status: 3: no such profile"), "{error}");
     }
 
     #[test]
