@@ -1,5 +1,7 @@
 //! HUP: a new configuration inside the running worker.
 
+use std::net::SocketAddr;
+
 use freerun_testkit::{Client, Ending, Setup, Site, eventually, require};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -200,6 +202,7 @@ fn a_connection_of_an_address_that_is_gone_logs_where_it_belongs() {
     let server = Setup::new().root(&site).http(http).freerun();
     let mut client = Client::connect(server.address_number(2));
     assert_eq!(client.get("/before").text(), "two");
+    let mut fresh = Client::connect(server.address_number(2));
     let config = server.config();
     let start = config.find("server { listen").expect("servers");
     let lines: Vec<&str> = config[start..].lines().filter(|line| line.ends_with("# two")).collect();
@@ -210,7 +213,9 @@ fn a_connection_of_an_address_that_is_gone_logs_where_it_belongs() {
     assert_eq!(last.text(), "two", "it is served as it began");
     assert_eq!(client.ending(), Ending::Closed, "for a last time");
     let log = |name: &str| std::fs::read_to_string(server.path(name)).unwrap_or_default();
-    eventually("the log of its server", || log("two.log") == "/before two\n/after two\n");
+    assert_eq!(fresh.get("/first").text(), "two", "so is who had no request yet");
+    assert_eq!(fresh.ending(), Ending::Closed);
+    eventually("the log of its server", || log("two.log") == "/before two\n/after two\n/first two\n");
     assert_eq!(log("one.log") + &log("three.log"), "");
 }
 
@@ -295,5 +300,62 @@ fn a_reload_under_way_does_not_keep_the_listener_of_a_server_that_ends() {
     server.signal_pid(worker, Signal::CONT);
     eventually("the listener is closed", || refuses(&server));
     assert_eq!(busy.response().body.len(), 30_000_000);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+/// Clients that are connected, with a request sent, while the worker stands still: the kernel has taken them in.
+fn clients_that_wait(server: &freerun_testkit::Server, address: SocketAddr) -> Vec<Client> {
+    server.signal_pid(server.worker(), Signal::STOP);
+    let mut clients: Vec<Client> = (0..60).map(|_| Client::connect(address)).collect();
+    for client in &mut clients {
+        client.send("GET /v HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    clients
+}
+
+#[test]
+fn who_waits_at_an_address_that_goes_is_answered() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    for (events, options) in [("", ""), ("accept_mutex on;", ""), ("", " reuseport")] {
+        let http = &format!(
+            "server {{ listen 127.0.0.1:@PORT@; return 200 one; }}
+            server {{ listen 127.0.0.1:@PORT2@{options}; return 200 two; }} # two"
+        );
+        let setup = Setup::new().root(&site).main("worker_processes 2;").events(events);
+        let server = setup.http(http).freerun();
+        let worker = server.worker();
+        let mut clients = clients_that_wait(&server, server.address_number(2));
+        let config = server.config();
+        let line = config.lines().find(|line| line.ends_with("# two")).expect("the second server");
+        server.edit(line.trim_start(), "");
+        server.signal(Signal::HUP);
+        server.logs("(SIGHUP) received");
+        server.signal_pid(worker, Signal::CONT);
+        for client in &mut clients {
+            assert_eq!(client.response().text(), "two", "{events} {options}");
+        }
+        eventually("the address is gone", || Client::try_connect(server.address_number(2)).is_err());
+    }
+}
+
+#[test]
+fn who_waits_when_the_server_is_to_end_is_answered() {
+    if !require::freerun() {
+        return;
+    }
+    let site = site();
+    let mut server = Setup::server(&site, "location /v { return 200 one; }").freerun();
+    let worker = server.worker();
+    let mut clients = clients_that_wait(&server, server.address());
+    server.signal(Signal::QUIT);
+    server.logs("(SIGQUIT) received");
+    server.signal_pid(worker, Signal::CONT);
+    for client in &mut clients {
+        assert_eq!(client.response().text(), "one");
+        assert_eq!(client.ending(), Ending::Closed);
+    }
     assert_eq!(server.wait().code(), Some(0));
 }

@@ -3,6 +3,7 @@
 //! The folders carry these names, in this order. [`worker`] owns the loops, [`generation`] the configuration that they
 //! serve with, [`build`] makes one from a tree, and [`module`] says what a module is.
 
+pub mod background;
 pub mod build;
 pub mod connection;
 pub mod content;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -21,6 +21,7 @@ use freerun_runtime::tasks::Tasks;
 use rustix::io::Errno;
 use tokio::sync::Notify;
 
+use crate::background::{Background, Backgrounds};
 use crate::connection;
 use crate::connection::idle::{Asked, Idle};
 use crate::content::error_page::server_name;
@@ -29,7 +30,7 @@ use crate::generation::Generation;
 use crate::here::{AddressHasher, Current, Here};
 use crate::likely::Sampled;
 use crate::listen::ListenSpec;
-use crate::listen::accept::{self, Between, Listener};
+use crate::listen::accept::{self, Accepting, Between, Listener};
 use crate::listen::rescue::{self, Shard, Shards};
 use crate::request::{Address, Connection};
 use crate::settings::core::ServerTokens;
@@ -67,25 +68,8 @@ pub struct Shared {
     pub reloads: Counter,
     remotes: Vec<Remote>,
     next_connection: AtomicU64,
-    /// Work that no client waits for, see [`Background`].
-    background: AtomicUsize,
-}
-
-/// Work that no client waits for any more, and that a worker that ends gracefully waits for all the same.
-pub struct Background(Arc<Shared>);
-
-impl Background {
-    /// It begins; it is over when this is dropped.
-    pub fn new(shared: &Arc<Shared>) -> Background {
-        shared.background.fetch_add(1, Relaxed);
-        Background(shared.clone())
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        self.0.background.fetch_sub(1, Relaxed);
-    }
+    /// Work that no client waits for.
+    pub background: Backgrounds,
 }
 
 /// An address with its sockets, and what the loops tell each other of them.
@@ -137,7 +121,7 @@ impl Worker {
             reloads: Counter::default(),
             remotes: handles.iter().map(LoopHandle::remote).collect(),
             next_connection: AtomicU64::new(1),
-            background: AtomicUsize::new(0),
+            background: Backgrounds::default(),
         });
         for handle in &handles {
             let shared = shared.clone();
@@ -208,10 +192,13 @@ impl Worker {
         self.listeners.clear();
         self.watch_shards();
         for handle in &self.handles {
-            handle.tell(|| {
+            // Until a loop has heard it, nobody knows which connections there will be.
+            let heard = Background::new(&self.shared);
+            handle.tell(move || {
                 if let Some(home) = home() {
                     home.drain();
                 }
+                drop(heard);
             });
         }
     }
@@ -221,9 +208,10 @@ impl Worker {
         self.handles.iter().map(|handle| handle.stats.active.get()).sum()
     }
 
-    /// Pieces of work that go on although no client waits for them.
+    /// Pieces of work that go on although no client waits for them. One that is over may have left a connection: who asks
+    /// for both asks for this first.
     pub fn background(&self) -> usize {
-        self.shared.background.load(Relaxed)
+        self.shared.background.count()
     }
 
     /// Has the loops hand over what they have gathered, such as buffered lines of logs that are about to be reopened.
@@ -283,7 +271,7 @@ pub struct LoopState {
     /// A task will look for room when a connection may be asked to leave.
     asks_later: Cell<bool>,
     full_logged: Cell<Option<Instant>>,
-    accepting: RefCell<Vec<(Arc<ListenSpec>, Rc<Notify>)>>,
+    accepting: RefCell<Vec<Rc<Accepting>>>,
     /// The value of `Date`.
     date: Cell<[u8; 29]>,
     /// Until when it holds: nanoseconds since the process began.
@@ -451,37 +439,39 @@ impl LoopState {
     }
 
     fn install(self: &Rc<Self>, generation: Arc<Generation>, wanted: Vec<Bound>) {
+        let mut accepting = self.accepting.borrow_mut();
+        // Before the configuration changes: who waits at an address that goes is served as it was.
+        accepting.retain(|accepting| {
+            let keep = wanted.iter().any(|(wanted, ..)| accepting.listener.spec.is(wanted));
+            if !keep {
+                accepting.end(self);
+            }
+            keep
+        });
         *self.generation.borrow_mut() = Current::new(generation);
         Idle::renew(self);
         self.hand_over();
         // Settings may have changed what a path means or whether it may be kept.
         self.hot.borrow_mut().purge(Instant::now() + VALID);
-        let mut accepting = self.accepting.borrow_mut();
-        accepting.retain(|(spec, stop)| {
-            let keep = wanted.iter().any(|(wanted, ..)| Arc::ptr_eq(wanted, spec));
-            if !keep {
-                stop.notify_one();
-            }
-            keep
-        });
         for (spec, fds, between) in wanted {
-            if accepting.iter().any(|(known, _)| Arc::ptr_eq(known, &spec)) || fds.is_empty() {
+            if accepting.iter().any(|known| known.listener.spec.is(&spec)) || fds.is_empty() {
                 continue;
             }
             let shard = spec.reuseport && fds.len() > 1;
             let fd = fds[if shard { self.index % fds.len() } else { 0 }].clone();
             let only_loop = shard.then_some(self.index);
-            let stop = Rc::new(Notify::new());
-            let listener = Listener { spec: Here::new(spec.clone()), fd, between, only_loop };
-            accept::start(self, Rc::new(listener), stop.clone());
-            accepting.push((spec, stop));
+            let listener = Listener { spec: Here::new(spec), fd, between, only_loop };
+            match Accepting::start(self, listener) {
+                Ok(started) => accepting.push(started),
+                Err(error) => accept::log_failure(self, &error),
+            }
         }
     }
 
     fn drain(self: &Rc<Self>) {
         self.draining.set(true);
-        for (_, stop) in self.accepting.borrow_mut().drain(..) {
-            stop.notify_one();
+        for accepting in self.accepting.borrow_mut().drain(..) {
+            accepting.end(self);
         }
         Idle::close_kept(self);
     }
@@ -553,6 +543,8 @@ impl LoopState {
         self.stats.active.add_alone();
         let number = self.shared.next_connection.fetch_add(1, Relaxed);
         let connection = Rc::new(Connection::new(number, Socket::new(fd), peer, spec.clone(), self.clone()));
+        // A reload may take the address away before the first request comes: that is then served as it would be now.
+        let _ = connection.servers();
         let serve = connection::Serve::new(connection);
         if now {
             self.tasks.start_now(number, serve);

@@ -126,7 +126,7 @@ impl Engine {
 
     /// Whether there is something that a graceful end waits for.
     pub fn is_busy(&self) -> bool {
-        self.started.as_ref().is_some_and(|(worker, _)| worker.active() > 0 || worker.background() > 0)
+        self.started.as_ref().is_some_and(|(worker, _)| worker.background() > 0 || worker.active() > 0)
     }
 
     /// Ends the loops at once, and what the modules have beside them.

@@ -35,6 +35,9 @@ const IN_A_ROW: usize = 8;
 /// `accept_mutex on` it wakes a thread.
 const SHARE: usize = 16;
 
+/// How many connections that wait a loop takes when it stops accepting: the default backlog, and a bound for the time it takes.
+const LAST: usize = 511;
+
 /// How long a loop that is full leaves a connection to those that are not, before it looks whether one of them has taken it.
 const TAKEN: Duration = Duration::from_millis(10);
 
@@ -98,18 +101,57 @@ struct Turn<'m> {
     open: usize,
 }
 
+/// A loop's part in accepting from a socket.
+pub struct Accepting {
+    /// The socket.
+    pub listener: Listener,
+    /// Has the loop be told of connections.
+    registered: net::Listening,
+    stop: Notify,
+}
+
+impl Accepting {
+    /// Starts accepting on this loop.
+    ///
+    /// # Errors
+    /// What `epoll_ctl(2)` answers.
+    pub fn start(home: &Rc<LoopState>, listener: Listener) -> std::io::Result<Rc<Accepting>> {
+        let registered = net::Listening::new(listener.fd.clone())?;
+        let accepting = Rc::new(Accepting { listener, registered, stop: Notify::new() });
+        loops::spawn(0, "accepting", run(home.clone(), accepting.clone()));
+        Ok(accepting)
+    }
+
+    /// Stops accepting, after those connections that wait: with the socket's last descriptor they would be reset, and where
+    /// another process has the socket too, it may be that only this loop was told of them.
+    pub fn end(&self, home: &Rc<LoopState>) {
+        self.registered.rest();
+        self.stop.notify_one();
+        for _ in 0..LAST {
+            if home.is_full() || !net::can_be_read(&self.registered) {
+                break;
+            }
+            match accept(&self.listener.fd) {
+                Ok((fd, peer)) => {
+                    home.accepted(fd, peer, &self.listener.spec, false);
+                }
+                Err(error) if is_of_one(error) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => {
+                    home.accept_failed(error);
+                    break;
+                }
+            }
+        }
+    }
+}
+
 /// Accepts until told to stop.
-pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) {
-    let Listener { between, .. } = &*listener;
+async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
+    let Accepting { listener, registered, stop } = &*accepting;
+    let between = &listener.between;
     let is_shared = listener.only_loop.is_none();
     let takes_turns = home.shared.accept_mutex && is_shared;
-    let registered = match net::Listening::new(listener.fd.clone()) {
-        Ok(registered) => registered,
-        Err(error) => {
-            log_failure(&home, &error);
-            return;
-        }
-    };
     // Who waits for its turn is not told: each connection would wake all loops.
     if takes_turns {
         registered.rest();
@@ -126,10 +168,13 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
             if takes_turns && turn.is_none() {
                 turn = Some(Turn { _held: between.turn.lock().await, open: home.open() });
             }
-            go_on(&home, &registered).await;
+            go_on(&home, registered).await;
             registered.readable().await
         };
         tokio::select! {
+            // Once it has left, nothing may enter the socket anew.
+            biased;
+            () = &mut stopped => return,
             Ok(()) = waiting => {}
             () = &mut look => {
                 look.set(between.look.notified());
@@ -137,19 +182,18 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                 registered.rest();
                 continue;
             }
-            () = &mut stopped => return,
             else => return,
         }
         if home.is_full() {
             // Nobody has to leave before somebody waits.
             registered.clear();
-            if !net::can_be_read(&registered) {
+            if !net::can_be_read(registered) {
                 continue;
             }
             registered.rest();
             turn = None;
             let full = Counted::new(&between.full);
-            while home.is_full() && net::can_be_read(&registered) {
+            while home.is_full() && net::can_be_read(registered) {
                 // Nor before all loops are full.
                 let others = is_shared && between.some_have_room();
                 if !others && home.has_room() {
@@ -196,8 +240,7 @@ pub async fn run(home: Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) 
                     }
                 }
                 Err(Errno::AGAIN) => break,
-                // The client gave up in the queue, or the network reported trouble with it: the next one may be fine.
-                Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
+                Err(error) if is_of_one(error) => {}
                 Err(error) => {
                     home.accept_failed(error);
                     registered.rest();
@@ -237,9 +280,15 @@ async fn go_on(home: &LoopState, registered: &net::Listening) {
     }
 }
 
-fn log_failure(home: &LoopState, error: &std::io::Error) {
+/// Says that the socket could not be entered.
+pub fn log_failure(home: &LoopState, error: &std::io::Error) {
     let error = ShowErrno(error);
     home.generation().error_log.write(Level::Alert, None, format_args!("epoll_ctl() failed ({error})"));
+}
+
+/// The client gave up in the queue, or the network reported trouble with it: the next one may be fine.
+fn is_of_one(error: Errno) -> bool {
+    matches!(error, Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::HOSTUNREACH | Errno::NETUNREACH)
 }
 
 /// Accepts one connection, where there is one: accept4(2) makes a socket and a file before it looks, so where it mostly finds
@@ -264,9 +313,4 @@ pub fn accept(socket: &OwnedFd) -> Result<(OwnedFd, Address), Errno> {
         None => Address::Unix(Arc::from("unix:")),
     };
     Ok((fd, peer))
-}
-
-/// Starts accepting on this loop.
-pub fn start(home: &Rc<LoopState>, listener: Rc<Listener>, stop: Rc<Notify>) {
-    loops::spawn(0, "accepting", run(home.clone(), listener, stop));
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use freerun_cache::fill::Filling;
 use freerun_cache::object::Object;
+use freerun_http::background::Background;
 use freerun_http::module::Outcome;
 use freerun_http::phases::subrequest::Subrequest;
 use freerun_http::request::{Request, Sent};
-use freerun_http::worker::Background;
 use freerun_proto::Method;
 use freerun_runtime::loops;
 

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use freerun_cache::fill::{Filling, Follower};
 use freerun_cache::key::Key;
 use freerun_cache::record::Head;
+use freerun_http::background::Background;
 use freerun_http::content::aio;
 use freerun_http::content::response::{Body, LocalBoxFuture, Source};
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
-use freerun_http::worker::Background;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
