@@ -63,12 +63,38 @@ pub fn disturbance(strangers: &[f64]) -> Option<String> {
     })
 }
 
+/// One server in one case of a round; a failure is a note.
+fn grid_sample(
+    bench: &Bench,
+    server: &Server,
+    (round, case, load): (usize, &str, &Load),
+    notes: &mut Vec<String>,
+) -> Result<Option<Sample>> {
+    let name = &server.spec.name;
+    let sample = match measure(bench, server, load) {
+        Err(Error::Interrupted) => return Err(Error::Interrupted),
+        Err(error) => {
+            notes.push(format!("{name}, {case}: {error}"));
+            return Ok(None);
+        }
+        Ok(sample) => sample,
+    };
+    let Sample { outcome, cpu_us, strangers } = sample;
+    let rate = outcome.rate();
+    bench.say(&format!("{round} {name:16} {case:28} {rate:9.0}/s {cpu_us:8.2} µs, others {strangers:.0} %"));
+    if outcome.errors > 0.0 {
+        notes.push(format!("{name}, {case}: {} errors in round {round}", outcome.errors));
+    }
+    Ok(Some(sample))
+}
+
 /// Samples by server and case, one a round; `None` where a round failed.
 #[derive(Debug, Default)]
 pub struct Grid(BTreeMap<(String, String), Vec<Option<Sample>>>);
 
 impl Grid {
-    /// Measures every server in every case, round after round, servers in turn; `cases` answers a server's cases.
+    /// Measures every server in every case, round after round; `cases` answers a server's cases. The servers are measured one
+    /// after the other in each case, and their ratios are each round's: in half a minute the machine changes by more than they differ.
     pub fn fill(
         bench: &Bench,
         servers: &[Server],
@@ -77,30 +103,13 @@ impl Grid {
         cases: impl Fn(&Server) -> Vec<(String, Load)>,
     ) -> Result<Grid> {
         let mut grid = Grid::default();
+        let cases: Vec<_> = servers.iter().map(|server| (server, cases(server))).collect();
+        let most = cases.iter().map(|(_, cases)| cases.len()).max().unwrap_or_default();
         for round in 0..rounds {
-            for server in servers {
-                for (case, load) in cases(server) {
-                    let sample = match measure(bench, server, &load) {
-                        Err(Error::Interrupted) => return Err(Error::Interrupted),
-                        Err(error) => {
-                            notes.push(format!("{}, {case}: {error}", server.spec.name));
-                            None
-                        }
-                        Ok(sample) => Some(sample),
-                    };
-                    if let Some(Sample { outcome, cpu_us, strangers }) = sample {
-                        let (name, rate) = (&server.spec.name, outcome.rate());
-                        bench.say(&format!(
-                            "{round} {name:16} {case:28} {rate:9.0}/s {cpu_us:8.2} µs, others {strangers:.0} %"
-                        ));
-                        if outcome.errors > 0.0 {
-                            notes.push(format!(
-                                "{}, {case}: {} errors in round {round}",
-                                server.spec.name, outcome.errors
-                            ));
-                        }
-                    }
-                    grid.0.entry((server.spec.name.clone(), case)).or_default().push(sample);
+            for index in 0..most {
+                for (server, (case, load)) in cases.iter().filter_map(|(server, own)| Some((server, own.get(index)?))) {
+                    let sample = grid_sample(bench, server, (round, case, load), notes)?;
+                    grid.0.entry((server.spec.name.clone(), case.clone())).or_default().push(sample);
                 }
             }
         }

@@ -28,18 +28,22 @@ struct Shared {
     parts: Vec<f64>,
 }
 
+/// Measurements by load and server, one a round; `None` where it failed.
+type Results = BTreeMap<(&'static str, String), Vec<Option<Shared>>>;
+
 /// Runs the benchmark.
 pub fn run(bench: &Bench) -> Result<Report> {
-    let (rounds, seconds) = (bench.options.runs(5), bench.options.seconds(1.0, 3.0).ceil());
+    let (rounds, seconds) = (bench.options.runs(20), bench.options.seconds(1.0, 1.0).ceil());
     let mut numbers = vec![bench.machine.cores, 4];
     numbers.dedup();
     let mut report = Report {
         name: "sharding",
         method: format!(
             "`return 200 \"OK\"`, 100 connections from wrk with as many threads as cores, nothing pinned, servers and clients on the \
-             same {} cores; {rounds} rounds of {seconds} s, servers in turn. The default of nginx since 1.11.3 is `accept_mutex off`; \
-             in the article of 2015 it was `on`. Mean and deviation of the latency are wrk's. The share is each worker process' (freerun: \
-             loop thread's) part of the CPU time.",
+             same {} cores; {rounds} rounds of {seconds} s, servers in turn, nginx and freerun one after the other for each way of sharing. \
+             Goals are of the medians of the rounds' ratios: from round to round the machine differs by more than the servers do. \
+             The default of nginx since 1.11.3 is `accept_mutex off`; in the article of 2015 it was `on`. Mean and deviation of the latency \
+             are wrk's. The share is each worker process' (freerun: loop thread's) part of the CPU time.",
             bench.machine.cores
         ),
         ..Report::default()
@@ -52,19 +56,16 @@ pub fn run(bench: &Bench) -> Result<Report> {
 
 fn one_number(bench: &Bench, workers: usize, rounds: usize, seconds: f64, report: &mut Report) -> Result<()> {
     let root = bench.scratch.folder("data")?;
-    let spec = |kind| {
-        WAYS.map(|(way, accept_mutex, reuseport)| Spec {
-            accept_mutex,
-            reuseport,
-            ..Spec::new(kind, way, &root).workers(workers)
-        })
+    let both = |(way, accept_mutex, reuseport)| {
+        let spec = |kind| Spec { accept_mutex, reuseport, ..Spec::new(kind, way, &root).workers(workers) };
+        [Kind::Nginx, Kind::Freerun].map(spec)
     };
-    let specs: Vec<Spec> = [Kind::Nginx, Kind::Freerun].into_iter().flat_map(spec).collect();
+    let specs: Vec<Spec> = WAYS.into_iter().flat_map(both).collect();
     let (servers, mut notes) = start_all(bench, &specs, &Placement::default())?;
-    let mut results: BTreeMap<(&str, String), Vec<Shared>> = BTreeMap::new();
+    let mut results: Results = BTreeMap::new();
     for _ in 0..rounds {
-        for server in &servers {
-            for (name, close) in LOADS {
+        for (name, close) in LOADS {
+            for server in &servers {
                 let load = Load {
                     threads: bench.machine.cores,
                     connections: 100,
@@ -74,31 +75,28 @@ fn one_number(bench: &Bench, workers: usize, rounds: usize, seconds: f64, report
                     cores: Vec::new(),
                 };
                 let before = shares(server);
-                let sample = match measure(bench, server, &load) {
+                let shared = match measure(bench, server, &load) {
                     Err(Error::Interrupted) => return Err(Error::Interrupted),
                     Err(error) => {
                         notes.push(format!("{}, {name}, {workers} workers: {error}", server.spec.name));
-                        continue;
+                        None
                     }
-                    Ok(sample) => sample,
+                    Ok(sample) => Some(Shared { sample, parts: parts(&before, &shares(server), workers) }),
                 };
-                let parts = parts(&before, &shares(server), workers);
-                let outcome = sample.outcome;
-                let (rate, mean) = (outcome.rate(), outcome.mean_ms);
-                bench.say(&format!(
-                    "{:24} {workers} {name:28} {rate:9.0}/s mean {mean:.3} ms, {parts:.0?} %",
-                    server.spec.name
-                ));
-                results.entry((name, server.spec.name.clone())).or_default().push(Shared { sample, parts });
+                if let Some(Shared { sample, parts }) = &shared {
+                    let (rate, mean) = (sample.outcome.rate(), sample.outcome.mean_ms);
+                    bench.say(&format!(
+                        "{:24} {workers} {name:28} {rate:9.0}/s mean {mean:.3} ms, {parts:.0?} %",
+                        server.spec.name
+                    ));
+                }
+                results.entry((name, server.spec.name.clone())).or_default().push(shared);
             }
         }
     }
     for (name, _) in LOADS {
         report.tables.push(table(&servers, &results, name, workers));
-        let rate = |server: &str| results.get(&(name, server.to_owned())).map(|list| rates(list));
-        let ratio = rate("freerun reuseport")
-            .zip(rate("nginx reuseport"))
-            .and_then(|(own, other)| Some(own.median()? / other.median()?));
+        let ratio = ratio(&results, name, "freerun reuseport", "nginx reuseport");
         report.goals.push(Goal::at_least(format!("{name}, {workers} workers: reuseport at least nginx's"), ratio, 1.0));
     }
     for server in &servers {
@@ -107,17 +105,21 @@ fn one_number(bench: &Bench, workers: usize, rounds: usize, seconds: f64, report
             notes.push(format!("{name}, {workers} loops: connections accepted by each loop {:?}", status.accepted));
         }
     }
-    let strangers: Vec<f64> = results.values().flatten().map(|shared| shared.sample.strangers).collect();
+    let strangers: Vec<f64> = results.values().flatten().flatten().map(|shared| shared.sample.strangers).collect();
     notes.extend(disturbance(&strangers));
     report.notes.append(&mut notes);
     Ok(())
 }
 
-fn rates(list: &[Shared]) -> Series {
-    list.iter().map(|shared| shared.sample.outcome.rate()).collect()
+/// The median of the rounds' ratios of two servers' rates.
+fn ratio(results: &Results, load: &'static str, server: &str, other: &str) -> Option<f64> {
+    let list = |server: &str| results.get(&(load, server.to_owned()));
+    let pairs = list(server)?.iter().zip(list(other)?);
+    let rate = |shared: &Option<Shared>| shared.as_ref().map(|shared| shared.sample.outcome.rate());
+    pairs.filter_map(|(one, other)| Some(rate(one)? / rate(other)?)).collect::<Series>().median()
 }
 
-fn table(servers: &[Server], results: &BTreeMap<(&str, String), Vec<Shared>>, load: &str, workers: usize) -> Table {
+fn table(servers: &[Server], results: &Results, load: &'static str, workers: usize) -> Table {
     let head = [
         "server",
         "requests/s",
@@ -128,19 +130,20 @@ fn table(servers: &[Server], results: &BTreeMap<(&str, String), Vec<Shared>>, lo
         "share of each worker %",
     ];
     let mut table = Table::new(format!("{load}, {workers} workers"), &head);
-    let reference = results.get(&(load, "nginx default".to_owned())).and_then(|list| rates(list).median());
     for server in servers {
         let Some(list) = results.get(&(load, server.spec.name.clone())) else { continue };
-        let series =
-            |figure: &dyn Fn(&Sample) -> f64| list.iter().map(|shared| figure(&shared.sample)).collect::<Series>();
+        let series = |figure: &dyn Fn(&Sample) -> f64| {
+            list.iter().flatten().map(|shared| figure(&shared.sample)).collect::<Series>()
+        };
         let shares = list
+            .iter()
+            .flatten()
             .last()
             .map(|shared| shared.parts.iter().map(|part| format!("{part:.0}")).collect::<Vec<_>>().join(" "));
-        let rate = rates(list);
         table.row(vec![
             server.spec.name.clone(),
-            rate.cell(),
-            crate::stats::short_or_nothing(rate.median().zip(reference).map(|(own, other)| own / other)),
+            series(&|sample| sample.outcome.rate()).cell(),
+            crate::stats::short_or_nothing(ratio(results, load, &server.spec.name, "nginx default")),
             series(&|sample| sample.outcome.mean_ms).cell(),
             series(&|sample| sample.outcome.stdev_ms).cell(),
             series(&|sample| sample.cpu_us).cell(),

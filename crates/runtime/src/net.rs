@@ -5,6 +5,7 @@
 use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -500,6 +501,21 @@ impl Drop for Listening {
         if let Some(registered) = self.registered.take() {
             registered.leave(&self.fd);
         }
+    }
+}
+
+/// The congestion control that every kernel has and lets everybody use (`net.ipv4.tcp_allowed_congestion_control`, tcp(7)).
+const RENO: &str = "reno";
+
+/// Chooses the congestion control of a TCP socket whose peer has this address, or which listens there.
+///
+/// Between two sockets of one machine there is no path whose rate or queue could be found out: what BBR or CUBIC keep count of,
+/// and BBR's pacing, is paid for with each segment and brings nothing. For an address of the loopback Reno is taken, which does
+/// least. Others keep what the system is set to. A route may say what is to be used (`ip route … congctl lock`); that holds.
+pub fn choose_congestion_control(socket: impl AsFd, address: IpAddr) {
+    if address.to_canonical().is_loopback() {
+        // Without it the connection works as well.
+        let _ = rustix::net::sockopt::set_tcp_congestion(socket, RENO);
     }
 }
 

@@ -121,6 +121,7 @@ fn prepare(socket: &OwnedFd, address: &UpstreamAddress, options: &ConnectOptions
     if options.nodelay {
         sockopt::set_tcp_nodelay(socket, true).map_err(option("setsockopt(TCP_NODELAY)"))?;
     }
+    freerun_runtime::net::choose_congestion_control(socket, to.ip());
     let Some(from) = options.bind.filter(|from| from.is_ipv4() == to.is_ipv4()) else { return Ok(()) };
     if options.transparent {
         let socket = SockRef::from(socket);
@@ -168,6 +169,7 @@ mod tests {
             let (_, from) = listener.accept().unwrap();
             assert_eq!(from.ip().to_string(), "127.0.0.2");
             assert_eq!(socket.try_write(&[IoSlice::new(b"hello")], false).unwrap(), 5);
+            assert_eq!(sockopt::tcp_congestion(&socket).unwrap(), "reno");
             assert!(sockopt::socket_keepalive(&socket).unwrap() && sockopt::tcp_nodelay(&socket).unwrap());
         });
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use freerun_http::listen::{Keepalive, ListenSpec};
 use freerun_runtime::log::{Errno, ErrorLog, Level};
+use freerun_runtime::net::choose_congestion_control;
 use rustix::io::Errno as Code;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
@@ -215,7 +216,9 @@ fn tune(socket: &Socket, spec: &ListenSpec, log: &ErrorLog) {
             option(log, spec, "setsockopt(TCP_KEEPIDLE)", socket.set_tcp_keepalive(&parameters));
         }
     }
-    if spec.ip.is_some() {
+    if let Some(address) = spec.ip {
+        // Accepted sockets have it too.
+        choose_congestion_control(socket, address.ip());
         if spec.deferred {
             option(log, spec, "setsockopt(TCP_DEFER_ACCEPT)", freerun_sys::socket::set_defer_accept(socket, 1));
         }

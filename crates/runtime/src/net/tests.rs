@@ -169,3 +169,26 @@ fn bytes_seen_by_the_watcher_are_still_read() {
         assert_eq!(socket.read(&mut buffer).await.unwrap(), 5);
     });
 }
+
+#[test]
+fn congestion_is_reno_s_on_the_loopback_and_the_system_s_elsewhere() {
+    use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
+    let chosen = |address: &str, before: Option<&str>| {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        if let Some(before) = before {
+            set_tcp_congestion(&socket, before).unwrap();
+        }
+        choose_congestion_control(&socket, address.parse().unwrap());
+        tcp_congestion(&socket).unwrap()
+    };
+    let path = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+    for allowed in std::fs::read_to_string(path).unwrap().split_ascii_whitespace() {
+        for local in ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(chosen(local, Some(allowed)), "reno", "{local}, {allowed}");
+        }
+        for other in ["192.0.2.1", "0.0.0.0", "2001:db8::1", "::ffff:192.0.2.1"] {
+            assert_eq!(chosen(other, Some(allowed)), allowed, "{other}");
+        }
+    }
+    assert_eq!(chosen("192.0.2.1", None), tcp_congestion(TcpListener::bind("127.0.0.1:0").unwrap()).unwrap());
+}

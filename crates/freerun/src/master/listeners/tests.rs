@@ -92,3 +92,13 @@ fn unix_sockets_replace_dead_ones_and_are_removed() {
     bound.unlink(None, &log);
     assert!(std::fs::metadata(path).is_err());
 }
+
+#[test]
+fn who_comes_to_a_loopback_address_is_served_with_its_congestion_control() {
+    let log = ErrorLog::none();
+    let a = spec(free());
+    let listeners = Listeners::default().extend(std::slice::from_ref(&a), 1, &log).unwrap();
+    let _client = TcpStream::connect(a.ip.unwrap()).unwrap();
+    let accepted = listeners.0[&a.name].sockets[0].accept().unwrap().0;
+    assert_eq!(rustix::net::sockopt::tcp_congestion(&accepted).unwrap(), "reno");
+}
