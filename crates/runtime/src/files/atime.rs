@@ -15,7 +15,9 @@ use crate::mounts::Mount;
 
 /// How old an access time may become, in seconds (mount(8), `relatime`).
 const DAY: i64 = 24 * 60 * 60;
-/// An access time this old, in seconds, moves when it is written, however coarse the clock of the file system is.
+/// An access time this old, in seconds, moves when it is written, however coarse the clock of the file system is; and a file
+/// this far ahead was written now: its date may have the fine clock's second when the coarse one is still in that before
+/// (multigrain timestamps, Linux 6.13).
 const COARSE: i64 = 2;
 
 impl FileSystem {
@@ -65,13 +67,13 @@ fn due_ms(meta: &Meta, now_ms: u64) -> u64 {
     let wall = wall();
     if meta.atime <= meta.mtime_whole() || meta.atime <= meta.ctime {
         // With a date that is still to come, every read would be the pool's.
-        return if meta.mtime > wall { u64::MAX } else { 0 };
+        return if meta.mtime > wall + COARSE { u64::MAX } else { 0 };
     }
     let left = meta.atime.0.saturating_add(DAY).saturating_sub(wall);
     now_ms.saturating_add(u64::try_from(left).unwrap_or(0).saturating_mul(1000))
 }
 
-/// Seconds since 1970, as the kernel stamps files.
+/// Seconds since 1970, by the coarse clock that most dates of files are of.
 fn wall() -> i64 {
     rustix::time::clock_gettime(ClockId::RealtimeCoarse).tv_sec
 }

@@ -149,6 +149,16 @@ fn a_file_from_the_future_is_not_the_pools_for_ever() {
 }
 
 #[test]
+fn a_file_whose_date_has_the_next_second_already_was_written_now() {
+    let bench = bench("rw,relatime");
+    let path = bench.dir.write("a", &pattern(LEN));
+    let file = std::fs::File::options().write(true).open(bench.dir.0.join("a")).unwrap();
+    file.set_modified(std::time::SystemTime::now() + Duration::from_secs(1)).unwrap();
+    let file = open(&bench, &path);
+    assert!(!reads_at_once(&bench, &file) && !sends_at_once(&bench, &file));
+}
+
+#[test]
 fn temporary_files_have_no_access_time_to_write() {
     let bench = bench("rw,relatime");
     let directory = bench.dir.path(".");
