@@ -87,7 +87,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
              read {} KB a second, not all at the same moment; the proxy's sockets have send buffers of 32 KiB, everything else is at its default. Meanwhile others ask for `return 200` and for 1 KB through \
              the same proxy, {PROBES} times a second each: for {seconds} s from the moment when the first slow one comes, of which the proxies read and keep for them what they \
              have not read themselves yet, and for {seconds} s after that. At their pace the slow ones read {:.0} MB in {seconds} s. Memory is the highest resident set of all of the proxy's processes, over that \
-             before; {rounds} rounds with a fresh proxy each, which begin with nothing to be written to the disk; median (min–max); one worker on one core, all clients on the other, where those who are not slow have short slices of the scheduler's.",
+             before; {rounds} rounds with a fresh proxy each, which begin with nothing to be written to the disk; median (min–max); one worker on one core, all clients on the other, where those who are not slow come first (`SCHED_FIFO`, or short slices without the right to that).",
             RECEIVE_BUFFER / 1024,
             PACE / 1000,
             (count * PACE) as f64 * seconds / 1e6
