@@ -53,9 +53,9 @@ pub enum Outcome {
     Close,
 }
 
-impl From<Response> for Outcome {
-    fn from(response: Response) -> Outcome {
-        Outcome::Response(Box::new(response))
+impl From<Box<Response>> for Outcome {
+    fn from(response: Box<Response>) -> Outcome {
+        Outcome::Response(response)
     }
 }
 

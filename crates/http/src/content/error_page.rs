@@ -28,7 +28,7 @@ pub fn closes(status: u16) -> bool {
 }
 
 /// The built-in response of a status. `error_page` may replace it.
-pub fn built_in(request: &mut Request, status: u16) -> Response {
+pub fn built_in(request: &mut Request, status: u16) -> Box<Response> {
     if closes(status) {
         request.keep_alive = false;
     }

@@ -208,10 +208,16 @@ pub struct Response {
 
 impl Response {
     /// A response with a body, without any field.
-    pub fn new(status: u16, content_type: impl Into<Bytes>, body: Body) -> Response {
-        Response {
+    pub fn new(status: u16, content_type: impl Into<Bytes>, body: Body) -> Box<Response> {
+        Response::of(status, content_type.into(), body)
+    }
+
+    /// Made where it stays: a response is too large to be moved about.
+    fn of(status: u16, content_type: Bytes, body: Body) -> Box<Response> {
+        let place = Box::new_uninit();
+        let response = Response {
             status,
-            content_type: content_type.into(),
+            content_type,
             charset: None,
             location: None,
             last_modified: None,
@@ -228,7 +234,8 @@ impl Response {
             special: false,
             takeover: None,
             as_written: None,
-        }
+        };
+        Box::write(place, response)
     }
 
     /// Adds a field.

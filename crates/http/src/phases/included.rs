@@ -56,11 +56,11 @@ impl Included {
     }
 
     /// Puts another response, which goes through the filters of the subrequest, in the place of its answer.
-    pub fn substitute(&mut self, mut response: Response) {
+    pub fn substitute(&mut self, mut response: Box<Response>) {
         if let State::Body(subrequest, source) = &mut self.state {
             filters::run(&mut subrequest.request, &mut response, ..);
             *source = std::mem::replace(&mut response.body, Body::Empty).into_source(&subrequest.request);
-            subrequest.response = Some(Box::new(response));
+            subrequest.response = Some(response);
         }
     }
 

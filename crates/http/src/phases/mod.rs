@@ -59,18 +59,18 @@ pub async fn make_content(request: &mut Request) -> Answer {
             Outcome::Declined | Outcome::Allowed => continue,
             Outcome::Response(response) => Answer::Response(response),
             Outcome::Status(408 | 444 | 499) | Outcome::Close => Answer::Close,
-            Outcome::Status(status) => Answer::Response(Box::new(error_page::built_in(request, status))),
-            Outcome::Redirect(..) | Outcome::Named(_) => Answer::Response(Box::new(error_page::built_in(request, 500))),
+            Outcome::Status(status) => Answer::Response(error_page::built_in(request, status)),
+            Outcome::Redirect(..) | Outcome::Named(_) => Answer::Response(error_page::built_in(request, 500)),
         };
     }
-    Answer::Response(Box::new(error_page::built_in(request, 404)))
+    Answer::Response(error_page::built_in(request, 404))
 }
 
 /// The answer to a request that never reached the phases (a bad head, for example): error pages apply all the same.
 pub async fn respond_with_status(request: &mut Request, status: u16) -> Answer {
     // Where the head is wrong, what it says of a body does not count.
     request.body_judged = true;
-    let page = Box::new(error_page::built_in(request, status));
+    let page = error_page::built_in(request, status);
     walk(request, Step::Answer(page)).await
 }
 
@@ -142,7 +142,7 @@ fn choose(request: &mut Request) -> Step {
             request.location = request.generation.location(location);
             let mut redirect = error_page::built_in(request, 301);
             redirect.location = Some(target.into());
-            return Step::Answer(Box::new(redirect));
+            return Step::Answer(redirect);
         }
         Ok(Found::Nothing) => {}
         Err(error) => {
@@ -297,8 +297,8 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             }
             Step::Close
         }
-        Outcome::Declined | Outcome::Allowed => Step::Answer(Box::new(error_page::built_in(request, 404))),
-        Outcome::Status(status) => Step::Answer(Box::new(error_page::built_in(request, status))),
+        Outcome::Declined | Outcome::Allowed => Step::Answer(error_page::built_in(request, 404)),
+        Outcome::Status(status) => Step::Answer(error_page::built_in(request, status)),
         Outcome::Redirect(path, args) => {
             if !take_redirect(request) {
                 return cycle(request, "internally redirecting to", &path);
@@ -317,7 +317,7 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             if request.path.is_empty() {
                 // Of a request line that was not understood.
                 log_error!(request, Error, "empty URI in redirect to named location \"{name}\"");
-                return Step::Answer(Box::new(error_page::built_in(request, 500)));
+                return Step::Answer(error_page::built_in(request, 500));
             }
             if !take_redirect(request) {
                 return cycle(request, "redirect to named location", name.as_bytes());
@@ -333,7 +333,7 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
                 }
                 None => {
                     log_error!(request, Error, "could not find named location \"{name}\"");
-                    Step::Answer(Box::new(error_page::built_in(request, 500)))
+                    Step::Answer(error_page::built_in(request, 500))
                 }
             }
         }
@@ -352,7 +352,7 @@ fn cycle(request: &mut Request, doing: &str, target: &[u8]) -> Step {
     let target = String::from_utf8_lossy(target);
     log_error!(request, Error, "rewrite or internal redirection cycle while {doing} \"{target}\"");
     request.plain_errors = true;
-    Step::Answer(Box::new(error_page::built_in(request, 500)))
+    Step::Answer(error_page::built_in(request, 500))
 }
 
 /// Sends a response through the filters, then lets `error_page` replace it if it is a built-in one.
@@ -403,7 +403,7 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
         let mut redirect = error_page::built_in(request, status);
         redirect.location = Some(uri.into());
         leave(request, &mut redirect);
-        return Some(Ok(Box::new(redirect)));
+        return Some(Ok(redirect));
     }
     request.forced_status = forced(page.overwrite, response.status);
     if !matches!(page.overwrite, Some(0 | 200)) {

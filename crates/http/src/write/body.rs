@@ -90,10 +90,15 @@ impl Writer<'_> {
             };
             match answer {
                 Ok(sent) => {
+                    let is_full = sent < now.len() + then.len();
                     self.bytes += sent as u64;
                     let from_first = sent.min(first.len());
                     first = &first[from_first..];
                     second = &second[sent - from_first..];
+                    if is_full {
+                        // The kernel has taken what it has room for and tells when there is more; asking it once more would say no more.
+                        meanwhile(&mut source, self.wait()).await?;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => meanwhile(&mut source, self.wait()).await?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -137,7 +142,7 @@ impl Writer<'_> {
 async fn meanwhile<T>(source: &mut Option<&mut Box<dyn Source>>, waiting: impl Future<Output = T>) -> T {
     let Some(source) = source else { return waiting.await };
     let mut waiting = pin!(waiting);
-    // Most waits are none: only then does it pay to ask the source.
+    // Some waits are none: then it does not pay to ask the source.
     if let Poll::Ready(output) = poll_once(&mut waiting).await {
         return output;
     }
@@ -386,7 +391,7 @@ async fn pull(
             let ends = source.remaining() == Some(0);
             if ((held.len() + piece.len()) as u64) < postpone || ends && piece.len() <= COPIED_LAST {
                 if held.capacity() == 0 {
-                    *held = buffers::take();
+                    *held = buffers::take_to_send();
                 }
                 held.extend_from_slice(piece);
             } else {
@@ -394,7 +399,7 @@ async fn pull(
                 // A client that takes its time with the rest needs no buffer for that.
                 match framing {
                     Framing::Chunked => held.clear(),
-                    _ => buffers::give_back(std::mem::take(held)),
+                    _ => buffers::give_back_sent(std::mem::take(held)),
                 }
             }
             if framing == Framing::Chunked {

@@ -29,7 +29,7 @@ pub enum WriteError {
 /// # Errors
 /// The response is not complete, and the connection is of no further use.
 pub async fn write(request: &mut Request, mut response: Box<Response>, upgrades: bool) -> Result<(), WriteError> {
-    let mut out = freerun_runtime::buffers::take();
+    let mut out = freerun_runtime::buffers::take_to_send();
     let (framing, fields) = head::serialise(request, &response, upgrades, &mut out);
     if request.generation.keeps_sent_head {
         request.sent_head.clear();
@@ -42,7 +42,7 @@ pub async fn write(request: &mut Request, mut response: Box<Response>, upgrades:
     // What the head was made of keeps the buffer that it came in from another server: not for as long as the body takes.
     drop(response);
     let result = body::write(request, &mut out, body, framing, trailers, late_trailers).await;
-    freerun_runtime::buffers::give_back(out);
+    freerun_runtime::buffers::give_back_sent(out);
     if result.is_err() && framing == head::Framing::Close {
         request.connection.socket.reset_on_close();
     }

@@ -42,7 +42,7 @@ fn run(request: &mut Request, response: &mut Response) {
             refusal.late_trailers = response.late_trailers;
             refusal.location = response.location.take();
             refusal.add(&b"Content-Range"[..], range::content_range_unsatisfied(size));
-            *response = refusal;
+            *response = *refusal;
             filters::run(request, response, Slot::Headers..Slot::Range);
         }
         Ranges::Parts(parts) => match parts.as_slice() {

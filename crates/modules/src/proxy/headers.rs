@@ -164,7 +164,7 @@ pub fn respond(
         accept_ranges: false,
         conditions: Conditional::There,
     };
-    let mut response = Box::new(Response::new(head.status, Bytes::new(), Body::Empty));
+    let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
     let completes = request.settings().get::<CoreSettings>().absolute_redirect;
     let names_fields = family.names_fields();
     let forces_ranges = family.proxy_force_ranges && head.status == 200;

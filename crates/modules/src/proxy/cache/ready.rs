@@ -47,7 +47,7 @@ pub fn again(object: &Object, place: Place) -> Option<Box<Response>> {
         if ready.place != place {
             return None;
         }
-        let mut response = Box::new(Response::new(ready.status, ready.content_type.clone(), Body::Empty));
+        let mut response = Response::new(ready.status, ready.content_type.clone(), Body::Empty);
         response.charset.clone_from(&ready.charset);
         response.last_modified = ready.fields.last_modified;
         response.etag.clone_from(&ready.fields.etag);

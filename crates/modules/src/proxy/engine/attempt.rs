@@ -81,7 +81,9 @@ pub struct Failed {
 impl Passage {
     /// Before the first try.
     pub fn new(plan: Plan) -> Box<Passage> {
-        Box::new(Passage { plan, wire: None, exchange: None, head: UpstreamHead::default(), sent_all: false })
+        let place = Box::new_uninit();
+        let passage = Passage { plan, wire: None, exchange: None, head: UpstreamHead::default(), sent_all: false };
+        Box::write(place, passage)
     }
 
     /// Has the request answered by the server that was chosen, up to the head of the response.
@@ -114,7 +116,7 @@ impl Passage {
                 Err((trouble, doing)) => {
                     // The server has closed an idle connection just as it was used: that says nothing about it.
                     let stale = run.wire.reused
-                        && run.wire.kit.input.is_empty()
+                        && run.wire.kit.input.bytes.is_empty()
                         && matches!(trouble, Trouble::Send(_) | Trouble::Receive(_) | Trouble::Fault(Fault::Cut))
                         && (self.plan.idempotent || run.sent == 0)
                         && body.can_be_sent_again();
@@ -226,13 +228,13 @@ enum Wrote {
 impl Run<'_> {
     /// Sends the request and waits for the final head; whether all of the request was sent before.
     async fn run(&mut self, request: &mut Request, body: &mut Outgoing, lease: &Lease) -> Result<bool, Stopped> {
-        let mut out = buffers::take();
+        let mut out = buffers::take_to_send();
         let result = match self.begin(request, body, lease, &mut out) {
             Ok(None) => Ok(false),
             Ok(Some(rest)) => Box::pin(self.send(request, body, rest, &mut out)).await,
             Err(stopped) => Err(stopped),
         };
-        buffers::give_back(out);
+        buffers::give_back_sent(out);
         self.plan.record.with(|last| last.sent = self.sent);
         let early = result?;
         if early {
@@ -262,7 +264,7 @@ impl Run<'_> {
     /// made ready for a body that takes its time.
     fn is_about_to_come(&self, request: &Request) -> Option<usize> {
         let left = usize::try_from(self.exchange.remaining()?).ok()?;
-        let here = self.wire.kit.input.len();
+        let here = self.wire.kit.input.bytes.len();
         let missing = left.checked_sub(here).filter(|missing| *missing > 0)?;
         let held_back = request.settings().get::<TransferSettings>().postpone_output.0;
         let waits = self.plan.options.buffering
@@ -276,7 +278,7 @@ impl Run<'_> {
 
     /// How much the next read may bring.
     fn room(&self) -> usize {
-        FIRST_READ.max(self.plan.options.buffer_size).saturating_sub(self.wire.kit.input.len()).max(1)
+        FIRST_READ.max(self.plan.options.buffer_size).saturating_sub(self.wire.kit.input.bytes.len()).max(1)
     }
 
     /// Takes note of what a read has brought.
@@ -296,15 +298,15 @@ impl Run<'_> {
     /// Takes the next head, if what has come has it.
     fn head(&mut self, request: &mut Request) -> Result<Seen, Trouble> {
         let limit = self.plan.options.buffer_size;
-        if self.wire.kit.input.is_empty() {
+        if self.wire.kit.input.bytes.is_empty() {
             return Ok(Seen::Nothing);
         }
-        let found = self.exchange.head(&mut self.wire.kit.input).map_err(Trouble::Fault);
+        let found = self.exchange.head(&mut self.wire.kit.input.bytes).map_err(Trouble::Fault);
         while let Some(text) = self.exchange.take_error_output() {
             log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingHead));
         }
         let Some(head) = found? else {
-            let too_big = self.wire.kit.input.len() >= limit;
+            let too_big = self.wire.kit.input.bytes.len() >= limit;
             return if too_big { Err(Trouble::Fault(Fault::TooBig)) } else { Ok(Seen::Nothing) };
         };
         *self.head = head;
@@ -469,13 +471,12 @@ impl Run<'_> {
             return Ok((body.next(request, position, most).await?, false));
         }
         let room = self.room();
-        self.wire.kit.input.reserve(room);
         let Wire { kept, kit, .. } = &mut *self.wire;
         let input = &mut kit.input;
         let received = tokio::select! {
             biased;
             piece = body.next(request, position, most) => return Ok((piece?, false)),
-            received = kept.socket.read_bytes(input, room) => received,
+            received = input.read(&kept.socket, room) => received,
         };
         self.received(received.map_err(super::wire::received))?;
         Ok((None, true))
@@ -518,14 +519,13 @@ impl Run<'_> {
     /// Waits until the server takes more, or bytes come from it (`true`).
     async fn wait_for_room(&mut self) -> Result<bool, Trouble> {
         let room = self.room();
-        self.wire.kit.input.reserve(room);
         let wait = self.plan.options.send_timeout;
         let Wire { kept, kit, .. } = &mut *self.wire;
         let Kit { input, timer, .. } = &mut **kit;
         let either = async {
             tokio::select! {
                 biased;
-                received = kept.socket.read_bytes(input, room) => Ok(Some(received)),
+                received = input.read(&kept.socket, room) => Ok(Some(received)),
                 writable = kept.socket.writable_after_full() => writable.map(|()| None),
             }
         };

@@ -9,6 +9,7 @@ mod answer;
 mod attempt;
 mod early;
 mod flow;
+mod input;
 mod keep;
 mod outgoing;
 mod pieces;
@@ -48,8 +49,8 @@ pub use wire::Client;
 pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
     match cache::flow::quick(request, family) {
         Quick::Answered(outcome) => Box::pin(std::future::ready(outcome)),
-        Quick::Uncached => Box::pin(uncached(request, family)),
-        Quick::Ask(job) => Box::pin(cache::flow::serve(request, family, job)),
+        Quick::Uncached => made_in_place(|| uncached(request, family)),
+        Quick::Ask(job) => made_in_place(|| cache::flow::serve(request, family, job)),
         Quick::Read => Box::pin(async move {
             match Box::pin(cache::flow::read(request, family)).await {
                 Quick::Answered(outcome) => outcome,
@@ -58,6 +59,14 @@ pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalB
             }
         }),
     }
+}
+
+/// A future in a box of its own. It is a thousand bytes of which few are used at first: alone in a function they are written where they
+/// stay, among others of them the compiler makes it on the stack and copies all of it.
+#[inline(never)]
+fn made_in_place<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F) -> LocalBoxFuture<'r, Outcome> {
+    let future: Box<F> = Box::write(Box::new_uninit(), make());
+    Box::into_pin(future)
 }
 
 /// Has a request answered that no cache has to do with.

@@ -106,7 +106,7 @@ impl Reader {
         let Passage { wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else {
             return Ok(Ready::End);
         };
-        let step = exchange.body(&mut wire.kit.input);
+        let step = exchange.body(&mut wire.kit.input.bytes);
         while let Some(text) = exchange.take_error_output() {
             if let Some(log) = &self.log {
                 log.write(Level::Error, format_args!("{}", ErrorOutput(&text, Doing::ReadingBody)));
@@ -146,7 +146,7 @@ impl Reader {
     /// nobody asks for more then.
     fn is_ended(&mut self) -> bool {
         let Passage { wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else { return false };
-        matches!(exchange.body(&mut wire.kit.input), Ok(BodyStep::End))
+        matches!(exchange.body(&mut wire.kit.input.bytes), Ok(BodyStep::End))
     }
 
     /// Reads from the server, about `room` bytes at most.
@@ -179,7 +179,7 @@ impl Reader {
     pub async fn readable(&mut self) -> Result<(), Broken> {
         self.pace.room(1).await;
         let Passage { plan, wire: Some(wire), .. } = &mut *self.passage else { return Ok(()) };
-        wire.shed();
+        wire.kit.input.be_exact();
         wire.readable(plan.options.read_timeout, &plan.client).await.map_err(|trouble| self.broken(trouble))
     }
 
@@ -192,7 +192,7 @@ impl Reader {
         plan.record.set_trailers(exchange.take_trailers());
         let Some(wire) = wire.take() else { return Ok(()) };
         let reusable = *sent_all && exchange.reusable();
-        if !wire.kit.input.is_empty() {
+        if !wire.kit.input.bytes.is_empty() {
             self.too_much();
         }
         let took = self.end();

@@ -1,7 +1,6 @@
 //! A connection to an upstream server while it serves one request.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -10,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use freerun_http::request::Connection;
 use freerun_http::write::body::PAUSE;
 use freerun_runtime::deadline::Deadline;
@@ -20,6 +18,7 @@ use freerun_runtime::timer::Timer;
 use freerun_upstream::Peer;
 use freerun_upstream::idle::Kept;
 
+use super::input::Input;
 use super::trouble::Trouble;
 use crate::proxy::exchange::Servers;
 use crate::proxy::variables::Record;
@@ -71,24 +70,21 @@ impl Client {
     }
 }
 
-/// How many unused buffers a loop keeps.
+/// How many unused kits a loop keeps.
 const KEPT: usize = 64;
 
-/// A buffer and a timer that connections use one after the other. The buffer's bytes may still be in use: it takes new room
-/// then.
+/// What connections use one after the other.
 #[derive(Default)]
 pub struct Kit {
     /// What has come.
-    pub input: BytesMut,
+    pub input: Input,
     /// For all that is waited for on the connection.
     pub timer: Timer,
-    /// How much the buffer was made for.
-    size: usize,
 }
 
 thread_local! {
-    /// The one that was given back first is taken first: its bytes have had time to be sent.
-    static SPARE: RefCell<VecDeque<Box<Kit>>> = const { RefCell::new(VecDeque::new()) };
+    #[expect(clippy::vec_box, reason = "a wire is moved about, and with it the pointer alone")]
+    static SPARE: RefCell<Vec<Box<Kit>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A connection in use, with what has come on it and was not looked at.
@@ -103,54 +99,30 @@ pub struct Wire {
     late: Option<io::Error>,
 }
 
-/// How large a buffer is at first: what is read after the head then goes into the same one, where `proxy_buffers` are what they usually
-/// are, and leaves no hole of another size in the allocator's memory.
-const FIRST: usize = 32 * 1024;
-
 impl Wire {
     /// A connection before its request.
     pub fn new(kept: Kept, reused: bool) -> Wire {
-        let mut kit = SPARE.with_borrow_mut(VecDeque::pop_front).unwrap_or_default();
-        if kit.input.capacity() == 0 {
-            (kit.input, kit.size) = (BytesMut::with_capacity(FIRST), FIRST);
-        }
-        Wire { kept, kit, reused, late: None }
+        Wire { kept, kit: SPARE.with_borrow_mut(Vec::pop).unwrap_or_default(), reused, late: None }
     }
 
-    /// Waits for bytes, at most `room` of them or what the buffer has room for anyway; how many have come, 0 at the end of
-    /// the stream.
+    /// Waits for bytes, at most `room` of them; how many have come, 0 at the end of the stream.
     ///
     /// # Errors
     /// The connection broke, nothing came for `wait`, or the client went away.
     pub async fn receive(&mut self, room: usize, wait: Duration, client: &Client) -> Result<usize, Trouble> {
-        // One that was made for more is not used for less: a piece that waits for the client keeps all of what it is in.
-        let kit = &mut *self.kit;
-        if kit.size > room.max(FIRST) || !kit.input.try_reclaim(room) {
-            // No more than that: `reserve` would take as much as was wanted before.
-            kit.size = room;
-            let mut input = BytesMut::with_capacity(kit.input.len() + room);
-            input.extend_from_slice(&kit.input);
-            kit.input = input;
-        }
-        self.wait(wait, client, |socket, input, context| socket.poll_read_bytes(context, input, room)).await
+        self.wait(wait, client, |socket, input, context| input.poll_read(socket, context, room)).await
     }
 
     /// Waits for `missing` bytes that are just about to come, for [`PAUSE`] at most. However it ends, who waits after that is told.
     pub async fn soon(&mut self, missing: usize, record: &Record) {
         let Wire { kept, kit, late, .. } = self;
-        let Kit { input, size, .. } = &mut **kit;
-        let end = input.len() + missing;
-        if !input.try_reclaim(missing + 1) {
-            *size = FIRST.max(end + 1);
-            let mut larger = BytesMut::with_capacity(*size);
-            larger.extend_from_slice(input);
-            *input = larger;
-        }
+        let input = &mut kit.input;
+        let end = input.bytes.len() + missing;
         let mut asked = false;
         let coming = poll_fn(|context| {
-            while input.len() < end {
+            while input.bytes.len() < end {
                 // One byte more: a read that fills its room would have to be followed by one that finds nothing.
-                let read = kept.socket.poll_read_bytes(context, input, end + 1 - input.len());
+                let read = input.poll_read(&kept.socket, context, end + 1 - input.bytes.len());
                 if read.is_pending() && !std::mem::replace(&mut asked, true) {
                     // It comes sooner than a thread that has nothing to do falls asleep and wakes up: the loop asks for
                     // events once without waiting for them.
@@ -182,7 +154,7 @@ impl Wire {
         &mut self,
         wait: Duration,
         client: &Client,
-        mut poll: impl FnMut(&Socket, &mut BytesMut, &mut Context<'_>) -> Poll<io::Result<T>>,
+        mut poll: impl FnMut(&Socket, &mut Input, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Result<T, Trouble> {
         let Wire { kept, kit, late, .. } = self;
         let Kit { input, timer, .. } = &mut **kit;
@@ -208,17 +180,10 @@ impl Wire {
         .await
     }
 
-    /// Lets go of a buffer with nothing in it: the next one is as large as what is read then.
-    pub fn shed(&mut self) {
-        if self.kit.input.is_empty() {
-            self.kit.input = BytesMut::new();
-        }
-    }
-
     /// The response has ended cleanly: another request may use the connection.
     pub fn give_back(self, peer: &Peer, servers: &dyn Servers) {
         let Wire { kept, kit, .. } = self;
-        if kit.input.is_empty() {
+        if kit.input.bytes.is_empty() {
             let (settings, count): (_, &Arc<_>) = servers.keepalive();
             peer.idle.put(kept, settings, count);
             spare(kit);
@@ -227,23 +192,20 @@ impl Wire {
 
     /// The connection goes on without HTTP; with what has come on it.
     pub fn leave(self) -> (Socket, Vec<u8>) {
-        let Wire { kept, mut kit, .. } = self;
-        let rest = kit.input.to_vec();
-        kit.input.clear();
+        let Wire { kept, kit, .. } = self;
+        let rest = kit.input.bytes.to_vec();
         spare(kit);
         (kept.socket, rest)
     }
 }
 
-/// Keeps buffer and timer for another connection; no buffer that was made for more than they are at first.
+/// Keeps buffer and timer for other connections.
 fn spare(mut kit: Box<Kit>) {
     kit.timer.clear();
-    if kit.size > FIRST {
-        kit.input = BytesMut::new();
-    }
+    kit.input.clear();
     SPARE.with_borrow_mut(|spare| {
         if spare.len() < KEPT {
-            spare.push_back(kit);
+            spare.push(kit);
         }
     });
 }

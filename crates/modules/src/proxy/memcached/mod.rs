@@ -125,7 +125,7 @@ impl Family for Values {
         let others = head.fields.iter().filter(|field| field.id != HeaderId::ContentLength);
         response.fields.extend(others.map(|field| field.keep()));
         response.ranges = true;
-        Ok(Passed::Response(Box::new(response), Advice::default()))
+        Ok(Passed::Response(response, Advice::default()))
     }
 
     fn is_idempotent(&self, _: &Request) -> bool {
