@@ -196,3 +196,144 @@ fn an_answer_may_come_after_the_server_has_stopped_to_take_the_body() {
         assert_eq!((response.status, response.text().as_str()), (413, "big"), "{lines}");
     }
 }
+
+/// How a body is kept before it is passed on (in memory, in a file, not at all), and whether it comes in chunks.
+const WAYS: [(&str, bool); 4] = [
+    ("client_body_buffer_size 32m; ", false),
+    ("", false),
+    ("proxy_request_buffering off; ", false),
+    ("proxy_request_buffering off; ", true),
+];
+
+/// A request with a body of so many bytes.
+fn post(size: usize, chunked: bool) -> Vec<u8> {
+    let body: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+    let head = |field: String| format!("POST /up HTTP/1.1\r\nHost: localhost\r\n{field}\r\n\r\n").into_bytes();
+    if !chunked {
+        return [head(format!("Content-Length: {size}")), body].concat();
+    }
+    let chunks =
+        body.chunks(70_000).map(|piece| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
+    [head("Transfer-Encoding: chunked".to_owned()), chunks.collect::<Vec<_>>().concat(), b"0\r\n\r\n".to_vec()].concat()
+}
+
+/// More than the sockets on the way hold.
+const LARGE: usize = 20_000_000;
+
+#[test]
+fn the_rest_of_the_body_follows_while_the_answer_comes() {
+    for (lines, chunked) in WAYS {
+        for buffering in ["", "proxy_buffering off; "] {
+            let upstream = Upstream::new();
+            let lines = format!("{lines}{buffering}client_max_body_size 0; ");
+            let server = passing(&[&upstream.address()], &lines).freerun();
+            let mut client = server.connect();
+            let sending = client.send_meanwhile(post(LARGE, chunked));
+            let mut peer = upstream.accept();
+            let head = peer.head();
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
+            client.until(|bytes| bytes.ends_with(b"first "));
+            let body = peer.body(head);
+            assert!(body.len() == LARGE && body.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251));
+            peer.send("last!");
+            sending.join().unwrap();
+            assert_eq!(client.response().text(), "first last!", "{lines}");
+            // Both connections are as good as new.
+            client.send("GET /next HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            assert_eq!(peer.request().target(), "/next", "{lines}");
+            peer.send(ok("next"));
+            assert_eq!(client.response().text(), "next", "{lines}");
+        }
+    }
+}
+
+/// A client that sends all before it reads, and a server that reads all before it ends its answer, but does not wait for that to be taken.
+#[test]
+fn the_rest_of_the_body_follows_though_nobody_takes_the_answer() {
+    for (lines, chunked) in WAYS {
+        for buffering in ["", "proxy_buffering off; ", "proxy_max_temp_file_size 0; "] {
+            let upstream = Upstream::new();
+            let lines = format!("{lines}{buffering}client_max_body_size 0; ");
+            let server = passing(&[&upstream.address()], &lines).freerun();
+            let mut client = server.connect();
+            let sending = client.send_meanwhile(post(LARGE, chunked));
+            let mut peer = upstream.accept();
+            let head = peer.head();
+            let mut also = peer.also();
+            let answering = std::thread::spawn(move || {
+                also.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n"));
+                also.send(vec![b'x'; LARGE - 1]);
+            });
+            assert_eq!(peer.body(head).len(), LARGE, "{lines}");
+            sending.join().unwrap();
+            let response = std::thread::spawn(move || client.response());
+            answering.join().unwrap();
+            peer.send("x");
+            assert_eq!(response.join().unwrap().body.len(), LARGE, "{lines}");
+        }
+    }
+}
+
+/// What is left of a body when the answer is over belongs to that request, not to the next one.
+#[test]
+fn what_was_not_passed_on_when_the_answer_is_over_is_read_past() {
+    for chunked in [false, true] {
+        let upstream = Upstream::new();
+        let server = passing(&[&upstream.address()], "proxy_request_buffering off; ").freerun();
+        let mut client = server.connect();
+        let request = [post(300_000, chunked), b"GET /next HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec()].concat();
+        client.send(&request[..1000]);
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
+        client.until(|bytes| bytes.ends_with(b"first "));
+        // This is passed on meanwhile.
+        client.send(&request[1000..150_000]);
+        peer.bytes(140_000);
+        peer.send("last!");
+        assert_eq!(client.response().text(), "first last!");
+        client.send(&request[150_000..]);
+        let mut second = upstream.accept();
+        assert_eq!(second.request().target(), "/next");
+        second.send(ok("next"));
+        assert_eq!(client.response().text(), "next");
+        peer.rest();
+    }
+}
+
+/// A request that ends too early is none, and its response not one to be kept waiting for.
+#[test]
+fn a_client_that_leaves_the_rest_of_its_body_out_has_no_answer() {
+    for chunked in [false, true] {
+        let upstream = Upstream::new();
+        let server = passing(&[&upstream.address()], "proxy_request_buffering off; ").freerun();
+        let mut client = server.connect();
+        client.send(&post(300_000, chunked)[..1000]);
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
+        client.until(|bytes| bytes.ends_with(b"first "));
+        client.half_close();
+        peer.rest();
+        assert!(client.try_response("POST").is_err());
+        server.logs("client prematurely closed connection while sending request to upstream");
+    }
+}
+
+#[test]
+fn a_body_that_becomes_too_large_ends_the_answer_that_has_begun() {
+    let upstream = Upstream::new();
+    let lines = "proxy_request_buffering off; client_max_body_size 100k; ";
+    let server = passing(&[&upstream.address()], lines).freerun();
+    let mut client = server.connect();
+    let request = post(300_000, true);
+    client.send(&request[..1000]);
+    let mut peer = upstream.accept();
+    peer.head();
+    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
+    client.until(|bytes| bytes.ends_with(b"first "));
+    let _ = client.try_send(&request[1000..]);
+    assert!(peer.rest().len() < 110_000);
+    assert!(client.try_response("POST").is_err());
+    server.logs("client intended to send too large chunked body");
+}

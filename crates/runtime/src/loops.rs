@@ -203,7 +203,8 @@ pub async fn consume_budget() {
     poll_fn(poll_budget).await;
 }
 
-fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
+/// As [`consume_budget`], in a poll.
+pub fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
     match BUDGET_LEFT.get() {
         0 if tasks::on_a_loop() => {
             context.waker().wake_by_ref();

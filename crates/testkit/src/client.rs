@@ -6,6 +6,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::path::Path;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How a connection ended, as far as the client can tell.
@@ -110,6 +111,16 @@ impl Client {
     /// The socket, for options.
     pub fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// Sends all of these bytes while something else is done with the connection.
+    ///
+    /// # Panics
+    /// When there are no more descriptors; the thread does when sending fails.
+    #[track_caller]
+    pub fn send_meanwhile(&self, bytes: Vec<u8>) -> JoinHandle<()> {
+        let mut socket = self.socket.try_clone().expect("a descriptor");
+        std::thread::spawn(move || socket.write_all(&bytes).expect("bytes sent by the client"))
     }
 
     /// Sends all of these bytes.

@@ -122,6 +122,22 @@ impl Peer {
     /// The next request; `None` when the connection ends, or nothing comes.
     pub fn try_request(&mut self) -> Option<Received> {
         let head = self.try_head()?;
+        self.try_body(head)
+    }
+
+    /// The body behind a head.
+    ///
+    /// # Panics
+    /// When it does not come.
+    #[track_caller]
+    pub fn body(&mut self, head: String) -> Vec<u8> {
+        match self.try_body(head) {
+            Some(request) => request.body,
+            None => panic!("no whole body, and {} bytes behind the last part", self.received.len()),
+        }
+    }
+
+    fn try_body(&mut self, head: String) -> Option<Received> {
         let mut request = Received { head, body: Vec::new() };
         if request.header("transfer-encoding").is_some() {
             loop {
@@ -207,6 +223,19 @@ impl Peer {
             Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
             Stream::Unix(stream) => stream.write_all(bytes.as_ref()),
         }
+    }
+
+    /// The same connection, for what is sent while something is received.
+    ///
+    /// # Panics
+    /// When there are no more descriptors.
+    #[track_caller]
+    pub fn also(&self) -> Peer {
+        let stream = match &self.stream {
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone().expect("a descriptor")),
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone().expect("a descriptor")),
+        };
+        Peer { stream, received: Vec::new() }
     }
 
     /// Where the connection comes from; `None` of a Unix socket.

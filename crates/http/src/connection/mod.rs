@@ -462,7 +462,9 @@ async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> A
             if request.keep_alive && core.tcp_nodelay && (request.serial > 1 || request.sent.bytes > 0) {
                 connection.set_nodelay();
             }
-            write::write(request, response, false).await
+            let written = write::write(request, response, false).await;
+            body::take_back(request);
+            written
         }
         Answer::Close => {
             if request.sent.status == 0 {

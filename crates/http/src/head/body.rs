@@ -4,22 +4,30 @@
 //! body there belongs to the next request.
 
 use std::ffi::CString;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use freerun_proto::BodyFraming;
 use freerun_proto::chunked::{ChunkedDecoder, Step};
 use freerun_runtime::files::FileError;
+use freerun_runtime::net::Socket;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use crate::content::aio;
 use crate::head::collect::{Collected, Collector, KeptBody, Spool};
-use crate::request::Request;
+use crate::request::{Head, Request};
 use crate::settings::core::{CoreSettings, InFileOnly};
+
+mod lent;
+
+use lent::Returned;
+pub use lent::{Lent, lend, take_back};
 
 /// A body on its way in.
 pub struct ClientBody {
@@ -37,6 +45,8 @@ enum Framing {
     Done,
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
+    /// Somebody reads it apart from its request, and gives it back there.
+    Lent(Rc<Returned>),
 }
 
 /// Why a body could not be read.
@@ -94,7 +104,7 @@ impl ClientBody {
             let start = self.used;
             let rest = &buffer[start..];
             match &mut self.framing {
-                Framing::Done => return Ok(None),
+                Framing::Done | Framing::Lent(_) => return Ok(None),
                 _ if rest.is_empty() => return Ok(None),
                 Framing::Length(left) => {
                     let here = rest.len().min(most).min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -204,6 +214,10 @@ pub async fn finish_discarding(
 
 /// Reads what comes next behind the bytes that have been used, whose room it takes.
 async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<(), BodyError> {
+    if let Framing::Lent(_) = request.body.framing {
+        // Whoever has it has not given it back: nothing is known of what comes.
+        return Err(BodyError::Broken(io::ErrorKind::Other.into()));
+    }
     loops::consume_budget().await;
     // The head must stay, the handlers look into it.
     let head = request.head.parsed.len as usize;
@@ -228,48 +242,90 @@ async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> 
 /// See [`BodyError`]; more than `client_max_body_size` is logged, and the status is 413.
 pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -> Result<Option<Bytes>, BodyError> {
     send_continue(request);
-    let wait = request.settings().get::<CoreSettings>().client_body_timeout;
-    loop {
-        if let Some(piece) = ready_piece(request, most)? {
-            return Ok(Some(piece));
-        }
-        if request.body.is_done() {
-            return Ok(None);
-        }
-        if let Framing::Length(left) = request.body.framing {
-            // Nothing else can come: it does not have to pass through the connection's buffer.
-            let most = usize::try_from(left).map_or(most, |left| left.min(most));
-            let mut piece = BytesMut::with_capacity(most);
-            match timer.within(wait, request.connection.socket.read_bytes(&mut piece, most)).await {
-                None => return Err(BodyError::TimedOut),
-                Some(Ok(0)) => return Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into())),
-                Some(Ok(_)) => {}
-                Some(Err(error)) => return Err(BodyError::Broken(error)),
-            }
-            let count = piece.len() as u64;
-            request.body.framing = if count == left { Framing::Done } else { Framing::Length(left - count) };
-            request.body.received += count;
-            return Ok(Some(piece.freeze()));
-        }
-        read_more(request, timer, wait).await?;
+    loops::consume_budget().await;
+    let (wait, limit) = limits(request);
+    let connection = request.connection.clone();
+    let head = request.head.parsed.len as usize;
+    let piece = poll_fn(|context| {
+        let Request { body, head: Head { buffer, .. }, .. } = request;
+        body.poll_piece(context, (buffer, head), &connection.socket, most)
+    });
+    let piece = timer.within(wait, piece).await.unwrap_or(Err(BodyError::TimedOut))?;
+    if request.body.declared.is_none() {
+        check_size(request, limit)?;
     }
+    Ok(piece)
 }
 
-/// What has come of the body already, at most `most` bytes: `None` when more has to be read, or at the end
-/// ([`ClientBody::is_done`]).
-///
-/// # Errors
-/// As [`next_piece`].
-pub fn ready_piece(request: &mut Request, most: usize) -> Result<Option<Bytes>, BodyError> {
-    let mut piece = Vec::new();
-    while piece.len() < most {
-        let Some(range) = request.body.next(&request.head.buffer, most - piece.len())? else { break };
-        piece.extend_from_slice(&request.head.buffer[range]);
+/// How long each piece of the body is waited for, and how long the body may be (0: as long as it likes).
+fn limits(request: &Request) -> (Duration, u64) {
+    let core = request.settings().get::<CoreSettings>();
+    (core.client_body_timeout, core.client_max_body_size.0)
+}
+
+impl ClientBody {
+    /// What has come of the body already, at most `most` bytes, or what comes next; `None` at its end. It stands in a buffer
+    /// behind `head` bytes that stay.
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        (buffer, head): (&mut Vec<u8>, usize),
+        socket: &Socket,
+        most: usize,
+    ) -> Poll<Result<Option<Bytes>, BodyError>> {
+        loop {
+            let mut piece = Vec::new();
+            while piece.len() < most {
+                let Some(range) = self.next(buffer, most - piece.len())? else { break };
+                piece.extend_from_slice(&buffer[range]);
+            }
+            self.received += piece.len() as u64;
+            if !piece.is_empty() {
+                return Poll::Ready(Ok(Some(piece.into())));
+            }
+            let room = match &mut self.framing {
+                Framing::Done => return Poll::Ready(Ok(None)),
+                Framing::Lent(_) => return Poll::Ready(Err(BodyError::Broken(io::ErrorKind::Other.into()))),
+                Framing::Chunked(_) => None,
+                Framing::Length(left) => Some(usize::try_from(*left).map_or(most, |left| left.min(most))),
+            };
+            if let Some(room) = room {
+                // Nothing else can come: it does not have to pass through the connection's buffer.
+                let mut piece = BytesMut::new();
+                let read = socket.poll_read_by(context, || {
+                    piece.reserve(room);
+                    Ok((socket.try_read_bytes(&mut piece, room)?, room))
+                });
+                match ready!(read) {
+                    Ok(0) => return Poll::Ready(Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into()))),
+                    Ok(_) => {}
+                    Err(error) => return Poll::Ready(Err(BodyError::Broken(error))),
+                }
+                let count = piece.len() as u64;
+                if let Framing::Length(left) = &mut self.framing {
+                    *left -= count;
+                    if *left == 0 {
+                        self.framing = Framing::Done;
+                    }
+                }
+                self.received += count;
+                return Poll::Ready(Ok(Some(piece.freeze())));
+            }
+            // What has been used makes room; the head must stay, the handlers look into it.
+            buffer.drain(head..self.used);
+            self.used = head;
+            let read = socket.poll_read_by(context, || {
+                buffer.reserve(buffers::BUFFER_SIZE);
+                let room = buffer.capacity() - buffer.len();
+                Ok((socket.try_read(buffer)?, room))
+            });
+            match ready!(read) {
+                Ok(0) => return Poll::Ready(Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into()))),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(BodyError::Broken(error))),
+            }
+        }
     }
-    request.body.received += piece.len() as u64;
-    let limit = request.settings().get::<CoreSettings>().client_max_body_size.0;
-    check_size(request, limit)?;
-    Ok((!piece.is_empty()).then(|| piece.into()))
 }
 
 /// Refuses a body that has come to be larger than `limit`; 0 is no limit.

@@ -168,13 +168,14 @@ fn upgrade(request: &mut Request, passage: Box<Passage>, lease: Lease) -> Outcom
 
 /// A body of which something is still to come, behind its `front`.
 #[inline(never)]
-fn flowing(request: &Request, mut reader: Reader, front: Front, broken: bool, buffered: bool) -> Body {
+fn flowing(request: &mut Request, mut reader: Reader, front: Front, broken: bool, buffered: bool) -> Body {
     let announced = reader.left().is_some();
     reader.log = Some(Detached::of(request));
     let buffering = buffered.then(|| buffering(request, reader.plan()));
     if let Some(trouble) = reader.unsaid.take() {
         trouble.log(request, Doing::ReadingBody);
     }
+    reader.borrow_body(request);
     let finish = reader.plan().options.ignore_client_abort;
     let paced = Pace::is_expected(request);
     let manner = Manner { buffering, broken, finish, paced, connection: request.connection.number };

@@ -19,6 +19,7 @@ use super::early;
 use super::outgoing::{Outgoing, Position};
 use super::reader::ErrorOutput;
 use super::trouble::{Doing, Trouble};
+use super::unsent::Unsent;
 use super::wire::{Client, Kit, Wire};
 use crate::proxy::cache::status;
 use crate::proxy::exchange::{Exchange, Exchanging, Family, Fault, Options, Servers, Target, To, UpstreamHead};
@@ -66,6 +67,9 @@ pub struct Passage {
     pub head: UpstreamHead,
     /// Whether all of the request was sent.
     pub sent_all: bool,
+    /// What is left of it, where the head came before all was sent.
+    pub unsent: Option<Box<Unsent>>,
+    position: Position,
 }
 
 /// A try that failed.
@@ -82,8 +86,23 @@ impl Passage {
     /// Before the first try.
     pub fn new(plan: Plan) -> Box<Passage> {
         let place = Box::new_uninit();
-        let passage = Passage { plan, wire: None, exchange: None, head: UpstreamHead::default(), sent_all: false };
+        let passage = Passage {
+            plan,
+            wire: None,
+            exchange: None,
+            head: UpstreamHead::default(),
+            sent_all: false,
+            unsent: None,
+            position: Position::default(),
+        };
         Box::write(place, passage)
+    }
+
+    /// Keeps the body of a request of which not all was sent.
+    pub fn keep_rest(&mut self, request: &Request, body: Outgoing) {
+        if let Some(unsent) = &mut self.unsent {
+            unsent.put_in(request, body, &self.position);
+        }
     }
 
     /// Has the request answered by the server that was chosen, up to the head of the response.
@@ -92,6 +111,7 @@ impl Passage {
         // One that must not be sent twice should not meet a connection that was just closed.
         let surely = !self.plan.idempotent || body.is_stream();
         let mut fresh_only = false;
+        self.unsent = None;
         loop {
             self.wire = if fresh_only { None } else { self.plan.idle(lease, scope, surely) };
             let wire = match &mut self.wire {
@@ -107,7 +127,8 @@ impl Passage {
                 &self.plan.target,
                 self.plan.options.buffer_size,
             ));
-            let mut run = Run { plan: &self.plan, wire, exchange, head: &mut self.head, sent: 0, interim: 0 };
+            let rest = (&mut self.unsent, &mut self.position);
+            let mut run = Run { plan: &self.plan, wire, exchange, head: &mut self.head, rest, sent: 0, interim: 0 };
             match run.run(request, body, lease).await {
                 Ok(sent_all) => {
                     self.sent_all = sent_all;
@@ -190,6 +211,8 @@ struct Run<'p> {
     exchange: &'p mut dyn Exchange,
     /// Where the head goes.
     head: &'p mut UpstreamHead,
+    /// Where what was not sent before it goes, and how far the body was read.
+    rest: (&'p mut Option<Box<Unsent>>, &'p mut Position),
     /// Bytes sent.
     sent: u64,
     /// How many interim heads have come.
@@ -378,7 +401,7 @@ impl Run<'_> {
         Ok(Some(Rest { position: body.start(), over: true }))
     }
 
-    /// Sends what is left of the request. A head that comes before ends it (`true`).
+    /// Sends what is left of the request. A head that comes before ends it (`true`), and what is left then is kept.
     async fn send(
         &mut self,
         request: &mut Request,
@@ -392,11 +415,13 @@ impl Run<'_> {
         loop {
             // A client, or a body in memory, that is as fast as the server must not keep the loop from others.
             loops::consume_budget().await;
-            // The next piece, behind what stands before it. Of a body that comes from the client, the head does not wait for it.
-            if !over && piece.is_empty() && (out.is_empty() || !body.is_stream()) {
+            // The next piece, behind what stands before it. Of a body that is still to come from the client, the head does not wait for it.
+            let is_here = !body.is_stream() || request.body.is_done();
+            if !over && piece.is_empty() && (out.is_empty() || is_here) {
                 let (next, early) = self.next_piece(request, body, &mut position).await.map_err(sending)?;
                 if early {
                     if self.heads(request).await? {
+                        self.keep(Unsent::new(out, piece, over), position);
                         return Ok(true);
                     }
                     continue;
@@ -432,12 +457,18 @@ impl Run<'_> {
                 Wrote::All => self.exchange.after_piece(out),
                 Wrote::Heard => {
                     if self.heads(request).await? {
+                        self.keep(Unsent::new(out, piece, over), position);
                         return Ok(true);
                     }
                 }
                 Wrote::Refused(error) => return self.last_words(request, error).await.map(|()| true),
             }
         }
+    }
+
+    fn keep(&mut self, unsent: Box<Unsent>, position: Position) {
+        *self.rest.0 = Some(unsent);
+        *self.rest.1 = position;
     }
 
     /// The head of a server that takes no more of the request: it may have said why before it closed, or say it now.

@@ -188,7 +188,7 @@ impl Flow {
     /// Reads while the client does not take what it was given.
     async fn go_ahead(&mut self) {
         self.slow = true;
-        let Some(Buffering { memory, write, .. }) = self.buffering else { return };
+        let Some(Buffering { memory, write, .. }) = self.buffering else { return self.send_rest().await };
         // What is being written stands in memory until it is.
         let in_front = memory.saturating_sub(write);
         while !self.is_over() {
@@ -204,7 +204,7 @@ impl Flow {
             }
             if !self.may_use_file(write) {
                 // As fast as the client takes it, from here on.
-                return;
+                return self.send_rest().await;
             }
             if self.spool.as_ref().is_some_and(Spool::is_writing) {
                 self.finish_writing().await;
@@ -234,6 +234,15 @@ impl Flow {
                     }
                 }
             }
+        }
+    }
+
+    /// The server may want all of the request before it lets go of its response.
+    async fn send_rest(&mut self) {
+        if let Some(reader) = &mut self.reader
+            && reader.send_rest().await.is_err()
+        {
+            self.broken = true;
         }
     }
 
@@ -337,11 +346,12 @@ impl Source for Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        if let Some(reader) = self.reader.take()
+        if let Some(mut reader) = self.reader.take()
             && self.finish
             && !self.broken
             && !reader.is_over()
         {
+            reader.leave_client();
             loops::spawn(self.connection, "reading a response that nobody waits for", reader.drain(READ));
         }
     }

@@ -1,7 +1,8 @@
 //! The engine: has one request answered by upstream servers, whatever protocol they speak.
 //!
 //! `mod.rs` chooses servers and decides about further tries; `attempt.rs` is one try, up to the response's head; `answer.rs`
-//! makes the client's response of it, whose body is a `flow.rs` that `reader.rs` fills, or what `keep.rs` has a cache keep.
+//! makes the client's response of it, whose body is a `flow.rs` that `reader.rs` fills, or what `keep.rs` has a cache keep;
+//! `unsent.rs` is what of the request is sent meanwhile.
 //! `trouble.rs` knows what follows from
 //! what went wrong. After `101 Switching Protocols` a `tunnel.rs` is all that is left.
 
@@ -18,6 +19,7 @@ mod spool;
 mod trouble;
 mod tunnel;
 mod turns;
+mod unsent;
 mod wire;
 
 use std::sync::Arc;
@@ -208,6 +210,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
             }
         }
     };
+    passage.keep_rest(request, body);
     Ok(Reached { passage, lease, verdict })
 }
 

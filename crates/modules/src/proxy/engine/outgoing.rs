@@ -16,7 +16,7 @@ use super::trouble::Trouble;
 use crate::proxy::exchange::{BodyPlan, Family, Options, RequestBody};
 
 /// How much of a body that is passed on as it comes, or is read from a file, is in memory at a time.
-const PIECE: usize = 64 * 1024;
+pub const PIECE: usize = 64 * 1024;
 
 /// A body, and how it is to be had.
 pub enum Outgoing {
@@ -171,6 +171,11 @@ pub struct Position {
 }
 
 impl Position {
+    /// How many bytes of a body that is all here were taken.
+    pub fn bytes(&self) -> u64 {
+        self.at
+    }
+
     fn of(&mut self, bytes: &Bytes, most: usize) -> Option<Bytes> {
         let start = usize::try_from(self.at).unwrap_or(usize::MAX).min(bytes.len());
         let end = bytes.len().min(start.saturating_add(most));

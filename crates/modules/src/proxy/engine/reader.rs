@@ -1,17 +1,22 @@
 //! The body of a response, read from the upstream server.
 
 use std::fmt::{self, Write};
+use std::future::poll_fn;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_http::log::Detached;
+use freerun_http::request::Request;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
+use freerun_runtime::net::Socket;
 use freerun_upstream::{Failure, Lease, Peer, Verdict};
 
 use super::attempt::{Passage, Plan};
 use super::trouble::{Doing, Trouble};
-use crate::proxy::exchange::{BodyStep, Fault, UpstreamHead};
+use super::unsent::Unsent;
+use crate::proxy::exchange::{BodyStep, Exchange, Fault, UpstreamHead};
 
 /// What [`Reader::ready`] says.
 #[derive(Debug, PartialEq, Eq)]
@@ -155,10 +160,15 @@ impl Reader {
     /// The body is broken.
     pub async fn receive(&mut self, room: usize) -> Result<(), Broken> {
         let room = self.pace.room(room).await;
-        let Passage { plan, wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else {
+        let Passage { plan, wire: Some(wire), exchange: Some(exchange), unsent, sent_all, .. } = &mut *self.passage
+        else {
             return Ok(());
         };
-        match wire.receive(room, plan.options.read_timeout, &plan.client).await {
+        let log = self.log.as_ref();
+        let send_on = |socket: &Socket, context: &mut Context<'_>| {
+            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, socket, context)
+        };
+        match wire.receive_while(room, plan.options.read_timeout, &plan.client, send_on).await {
             Ok(0) => match exchange.closed() {
                 Ok(()) => self.complete(),
                 Err(fault) => Err(self.broken(Trouble::Fault(fault))),
@@ -178,9 +188,44 @@ impl Reader {
     /// The body is broken.
     pub async fn readable(&mut self) -> Result<(), Broken> {
         self.pace.room(1).await;
-        let Passage { plan, wire: Some(wire), .. } = &mut *self.passage else { return Ok(()) };
+        let Passage { plan, wire: Some(wire), exchange: Some(exchange), unsent, sent_all, .. } = &mut *self.passage
+        else {
+            return Ok(());
+        };
         wire.kit.input.be_exact();
-        wire.readable(plan.options.read_timeout, &plan.client).await.map_err(|trouble| self.broken(trouble))
+        let log = self.log.as_ref();
+        let send_on = |socket: &Socket, context: &mut Context<'_>| {
+            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, socket, context)
+        };
+        let readable = wire.readable_while(plan.options.read_timeout, &plan.client, send_on).await;
+        readable.map_err(|trouble| self.broken(trouble))
+    }
+
+    /// Sends what is left of the request, where nothing is read.
+    ///
+    /// # Errors
+    /// The body is broken.
+    pub async fn send_rest(&mut self) -> Result<(), Broken> {
+        let sent = poll_fn(|context| {
+            let Passage { plan, wire: Some(wire), exchange: Some(exchange), unsent, sent_all, .. } = &mut *self.passage
+            else {
+                return Poll::Ready(Ok(()));
+            };
+            let log = self.log.as_ref();
+            let sent = send_on((unsent, sent_all), (&mut **exchange, plan), log, &wire.kept.socket, context);
+            match sent {
+                Ok(_) if unsent.is_some() => Poll::Pending,
+                sent => Poll::Ready(sent.map(|_| ())),
+            }
+        });
+        sent.await.map_err(|trouble| self.broken(trouble))
+    }
+
+    /// What is left of the request is going to be read from the client while this reads the response.
+    pub fn borrow_body(&mut self, request: &mut Request) {
+        if let Some(unsent) = &mut self.passage.unsent {
+            unsent.borrow(request);
+        }
     }
 
     /// The body is over, and whole.
@@ -245,6 +290,7 @@ impl Reader {
             trouble.log_detached(log, Doing::ReadingBody);
         }
         self.passage.wire = None;
+        self.passage.unsent = None;
         self.end();
         if let (Some(lease), Some(failure)) = (self.lease.take(), trouble.failure()) {
             lease.failed(failure, loops::millis());
@@ -272,11 +318,13 @@ impl Reader {
     pub fn leave_client(&mut self) {
         let client = &mut self.passage.plan.client;
         *client = client.unwatched();
+        if let Some(unsent) = &mut self.passage.unsent {
+            unsent.leave_client();
+        }
     }
 
-    /// Reads to the end without anybody who wants it, so that the server can finish.
+    /// Reads to the end without anybody who wants it, so that the server can finish. The client was [left](Reader::leave_client).
     pub async fn drain(mut self, room: usize) {
-        self.leave_client();
         loop {
             match self.ready() {
                 Ok(Ready::Piece(_)) => loops::consume_budget().await,
@@ -297,6 +345,30 @@ impl Drop for Reader {
             self.end();
         }
     }
+}
+
+/// Sends what can be sent of the rest of a request, if there is one; whether that was something.
+fn send_on(
+    (unsent, sent_all): (&mut Option<Box<Unsent>>, &mut bool),
+    (exchange, plan): (&mut dyn Exchange, &Plan),
+    log: Option<&Detached>,
+    socket: &Socket,
+    context: &mut Context<'_>,
+) -> Result<bool, Trouble> {
+    let Some(rest) = unsent else { return Ok(false) };
+    let mut sent = 0;
+    let answer = rest.poll(context, socket, (exchange, plan), &mut sent);
+    plan.record.with(|last| last.sent += sent);
+    if let Poll::Ready(answer) = answer {
+        *unsent = None;
+        *sent_all = answer.map_err(|stopped| {
+            if let Some(log) = log {
+                stopped.log(log);
+            }
+            Trouble::from(stopped)
+        })?;
+    }
+    Ok(sent > 0)
 }
 
 /// What an application has to say, as nginx logs it; a line of the log stays one.

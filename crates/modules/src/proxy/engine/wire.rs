@@ -110,7 +110,22 @@ impl Wire {
     /// # Errors
     /// The connection broke, nothing came for `wait`, or the client went away.
     pub async fn receive(&mut self, room: usize, wait: Duration, client: &Client) -> Result<usize, Trouble> {
-        self.wait(wait, client, |socket, input, context| input.poll_read(socket, context, room)).await
+        self.receive_while(room, wait, client, |_, _| Ok(false)).await
+    }
+
+    /// The same, while something else is done on the connection as far as it can be, which says whether it has got on: the other side
+    /// is at work then, and the time begins anew.
+    ///
+    /// # Errors
+    /// As those of [`Wire::receive`], or what `meanwhile` says.
+    pub async fn receive_while(
+        &mut self,
+        room: usize,
+        wait: Duration,
+        client: &Client,
+        meanwhile: impl FnMut(&Socket, &mut Context<'_>) -> Result<bool, Trouble>,
+    ) -> Result<usize, Trouble> {
+        self.wait(wait, client, |socket, input, context| input.poll_read(socket, context, room), meanwhile).await
     }
 
     /// Waits for `missing` bytes that are just about to come, for [`PAUSE`] at most. However it ends, who waits after that is told.
@@ -145,9 +160,14 @@ impl Wire {
     /// Waits until there is something to receive, and needs no buffer meanwhile.
     ///
     /// # Errors
-    /// As those of [`Wire::receive`].
-    pub async fn readable(&mut self, wait: Duration, client: &Client) -> Result<(), Trouble> {
-        self.wait(wait, client, |socket, _, context| socket.poll_readable(context)).await
+    /// As those of [`Wire::receive_while`].
+    pub async fn readable_while(
+        &mut self,
+        wait: Duration,
+        client: &Client,
+        meanwhile: impl FnMut(&Socket, &mut Context<'_>) -> Result<bool, Trouble>,
+    ) -> Result<(), Trouble> {
+        self.wait(wait, client, |socket, _, context| socket.poll_readable(context), meanwhile).await
     }
 
     async fn wait<T>(
@@ -155,6 +175,7 @@ impl Wire {
         wait: Duration,
         client: &Client,
         mut poll: impl FnMut(&Socket, &mut Input, &mut Context<'_>) -> Poll<io::Result<T>>,
+        mut meanwhile: impl FnMut(&Socket, &mut Context<'_>) -> Result<bool, Trouble>,
     ) -> Result<T, Trouble> {
         let Wire { kept, kit, late, .. } = self;
         let Kit { input, timer, .. } = &mut **kit;
@@ -166,6 +187,9 @@ impl Wire {
         let mut gone = pin!(client.gone());
         let mut armed = false;
         poll_fn(|context| {
+            if meanwhile(&kept.socket, context)? {
+                armed = false;
+            }
             if let Poll::Ready(answer) = poll(&kept.socket, input, context) {
                 return Poll::Ready(answer.map_err(received));
             }

@@ -1,0 +1,93 @@
+//! A body that is read while the response to its request is on its way, when the request is out of reach.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use freerun_proto::BodyFraming;
+use freerun_runtime::timer::Timer;
+
+use super::{BodyError, ClientBody, Framing, limits};
+use crate::request::{Connection, Request};
+
+/// A body that is read apart from its request, while the response to that is on its way. When it is dropped the request can
+/// have back what is left of it ([`take_back`]).
+pub struct Lent {
+    body: ClientBody,
+    /// What has come of it, or behind it.
+    buffer: Vec<u8>,
+    connection: Rc<Connection>,
+    timer: Timer,
+    waiting: bool,
+    wait: Duration,
+    limit: u64,
+    returned: Rc<Returned>,
+}
+
+/// Where a [`Lent`] body is left.
+#[derive(Default)]
+pub(super) struct Returned(Cell<Option<(ClientBody, Vec<u8>)>>);
+
+/// Hands out the rest of a body of which a part was passed on as it came. Until it is given back the request has a body that has not
+/// come and cannot be read.
+pub fn lend(request: &mut Request) -> Lent {
+    let (wait, limit) = limits(request);
+    let head = request.head.parsed.len as usize;
+    let returned = Rc::<Returned>::default();
+    let ClientBody { declared, received, .. } = request.body;
+    let stays = ClientBody {
+        framing: Framing::Lent(returned.clone()),
+        declared,
+        used: head,
+        received,
+        expects_continue: false,
+    };
+    let mut body = std::mem::replace(&mut request.body, stays);
+    let buffer = request.head.buffer.split_off(body.used);
+    request.head.buffer.truncate(head);
+    body.used = 0;
+    let connection = request.connection.clone();
+    Lent { body, buffer, connection, timer: Timer::default(), waiting: false, wait, limit, returned }
+}
+
+/// Takes back what is left of a body that was lent, if it is there.
+pub fn take_back(request: &mut Request) {
+    let Framing::Lent(returned) = &request.body.framing else { return };
+    let Some((mut body, buffer)) = returned.0.take() else { return };
+    let head = request.head.parsed.len as usize;
+    request.head.buffer.extend_from_slice(&buffer[body.used..]);
+    body.used = head;
+    request.body = body;
+}
+
+impl Lent {
+    /// The next piece, at most `most` bytes; `None` at the end.
+    ///
+    /// # Errors
+    /// As those of [`next_piece`]; nothing is logged.
+    pub fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
+        let piece = match self.body.poll_piece(context, (&mut self.buffer, 0), &self.connection.socket, most) {
+            Poll::Ready(piece) => piece?,
+            Poll::Pending => {
+                if !std::mem::replace(&mut self.waiting, true) {
+                    self.timer.set(self.wait);
+                }
+                return self.timer.poll_expired(context).map(|()| Err(BodyError::TimedOut));
+            }
+        };
+        self.waiting = false;
+        if self.body.declared.is_none() && self.limit > 0 && self.body.received > self.limit {
+            return Poll::Ready(Err(BodyError::Status(413)));
+        }
+        Poll::Ready(Ok(piece))
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let over = ClientBody::new(BodyFraming::None, 0, false);
+        self.returned.0.set(Some((std::mem::replace(&mut self.body, over), std::mem::take(&mut self.buffer))));
+    }
+}
