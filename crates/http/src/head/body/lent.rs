@@ -66,7 +66,7 @@ impl Lent {
     /// The next piece, at most `most` bytes; `None` at the end.
     ///
     /// # Errors
-    /// As those of [`next_piece`]; nothing is logged.
+    /// As those of [`next_piece`](super::next_piece); nothing is logged.
     pub fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
         let piece = match self.body.poll_piece(context, (&mut self.buffer, 0), &self.connection.socket, most) {
             Poll::Ready(piece) => piece?,
