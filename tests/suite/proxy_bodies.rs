@@ -1,9 +1,11 @@
 //! Bodies of requests that are passed on.
 
 use std::fs::Permissions;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
-use freerun_testkit::{Answering, Client, Response, Server, TempDir, Upstream, ok};
+use freerun_testkit::{Answering, Client, Peer, Response, Server, TempDir, Upstream, ok};
 
 use crate::proxy_engine::{asked, passing};
 
@@ -207,14 +209,29 @@ const WAYS: [(&str, bool); 4] = [
 
 /// A request with a body of so many bytes.
 fn post(size: usize, chunked: bool) -> Vec<u8> {
+    request("POST /up HTTP/1.1\r\nHost: localhost", size, chunked)
+}
+
+fn request(begin: &str, size: usize, chunked: bool) -> Vec<u8> {
     let body: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
-    let head = |field: String| format!("POST /up HTTP/1.1\r\nHost: localhost\r\n{field}\r\n\r\n").into_bytes();
+    let head = |field: String| format!("{begin}\r\n{field}\r\n\r\n").into_bytes();
     if !chunked {
         return [head(format!("Content-Length: {size}")), body].concat();
     }
     let chunks =
         body.chunks(70_000).map(|piece| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
     [head("Transfer-Encoding: chunked".to_owned()), chunks.collect::<Vec<_>>().concat(), b"0\r\n\r\n".to_vec()].concat()
+}
+
+/// A request that was sent up to there, of whose response the first six bytes of eleven have come.
+fn begun(server: &Server, upstream: &Upstream, request: &[u8]) -> (Client, Peer) {
+    let mut client = server.connect();
+    client.send(request);
+    let mut peer = upstream.accept();
+    peer.head();
+    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
+    client.until(|bytes| bytes.ends_with(b"first "));
+    (client, peer)
 }
 
 /// More than the sockets on the way hold.
@@ -280,13 +297,8 @@ fn what_was_not_passed_on_when_the_answer_is_over_is_read_past() {
     for chunked in [false, true] {
         let upstream = Upstream::new();
         let server = passing(&[&upstream.address()], "proxy_request_buffering off; ").freerun();
-        let mut client = server.connect();
         let request = [post(300_000, chunked), b"GET /next HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec()].concat();
-        client.send(&request[..1000]);
-        let mut peer = upstream.accept();
-        peer.head();
-        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
-        client.until(|bytes| bytes.ends_with(b"first "));
+        let (mut client, mut peer) = begun(&server, &upstream, &request[..1000]);
         // This is passed on meanwhile.
         client.send(&request[1000..150_000]);
         peer.bytes(140_000);
@@ -307,16 +319,11 @@ fn a_client_that_leaves_the_rest_of_its_body_out_has_no_answer() {
     for chunked in [false, true] {
         let upstream = Upstream::new();
         let server = passing(&[&upstream.address()], "proxy_request_buffering off; ").freerun();
-        let mut client = server.connect();
-        client.send(&post(300_000, chunked)[..1000]);
-        let mut peer = upstream.accept();
-        peer.head();
-        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
-        client.until(|bytes| bytes.ends_with(b"first "));
+        let (mut client, mut peer) = begun(&server, &upstream, &post(300_000, chunked)[..1000]);
         client.half_close();
         peer.rest();
         assert!(client.try_response("POST").is_err());
-        server.logs("client prematurely closed connection while sending request to upstream");
+        server.logs("client prematurely closed connection while sending request to upstream, whose response has begun");
     }
 }
 
@@ -325,15 +332,85 @@ fn a_body_that_becomes_too_large_ends_the_answer_that_has_begun() {
     let upstream = Upstream::new();
     let lines = "proxy_request_buffering off; client_max_body_size 100k; ";
     let server = passing(&[&upstream.address()], lines).freerun();
-    let mut client = server.connect();
     let request = post(300_000, true);
-    client.send(&request[..1000]);
-    let mut peer = upstream.accept();
-    peer.head();
-    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
-    client.until(|bytes| bytes.ends_with(b"first "));
+    let (mut client, mut peer) = begun(&server, &upstream, &request[..1000]);
     let _ = client.try_send(&request[1000..]);
     assert!(peer.rest().len() < 110_000);
     assert!(client.try_response("POST").is_err());
     server.logs("client intended to send too large chunked body");
+}
+
+/// Whoever waits for a client that says no more is the server; as long as it does not mind, nobody is to blame.
+#[test]
+fn a_client_that_says_no_more_has_its_answer() {
+    let upstream = Upstream::new();
+    let lines = "proxy_request_buffering off; client_body_timeout 300ms; proxy_read_timeout 200ms; ";
+    let server = passing(&[&upstream.address()], lines).freerun();
+    let (mut client, mut peer) = begun(&server, &upstream, &post(300_000, true)[..1000]);
+    // Until then it is the client who is waited for, not the server.
+    server.logs("client timed out (110: Connection timed out) while sending request to upstream");
+    peer.send("last!");
+    assert_eq!(client.response().text(), "first last!");
+}
+
+#[test]
+fn what_comes_behind_a_wrong_chunk_is_no_request() {
+    let upstream = Upstream::new();
+    let server = passing(&[&upstream.address()], "proxy_request_buffering off; ").freerun();
+    let (mut client, mut peer) = begun(&server, &upstream, &post(300_000, true)[..1000]);
+    client.send(vec![b'x'; 70_000]);
+    let _ = client.try_send("0\r\n\r\nGET /next HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    peer.rest();
+    assert!(client.try_response("POST").is_err());
+    server.logs("client sent invalid chunked body while sending request to upstream");
+    assert!(upstream.try_accept(Duration::ZERO).is_none());
+}
+
+#[test]
+fn a_server_that_takes_no_more_may_go_on_with_its_answer() {
+    for (lines, chunked) in WAYS {
+        let dir = TempDir::new("upstream");
+        let path = dir.path().join("s");
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        let upstream = Upstream::unix(&path);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        let lines = format!("{lines}client_max_body_size 0; ");
+        let server = passing(&[&upstream.address()], &lines).freerun();
+        let mut client = server.connect();
+        let request = post(LARGE, chunked);
+        let mut socket = client.socket().try_clone().unwrap();
+        let sending = std::thread::spawn(move || drop(socket.write_all(&request)));
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
+        client.until(|bytes| bytes.ends_with(b"first "));
+        peer.stop_taking();
+        server.logs("send() failed (32: Broken pipe) while sending request to upstream");
+        peer.send("last!");
+        assert_eq!(client.response().text(), "first last!", "{lines}");
+        drop(client);
+        sending.join().unwrap();
+    }
+}
+
+/// A response that is replaced leaves the rest of the request to the connection.
+#[test]
+fn the_rest_of_a_body_whose_answer_is_replaced_is_read_past() {
+    let upstream = Upstream::new();
+    let lines = "proxy_request_buffering off; proxy_force_ranges on; ";
+    let server = passing(&[&upstream.address()], lines).freerun();
+    for chunked in [false, true] {
+        let request = request("GET /up HTTP/1.1\r\nHost: localhost\r\nRange: bytes=50-", 5_000, chunked);
+        let mut client = server.connect();
+        client.send(&request[..1000]);
+        let mut peer = upstream.accept();
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
+        assert_eq!(client.response().status, 416);
+        client.send([&request[1000..], b"GET /next HTTP/1.1\r\nHost: localhost\r\n\r\n"].concat());
+        let mut second = upstream.accept();
+        assert_eq!(second.request().target(), "/next");
+        second.send(ok("next"));
+        assert_eq!(client.response().text(), "next");
+    }
 }

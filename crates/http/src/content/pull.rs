@@ -53,6 +53,11 @@ impl Reader {
         }
     }
 
+    /// Goes on though the client goes.
+    pub fn forget_client(&mut self) {
+        self.is_background = true;
+    }
+
     /// The next piece of a file, and the range without it. A range that is longer than the file is an error: what was
     /// announced cannot be sent.
     pub async fn read(&self, range: &mut FileRange) -> io::Result<Bytes> {

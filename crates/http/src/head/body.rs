@@ -157,6 +157,7 @@ impl ClientBody {
 /// # Errors
 /// The framing is wrong: the status to answer with.
 pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
+    take_back(request);
     send_continue(request);
     match request.body.skip(&request.head.buffer) {
         Err(BodyError::Status(status)) => {
@@ -171,6 +172,7 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
 /// Looks at what has come of a body that nobody asked for, before the answer says whether the connection can be used
 /// again: not behind framing that is wrong.
 pub fn look_at_rest(request: &mut Request) {
+    take_back(request);
     if request.body.skip(&request.head.buffer).is_err() {
         request.keep_alive = false;
     }
@@ -241,6 +243,7 @@ async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> 
 /// # Errors
 /// See [`BodyError`]; more than `client_max_body_size` is logged, and the status is 413.
 pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -> Result<Option<Bytes>, BodyError> {
+    take_back(request);
     send_continue(request);
     loops::consume_budget().await;
     let (wait, limit) = limits(request);
@@ -360,6 +363,7 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
 }
 
 async fn read_all(request: &mut Request) -> Result<Collected, BodyError> {
+    take_back(request);
     send_continue(request);
     let location = request.location.clone();
     let core = location.settings.get::<CoreSettings>();

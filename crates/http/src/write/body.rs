@@ -1,7 +1,6 @@
 //! The body: memory with one `sendmsg`, files with `sendfile` as far as they are in memory and through the pool where not.
 
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -23,6 +22,7 @@ use crate::request::{Connection, Request};
 use crate::settings::core::CoreSettings;
 use crate::settings::knobs::TransferSettings;
 use crate::write::WriteError;
+use crate::write::beside::{meanwhile, poll_once, sent_beside};
 use crate::write::head::{Framing, field};
 use crate::write::pace::Pace;
 
@@ -136,31 +136,6 @@ impl Writer<'_> {
             None => Err(WriteError::TimedOut),
         }
     }
-}
-
-/// Waits for the client, and lets the source go on while that takes time.
-async fn meanwhile<T>(source: &mut Option<&mut Box<dyn Source>>, waiting: impl Future<Output = T>) -> T {
-    let Some(source) = source else { return waiting.await };
-    let mut waiting = pin!(waiting);
-    // Some waits are none: then it does not pay to ask the source.
-    if let Poll::Ready(output) = poll_once(&mut waiting).await {
-        return output;
-    }
-    {
-        let mut ahead = source.ahead();
-        let either = std::future::poll_fn(|context| match waiting.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => ahead.as_mut().poll(context).map(|()| None),
-        });
-        if let Some(output) = either.await {
-            return output;
-        }
-    }
-    waiting.await
-}
-
-async fn poll_once<F: Future + ?Sized>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
-    std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
 
 /// Writes `head` and then the body. `head` is emptied.
@@ -356,9 +331,12 @@ async fn pull(
                 Some(piece) => piece,
                 None => {
                     // What there is must not wait for what takes long.
-                    writer.all(held, b"", false).await?;
+                    let come = sent_beside(writer.all(held, b"", false), next.as_mut()).await?;
                     held.clear();
-                    next.as_mut().await
+                    match come {
+                        Some(piece) => piece,
+                        None => next.as_mut().await,
+                    }
                 }
             }
         };

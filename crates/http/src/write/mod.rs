@@ -1,5 +1,6 @@
 //! Writing a response: its head, then its body, by the cheapest way that cannot wait.
 
+pub mod beside;
 pub mod body;
 pub mod head;
 pub mod pace;

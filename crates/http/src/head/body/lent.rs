@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +23,8 @@ pub struct Lent {
     waiting: bool,
     wait: Duration,
     limit: u64,
+    /// It is not known what comes next.
+    failed: bool,
     returned: Rc<Returned>,
 }
 
@@ -33,6 +35,7 @@ pub(super) struct Returned(Cell<Option<(ClientBody, Vec<u8>)>>);
 /// Hands out the rest of a body of which a part was passed on as it came. Until it is given back the request has a body that has not
 /// come and cannot be read.
 pub fn lend(request: &mut Request) -> Lent {
+    take_back(request);
     let (wait, limit) = limits(request);
     let head = request.head.parsed.len as usize;
     let returned = Rc::<Returned>::default();
@@ -49,7 +52,7 @@ pub fn lend(request: &mut Request) -> Lent {
     request.head.buffer.truncate(head);
     body.used = 0;
     let connection = request.connection.clone();
-    Lent { body, buffer, connection, timer: Timer::default(), waiting: false, wait, limit, returned }
+    Lent { body, buffer, connection, timer: Timer::default(), waiting: false, wait, limit, failed: false, returned }
 }
 
 /// Takes back what is left of a body that was lent, if it is there.
@@ -68,6 +71,12 @@ impl Lent {
     /// # Errors
     /// As those of [`next_piece`](super::next_piece); nothing is logged.
     pub fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
+        let piece = ready!(self.poll(context, most));
+        self.failed |= piece.is_err();
+        Poll::Ready(piece)
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
         let piece = match self.body.poll_piece(context, (&mut self.buffer, 0), &self.connection.socket, most) {
             Poll::Ready(piece) => piece?,
             Poll::Pending => {
@@ -87,6 +96,10 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
+        if self.failed {
+            // Without it the connection is closed.
+            return;
+        }
         let over = ClientBody::new(BodyFraming::None, 0, false);
         self.returned.0.set(Some((std::mem::replace(&mut self.body, over), std::mem::take(&mut self.buffer))));
     }

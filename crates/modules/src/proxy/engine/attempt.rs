@@ -69,7 +69,6 @@ pub struct Passage {
     pub sent_all: bool,
     /// What is left of it, where the head came before all was sent.
     pub unsent: Option<Box<Unsent>>,
-    position: Position,
 }
 
 /// A try that failed.
@@ -86,22 +85,15 @@ impl Passage {
     /// Before the first try.
     pub fn new(plan: Plan) -> Box<Passage> {
         let place = Box::new_uninit();
-        let passage = Passage {
-            plan,
-            wire: None,
-            exchange: None,
-            head: UpstreamHead::default(),
-            sent_all: false,
-            unsent: None,
-            position: Position::default(),
-        };
+        let passage =
+            Passage { plan, wire: None, exchange: None, head: UpstreamHead::default(), sent_all: false, unsent: None };
         Box::write(place, passage)
     }
 
     /// Keeps the body of a request of which not all was sent.
     pub fn keep_rest(&mut self, request: &Request, body: Outgoing) {
         if let Some(unsent) = &mut self.unsent {
-            unsent.put_in(request, body, &self.position);
+            unsent.put_in(request, body);
         }
     }
 
@@ -127,8 +119,8 @@ impl Passage {
                 &self.plan.target,
                 self.plan.options.buffer_size,
             ));
-            let rest = (&mut self.unsent, &mut self.position);
-            let mut run = Run { plan: &self.plan, wire, exchange, head: &mut self.head, rest, sent: 0, interim: 0 };
+            let unsent = &mut self.unsent;
+            let mut run = Run { plan: &self.plan, wire, exchange, head: &mut self.head, unsent, sent: 0, interim: 0 };
             match run.run(request, body, lease).await {
                 Ok(sent_all) => {
                     self.sent_all = sent_all;
@@ -211,8 +203,8 @@ struct Run<'p> {
     exchange: &'p mut dyn Exchange,
     /// Where the head goes.
     head: &'p mut UpstreamHead,
-    /// Where what was not sent before it goes, and how far the body was read.
-    rest: (&'p mut Option<Box<Unsent>>, &'p mut Position),
+    /// Where what was not sent before it goes.
+    unsent: &'p mut Option<Box<Unsent>>,
     /// Bytes sent.
     sent: u64,
     /// How many interim heads have come.
@@ -421,7 +413,7 @@ impl Run<'_> {
                 let (next, early) = self.next_piece(request, body, &mut position).await.map_err(sending)?;
                 if early {
                     if self.heads(request).await? {
-                        self.keep(Unsent::new(out, piece, over), position);
+                        *self.unsent = Some(Unsent::new(out, piece, over, &position));
                         return Ok(true);
                     }
                     continue;
@@ -457,18 +449,13 @@ impl Run<'_> {
                 Wrote::All => self.exchange.after_piece(out),
                 Wrote::Heard => {
                     if self.heads(request).await? {
-                        self.keep(Unsent::new(out, piece, over), position);
+                        *self.unsent = Some(Unsent::new(out, piece, over, &position));
                         return Ok(true);
                     }
                 }
                 Wrote::Refused(error) => return self.last_words(request, error).await.map(|()| true),
             }
         }
-    }
-
-    fn keep(&mut self, unsent: Box<Unsent>, position: Position) {
-        *self.rest.0 = Some(unsent);
-        *self.rest.1 = position;
     }
 
     /// The head of a server that takes no more of the request: it may have said why before it closed, or say it now.

@@ -350,8 +350,8 @@ impl Drop for Flow {
             && self.finish
             && !self.broken
             && !reader.is_over()
+            && reader.leave_client()
         {
-            reader.leave_client();
             loops::spawn(self.connection, "reading a response that nobody waits for", reader.drain(READ));
         }
     }

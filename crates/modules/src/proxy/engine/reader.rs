@@ -314,13 +314,11 @@ impl Reader {
         took
     }
 
-    /// Goes on without the client.
-    pub fn leave_client(&mut self) {
-        let client = &mut self.passage.plan.client;
+    /// Goes on without the client, if it can: not where the rest of the request was to come from there.
+    pub fn leave_client(&mut self) -> bool {
+        let Passage { plan: Plan { client, .. }, unsent, .. } = &mut *self.passage;
         *client = client.unwatched();
-        if let Some(unsent) = &mut self.passage.unsent {
-            unsent.leave_client();
-        }
+        unsent.as_mut().is_none_or(|unsent| unsent.leave_client())
     }
 
     /// Reads to the end without anybody who wants it, so that the server can finish. The client was [left](Reader::leave_client).
@@ -347,7 +345,8 @@ impl Drop for Reader {
     }
 }
 
-/// Sends what can be sent of the rest of a request, if there is one; whether that was something.
+/// Sends what can be sent of the rest of a request, if there is one. Whether the server cannot be expected to say something: it has just
+/// got more, or the client is waited for.
 fn send_on(
     (unsent, sent_all): (&mut Option<Box<Unsent>>, &mut bool),
     (exchange, plan): (&mut dyn Exchange, &Plan),
@@ -358,17 +357,22 @@ fn send_on(
     let Some(rest) = unsent else { return Ok(false) };
     let mut sent = 0;
     let answer = rest.poll(context, socket, (exchange, plan), &mut sent);
+    let is_busy = sent > 0 || rest.waits_for_client();
     plan.record.with(|last| last.sent += sent);
-    if let Poll::Ready(answer) = answer {
-        *unsent = None;
-        *sent_all = answer.map_err(|stopped| {
+    match answer {
+        Poll::Pending => return Ok(is_busy),
+        Poll::Ready(Ok(())) => *sent_all = true,
+        Poll::Ready(Err(stopped)) => {
             if let Some(log) = log {
                 stopped.log(log);
             }
-            Trouble::from(stopped)
-        })?;
+            if let Some(trouble) = stopped.trouble() {
+                return Err(trouble);
+            }
+        }
     }
-    Ok(sent > 0)
+    *unsent = None;
+    Ok(is_busy)
 }
 
 /// What an application has to say, as nginx logs it; a line of the log stays one.

@@ -12,7 +12,7 @@ use freerun_http::head::body::{self, BodyError, Lent};
 use freerun_http::head::collect::Collected;
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
-use freerun_runtime::log::Level;
+use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
 use freerun_runtime::timer::Timer;
@@ -32,6 +32,8 @@ pub struct Unsent {
     /// Read, but more than a piece may be.
     held: Bytes,
     rest: Rest,
+    /// How far a body that is here was read.
+    at: u64,
     timer: Timer,
     waiting: bool,
 }
@@ -53,57 +55,61 @@ struct Reading {
     now: Option<LocalBoxFuture<'static, (FileRange, io::Result<Bytes>)>>,
 }
 
-/// Why the response cannot be waited for any more.
+/// Why not all was sent.
 #[derive(Debug)]
 pub enum Stopped {
+    /// The server takes no more.
+    Refused(io::Error),
     /// The rest of the body did not come from the client.
     Client(BodyError),
     /// It could not be read from its file.
     File(io::Error),
+    /// Nobody has it any more.
+    Gone,
 }
 
 impl Stopped {
     /// Says it, where nobody else does.
     pub fn log(&self, log: &Detached) {
         let doing = Doing::Sending;
-        match self {
+        let (level, words) = match self {
+            Stopped::Gone => return,
+            Stopped::Refused(error) => (Level::Info, format!("send() failed ({})", Errno(error))),
             Stopped::Client(BodyError::Status(413)) => {
-                log.write(Level::Error, format_args!("client intended to send too large chunked body while {doing}"));
+                (Level::Error, "client intended to send too large chunked body".to_owned())
             }
-            Stopped::Client(BodyError::Status(_)) => {
-                log.write(Level::Error, format_args!("client sent invalid chunked body while {doing}"));
-            }
-            Stopped::Client(BodyError::Broken(_)) => {
-                log.write(Level::Info, format_args!("client prematurely closed connection while {doing}"));
-            }
+            Stopped::Client(BodyError::Status(_)) => (Level::Error, "client sent invalid chunked body".to_owned()),
+            Stopped::Client(BodyError::Broken(_)) => (Level::Info, "client prematurely closed connection".to_owned()),
             Stopped::Client(BodyError::TimedOut) => {
-                log.write(Level::Info, format_args!("client timed out (110: Connection timed out) while {doing}"));
+                (Level::Info, "client timed out (110: Connection timed out)".to_owned())
             }
-            Stopped::File(error) => log.write(Level::Crit, format_args!("{error} while {doing}")),
-        }
+            Stopped::File(error) => (Level::Crit, error.to_string()),
+        };
+        log.write(level, format_args!("{words} while {doing}, whose response has begun"));
     }
-}
 
-impl From<Stopped> for Trouble {
-    fn from(stopped: Stopped) -> Trouble {
-        match stopped {
-            Stopped::Client(error) => Trouble::Body(error),
-            Stopped::File(_) => Trouble::Ours,
+    /// Why the response is given up, too. It goes on where the server takes no more, and as long as the server does not mind a
+    /// client that says no more.
+    pub fn trouble(self) -> Option<Trouble> {
+        match self {
+            Stopped::Refused(_) | Stopped::Client(BodyError::TimedOut) | Stopped::Gone => None,
+            Stopped::Client(error) => Some(Trouble::Body(error)),
+            Stopped::File(_) => Some(Trouble::Ours),
         }
     }
 }
 
 impl Unsent {
-    /// `out` and then `piece` are to be sent, and then the body's end or, unless it is `over`, the rest of it, which is to be [put
-    /// in](Unsent::put_in).
-    pub fn new(out: &[u8], piece: Bytes, over: bool) -> Box<Unsent> {
-        let (held, rest, timer) = (Bytes::new(), Rest::Gone, Timer::default());
-        Box::new(Unsent { out: out.to_vec(), piece, over, held, rest, timer, waiting: false })
+    /// `out` and then `piece` are to be sent, and then the body's end or, unless it is `over`, the rest of it from `position` on,
+    /// which is to be [put in](Unsent::put_in).
+    pub fn new(out: &[u8], piece: Bytes, over: bool, position: &Position) -> Box<Unsent> {
+        let (held, rest, at, timer) = (Bytes::new(), Rest::Gone, position.bytes(), Timer::default());
+        Box::new(Unsent { out: out.to_vec(), piece, over, held, rest, at, timer, waiting: false })
     }
 
-    /// Puts in the body, of which all before `position` is on its way. One that comes from the client has to be [borrowed](Unsent::borrow).
-    pub fn put_in(&mut self, request: &Request, body: Outgoing, position: &Position) {
-        let at = position.bytes();
+    /// Puts in the body. One that comes from the client has to be [borrowed](Unsent::borrow).
+    pub fn put_in(&mut self, request: &Request, body: Outgoing) {
+        let at = self.at;
         let memory =
             |bytes: &Bytes| Rest::Memory(bytes.slice(bytes.len().min(usize::try_from(at).unwrap_or(usize::MAX))..));
         self.rest = match body {
@@ -127,33 +133,46 @@ impl Unsent {
         }
     }
 
-    /// The client has gone, or is nobody's business any more.
-    pub fn leave_client(&mut self) {
-        if let Rest::Client(_) = self.rest {
-            self.rest = Rest::Gone;
+    /// The client has gone, or is nobody's business any more: whether the rest can be sent without it.
+    pub fn leave_client(&mut self) -> bool {
+        // Somebody else may wait from now on.
+        self.waiting = false;
+        match &mut self.rest {
+            Rest::Client(_) | Rest::Stream => {
+                self.rest = Rest::Gone;
+                self.over
+            }
+            Rest::File(reading) => {
+                reading.reader.forget_client();
+                reading.now = None;
+                true
+            }
+            Rest::Memory(_) | Rest::Gone => true,
         }
     }
 
-    /// Sends what can be sent now, and adds to `sent` how much that was. Ready at the end: whether all was sent. A server that
-    /// takes no more may still go on with its response.
+    /// Whether there is nothing to be sent before the client has sent more.
+    pub fn waits_for_client(&self) -> bool {
+        matches!(self.rest, Rest::Client(_)) && !self.over && self.out.is_empty() && self.piece.is_empty()
+    }
+
+    /// Sends what can be sent now, and adds to `sent` how much that was. Ready when all was sent.
     ///
     /// # Errors
-    /// There is no more to be had of the body.
+    /// Why no more can be sent.
     pub fn poll(
         &mut self,
         context: &mut Context<'_>,
         socket: &Socket,
         (exchange, plan): (&mut dyn Exchange, &Plan),
         sent: &mut u64,
-    ) -> Poll<Result<bool, Stopped>> {
+    ) -> Poll<Result<(), Stopped>> {
+        let mut has_waited = false;
         loop {
             ready!(loops::poll_budget(context));
             if self.out.is_empty() && self.piece.is_empty() {
                 if self.over {
-                    return Poll::Ready(Ok(true));
-                }
-                if let Rest::Gone | Rest::Stream = self.rest {
-                    return Poll::Ready(Ok(false));
+                    return Poll::Ready(Ok(()));
                 }
                 match ready!(self.poll_piece(context, exchange.max_piece().min(PIECE)))? {
                     Some(next) => {
@@ -176,7 +195,7 @@ impl Unsent {
             match socket.try_write(parts, false) {
                 Ok(n) => {
                     *sent += n as u64;
-                    self.waiting = false;
+                    (self.waiting, has_waited) = (false, false);
                     let of_out = n.min(self.out.len());
                     self.out.drain(..of_out);
                     if n > of_out {
@@ -191,11 +210,19 @@ impl Unsent {
                     if !std::mem::replace(&mut self.waiting, true) {
                         self.timer.set(plan.options.send_timeout);
                     }
-                    if pin!(socket.writable_after_full()).poll(context).is_pending() {
-                        return self.timer.poll_expired(context).map(|()| Ok(false));
+                    match pin!(socket.writable_after_full()).poll(context) {
+                        Poll::Pending => {
+                            let timed_out = || Err(Stopped::Refused(ErrorKind::TimedOut.into()));
+                            return self.timer.poll_expired(context).map(|()| timed_out());
+                        }
+                        // One that is closed on that side is "writable" for ever.
+                        Poll::Ready(Ok(())) if !std::mem::replace(&mut has_waited, true) => {}
+                        Poll::Ready(answer) => {
+                            return Poll::Ready(Err(Stopped::Refused(answer.err().unwrap_or(error))));
+                        }
                     }
                 }
-                Err(_) => return Poll::Ready(Ok(false)),
+                Err(error) => return Poll::Ready(Err(Stopped::Refused(error))),
             }
         }
     }
@@ -203,7 +230,7 @@ impl Unsent {
     fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, Stopped>> {
         if self.held.is_empty() {
             self.held = match &mut self.rest {
-                Rest::Gone | Rest::Stream => return Poll::Ready(Ok(None)),
+                Rest::Gone | Rest::Stream => return Poll::Ready(Err(Stopped::Gone)),
                 Rest::Memory(bytes) => std::mem::take(bytes),
                 Rest::File(reading) => ready!(reading.poll(context)).map_err(Stopped::File)?,
                 Rest::Client(lent) => {
