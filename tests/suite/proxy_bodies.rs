@@ -385,6 +385,8 @@ fn a_server_that_takes_no_more_may_go_on_with_its_answer() {
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ");
         client.until(|bytes| bytes.ends_with(b"first "));
         peer.stop_taking();
+        // A full socket is tried again when there is room.
+        peer.rest();
         server.logs("send() failed (32: Broken pipe) while sending request to upstream");
         peer.send("last!");
         assert_eq!(client.response().text(), "first last!", "{lines}");

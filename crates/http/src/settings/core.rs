@@ -120,7 +120,7 @@ settings! {
             fidelity = Differs("`threads` hops only when an operation would wait; `on` is the same as `auto`; `auto` and `always` are ours");
         /// The largest request body that is accepted; 0 is no limit.
         client_max_body_size: Offset = "1m", in HTTP | SERVER | LOCATION;
-        /// Longest wait between two reads of a request body.
+        /// Longest wait between two reads of a request body. A response that an upstream server has begun meanwhile is passed on all the same; nginx closes the connection.
         client_body_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
         /// A request body up to this size stays in memory.
         client_body_buffer_size: Size = "16k", in HTTP | SERVER | LOCATION;
