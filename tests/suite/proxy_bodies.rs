@@ -340,17 +340,40 @@ fn a_body_that_becomes_too_large_ends_the_answer_that_has_begun() {
     server.logs("client intended to send too large chunked body");
 }
 
-/// Whoever waits for a client that says no more is the server; as long as it does not mind, nobody is to blame.
+/// The server may wait for it or not.
 #[test]
 fn a_client_that_says_no_more_has_its_answer() {
     let upstream = Upstream::new();
-    let lines = "proxy_request_buffering off; client_body_timeout 300ms; proxy_read_timeout 200ms; ";
+    let lines = "proxy_request_buffering off; client_body_timeout 300ms; ";
     let server = passing(&[&upstream.address()], lines).freerun();
-    let (mut client, mut peer) = begun(&server, &upstream, &post(300_000, true)[..1000]);
-    // Until then it is the client who is waited for, not the server.
+    let request = post(300_000, true);
+    let (mut client, mut peer) = begun(&server, &upstream, &request[..1000]);
     server.logs("client timed out (110: Connection timed out) while sending request to upstream");
     peer.send("last!");
     assert_eq!(client.response().text(), "first last!");
+    // What was late is still that request's.
+    client.send([&request[1000..], b"GET /next HTTP/1.1\r\nHost: localhost\r\n\r\n"].concat());
+    let mut second = upstream.accept();
+    assert_eq!(second.request().target(), "/next");
+    second.send(ok("next"));
+    assert_eq!(client.response().text(), "next");
+}
+
+#[test]
+fn while_the_client_is_waited_for_the_server_is_not_late() {
+    let upstream = Upstream::new();
+    let silent = Upstream::new();
+    let lines = format!(
+        "proxy_request_buffering off; proxy_read_timeout 200ms;
+         location /later {{ proxy_read_timeout 600ms; proxy_pass http://{}; }}",
+        silent.address()
+    );
+    let server = passing(&[&upstream.address()], &lines).freerun();
+    let (_client, _peer) = begun(&server, &upstream, &post(300_000, true)[..1000]);
+    // A time that is over later, of the same clock.
+    assert_eq!(server.get("/later").status, 504);
+    let log = server.error_log();
+    assert!(!log.contains("upstream timed out (110: Connection timed out) while reading upstream"), "{log}");
 }
 
 #[test]
@@ -358,7 +381,7 @@ fn what_comes_behind_a_wrong_chunk_is_no_request() {
     let upstream = Upstream::new();
     let server = passing(&[&upstream.address()], "proxy_request_buffering off; ").freerun();
     let (mut client, mut peer) = begun(&server, &upstream, &post(300_000, true)[..1000]);
-    client.send(vec![b'x'; 70_000]);
+    let _ = client.try_send(vec![b'x'; 70_000]);
     let _ = client.try_send("0\r\n\r\nGET /next HTTP/1.1\r\nHost: localhost\r\n\r\n");
     peer.rest();
     assert!(client.try_response("POST").is_err());

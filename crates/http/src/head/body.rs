@@ -216,23 +216,14 @@ pub async fn finish_discarding(
 
 /// Reads what comes next behind the bytes that have been used, whose room it takes.
 async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<(), BodyError> {
-    if let Framing::Lent(_) = request.body.framing {
-        // Whoever has it has not given it back: nothing is known of what comes.
-        return Err(BodyError::Broken(io::ErrorKind::Other.into()));
-    }
     loops::consume_budget().await;
-    // The head must stay, the handlers look into it.
+    let connection = request.connection.clone();
     let head = request.head.parsed.len as usize;
-    let buffer = &mut request.head.buffer;
-    buffer.drain(head..request.body.used);
-    request.body.used = head;
-    buffer.reserve(buffers::BUFFER_SIZE);
-    match timer.within(wait, request.connection.socket.read(buffer)).await {
-        None => Err(BodyError::TimedOut),
-        Some(Ok(0)) => Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into())),
-        Some(Ok(_)) => Ok(()),
-        Some(Err(error)) => Err(BodyError::Broken(error)),
-    }
+    let more = poll_fn(|context| {
+        let Request { body, head: Head { buffer, .. }, .. } = request;
+        body.poll_more(context, (buffer, head), &connection.socket)
+    });
+    timer.within(wait, more).await.unwrap_or(Err(BodyError::TimedOut))
 }
 
 /// The next piece of the body, for a handler that passes it on as it comes; `None` at its end. Tells a waiting client to
@@ -286,55 +277,70 @@ impl ClientBody {
             if !piece.is_empty() {
                 return Poll::Ready(Ok(Some(piece.into())));
             }
-            let room = match &mut self.framing {
-                Framing::Done => return Poll::Ready(Ok(None)),
-                Framing::Lent(_) => return Poll::Ready(Err(BodyError::Broken(io::ErrorKind::Other.into()))),
-                Framing::Chunked(_) => None,
-                Framing::Length(left) => Some(usize::try_from(*left).map_or(most, |left| left.min(most))),
-            };
-            if let Some(room) = room {
+            if self.is_done() {
+                return Poll::Ready(Ok(None));
+            }
+            if let Framing::Length(left) = &mut self.framing {
                 // Nothing else can come: it does not have to pass through the connection's buffer.
+                let room = usize::try_from(*left).map_or(most, |left| left.min(most));
                 let mut piece = BytesMut::new();
                 let read = socket.poll_read_by(context, || {
                     piece.reserve(room);
                     Ok((socket.try_read_bytes(&mut piece, room)?, room))
                 });
-                match ready!(read) {
-                    Ok(0) => return Poll::Ready(Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into()))),
-                    Ok(_) => {}
-                    Err(error) => return Poll::Ready(Err(BodyError::Broken(error))),
+                some(ready!(read))?;
+                *left -= piece.len() as u64;
+                if *left == 0 {
+                    self.framing = Framing::Done;
                 }
-                let count = piece.len() as u64;
-                if let Framing::Length(left) = &mut self.framing {
-                    *left -= count;
-                    if *left == 0 {
-                        self.framing = Framing::Done;
-                    }
-                }
-                self.received += count;
+                self.received += piece.len() as u64;
                 return Poll::Ready(Ok(Some(piece.freeze())));
             }
-            // What has been used makes room; the head must stay, the handlers look into it.
-            buffer.drain(head..self.used);
-            self.used = head;
-            let read = socket.poll_read_by(context, || {
-                buffer.reserve(buffers::BUFFER_SIZE);
-                let room = buffer.capacity() - buffer.len();
-                Ok((socket.try_read(buffer)?, room))
-            });
-            match ready!(read) {
-                Ok(0) => return Poll::Ready(Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into()))),
-                Ok(_) => {}
-                Err(error) => return Poll::Ready(Err(BodyError::Broken(error))),
-            }
+            ready!(self.poll_more(context, (&mut *buffer, head), socket))?;
         }
+    }
+
+    /// Reads what comes next into that buffer.
+    fn poll_more(
+        &mut self,
+        context: &mut Context<'_>,
+        (buffer, head): (&mut Vec<u8>, usize),
+        socket: &Socket,
+    ) -> Poll<Result<(), BodyError>> {
+        if let Framing::Lent(_) = self.framing {
+            // Whoever has it has not given it back: nothing is known of what comes.
+            return Poll::Ready(Err(BodyError::Status(400)));
+        }
+        // What has been used makes room; the head must stay, the handlers look into it.
+        buffer.drain(head..self.used);
+        self.used = head;
+        let read = socket.poll_read_by(context, || {
+            buffer.reserve(buffers::BUFFER_SIZE);
+            let room = buffer.capacity() - buffer.len();
+            Ok((socket.try_read(buffer)?, room))
+        });
+        Poll::Ready(some(ready!(read)))
+    }
+
+    /// Whether more has come than there may be; 0 is no limit.
+    fn is_beyond(&self, limit: u64) -> bool {
+        limit > 0 && self.received > limit
+    }
+}
+
+/// A body that ends before its end is broken.
+fn some(read: io::Result<usize>) -> Result<(), BodyError> {
+    match read {
+        Ok(0) => Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(BodyError::Broken(error)),
     }
 }
 
 /// Refuses a body that has come to be larger than `limit`; 0 is no limit.
 fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
-    let received = request.body.received;
-    if limit > 0 && received > limit {
+    if request.body.is_beyond(limit) {
+        let received = request.body.received;
         crate::log_error!(request, Error, "client intended to send too large chunked body: {received} bytes");
         request.keep_alive = false;
         return Err(BodyError::Status(413));

@@ -72,7 +72,8 @@ impl Lent {
     /// As those of [`next_piece`](super::next_piece); nothing is logged.
     pub fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
         let piece = ready!(self.poll(context, most));
-        self.failed |= piece.is_err();
+        // One that is late can still come.
+        self.failed |= matches!(piece, Err(BodyError::Status(_) | BodyError::Broken(_)));
         Poll::Ready(piece)
     }
 
@@ -87,7 +88,7 @@ impl Lent {
             }
         };
         self.waiting = false;
-        if self.body.declared.is_none() && self.limit > 0 && self.body.received > self.limit {
+        if self.body.declared.is_none() && self.body.is_beyond(self.limit) {
             return Poll::Ready(Err(BodyError::Status(413)));
         }
         Poll::Ready(Ok(piece))
