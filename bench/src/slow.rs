@@ -35,7 +35,10 @@ const PACE: usize = 10_000;
 /// How often each reads.
 const READS: u32 = 5;
 /// In how many groups they read, one after the other at equal distances: the bursts of all at once would be this program's.
-const GROUPS: u32 = 20;
+const GROUPS: u32 = 200;
+/// Those of a group begin to read at so many of their turns, one after the other: about as many as it takes until the proxy is asked for
+/// more. Else it would be asked by all of them at once.
+const BEGINNINGS: usize = 12;
 /// Their receive buffers, bytes: what a slow client has not read stays with the proxy.
 const RECEIVE_BUFFER: usize = 16 * 1024;
 /// The proxy's send buffers: otherwise the kernel takes the whole file.
@@ -43,7 +46,7 @@ const SEND_BUFFER: &str = "32k";
 /// How long one connection may take to open.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Requests a second of the clients that are not slow.
-const PROBES: f64 = 50.0;
+const PROBES: f64 = 200.0;
 /// `proxy_buffer_size` and `proxy_buffers` as configured by default, in bytes: what each client may hold in memory.
 const BUFFERS: f64 = 4096.0 + 8.0 * 4096.0;
 /// What a connection and a request may cost besides.
@@ -84,7 +87,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
         name: "slow",
         method: format!(
             "{count} clients, each with a receive buffer of {} KiB, ask a proxy for a file of 1 MB that its upstream serves from memory, and \
-             read {} KB a second, not all at the same moment; the proxy's sockets have send buffers of 32 KiB, everything else is at its default. Meanwhile others ask for `return 200` and for 1 KB through \
+             read {} KB a second, at moments of their own; the proxy's sockets have send buffers of 32 KiB, everything else is at its default. Meanwhile others ask for `return 200` and for 1 KB through \
              the same proxy, {PROBES} times a second each: for {seconds} s from the moment when the first slow one comes, of which the proxies read and keep for them what they \
              have not read themselves yet, and for {seconds} s after that. At their pace the slow ones read {:.0} MB in {seconds} s. Memory is the highest resident set of all of the proxy's processes, over that \
              before; {rounds} rounds with a fresh proxy each, which begin with nothing to be written to the disk; median (min–max); one worker on one core, all clients on the other, where those who are not slow come first (`SCHED_FIFO`, or short slices without the right to that).",
@@ -256,37 +259,42 @@ impl Crowd {
     }
 }
 
-fn read_slowly(mut clients: Vec<TcpStream>, over: &AtomicBool, sum: &AtomicU64) -> usize {
+fn read_slowly(clients: Vec<TcpStream>, over: &AtomicBool, sum: &AtomicU64) -> usize {
     let mut buffer = vec![0; PACE / READS as usize];
-    let mut cut = 0;
-    let mut groups: Vec<Vec<TcpStream>> = Vec::new();
-    let size = clients.len().div_ceil(GROUPS as usize);
-    while !clients.is_empty() {
-        groups.push(clients.split_off(clients.len().saturating_sub(size)));
+    let (mut cut, mut turn) = (0, 0);
+    let mut groups: Vec<Vec<(usize, TcpStream)>> = (0..GROUPS).map(|_| Vec::new()).collect();
+    for (index, client) in clients.into_iter().enumerate() {
+        let (place, group) = (index / groups.len(), index % groups.len());
+        groups[group].push((place % BEGINNINGS, client));
     }
     let step = Duration::from_secs(1) / READS / GROUPS;
+    let mut next = Instant::now();
     while !over.load(Relaxed) {
         for group in &mut groups {
-            let next = Instant::now() + step;
-            group.retain_mut(|client| match client.read(&mut buffer) {
-                Ok(0) => {
-                    cut += 1;
-                    false
-                }
-                Ok(read) => {
-                    sum.fetch_add(read as u64, Relaxed);
-                    true
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
-                Err(_) => {
-                    cut += 1;
-                    false
-                }
+            group.retain_mut(|(first, client)| {
+                let stays = turn < *first || read_some(client, &mut buffer, sum);
+                cut += usize::from(!stays);
+                stays
             });
+            // Not sooner to make up for a turn that has taken longer.
+            next = (next + step).max(Instant::now());
             thread::sleep(next.saturating_duration_since(Instant::now()));
         }
+        turn += 1;
     }
     cut
+}
+
+/// Reads what there is, up to a buffer's length. Whether the proxy is still there.
+fn read_some(client: &mut TcpStream, buffer: &mut [u8], sum: &AtomicU64) -> bool {
+    match client.read(buffer) {
+        Ok(0) => false,
+        Ok(read) => {
+            sum.fetch_add(read as u64, Relaxed);
+            true
+        }
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
 }
 
 fn p99(latencies: &Latencies) -> f64 {
