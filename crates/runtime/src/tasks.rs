@@ -19,7 +19,8 @@ use crate::mailbox::Mailbox;
 /// How many tasks of the one kind are polled before others of the loop, such as the one that accepts, have their turn.
 const TURN: usize = 16;
 
-/// How many of them are tasks at long work, if so many are ready: however many short ones there are, these go on.
+/// How many of them are tasks at long work, if so many are ready: however many short ones there are, these go on. No more
+/// than that before the kernel is asked for events: what has come meanwhile may be short.
 const LONG_PART: usize = 4;
 
 /// How many of the others are polled before: each of them is there for many connections, but for mirrored requests and the like.
@@ -138,11 +139,16 @@ impl Ready {
         queue.borrow_mut().push_back(woken.index);
     }
 
-    /// Whose poll is next in a turn of which so many are left.
-    fn pop(&self, left: usize) -> Option<u32> {
-        let (first, then) = if left > LONG_PART { (&self.short, &self.long) } else { (&self.long, &self.short) };
-        let next = first.borrow_mut().pop_front();
-        next.or_else(|| then.borrow_mut().pop_front())
+    /// Whose poll is next in a turn of which so many are left, and so many of these for long work.
+    fn pop(&self, left: usize, long_left: &mut usize) -> Option<u32> {
+        let short = || self.short.borrow_mut().pop_front();
+        let mut long = || {
+            let left = long_left.checked_sub(1)?;
+            let next = self.long.borrow_mut().pop_front()?;
+            *long_left = left;
+            Some(next)
+        };
+        if left > LONG_PART { short().or_else(long) } else { long().or_else(short) }
     }
 
     fn clear(&self) {
@@ -324,8 +330,9 @@ pub(crate) fn turn(row: &mut Row<'_>) {
     }
     let mut own = None;
     loops::fill_budget();
+    let mut long_left = LONG_PART;
     for left in (1..=TURN).rev() {
-        let Some(index) = READY.with(|ready| ready.pop(left)) else { break };
+        let Some(index) = READY.with(|ready| ready.pop(left, &mut long_left)) else { break };
         if own.is_none() {
             own = OWN.with_borrow(Clone::clone);
         }
