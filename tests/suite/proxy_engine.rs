@@ -402,20 +402,43 @@ fn an_upstream_may_be_left_to_finish_without_the_client() {
 fn a_slow_client_does_not_hold_the_upstream_up() {
     const SIZE: usize = 20_000_000;
     let body: Vec<u8> = (0..SIZE).map(|at| (at % 253) as u8).collect();
-    for lines in ["", "proxy_buffers 4 8k; proxy_busy_buffers_size 16k; proxy_temp_file_write_size 16k; "] {
+    let length = format!("Content-Length: {SIZE}");
+    for (framing, lines) in [
+        (&*length, ""),
+        (&*length, "proxy_buffers 4 8k; proxy_busy_buffers_size 16k; proxy_temp_file_write_size 16k; "),
+        (&*length, "limit_rate 30m; "),
+        (&*length, "aio threads always; "),
+        ("Transfer-Encoding: chunked", ""),
+    ] {
         let upstream = Upstream::new();
         let server = passing(&[&upstream.address()], lines).freerun();
         let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).unwrap();
         client.send(GET);
         let mut peer = upstream.accept();
         peer.request();
-        peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\nConnection: close\r\n\r\n"));
+        peer.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\nConnection: close\r\n\r\n"));
         // The client reads nothing yet, but all of it is taken and the connection over.
-        peer.send(&body);
+        match framing == length {
+            true => peer.send(&body),
+            false => {
+                for chunk in body.chunks(300_000) {
+                    peer.send(format!("{:x}\r\n", chunk.len()));
+                    peer.send(chunk);
+                    peer.send("\r\n");
+                }
+                peer.send("0\r\n\r\n");
+            }
+        }
         assert_eq!(peer.rest(), b"");
         server.logs("an upstream response is buffered to a temporary file while reading upstream");
         let response = client.response();
-        assert!(response.body == body, "{} bytes", response.body.len());
+        assert!(response.body == body, "{framing} {lines} {} bytes", response.body.len());
+        // The connection is in order after it.
+        client.send(GET);
+        let mut peer = upstream.accept();
+        peer.request();
+        peer.send(ok("again"));
+        assert_eq!(client.response().text(), "again");
     }
 }
 

@@ -400,7 +400,10 @@ impl Socket {
     }
 
     /// Whether a write would not wait, or would fail.
-    fn has_room(&self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// What `poll(2)` answers.
+    pub fn has_room(&self) -> io::Result<bool> {
         let mut poll = [rustix::event::PollFd::new(&*self.fd, rustix::event::PollFlags::OUT)];
         Ok(rustix::event::poll(&mut poll, Some(&Default::default()))? > 0)
     }

@@ -21,7 +21,7 @@ use crate::content::{aio, direct, media_type};
 use crate::log_error;
 use crate::request::Request;
 use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};
-use crate::write::body::ClientGone;
+use crate::write::gone::ClientGone;
 
 /// Why a file could not be opened.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use crate::content::response::{Body, FileRange, LocalBoxFuture, Part, Source};
 use crate::request::{Connection, Request};
 use crate::settings::core::CoreSettings;
 use crate::settings::knobs::{DirectIo, TransferSettings};
-use crate::write::body::ClientGone;
+use crate::write::gone::ClientGone;
 
 /// The largest piece that is read past the page cache at once, whatever `output_buffers` says.
 const MAX_DIRECT: usize = 1 << 20;

@@ -79,6 +79,12 @@ pub trait Source {
     /// certain to be sent only where the error is `ConnectionAborted`.
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>>;
 
+    /// What comes next, where that lies in a file: it is sent from there. Asked before each [`next`](Self::next), which would
+    /// give the same bytes.
+    fn next_in_file(&mut self) -> Option<FileRange> {
+        None
+    }
+
     /// What can be done while the client does not take the last piece: a source with a source of its own goes on reading
     /// there, within its bounds. It is dropped, whatever it does, as soon as the client takes bytes again, and need not
     /// ever be ready. A source that changes another one's body passes this on.

@@ -2,8 +2,11 @@
 
 pub mod beside;
 pub mod body;
+pub mod file;
+pub mod gone;
 pub mod head;
 pub mod pace;
+pub mod writer;
 
 use std::io;
 

@@ -11,7 +11,7 @@ use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
-use freerun_http::write::body::ClientGone;
+use freerun_http::write::gone::ClientGone;
 use freerun_proto::{Credentials, HeaderId};
 use freerun_runtime::files::Gone;
 use freerun_runtime::pool::{PoolError, Tag};

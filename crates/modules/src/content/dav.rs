@@ -16,7 +16,7 @@ use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
-use freerun_http::write::body::ClientGone;
+use freerun_http::write::gone::ClientGone;
 use freerun_proto::uri::{EscapeSet, escape, unescape};
 use freerun_proto::{BodyFraming, HeaderId, Method, date};
 use freerun_runtime::files::Via;

@@ -19,7 +19,7 @@ use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::core::{CoreSettings, Switch};
-use freerun_http::write::body::ClientGone;
+use freerun_http::write::gone::ClientGone;
 use freerun_proto::{Method, conditional, uri};
 use freerun_runtime::budget::{Budget, Exhausted, Share};
 use freerun_runtime::files::Via;

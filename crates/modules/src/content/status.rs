@@ -189,7 +189,7 @@ use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::core::Switch;
-use freerun_http::write::body::ClientGone;
+use freerun_http::write::gone::ClientGone;
 use freerun_proto::{Method, uri};
 use freerun_runtime::files::Via;
 use serde::Serialize;

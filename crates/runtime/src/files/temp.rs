@@ -98,6 +98,7 @@ impl FileSystem {
             Ok::<_, FileError>(file)
         };
         let file = self.offload(via, self.tag_of(directory, via.client), make).await??;
+        file.grown(len);
         Ok(TempFile { file: Arc::new(file), len, files: self.clone(), name: None })
     }
 
@@ -217,6 +218,7 @@ impl TempFile {
         let files = self.files.clone();
         self.files.offload(via, tag, move || files.write_all(&file, offset, data.as_ref())).await??;
         self.len += len;
+        self.file.grown(self.len);
         Ok(())
     }
 
@@ -242,7 +244,7 @@ impl TempFile {
         self.len == 0
     }
 
-    /// The file for reading. Its [`OpenFile::meta`] is that of the empty file; `len` counts.
+    /// The file for reading. Its [`OpenFile::meta`] is that of the empty file; [`OpenFile::size`] counts.
     pub fn file(&self) -> &Arc<OpenFile> {
         &self.file
     }

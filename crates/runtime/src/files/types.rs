@@ -231,6 +231,8 @@ pub struct OpenFile {
     /// Taken only by `drop`.
     fd: Option<OwnedFd>,
     meta: Meta,
+    /// See [`OpenFile::size`].
+    size: AtomicU64,
     pub(crate) mount: Arc<Mount>,
     /// Whether `mincore` may be believed: 0 not asked yet, 1 yes, 2 no.
     pub(crate) mincore: AtomicU8,
@@ -251,6 +253,7 @@ impl OpenFile {
     pub(crate) fn new(fd: OwnedFd, meta: Meta, mount: Arc<Mount>, closer: Arc<Closer>) -> OpenFile {
         OpenFile {
             fd: Some(fd),
+            size: AtomicU64::new(meta.size),
             meta,
             mount,
             mincore: AtomicU8::new(0),
@@ -269,9 +272,14 @@ impl OpenFile {
         &self.meta
     }
 
-    /// Its size when it was opened, in bytes.
+    /// Its size in bytes: when it was opened, or of a file of our own what has been written to it since.
     pub fn size(&self) -> u64 {
-        self.meta.size
+        self.size.load(Relaxed)
+    }
+
+    /// So much has been written to it.
+    pub(crate) fn grown(&self, size: u64) {
+        self.size.store(size, Relaxed);
     }
 
     /// Whether it is a regular file.
@@ -312,6 +320,7 @@ impl OpenFile {
 
     pub(crate) fn resized(&mut self, size: u64) {
         self.meta.size = size;
+        self.grown(size);
     }
 
     pub(crate) fn tag(&self, client: u64) -> Tag {

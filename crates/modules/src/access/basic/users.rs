@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use freerun_http::content::aio;
 use freerun_http::request::Request;
-use freerun_http::write::body::ClientGone;
+use freerun_http::write::gone::ClientGone;
 use freerun_runtime::files::{Aio, FileError, Meta, OpenFile, Via};
 use freerun_runtime::log::clock;
 use freerun_runtime::pool::{PoolError, Tag};

@@ -8,7 +8,7 @@ use freerun_cache::key::Key;
 use freerun_cache::object::{Object, Unreadable};
 use freerun_http::log_error;
 use freerun_http::request::Request;
-use freerun_http::write::body::ClientGone;
+use freerun_http::write::gone::ClientGone;
 use freerun_runtime::files::{Aio, Via};
 
 use super::keep::variant;

@@ -6,7 +6,7 @@ use std::io;
 use std::task::Poll;
 
 use bytes::Bytes;
-use freerun_http::content::response::{LocalBoxFuture, Source};
+use freerun_http::content::response::{FileRange, LocalBoxFuture, Source};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
@@ -195,7 +195,7 @@ impl Flow {
             loops::consume_budget().await;
             loops::note(self.connection, "buffering a response");
             let held = self.in_memory() + self.outstanding;
-            let behind_file = self.spool.as_ref().is_some_and(|spool| !spool.is_empty());
+            let behind_file = self.spool.as_ref().is_some_and(|spool| !spool.is_empty() || spool.in_file() > 0);
             if !behind_file && held < in_front {
                 if let Some(piece) = self.advance(in_front - held).await {
                     self.push(piece);
@@ -323,6 +323,16 @@ impl Flow {
 impl Source for Flow {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(self.next_piece())
+    }
+
+    fn next_in_file(&mut self) -> Option<FileRange> {
+        if !self.front.is_empty() {
+            return None;
+        }
+        let range = self.spool.as_mut()?.take_in_file()?;
+        self.outstanding = 0;
+        self.begun = true;
+        Some(range)
     }
 
     fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {

@@ -8,7 +8,7 @@ use freerun_cache::key::Key;
 use freerun_cache::record::Head;
 use freerun_http::background::Background;
 use freerun_http::content::aio;
-use freerun_http::content::response::{Body, LocalBoxFuture, Source};
+use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Source};
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_runtime::log::Level;
@@ -167,6 +167,10 @@ impl Source for Followed {
             None => Box::pin(self.follower.next()),
             Some(_) => Box::pin(self.next_piece()),
         }
+    }
+
+    fn next_in_file(&mut self) -> Option<FileRange> {
+        self.spool.as_mut()?.take_in_file()
     }
 
     fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {

@@ -8,7 +8,7 @@ use freerun_http::head::body;
 use freerun_http::head::collect::{Collected, KeptBody};
 use freerun_http::log_error;
 use freerun_http::request::Request;
-use freerun_http::write::body::ClientGone;
+use freerun_http::write::gone::ClientGone;
 use freerun_runtime::files::Via;
 use freerun_runtime::timer::Timer;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use freerun_http::content::response::LocalBoxFuture;
+use freerun_http::content::response::{FileRange, LocalBoxFuture};
 use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, TempFile, Via};
 
 use super::pieces::Pieces;
@@ -62,6 +62,8 @@ pub struct Spool {
     len: u64,
     /// Bytes of the file that were taken.
     read: u64,
+    /// How many of these are on their way from the file to the client.
+    leaving: u64,
     tail: Pieces,
     /// Bytes at the beginning of `tail` (and taken from there since) that are being written.
     in_flight: usize,
@@ -83,6 +85,7 @@ impl Spool {
             writing: None,
             len: 0,
             read: 0,
+            leaving: 0,
             tail: Pieces::default(),
             in_flight: 0,
             overtaken: 0,
@@ -100,9 +103,9 @@ impl Spool {
         self.len - self.read + self.tail.bytes() as u64
     }
 
-    /// Bytes of the file that were not taken.
+    /// Bytes of the file that the client has not taken.
     pub fn in_file(&self) -> u64 {
-        self.len - self.read
+        self.len - self.read + self.leaving
     }
 
     /// Whether there is nothing in it.
@@ -112,7 +115,7 @@ impl Spool {
 
     /// Whether so many bytes more can be written, once what is at hand is.
     pub fn takes_more(&self, bytes: usize) -> bool {
-        let used = if self.read == self.len { 0 } else { self.len };
+        let used = if self.in_file() == 0 { 0 } else { self.len };
         !self.failed && used + (self.tail.bytes() + self.overtaken + bytes) as u64 <= self.place.max
     }
 
@@ -136,7 +139,7 @@ impl Spool {
         if self.writing.is_some() || self.tail.is_empty() || self.failed {
             return;
         }
-        if self.len > 0 && self.read == self.len && self.len + self.tail.bytes() as u64 > self.place.max {
+        if self.len > 0 && self.in_file() == 0 && self.len + self.tail.bytes() as u64 > self.place.max {
             // What was in the file has been taken: a new one begins.
             (self.temp, self.file, self.len, self.read) = (None, None, 0, 0);
         }
@@ -191,11 +194,21 @@ impl Spool {
         Poll::Ready(result)
     }
 
+    /// Takes what is in the file, if it comes next, to be sent from there: that is over when something is taken again.
+    pub fn take_in_file(&mut self) -> Option<FileRange> {
+        self.leaving = 0;
+        let file = self.file.as_ref().filter(|_| self.read < self.len)?;
+        let range = FileRange { file: file.clone(), offset: self.read, len: self.len - self.read };
+        (self.read, self.leaving) = (self.len, range.len);
+        Some(range)
+    }
+
     /// Takes the next piece; `None` when there is nothing.
     ///
     /// # Errors
     /// The file could not be read.
     pub async fn take(&mut self) -> Result<Option<Bytes>, FileError> {
+        self.leaving = 0;
         if self.read < self.len
             && let Some(file) = &self.file
         {
@@ -257,18 +270,28 @@ mod tests {
         all
     }
 
+    /// What is in the file, read from there as it would be sent.
+    fn take_in_file(spool: &mut Spool) -> Vec<u8> {
+        let Some(range) = spool.take_in_file() else { return Vec::new() };
+        let mut bytes = vec![0; range.len as usize];
+        let read = rustix::io::pread(&*range.file, &mut bytes, range.offset).unwrap();
+        assert_eq!((read as u64, range.file.size()), (range.len, range.offset + range.len));
+        bytes
+    }
+
     #[test]
     fn pieces_come_out_in_order_whatever_was_written_before_they_were_taken() {
-        // Each number says what happens after a piece was put in: write, wait for it, take one.
+        // Each number says what happens after a piece was put in: write, take one from memory or the file, take what is in the file, wait for
+        // what is being written.
         let place = spool(&temp(), 1 << 30).place;
         for plan in 0..4096u32 {
             run(async {
                 let mut spool = Spool::new(place.clone());
                 let (mut put, mut got) = (Vec::new(), Vec::new());
-                for number in 0..4u8 {
+                for number in 0..3u8 {
                     spool.push(piece(number));
                     put.extend_from_slice(&piece(number));
-                    let steps = plan >> (3 * number);
+                    let steps = plan >> (4 * number);
                     if steps & 1 != 0 {
                         spool.write(spool.turns().next().await);
                     }
@@ -278,14 +301,37 @@ mod tests {
                     if steps & 4 != 0 {
                         spool.written().await.unwrap();
                     }
-                    assert_eq!(spool.bytes(), (put.len() - got.len()) as u64, "{plan:o}");
+                    if steps & 8 != 0 {
+                        got.extend(take_in_file(&mut spool));
+                    }
+                    assert_eq!(spool.bytes(), (put.len() - got.len()) as u64, "{plan:x}");
                 }
+                got.extend(take_in_file(&mut spool));
                 got.extend(drain(&mut spool).await);
-                assert_eq!(got, put, "{plan:o}");
+                assert_eq!(got, put, "{plan:x}");
                 spool.written().await.unwrap();
-                assert!(spool.is_empty() && spool.in_memory() == 0, "{plan:o}");
+                assert!(spool.is_empty() && spool.in_memory() == 0 && spool.in_file() == 0, "{plan:x}");
             });
         }
+    }
+
+    #[test]
+    fn a_file_that_is_being_sent_counts_until_something_is_taken_again() {
+        run(async {
+            let mut spool = spool(&temp(), 3000);
+            spool.push(piece(1));
+            spool.write(spool.turns().next().await);
+            spool.written().await.unwrap();
+            assert_eq!(take_in_file(&mut spool), piece(1));
+            assert!(spool.is_empty() && spool.in_file() == 1001 && !spool.takes_more(2000));
+            spool.push(piece(2));
+            spool.write(spool.turns().next().await);
+            spool.written().await.unwrap();
+            // It was written behind what is being sent, not into another file.
+            assert_eq!((spool.in_file(), spool.len), (1001 + 1002, 1001 + 1002));
+            assert_eq!(drain(&mut spool).await, piece(2));
+            assert!(spool.in_file() == 0 && spool.takes_more(3000));
+        });
     }
 
     #[test]

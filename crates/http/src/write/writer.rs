@@ -1,0 +1,111 @@
+//! What goes to a client: in pieces, at its pace.
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use freerun_runtime::loops;
+use freerun_runtime::tasks::LongWork;
+use freerun_runtime::timer::Timer;
+
+use crate::content::response::Source;
+use crate::request::Connection;
+use crate::write::WriteError;
+use crate::write::beside::meanwhile;
+use crate::write::pace::Pace;
+
+/// What the writing of one response needs again and again.
+pub struct Writer<'r> {
+    /// Where it goes.
+    pub connection: &'r Connection,
+    /// For what is waited for.
+    pub timer: Timer,
+    /// How long the client may take nothing.
+    pub send_timeout: Duration,
+    /// `limit_rate`
+    pub pace: Pace,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// From when the client first had to be waited for.
+    pub long: Option<LongWork>,
+}
+
+impl Writer<'_> {
+    /// Writes all of `first` and `second`.
+    ///
+    /// # Errors
+    /// The client went away, or took nothing for `send_timeout`.
+    pub async fn all(&mut self, first: &[u8], second: &[u8], more: bool) -> Result<(), WriteError> {
+        self.all_from(None, first, second, more).await
+    }
+
+    /// Writes all of `first` and `second`, of which some came from `source`: it may go on while the client does not.
+    pub async fn all_from(
+        &mut self,
+        mut source: Option<&mut Box<dyn Source>>,
+        mut first: &[u8],
+        mut second: &[u8],
+        more: bool,
+    ) -> Result<(), WriteError> {
+        while !first.is_empty() || !second.is_empty() {
+            let left = first.len() + second.len();
+            let room = match self.pace.is_free() {
+                true => left,
+                false => usize::try_from(meanwhile(&mut source, self.room(left as u64)).await).unwrap_or(left),
+            };
+            let now = &first[..first.len().min(room)];
+            let then = &second[..second.len().min(room - now.len())];
+            let more = more && room == left;
+            let answer = match (now.is_empty(), then.is_empty()) {
+                (false, false) => self.connection.socket.try_write(&[IoSlice::new(now), IoSlice::new(then)], more),
+                (false, true) => self.connection.socket.try_write(&[IoSlice::new(now)], more),
+                _ => self.connection.socket.try_write(&[IoSlice::new(then)], more),
+            };
+            match answer {
+                Ok(sent) => {
+                    let is_full = sent < now.len() + then.len();
+                    self.bytes += sent as u64;
+                    let from_first = sent.min(first.len());
+                    first = &first[from_first..];
+                    second = &second[sent - from_first..];
+                    if is_full {
+                        // The kernel has taken what it has room for and tells when there is more; asking it once more would say no more.
+                        meanwhile(&mut source, self.wait()).await?;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => meanwhile(&mut source, self.wait()).await?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of `wanted` bytes may be sent now by `limit_rate`; waits until it is some.
+    pub async fn room(&mut self, wanted: u64) -> u64 {
+        loop {
+            match self.pace.room(self.bytes, wanted, loops::now()) {
+                Ok(room) => return room,
+                // The same timer as that of `send_timeout`: one of the two is waited for at a time.
+                Err(wait) => drop(self.timer.within(wait, std::future::pending::<()>()).await),
+            }
+        }
+    }
+
+    /// Waits for room in the socket, which a write of this task has just filled.
+    pub async fn wait(&mut self) -> Result<(), WriteError> {
+        self.long.get_or_insert_with(LongWork::begin);
+        match self.timer.within(self.send_timeout, self.connection.socket.writable_after_full()).await {
+            Some(answer) => Ok(answer?),
+            None => Err(WriteError::TimedOut),
+        }
+    }
+
+    /// Waits for room in the socket, which a pool thread has found full.
+    pub async fn wait_after_pool(&mut self) -> Result<(), WriteError> {
+        self.long.get_or_insert_with(LongWork::begin);
+        match self.timer.within(self.send_timeout, self.connection.socket.writable()).await {
+            Some(answer) => Ok(answer?),
+            None => Err(WriteError::TimedOut),
+        }
+    }
+}
