@@ -80,7 +80,7 @@ pub trait Source {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>>;
 
     /// What comes next, where that lies in a file: it is sent from there. Asked before each [`next`](Self::next), which would
-    /// give the same bytes.
+    /// give the same bytes. A source that looks at another one's body, or changes it, asks that one for bytes alone.
     fn next_in_file(&mut self) -> Option<FileRange> {
         None
     }
