@@ -168,7 +168,7 @@ async fn write_body(
             writer.all(head, b"", more).await
         }
         Body::Bytes(bytes) => writer.all(head, &bytes, more).await,
-        Body::File(range) => file::whole(request, writer, head, range, more).await,
+        Body::File(range) => file::with_head(request, writer, head, range, more).await,
         Body::Parts(parts) => {
             let last = parts.len().saturating_sub(1);
             for (index, part) in parts.into_iter().enumerate() {
@@ -176,7 +176,7 @@ async fn write_body(
                 loops::consume_budget().await;
                 match part {
                     Part::Bytes(bytes) => writer.all(head, &bytes, more || index < last).await?,
-                    Part::File(range) => file::whole(request, writer, head, range, more || index < last).await?,
+                    Part::File(range) => file::with_head(request, writer, head, range, more || index < last).await?,
                 }
                 head.clear();
             }

@@ -21,7 +21,7 @@ use crate::write::writer::Writer;
 
 /// A file range up to this size is read into the head's buffer and leaves with it in one system call, if it is in
 /// memory: cheaper than a second call.
-pub const SMALL_FILE: u64 = 32 * 1024;
+const SMALL_FILE: u64 = 32 * 1024;
 
 /// The most that one inline `sendfile` moves when `sendfile_max_chunk` says nothing smaller, so that a fast client
 /// with a large file takes turns with the others.
@@ -35,11 +35,11 @@ const FIRST_CHUNK: u64 = 56 * 1024;
 /// hundreds, and pages that begin where segments do are cheaper.
 const FIRST_CHUNK_FOR: u64 = 256 * 1024;
 
-/// What is offered to a client at least after it had to be waited for.
+/// What is looked at for a client, at least, after it had to be waited for: the socket may take more than the last time.
 const LEAST_AFTER_FULL: u64 = 64 * 1024;
 
 /// Sends a range of a file, with what is left of the head before it.
-pub async fn whole(
+pub async fn with_head(
     request: &Request,
     writer: &mut Writer<'_>,
     head: &mut Vec<u8>,
