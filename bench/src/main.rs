@@ -6,6 +6,7 @@ mod cache_hits;
 mod cache_node;
 mod cache_ratio;
 mod cache_restart;
+mod canned;
 mod cgroup;
 mod client;
 mod compress;

@@ -1,31 +1,33 @@
-//! A reverse proxy between wrk and an nginx that answers from memory: what does passing a request on cost, and are the
+//! A reverse proxy between wrk and what answers from memory: what does passing a request on cost, and are the
 //! connections to the upstream used again?
 
 use crate::bench::Bench;
+use crate::canned;
 use crate::client::Client;
 use crate::error::{Doing, Error, Result};
 use crate::grid::{Grid, Sample};
-use crate::process::Placement;
+use crate::process::{Placement, on_cores};
 use crate::report::{Goal, Report, Table};
 use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
 use crate::stats::short_or_nothing;
 use crate::warm;
 use crate::wrk::{self, Load, Target};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Name of a case, its path, wrk's connections.
-const CASES: [(&str, &str, usize); 4] =
-    [("1 KB", TEXT, 32), ("1 KB file", "/1k.bin", 32), ("100 KB", "/100k.bin", 16), ("4 MB", "/4m.bin", 8)];
+/// Name of a case, its path, wrk's connections: what an nginx answers.
+const FILE_CASES: [(&str, &str, usize); 3] =
+    [("1 KB file", "/1k.bin", 32), ("100 KB", "/100k.bin", 16), ("4 MB", "/4m.bin", 8)];
+
+/// The same, of what a server answers that does nothing else ([`canned`]). An nginx that sends 1 KB needs as long as the proxy: it would
+/// set the pace, and the proxy's core be busy to 70 to 90 %.
+const TEXT_CASE: (&str, &str, usize) = ("1 KB", "/1k.text", 32);
 
 /// The upstream's files and their sizes.
 const FILES: [(&str, u64); 3] = [("1k.bin", 1_000), ("100k.bin", 100_000), ("4m.bin", 4_000_000)];
 
-/// What the upstream's configuration itself has: it sends it at once, so that it is not the upstream that sets the pace. For
-/// a file nginx opens, looks, writes twice and closes, and the proxy's core is busy to 70 to 80 % only.
-const TEXT: &str = "/1k.text";
-
-/// Its bytes.
+/// Bytes of [`TEXT_CASE`].
 const TEXT_SIZE: usize = 1_000;
 
 /// Where the upstream tells how many connections and requests it has had.
@@ -44,11 +46,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
         bench.scratch.file(name, size)?;
     }
     let (server_cores, client_cores) = bench.machine.pair();
-    let upstream = start_upstream(bench, &client_cores)?;
-    let root = bench.scratch.folder("data")?;
-    let specs =
-        [Kind::Nginx, Kind::Freerun, Kind::Haproxy].map(|kind| Spec::new(kind, "", &root).proxy(upstream.address));
-    let (servers, mut notes) = start_all(bench, &specs, &Placement { cores: server_cores, cgroups: Vec::new() })?;
+    let placement = Placement { cores: server_cores, cgroups: Vec::new() };
     let load = |path: &str, connections| Load {
         threads: 1,
         connections,
@@ -57,48 +55,61 @@ pub fn run(bench: &Bench) -> Result<Report> {
         close: false,
         cores: client_cores.clone(),
     };
-    let grid = Grid::fill(bench, &servers, rounds, &mut notes, |_| {
-        CASES.iter().map(|(case, path, connections)| ((*case).to_owned(), load(path, *connections))).collect()
-    })?;
+    let case = |(name, path, connections): (&str, &str, usize)| (name.to_owned(), load(path, connections));
+    let canned = on_cores(&client_cores, || canned::start(TEXT_SIZE)).and_then(|address| address)?;
+    let (servers, mut notes) = start_all(bench, &specs(bench, "", canned)?, &placement)?;
+    let text = Grid::fill(bench, &servers, rounds, &mut notes, |_| vec![case(TEXT_CASE)])?;
+    let (title, _, connections) = TEXT_CASE;
+    let mut tables = vec![warm::table(&text, &servers, title, &format!("{title}, {connections} connections"))];
+    servers.into_iter().for_each(Server::stop);
+
+    let upstream = start_upstream(bench, &client_cores)?;
+    let (servers, mut further) = start_all(bench, &specs(bench, "", upstream.address)?, &placement)?;
+    notes.append(&mut further);
+    let files = Grid::fill(bench, &servers, rounds, &mut notes, |_| FILE_CASES.map(case).into())?;
+    for (title, _, connections) in FILE_CASES {
+        tables.push(warm::table(&files, &servers, title, &format!("{title}, {connections} connections")));
+    }
+    servers.into_iter().for_each(Server::stop);
     let mut report = Report {
         name: "proxy",
         method: format!(
-            "What an nginx of one worker answers from memory, through a proxy over kept connections (`keepalive 256`, HAProxy: \
-             `http-reuse always`): `1 KB` is a `return` that it sends at once, the others are files (for `1 KB file` the proxy's \
+            "What is answered from memory, through a proxy over kept connections (`keepalive 256`, HAProxy: `http-reuse always`): \
+             `1 KB` by a thread that does nothing else, the others are files of an nginx of one worker (for `1 KB file` the proxy's \
              core is not full); keep-alive towards the client; the proxy's one worker pinned to one core, upstream and wrk (one \
              thread) to the other; {rounds} rounds of {seconds} s each, proxies in turn; median (min–max), ratios are medians of each \
              round's. CPU time is the proxy's alone."
         ),
+        tables,
+        goals: goals(&text, &files),
         notes,
-        ..Report::default()
     };
-    for (case, _, connections) in CASES {
-        report.tables.push(warm::table(&grid, &servers, case, &format!("{case}, {connections} connections")));
-    }
-    report.goals = goals(&grid);
-    servers.into_iter().for_each(Server::stop);
     reuse(bench, &upstream, &load("/1k.bin", 64), &mut report)?;
     Ok(report)
+}
+
+/// The proxies, named with `variant`.
+fn specs(bench: &Bench, variant: &str, upstream: SocketAddr) -> Result<[Spec; 3]> {
+    let root = bench.scratch.folder("data")?;
+    Ok([Kind::Nginx, Kind::Freerun, Kind::Haproxy].map(|kind| Spec::new(kind, variant, &root).proxy(upstream)))
 }
 
 /// The server behind the proxies, on the clients' core.
 pub fn start_upstream(bench: &Bench, cores: &[usize]) -> Result<Server> {
     let root = bench.scratch.folder("data")?;
-    let text = "x".repeat(TEXT_SIZE);
-    let lines = format!(
-        "location = {FIGURES} {{ stub_status; }}\nlocation = {TEXT} {{ default_type text/plain; return 200 {text}; }}\n"
-    );
-    let mut spec = Spec::new(Kind::Nginx, "", &root).lines("", lines);
+    let mut spec = Spec::new(Kind::Nginx, "", &root).lines("", format!("location = {FIGURES} {{ stub_status; }}\n"));
     spec.name = "upstream".into();
     spec.connections = 16_384;
     Server::start(bench, &spec, &Placement { cores: cores.to_vec(), cgroups: Vec::new() })
 }
 
-fn goals(grid: &Grid) -> Vec<Goal> {
+fn goals(text: &Grid, files: &Grid) -> Vec<Goal> {
     let cpu = |sample: &Sample| sample.cpu_us;
     let rate = |sample: &Sample| sample.outcome.rate();
     let mut goals = Vec::new();
-    for (case, limit) in [("1 KB", 0.9), ("1 KB file", 0.9), ("100 KB", 1.0), ("4 MB", 1.0)] {
+    for (grid, case, limit) in
+        [(text, "1 KB", 0.9), (files, "1 KB file", 0.9), (files, "100 KB", 1.0), (files, "4 MB", 1.0)]
+    {
         let text = format!("{case}: CPU per request at most {limit} times nginx's");
         goals.push(Goal::at_most(text, grid.ratio("freerun", "nginx", case, cpu), limit));
         let text = format!("{case}: at least nginx's rate");
@@ -111,9 +122,7 @@ fn goals(grid: &Grid) -> Vec<Goal> {
 
 /// How many requests came on connections that had been used before, with several loops.
 fn reuse(bench: &Bench, upstream: &Server, load: &Load, report: &mut Report) -> Result<()> {
-    let root = bench.scratch.folder("data")?;
-    let specs = [Kind::Nginx, Kind::Freerun, Kind::Haproxy]
-        .map(|kind| Spec::new(kind, &format!("{LOOPS} workers"), &root).workers(LOOPS).proxy(upstream.address));
+    let specs = specs(bench, &format!("{LOOPS} workers"), upstream.address)?.map(|spec| spec.workers(LOOPS));
     let (servers, mut notes) = start_all(bench, &specs, &Placement::default())?;
     let title = format!("Connections to the upstream, {LOOPS} workers, 64 clients, 1 KB");
     let mut table = Table::new(title, &["server", "requests", "connections", "on a used connection %"]);

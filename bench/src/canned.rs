@@ -1,0 +1,133 @@
+//! A server that answers every request with the same bytes and does little else: where the proxy before it is measured, a server that
+//! needs as long for a request as the proxy does, on the clients' core, would set the pace.
+
+use std::collections::HashMap;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::thread;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use crate::error::{Doing, Result};
+
+/// The listening socket's number; those of connections begin behind it.
+const LISTENER: u64 = 0;
+/// Events asked for at once.
+const EVENTS: usize = 64;
+/// Longest piece of requests read at once, bytes.
+const PIECE: usize = 16 * 1024;
+/// What ends a request without a body.
+const END: &[u8] = b"\r\n\r\n";
+
+/// Starts it on a thread that ends with this process and has the cores of the one that calls; a body of `size` bytes, after a head like
+/// nginx's.
+pub fn start(size: usize) -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("listen")?;
+    listener.set_nonblocking(true).doing("listen")?;
+    let address = listener.local_addr().doing("listen")?;
+    let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from).doing("create an epoll instance")?;
+    watch(&poll, &listener, LISTENER).doing("listen")?;
+    let answer = answer(size);
+    let serve = move || serve(&poll, &listener, &answer).unwrap_or_else(|error| eprintln!("upstream: {error}"));
+    thread::Builder::new().name("canned".into()).spawn(serve).doing("start a thread")?;
+    Ok(address)
+}
+
+fn answer(size: usize) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Tue, 24 Nov 2026 00:00:00 GMT\r\nContent-Type: text/plain\r\n\
+         Content-Length: {size}\r\nConnection: keep-alive\r\n\r\n{}",
+        "x".repeat(size)
+    )
+    .into_bytes()
+}
+
+fn watch(poll: &OwnedFd, socket: &impl std::os::fd::AsFd, number: u64) -> io::Result<()> {
+    Ok(epoll::add(poll, socket, EventData::new_u64(number), EventFlags::IN)?)
+}
+
+fn serve(poll: &OwnedFd, listener: &TcpListener, answer: &[u8]) -> io::Result<()> {
+    let mut connections: HashMap<u64, Connection> = HashMap::new();
+    let mut events = Vec::with_capacity(EVENTS);
+    let mut buffer = vec![0; PIECE];
+    loop {
+        events.clear();
+        match epoll::wait(poll, rustix::buffer::spare_capacity(&mut events), None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            other => other?,
+        };
+        for event in &events {
+            let number = event.data.u64();
+            if number == LISTENER {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                let number = LISTENER + 1 + stream.as_raw_fd() as u64;
+                watch(poll, &stream, number)?;
+                connections.insert(number, Connection { stream, ended: 0 });
+            } else if connections.get_mut(&number).is_some_and(|connection| !connection.turn(&mut buffer, answer)) {
+                connections.remove(&number);
+            }
+        }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// How much of [`END`] the last piece ended with.
+    ended: usize,
+}
+
+impl Connection {
+    /// Reads what is there, and answers the requests that end in it. Whether the client is still there. Blocks until the answer is
+    /// taken: for one that is shorter than a socket's buffer that is at once.
+    fn turn(&mut self, buffer: &mut [u8], answer: &[u8]) -> bool {
+        match self.stream.read(buffer) {
+            Ok(read) if read > 0 => {
+                (0..ends(&mut self.ended, &buffer[..read])).all(|_| self.stream.write_all(answer).is_ok())
+            }
+            _ => false,
+        }
+    }
+}
+
+/// How many requests end in `piece`; `ended` is how much of [`END`] was there before it, and afterwards.
+fn ends(ended: &mut usize, piece: &[u8]) -> usize {
+    let mut count = 0;
+    for byte in piece {
+        *ended = match *ended {
+            part if *byte == END[part] => part + 1,
+            // A return where a line feed was due may be the first of another pair.
+            _ => usize::from(*byte == END[0]),
+        };
+        if *ended == END.len() {
+            (count, *ended) = (count + 1, 0);
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_ends_wherever_its_pieces_do() {
+        let text = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\r\n\r\n";
+        for cut in 0..=text.len() {
+            let mut ended = 0;
+            let count = ends(&mut ended, &text[..cut]) + ends(&mut ended, &text[cut..]);
+            assert_eq!((count, ended), (2, 0), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn every_request_is_answered() {
+        let address = start(10).unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = vec![0; 2 * answer(10).len()];
+        stream.read_exact(&mut text).unwrap();
+        assert_eq!(text, answer(10).repeat(2));
+    }
+}
