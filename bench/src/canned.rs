@@ -20,34 +20,47 @@ const PIECE: usize = 16 * 1024;
 /// What ends a request without a body.
 const END: &[u8] = b"\r\n\r\n";
 
+/// How an answer is sent.
+#[derive(Debug, Clone, Copy)]
+pub enum Pieces {
+    /// With one call.
+    One,
+    /// With a call for the head and one for the body.
+    HeadAndBody,
+}
+
 /// Starts it on a thread that ends with this process and has the cores of the one that calls; a body of `size` bytes, after a head like
 /// nginx's.
-pub fn start(size: usize) -> Result<SocketAddr> {
+pub fn start(size: usize, pieces: Pieces) -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("listen")?;
     listener.set_nonblocking(true).doing("listen")?;
     let address = listener.local_addr().doing("listen")?;
     let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from).doing("create an epoll instance")?;
     watch(&poll, &listener, LISTENER).doing("listen")?;
-    let answer = answer(size);
+    let answer = answer(size, pieces);
     let serve = move || serve(&poll, &listener, &answer).unwrap_or_else(|error| eprintln!("upstream: {error}"));
     thread::Builder::new().name("canned".into()).spawn(serve).doing("start a thread")?;
     Ok(address)
 }
 
-fn answer(size: usize) -> Vec<u8> {
-    format!(
+/// What is sent, a call each.
+fn answer(size: usize, pieces: Pieces) -> Vec<Vec<u8>> {
+    let head = format!(
         "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Tue, 24 Nov 2026 00:00:00 GMT\r\nContent-Type: text/plain\r\n\
-         Content-Length: {size}\r\nConnection: keep-alive\r\n\r\n{}",
-        "x".repeat(size)
-    )
-    .into_bytes()
+         Content-Length: {size}\r\nConnection: keep-alive\r\n\r\n"
+    );
+    let (head, body) = (head.into_bytes(), vec![b'x'; size]);
+    match pieces {
+        Pieces::One => vec![[head, body].concat()],
+        Pieces::HeadAndBody => vec![head, body],
+    }
 }
 
 fn watch(poll: &OwnedFd, socket: &impl std::os::fd::AsFd, number: u64) -> io::Result<()> {
     Ok(epoll::add(poll, socket, EventData::new_u64(number), EventFlags::IN)?)
 }
 
-fn serve(poll: &OwnedFd, listener: &TcpListener, answer: &[u8]) -> io::Result<()> {
+fn serve(poll: &OwnedFd, listener: &TcpListener, answer: &[Vec<u8>]) -> io::Result<()> {
     let mut connections: HashMap<u64, Connection> = HashMap::new();
     let mut events = Vec::with_capacity(EVENTS);
     let mut buffer = vec![0; PIECE];
@@ -81,10 +94,11 @@ struct Connection {
 impl Connection {
     /// Reads what is there, and answers the requests that end in it. Whether the client is still there. Blocks until the answer is
     /// taken: for one that is shorter than a socket's buffer that is at once.
-    fn turn(&mut self, buffer: &mut [u8], answer: &[u8]) -> bool {
+    fn turn(&mut self, buffer: &mut [u8], answer: &[Vec<u8>]) -> bool {
         match self.stream.read(buffer) {
             Ok(read) if read > 0 => {
-                (0..ends(&mut self.ended, &buffer[..read])).all(|_| self.stream.write_all(answer).is_ok())
+                let mut pieces = answer.iter().cycle().take(ends(&mut self.ended, &buffer[..read]) * answer.len());
+                pieces.all(|piece| self.stream.write_all(piece).is_ok())
             }
             _ => false,
         }
@@ -123,11 +137,13 @@ mod tests {
 
     #[test]
     fn every_request_is_answered() {
-        let address = start(10).unwrap();
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n").unwrap();
-        let mut text = vec![0; 2 * answer(10).len()];
-        stream.read_exact(&mut text).unwrap();
-        assert_eq!(text, answer(10).repeat(2));
+        for pieces in [Pieces::One, Pieces::HeadAndBody] {
+            let mut stream = TcpStream::connect(start(10, pieces).unwrap()).unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n").unwrap();
+            let expected = answer(10, Pieces::One).concat().repeat(2);
+            let mut text = vec![0; expected.len()];
+            stream.read_exact(&mut text).unwrap();
+            assert_eq!(text, expected);
+        }
     }
 }

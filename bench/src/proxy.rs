@@ -2,7 +2,7 @@
 //! connections to the upstream used again?
 
 use crate::bench::Bench;
-use crate::canned;
+use crate::canned::{self, Pieces};
 use crate::client::Client;
 use crate::error::{Doing, Error, Result};
 use crate::grid::{Grid, Sample};
@@ -16,19 +16,34 @@ use crate::wrk::{self, Load, Target};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Name of a case, its path, wrk's connections: what an nginx answers.
-const FILE_CASES: [(&str, &str, usize); 3] =
-    [("1 KB file", "/1k.bin", 32), ("100 KB", "/100k.bin", 16), ("4 MB", "/4m.bin", 8)];
+/// What is asked for.
+struct Case {
+    name: &'static str,
+    path: &'static str,
+    /// wrk's.
+    connections: usize,
+    /// CPU time per request, at most so many times nginx's.
+    limit: f64,
+}
 
-/// The same, of what a server answers that does nothing else ([`canned`]). An nginx that sends 1 KB needs as long as the proxy: it would
-/// set the pace, and the proxy's core be busy to 70 to 90 %.
-const TEXT_CASE: (&str, &str, usize) = ("1 KB", "/1k.text", 32);
+/// What a server answers that does nothing else ([`canned`]), with one call. An nginx that sends 1 KB needs as long as the proxy: it
+/// would set the pace, and the proxy's core be busy to 70 to 90 %.
+const WHOLE: Case = Case { name: "1 KB", path: "/1k.text", connections: 32, limit: 0.9 };
+
+/// What the same sends as nginx does a file, the head before the body.
+const IN_TWO: Case = Case { name: "1 KB in two pieces", path: "/1k.bin", connections: 32, limit: 0.9 };
+
+/// What an nginx answers.
+const FILES: [Case; 2] = [
+    Case { name: "100 KB", path: "/100k.bin", connections: 16, limit: 1.0 },
+    Case { name: "4 MB", path: "/4m.bin", connections: 8, limit: 1.0 },
+];
 
 /// The upstream's files and their sizes.
-const FILES: [(&str, u64); 3] = [("1k.bin", 1_000), ("100k.bin", 100_000), ("4m.bin", 4_000_000)];
+const FILE_SIZES: [(&str, u64); 3] = [("1k.bin", 1_000), ("100k.bin", 100_000), ("4m.bin", 4_000_000)];
 
-/// Bytes of [`TEXT_CASE`].
-const TEXT_SIZE: usize = 1_000;
+/// Bytes of [`WHOLE`] and [`IN_TWO`].
+const SMALL: usize = 1_000;
 
 /// Where the upstream tells how many connections and requests it has had.
 const FIGURES: &str = "/figures";
@@ -42,7 +57,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Runs the benchmark.
 pub fn run(bench: &Bench) -> Result<Report> {
     let (rounds, seconds) = (bench.options.runs(5), bench.options.seconds(1.0, 3.0).ceil());
-    for (name, size) in FILES {
+    for (name, size) in FILE_SIZES {
         bench.scratch.file(name, size)?;
     }
     let (server_cores, client_cores) = bench.machine.pair();
@@ -55,33 +70,35 @@ pub fn run(bench: &Bench) -> Result<Report> {
         close: false,
         cores: client_cores.clone(),
     };
-    let case = |(name, path, connections): (&str, &str, usize)| (name.to_owned(), load(path, connections));
-    let canned = on_cores(&client_cores, || canned::start(TEXT_SIZE)).and_then(|address| address)?;
-    let (servers, mut notes) = start_all(bench, &specs(bench, "", canned)?, &placement)?;
-    let text = Grid::fill(bench, &servers, rounds, &mut notes, |_| vec![case(TEXT_CASE)])?;
-    let (title, _, connections) = TEXT_CASE;
-    let mut tables = vec![warm::table(&text, &servers, title, &format!("{title}, {connections} connections"))];
-    servers.into_iter().for_each(Server::stop);
-
+    let canned = |pieces| on_cores(&client_cores, || canned::start(SMALL, pieces)).and_then(|address| address);
     let upstream = start_upstream(bench, &client_cores)?;
-    let (servers, mut further) = start_all(bench, &specs(bench, "", upstream.address)?, &placement)?;
-    notes.append(&mut further);
-    let files = Grid::fill(bench, &servers, rounds, &mut notes, |_| FILE_CASES.map(case).into())?;
-    for (title, _, connections) in FILE_CASES {
-        tables.push(warm::table(&files, &servers, title, &format!("{title}, {connections} connections")));
+    let groups =
+        [(canned(Pieces::One)?, &[WHOLE][..]), (canned(Pieces::HeadAndBody)?, &[IN_TWO]), (upstream.address, &FILES)];
+    let (mut tables, mut goals, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    for (upstream, cases) in groups {
+        let (servers, mut failures) = start_all(bench, &specs(bench, "", upstream)?, &placement)?;
+        notes.append(&mut failures);
+        let loads =
+            |_: &Server| cases.iter().map(|case| (case.name.into(), load(case.path, case.connections))).collect();
+        let grid = Grid::fill(bench, &servers, rounds, &mut notes, loads)?;
+        for case in cases {
+            let title = format!("{}, {} connections", case.name, case.connections);
+            tables.push(warm::table(&grid, &servers, case.name, &title));
+            goals.extend(case.goals(&grid));
+        }
+        servers.into_iter().for_each(Server::stop);
     }
-    servers.into_iter().for_each(Server::stop);
     let mut report = Report {
         name: "proxy",
         method: format!(
             "What is answered from memory, through a proxy over kept connections (`keepalive 256`, HAProxy: `http-reuse always`): \
-             `1 KB` by a thread that does nothing else, the others are files of an nginx of one worker (for `1 KB file` the proxy's \
-             core is not full); keep-alive towards the client; the proxy's one worker pinned to one core, upstream and wrk (one \
-             thread) to the other; {rounds} rounds of {seconds} s each, proxies in turn; median (min–max), ratios are medians of each \
-             round's. CPU time is the proxy's alone."
+             1 KB by a thread that does nothing else, with one call or the head before the body as nginx sends a file; 100 KB and 4 MB \
+             are files of an nginx of one worker. Keep-alive towards the client; the proxy's one worker pinned to one core, upstream \
+             and wrk (one thread) to the other; {rounds} rounds of {seconds} s each, proxies in turn; median (min–max), ratios are \
+             medians of each round's. CPU time is the proxy's alone."
         ),
         tables,
-        goals: goals(&text, &files),
+        goals,
         notes,
     };
     reuse(bench, &upstream, &load("/1k.bin", 64), &mut report)?;
@@ -103,21 +120,17 @@ pub fn start_upstream(bench: &Bench, cores: &[usize]) -> Result<Server> {
     Server::start(bench, &spec, &Placement { cores: cores.to_vec(), cgroups: Vec::new() })
 }
 
-fn goals(text: &Grid, files: &Grid) -> Vec<Goal> {
-    let cpu = |sample: &Sample| sample.cpu_us;
-    let rate = |sample: &Sample| sample.outcome.rate();
-    let mut goals = Vec::new();
-    for (grid, case, limit) in
-        [(text, "1 KB", 0.9), (files, "1 KB file", 0.9), (files, "100 KB", 1.0), (files, "4 MB", 1.0)]
-    {
-        let text = format!("{case}: CPU per request at most {limit} times nginx's");
-        goals.push(Goal::at_most(text, grid.ratio("freerun", "nginx", case, cpu), limit));
-        let text = format!("{case}: at least nginx's rate");
-        goals.push(Goal::at_least(text, grid.ratio("freerun", "nginx", case, rate), 1.0));
-        let text = format!("{case}: CPU per request at most HAProxy's");
-        goals.push(Goal::at_most(text, grid.ratio("freerun", "haproxy", case, cpu), 1.0));
+impl Case {
+    fn goals(&self, grid: &Grid) -> [Goal; 3] {
+        let Case { name, limit, .. } = self;
+        let cpu = |other| grid.ratio("freerun", other, name, |sample| sample.cpu_us);
+        let rate = grid.ratio("freerun", "nginx", name, |sample| sample.outcome.rate());
+        [
+            Goal::at_most(format!("{name}: CPU per request at most {limit} times nginx's"), cpu("nginx"), *limit),
+            Goal::at_least(format!("{name}: at least nginx's rate"), rate, 1.0),
+            Goal::at_most(format!("{name}: CPU per request at most HAProxy's"), cpu("haproxy"), 1.0),
+        ]
     }
-    goals
 }
 
 /// How many requests came on connections that had been used before, with several loops.
