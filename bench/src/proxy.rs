@@ -5,7 +5,7 @@ use crate::bench::Bench;
 use crate::canned::{self, Pieces};
 use crate::client::Client;
 use crate::error::{Doing, Error, Result};
-use crate::grid::{Grid, Sample};
+use crate::grid::Grid;
 use crate::process::{Placement, on_cores};
 use crate::report::{Goal, Report, Table};
 use crate::servers::{Server, start_all};
