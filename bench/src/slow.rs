@@ -45,6 +45,9 @@ const RECEIVE_BUFFER: usize = 16 * 1024;
 const SEND_BUFFER: &str = "32k";
 /// How long one connection may take to open.
 const LIMIT: Duration = Duration::from_secs(20);
+/// For how many seconds they read what the kernel has for them already. It has taken up to 150 KB for each when they have come, and a proxy
+/// that sends nothing meanwhile is not asked for more before they have read that: only after this it has to keep up with them.
+const FROM_KERNEL: f64 = 20.0;
 /// Requests a second of the clients that are not slow.
 const PROBES: f64 = 200.0;
 /// `proxy_buffer_size` and `proxy_buffers` as configured by default, in bytes: what each client may hold in memory.
@@ -55,17 +58,18 @@ const ALLOWANCE: f64 = 16.0 * 1024.0;
 /// One proxy's figures of one round.
 struct Found {
     peak: f64,
-    /// Bytes that the slow clients have read while they came, and among the others.
-    read: [f64; 2],
-    alone: [Latencies; 2],
-    /// While the slow clients come.
-    coming: [Latencies; 2],
-    among: [Latencies; 2],
+    /// Bytes that the slow clients have read in each phase.
+    read: [f64; PHASES.len()],
+    /// Of `return 200` and of the small file, in each phase.
+    latencies: [[Latencies; 2]; PHASES.len()],
     failed: usize,
 }
 
-/// The latencies of one of the phases.
-type Phase = fn(&Found) -> &[Latencies; 2];
+/// What is measured one after the other; see [`FROM_KERNEL`] for the last but one.
+const PHASES: [&str; 4] = ["alone", "while slow clients come", "after they came", "among slow clients"];
+/// The phases of [`PHASES`] that have goals.
+const COMING: usize = 1;
+const AMONG: usize = 3;
 
 /// Runs the benchmark.
 pub fn run(bench: &Bench) -> Result<Report> {
@@ -73,6 +77,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let many = if open_files > FILES_EACH * COUNT as u64 + SPARE { COUNT } else { FEW };
     let count = if bench.options.quick { 500 } else { many };
     let (rounds, seconds) = (bench.options.runs(6), bench.options.seconds(3.0, 15.0));
+    let pause = bench.options.seconds(2.0, FROM_KERNEL);
     bench.scratch.file(FILE.0.trim_start_matches('/'), FILE.1)?;
     bench.scratch.file(SMALL.trim_start_matches('/'), 1_000)?;
     let (_, client_cores) = bench.machine.pair();
@@ -89,7 +94,8 @@ pub fn run(bench: &Bench) -> Result<Report> {
             "{count} clients, each with a receive buffer of {} KiB, ask a proxy for a file of 1 MB that its upstream serves from memory, and \
              read {} KB a second, at moments of their own; the proxy's sockets have send buffers of 32 KiB, everything else is at its default. Meanwhile others ask for `return 200` and for 1 KB through \
              the same proxy, {PROBES} times a second each: for {seconds} s from the moment when the first slow one comes, of which the proxies read and keep for them what they \
-             have not read themselves yet, and for {seconds} s after that. At their pace the slow ones read {:.0} MB in {seconds} s. Memory is the highest resident set of all of the proxy's processes, over that \
+             have not read themselves yet, for {pause} s after that, in which the slow ones read what the kernel has taken for them (as good as nothing is asked of a proxy that has not sent to them while they came), \
+             and for {seconds} s among them as they go on. At their pace the slow ones read {:.0} MB in {seconds} s. Memory is the highest resident set of all of the proxy's processes, over that \
              before; {rounds} rounds with a fresh proxy each, which begin with nothing to be written to the disk; median (min–max); one worker on one core, all clients on the other, where those who are not slow come first (`SCHED_FIFO`, or short slices without the right to that).",
             RECEIVE_BUFFER / 1024,
             PACE / 1000,
@@ -103,7 +109,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
             // What former rounds have left to be written would be written in this one.
             rustix::fs::sync();
             // What the clients do must not take the proxy's core.
-            match on_cores(&client_cores, || measure(bench, spec, count, seconds)).and_then(|found| found) {
+            match on_cores(&client_cores, || measure(bench, spec, count, [seconds, pause])).and_then(|found| found) {
                 Ok(found) => match results.iter_mut().find(|(name, _)| *name == spec.name) {
                     Some((_, list)) => list.push(found),
                     None => results.push((spec.name.clone(), vec![found])),
@@ -113,23 +119,21 @@ pub fn run(bench: &Bench) -> Result<Report> {
             }
         }
     }
-    report.tables.push(table(&results, count));
+    report.tables.extend(tables(&results, count));
     let own = results.iter().find(|(name, _)| name == "freerun").map(|(_, list)| list);
     let peak = own.and_then(|list| list.iter().map(|found| found.peak).collect::<Series>().max());
     let text = "bytes of each slow client, at most the buffers and 16 KiB";
     report.goals.push(Goal::at_most(text, peak, BUFFERS + ALLOWANCE));
     let other = results.iter().find(|(name, _)| name == "nginx").map(|(_, list)| list);
     for (index, what) in ["return 200", "1 KB"].into_iter().enumerate() {
-        let phases: [(&str, Phase); 2] =
-            [("while slow clients come", |found| &found.coming), ("among slow clients", |found| &found.among)];
-        for (when, phase) in phases {
-            let median =
-                |list: &Vec<Found>| list.iter().map(|found| p99(&phase(found)[index])).collect::<Series>().median();
+        for phase in [COMING, AMONG] {
+            let p99 = |found: &Found| p99(&found.latencies[phase][index]);
+            let median = |list: &Vec<Found>| list.iter().map(p99).collect::<Series>().median();
             let ratio = own.and_then(median).zip(other.and_then(median)).map(|(own, other)| own / other);
-            report.goals.push(Goal::at_most(format!("{what} {when}, p99: at most nginx's"), ratio, 1.0));
+            report.goals.push(Goal::at_most(format!("{what} {}, p99: at most nginx's", PHASES[phase]), ratio, 1.0));
         }
     }
-    let read = |list: &Vec<Found>| list.iter().map(|found| found.read[1]).collect::<Series>().median();
+    let read = |list: &Vec<Found>| list.iter().map(|found| found.read[AMONG]).collect::<Series>().median();
     let ratio = own.and_then(read).zip(other.and_then(read)).map(|(own, other)| own / other);
     report.goals.push(Goal::at_least("bytes that slow clients get among the others: at least nginx's", ratio, 1.0));
     let failed = own.map(|list| list.iter().map(|found| found.failed).sum::<usize>() as f64);
@@ -140,76 +144,58 @@ pub fn run(bench: &Bench) -> Result<Report> {
 /// The small file.
 const SMALL: &str = "/1k.bin";
 
-fn table(results: &[(String, Vec<Found>)], count: usize) -> Table {
-    let head = [
-        "proxy",
-        "peak bytes/client",
-        "read MB: while they come",
-        "among them",
-        "return 200 p99 ms: alone",
-        "while they come",
-        "among them",
-        "1 KB p99 ms: alone",
-        "while they come",
-        "among them",
-        "failed",
-    ];
-    let mut table = Table::new(format!("{count} slow clients"), &head);
+fn tables(results: &[(String, Vec<Found>)], count: usize) -> [Table; 2] {
+    let series = |list: &[Found], figure: &dyn Fn(&Found) -> f64| list.iter().map(figure).collect::<Series>().cell();
+    let mut memory = Table::new(format!("{count} slow clients"), &["proxy", "peak bytes/client", "failed"]);
     for (name, list) in results {
-        let series = |figure: &dyn Fn(&Found) -> f64| list.iter().map(figure).collect::<Series>().cell();
-        table.row(vec![
-            name.clone(),
-            series(&|found| found.peak),
-            series(&|found| found.read[0] / 1e6),
-            series(&|found| found.read[1] / 1e6),
-            series(&|found| p99(&found.alone[0])),
-            series(&|found| p99(&found.coming[0])),
-            series(&|found| p99(&found.among[0])),
-            series(&|found| p99(&found.alone[1])),
-            series(&|found| p99(&found.coming[1])),
-            series(&|found| p99(&found.among[1])),
-            short_or_nothing(Some(list.iter().map(|found| found.failed).sum::<usize>() as f64)),
-        ]);
+        let failed = list.iter().map(|found| found.failed).sum::<usize>() as f64;
+        memory.row(vec![name.clone(), series(list, &|found| found.peak), short_or_nothing(Some(failed))]);
     }
-    table
+    let head = ["when", "proxy", "read MB", "return 200 p99 ms", "1 KB p99 ms"];
+    let mut times = Table::new("What they read, and how long others waited", &head);
+    for (phase, when) in PHASES.iter().enumerate() {
+        for (name, list) in results {
+            let mut row = vec![(*when).to_owned(), name.clone(), series(list, &|found| found.read[phase] / 1e6)];
+            row.extend((0..2).map(|what| series(list, &|found| p99(&found.latencies[phase][what]))));
+            times.row(row);
+        }
+    }
+    [memory, times]
 }
 
-fn measure(bench: &Bench, spec: &Spec, count: usize, seconds: f64) -> Result<Found> {
+fn measure(bench: &Bench, spec: &Spec, count: usize, [seconds, pause]: [f64; 2]) -> Result<Found> {
     let (cores, _) = bench.machine.pair();
     let server = Server::start(bench, spec, &Placement { cores, cgroups: Vec::new() })?;
-    let (alone, _) = others(&server, Duration::from_secs_f64(seconds / 3.0), || Ok(()))?;
+    let alone = others(&server, seconds / 3.0, || Ok(()))?;
     let before = settled(&server)?;
     server.process.forget_peak()?;
     let mut crowd = None;
-    let (coming, also) = others(&server, Duration::from_secs_f64(seconds), || {
+    let coming = others(&server, seconds, || {
         crowd = Some(Crowd::start(open(server.address, count)?)?);
         Ok(())
     })?;
-    let early = crowd.as_ref().map_or(0, |crowd| crowd.read.load(Relaxed));
-    let (among, failed) = others(&server, Duration::from_secs_f64(seconds), || Ok(()))?;
+    let read = || crowd.as_ref().map_or(0, |crowd| crowd.read.load(Relaxed));
+    let first = read();
+    let after = others(&server, pause, || Ok(()))?;
+    let second = read();
+    let among = others(&server, seconds, || Ok(()))?;
     let peak = server.process.peak();
-    let (read, cut) = crowd.map_or(Ok((0, 0)), Crowd::stop)?;
+    let (last, cut) = crowd.map_or(Ok((0, 0)), Crowd::stop)?;
     let peak = (peak as f64 - before.rss as f64) / count as f64;
-    let read = [early, read - early].map(|bytes| bytes as f64);
-    bench.say(&format!(
-        "{:12} {peak:.0} bytes a client, {:.0} and {:.0} MB read",
-        spec.name,
-        read[0] / 1e6,
-        read[1] / 1e6
-    ));
-    for (when, [ok, small]) in [("alone", &alone), ("while they come", &coming), ("among them", &among)] {
-        bench.say(&format!("{when:>20}: return 200: {ok}; 1 KB: {small}"));
+    let read = [0, first, second - first, last - second].map(|bytes| bytes as f64);
+    let phases = [alone, coming, after, among];
+    let failed = cut + phases.iter().map(|(_, failed)| failed).sum::<usize>();
+    bench.say(&format!("{:12} {peak:.0} bytes a client", spec.name));
+    for ((when, read), ([ok, small], _)) in PHASES.iter().zip(read).zip(&phases) {
+        bench.say(&format!("{when:>25}: {:.0} MB read; return 200: {ok}; 1 KB: {small}", read / 1e6));
     }
     server.stop();
-    Ok(Found { peak, read, alone, coming, among, failed: failed + also + cut })
+    Ok(Found { peak, read, latencies: phases.map(|(latencies, _)| latencies), failed })
 }
 
-/// Asks for `return 200` and for the small file for so long, and does something else meanwhile.
-fn others(
-    server: &Server,
-    length: Duration,
-    meanwhile: impl FnOnce() -> Result<()>,
-) -> Result<([Latencies; 2], usize)> {
+/// Asks for `return 200` and for the small file for so many seconds, and does something else meanwhile.
+fn others(server: &Server, seconds: f64, meanwhile: impl FnOnce() -> Result<()>) -> Result<([Latencies; 2], usize)> {
+    let length = Duration::from_secs_f64(seconds);
     let pace = |path: &str| Pace { path: path.to_owned(), rate: PROBES, length };
     let ok = probe::prepare(server.address, pace(OK_PATH))?;
     let small = probe::prepare(server.address, pace(SMALL))?;
