@@ -201,3 +201,28 @@ fn subrequests() {
     ];
     compare_proxied("", lines, cases);
 }
+
+#[test]
+fn what_is_known_of_servers_that_were_asked() {
+    // The request is made before a server is chosen for it, and only once for all of them.
+    let asked = "proxy_set_header X-Asked \"$upstream_addr|$upstream_status|$upstream_http_x_up\"; proxy_set_header X-None \
+                 $upstream_addr; proxy_set_header Connection \"\"; proxy_ignore_headers X-Accel-Redirect;";
+    let http = "upstream tried { server 127.0.0.1:1 max_fails=0; server @UP@ max_fails=0; }";
+    let lines = format!(
+        "
+        location /once {{ {asked} proxy_pass http://@UP@; }}
+        location /body {{ proxy_set_body \"$upstream_addr.\"; proxy_pass http://@UP@; }}
+        location /tried {{ {asked} proxy_pass http://tried; }}
+        location /first {{ {asked} proxy_intercept_errors on; error_page 404 /once; proxy_pass http://@UP@; }}
+        location /inside {{ proxy_pass http://@UP@; }}
+        location /named {{ proxy_intercept_errors on; error_page 404 = @next; proxy_pass http://tried; }}
+        location @next {{ {asked} proxy_pass http://tried; }}
+        "
+    );
+    let missing = "HTTP/1.1 404 Not Found\r\nX-Up: one\r\nContent-Length: 2\r\n\r\nno";
+    let elsewhere = "HTTP/1.1 200 OK\r\nX-Up: one\r\nX-Accel-Redirect: /once\r\nContent-Length: 2\r\n\r\nok";
+    let mut cases: Vec<Proxied> = ["/once", "/body", "/tried", "/tried", "/tried"].map(|path| passed(get(path))).into();
+    cases.extend(["/first", "/named", "/named"].map(|path| answered(get(path), missing)));
+    cases.push(answered(get("/inside"), elsewhere));
+    compare_proxied(http, &lines, cases);
+}

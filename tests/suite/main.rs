@@ -28,6 +28,7 @@ mod proxy_bodies;
 mod proxy_engine;
 mod proxy_parts;
 mod proxy_settings;
+mod proxy_tries;
 mod proxy_tunnels;
 mod reloads;
 mod requests;

@@ -22,6 +22,8 @@ pub enum Failure {
     Invalid,
     /// The response's status is one that counts as a failure (`proxy_next_upstream http_500` and others).
     Status,
+    /// It may not be asked (`proxy_allow_upstream`).
+    Denied,
     /// An idle connection was dead when it was to be used. It does not count against the server.
     Stale,
     /// Anything else between us and the server.
@@ -30,12 +32,13 @@ pub enum Failure {
 
 impl Failure {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Failure; 7] = [
+    pub const ALL: [Failure; 8] = [
         Failure::Connect,
         Failure::Timeout,
         Failure::Closed,
         Failure::Invalid,
         Failure::Status,
+        Failure::Denied,
         Failure::Stale,
         Failure::Other,
     ];
@@ -48,6 +51,7 @@ impl Failure {
             Failure::Closed => "closed",
             Failure::Invalid => "invalid",
             Failure::Status => "status",
+            Failure::Denied => "denied",
             Failure::Stale => "stale",
             Failure::Other => "other",
         }

@@ -68,6 +68,7 @@
 //!       "requests": 1000,        attempts
 //!       "responses": {"1xx": 0, "2xx": 990, "3xx": 8, "4xx": 1, "5xx": 0},
 //!       "failures": {"connect": 1, "timeout": 0, "closed": 0, "invalid": 0, "status": 0,
+//!                    "denied": 0,            `proxy_allow_upstream` says no
 //!                    "stale": 0,             an idle connection was dead: does not count against the server
 //!                    "other": 0},
 //!       "unavailable": 1,        times that failures made it unavailable

@@ -105,8 +105,12 @@ impl<S: Script> Family for Cgi<S> {
         family::<S>(request).options(request)
     }
 
+    fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
+        settings.get::<Prefixed<S::Member>>()
+    }
+
     fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
-        Some(settings.get::<Prefixed<S::Member>>())
+        Some(self.table(settings))
     }
 
     fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {

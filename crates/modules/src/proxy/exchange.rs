@@ -309,7 +309,7 @@ keyword_enum! {
         Http429 = "http_429",
         /// `NOT_FOUND` of memcached.
         NotFound = "not_found",
-        /// Authentication was refused (connections through SSL).
+        /// The server may not be asked: `proxy_allow_upstream`.
         Denied = "denied",
         /// Only for what is cached: somebody else is asking already.
         Updating = "updating",
@@ -371,6 +371,12 @@ pub struct Options {
     pub pass_trailers: bool,
     /// `proxy_force_ranges`
     pub force_ranges: bool,
+    /// Whether there is a `proxy_allow_upstream`.
+    pub conditional: bool,
+    /// `proxy_request_dynamic`
+    pub request_dynamic: bool,
+    /// `proxy_bind_dynamic`: `connect` is made anew for each try.
+    pub bind_dynamic: bool,
     /// `proxy_bind` for this request, and `proxy_socket_*`. (`tcp_nodelay` is the engine's.)
     /// `None`: nothing of it is set.
     pub connect: Option<Box<ConnectOptions>>,
@@ -411,6 +417,9 @@ pub trait Family: Sync {
 
     /// The directives that the engine reads.
     fn options(&self, request: &Request) -> Options;
+
+    /// The member's part of the table that all share. What it lacks there has its default.
+    fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings;
 
     /// The directives that all members share, where the member has them all.
     fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {

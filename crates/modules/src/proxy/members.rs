@@ -30,7 +30,7 @@ member! {
     pub struct Memcached: "memcached_", "memcached", lacks &[
         "buffering", "buffers", "busy_buffers_size", "cache*", "no_cache", "force_ranges", "hide_header", "ignore_client_abort",
         "ignore_headers", "intercept_errors", "limit_rate", "max_temp_file_size", "pass_header", "pass_request_body",
-        "pass_request_headers", "request_buffering", "send_lowat", "store", "store_access", "temp_file_write_size",
+        "pass_request_headers", "request_buffering", "request_dynamic", "send_lowat", "store", "store_access", "temp_file_write_size",
         "temp_path",
     ], with |settings: &mut FamilySettings| {
         settings.proxy_buffering = false;

@@ -35,10 +35,18 @@ settings! {
     /// What all members of the family have in common.
     #[module = "proxy"]
     pub struct FamilySettings {
+        /// Conditions under which a server may be asked: all values have to be neither empty nor `0`. They are looked at for each
+        /// server that was chosen, which `$upstream_last_addr` and `$upstream_last_server_name` tell.
+        ///
+        /// One that may not be asked has failed, as with nginx: it counts for `max_fails`, the next server is asked with
+        /// `proxy_next_upstream denied`, and the answer is 502 otherwise.
+        proxy_allow_upstream: Conditions, in HTTP | SERVER | LOCATION, since = "1.29.3";
         /// The local address that connections to upstream servers are made from: an address, with a port if wanted, or
         /// variables. With `transparent` it may be one that is not this machine's, such as the client's. `off` cancels what an
         /// outer level says.
         proxy_bind: Bind = "off", in HTTP | SERVER | LOCATION;
+        /// Whether variables in `proxy_bind` are looked at for each server that is asked, instead of once for a request.
+        proxy_bind_dynamic: bool = "off", in HTTP | SERVER | LOCATION, since = "1.29.3";
         /// Size of the buffer that the head of a response must fit.
         proxy_buffer_size: Size = "4k", in HTTP | SERVER | LOCATION;
         /// Whether responses are taken from the upstream server as fast as it gives them, into `proxy_buffers` and then into
@@ -155,6 +163,9 @@ settings! {
         /// Whether the request's body is read completely before the request is passed on. With `off` it is passed on as it
         /// comes, and a request of which something was sent cannot be passed to a next server.
         proxy_request_buffering: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Whether each server gets a request of its own, in which `$upstream_last_server_name` and its kin speak of that server.
+        /// With `off` they say in all requests what they did before the first server was chosen.
+        proxy_request_dynamic: bool = "off", in HTTP | SERVER | LOCATION, since = "1.29.3";
         /// How many bytes must fit the socket to the upstream server before it counts as writable.
         proxy_send_lowat: LowWater = "0", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("Linux does not have it; nginx warns there, too");

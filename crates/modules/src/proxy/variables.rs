@@ -15,6 +15,7 @@ use freerun_http::content::response::Field;
 use freerun_http::request::Request;
 use freerun_http::variables::{Value, Variable};
 use freerun_runtime::loops;
+use freerun_upstream::Peer;
 use smallvec::SmallVec;
 
 use crate::proxy::cache::asking::{Asking, Validators};
@@ -24,8 +25,8 @@ use crate::proxy::exchange::{Target, UpstreamHead};
 /// One try.
 #[derive(Debug)]
 pub struct Try {
-    /// The server's address; the group's name where none was to be had.
-    pub peer: Arc<str>,
+    /// Who was asked.
+    pub whom: Chosen,
     /// The response's status, or what stands for its absence (502, 504); 0: not known.
     pub status: u16,
     /// When it began, in [`loops::nanos`].
@@ -44,6 +45,44 @@ pub struct Try {
     pub sent: u64,
     /// Whether it is the first one after an internal redirect.
     redirected: bool,
+}
+
+/// Who is asked in a try.
+#[derive(Debug)]
+pub enum Chosen {
+    /// This server.
+    Server(Arc<Peer>),
+    /// None was to be had of the group with this name.
+    None(Box<str>),
+}
+
+impl Chosen {
+    /// The server's address, or the group's name: `$upstream_addr`.
+    fn name(&self) -> &str {
+        match self {
+            Chosen::Server(peer) => &peer.name,
+            Chosen::None(group) => group,
+        }
+    }
+
+    fn server(&self) -> Option<&Peer> {
+        match self {
+            Chosen::Server(peer) => Some(peer),
+            Chosen::None(_) => None,
+        }
+    }
+}
+
+impl From<Arc<Peer>> for Chosen {
+    fn from(peer: Arc<Peer>) -> Chosen {
+        Chosen::Server(peer)
+    }
+}
+
+impl From<&str> for Chosen {
+    fn from(group: &str) -> Chosen {
+        Chosen::None(group.into())
+    }
 }
 
 impl Try {
@@ -77,6 +116,13 @@ impl From<Duration> for Took {
     }
 }
 
+impl Inner {
+    /// The tries that variables speak of.
+    fn shown(&self) -> &[Try] {
+        if self.hidden { &self.tries[..self.before] } else { &self.tries }
+    }
+}
+
 /// The way of a request. It is kept with the request, and with the source of its response.
 #[derive(Debug, Default)]
 pub struct Record(RefCell<Inner>);
@@ -84,6 +130,10 @@ pub struct Record(RefCell<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     tries: SmallVec<[Try; 1]>,
+    /// How many of them there were before the present target.
+    before: usize,
+    /// Whether those after them are left out.
+    hidden: bool,
     redirected: bool,
     target: Option<Target>,
     fields: Box<[Field]>,
@@ -95,6 +145,7 @@ impl Record {
     pub fn aim(&self, target: &Target) {
         let mut inner = self.0.borrow_mut();
         inner.redirected = !inner.tries.is_empty();
+        inner.before = inner.tries.len();
         inner.target = Some(target.clone());
         if !inner.fields.is_empty() {
             inner.fields = Box::default();
@@ -110,11 +161,11 @@ impl Record {
     }
 
     /// A try begins.
-    pub fn begin(&self, peer: Arc<str>, now: u64) {
+    pub fn begin(&self, whom: impl Into<Chosen>, now: u64) {
         let mut inner = self.0.borrow_mut();
         let redirected = std::mem::take(&mut inner.redirected);
         inner.tries.push(Try {
-            peer,
+            whom: whom.into(),
             status: 0,
             began: now,
             connect: Took::default(),
@@ -125,6 +176,12 @@ impl Record {
             sent: 0,
             redirected,
         });
+    }
+
+    /// Leaves the tries with the present target out of the variables, or no longer: one request is made for all of its servers, before
+    /// one is chosen (`proxy_request_dynamic off`).
+    pub fn hide(&self, hidden: bool) {
+        self.0.borrow_mut().hidden = hidden;
     }
 
     /// Changes the last try.
@@ -206,10 +263,10 @@ impl fmt::Display for Record {
         let Some(target) = &inner.target else { return Ok(()) };
         formatter.write_str(target.whom().scheme)?;
         match inner.tries.last().filter(|_| !inner.redirected) {
-            Some(last) => formatter.write_str(&last.peer)?,
+            Some(last) => formatter.write_str(last.whom.name())?,
             None => write!(formatter, "{}", String::from_utf8_lossy(&target.whom().host))?,
         }
-        let is_unix = inner.tries.last().is_some_and(|last| last.peer.starts_with("unix:"));
+        let is_unix = inner.tries.last().is_some_and(|last| last.whom.name().starts_with("unix:"));
         if is_unix && !target.uri.is_empty() {
             formatter.write_str(":")?;
         }
@@ -219,7 +276,7 @@ impl fmt::Display for Record {
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
-    Variable::named("upstream_addr", |r, _| list(r, |try_, out| out.push_str(&try_.peer))),
+    Variable::named("upstream_addr", |r, _| list(r, |try_, out| out.push_str(try_.whom.name()))),
     Variable::named("upstream_bytes_received", |r, _| list(r, |try_, out| number(try_.received, out))),
     Variable::named("upstream_bytes_sent", |r, _| list(r, |try_, out| number(try_.sent, out))),
     Variable::named("upstream_connect_time", |r, _| list(r, |try_, out| seconds(try_.connect, out))),
@@ -241,8 +298,8 @@ pub const VARIABLES: &[Variable] = &[
     // What a stale response is asked for by: nginx has them while it does so, and nowhere else.
     Variable::named("upstream_cache_last_modified", |request, _| validator(request, |known| known.last_modified)),
     Variable::named("upstream_cache_etag", |request, _| validator(request, |known| known.etag)),
-    // No name is told in a TLS handshake.
-    Variable::named("upstream_last_server_name", |_, _| None),
+    Variable::named("upstream_last_addr", |request, _| last(request, address)),
+    Variable::named("upstream_last_server_name", |request, _| last(request, |peer| &peer.server)),
 ];
 
 /// What a stale response was known by whose place another one has taken.
@@ -257,14 +314,32 @@ fn validator(request: &Request, which: fn(Validators) -> Option<Bytes>) -> Value
 fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> Value<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
+    let tries = inner.shown();
     let mut out = String::new();
-    for (index, one) in inner.tries.iter().enumerate() {
+    for (index, one) in tries.iter().enumerate() {
         if index > 0 {
             out.push_str(if one.redirected { " : " } else { ", " });
         }
         show(one, &mut out);
     }
-    (!inner.tries.is_empty()).then(|| Cow::Owned(out.into_bytes()))
+    (!tries.is_empty()).then(|| Cow::Owned(out.into_bytes()))
+}
+
+/// What `show` says of the server that was chosen last.
+fn last<'r>(request: &'r Request, show: fn(&Peer) -> &str) -> Value<'r> {
+    let record = request.own.find::<Record>()?;
+    let inner = record.0.borrow();
+    let peer = inner.shown().last()?.whom.server()?;
+    Some(Cow::Owned(show(peer).as_bytes().to_vec()))
+}
+
+/// An address without its port, or the path of a Unix socket as `$upstream_addr` has it.
+fn address(peer: &Peer) -> &str {
+    let name = &*peer.name;
+    match name.rsplit_once(':') {
+        Some((ip, _)) if !name.starts_with("unix:") => ip.trim_start_matches('[').trim_end_matches(']'),
+        _ => name,
+    }
 }
 
 fn number(number: u64, out: &mut String) {
@@ -331,14 +406,14 @@ mod tests {
         let target = target(whom("http://", "backend"), "/a?b");
         record.aim(&target);
         assert_eq!(record.to_string(), "http://backend/a?b");
-        record.begin("127.0.0.1:80".into(), 0);
+        record.begin("127.0.0.1:80", 0);
         assert_eq!(record.to_string(), "http://127.0.0.1:80/a?b");
         record.aim(&php);
         assert_eq!(record.to_string(), "fastcgi://php");
-        record.begin("unix:/run/php.sock".into(), 0);
+        record.begin("unix:/run/php.sock", 0);
         assert_eq!(record.to_string(), "fastcgi://unix:/run/php.sock");
         record.aim(&target);
-        record.begin("unix:/s".into(), 0);
+        record.begin("unix:/s", 0);
         assert_eq!(record.to_string(), "http://unix:/s:/a?b");
     }
 

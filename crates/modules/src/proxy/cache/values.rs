@@ -140,7 +140,7 @@ impl Methods {
     }
 }
 
-/// Conditions of `cache_bypass`, `no_cache` and `cache_purge`: of all of them, one has to hold.
+/// Conditions of `cache_bypass`, `no_cache` and `cache_purge`, of which one has to hold, and of `allow_upstream`, which all have to.
 #[derive(Debug, Clone, Default)]
 pub struct Conditions(Arc<Vec<Template>>);
 
@@ -165,11 +165,18 @@ impl Conditions {
 
     /// Whether one of them is neither empty nor `0`.
     pub fn hold(&self, request: &Request) -> bool {
-        self.0.iter().any(|condition| {
-            let value = condition.render(request);
-            !value.is_empty() && *value != *b"0"
-        })
+        self.0.iter().any(|condition| is_met(condition, request))
     }
+
+    /// Whether all of them are neither empty nor `0`.
+    pub fn all_hold(&self, request: &Request) -> bool {
+        self.0.iter().all(|condition| is_met(condition, request))
+    }
+}
+
+fn is_met(condition: &Template, request: &Request) -> bool {
+    let value = condition.render(request);
+    !value.is_empty() && *value != *b"0"
 }
 
 impl FamilySettings {

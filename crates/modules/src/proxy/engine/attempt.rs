@@ -149,6 +149,31 @@ impl Passage {
 }
 
 impl Plan {
+    /// Does what the configuration wants done anew for each server, when one was chosen.
+    ///
+    /// # Errors
+    /// The server may not be asked.
+    #[inline]
+    pub fn prepare(&mut self, request: &Request, body: &mut Outgoing) -> Result<(), Failed> {
+        let Options { conditional, request_dynamic, bind_dynamic, .. } = self.options;
+        if conditional || request_dynamic || bind_dynamic { self.prepare_anew(request, body) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn prepare_anew(&mut self, request: &Request, body: &mut Outgoing) -> Result<(), Failed> {
+        let table = self.family.table(request.settings());
+        if !table.proxy_allow_upstream.all_hold(request) {
+            return Err(Failed { trouble: Trouble::Denied, doing: Doing::Connecting, sent: false });
+        }
+        if self.options.bind_dynamic {
+            self.options.connect = table.connect_options(request);
+        }
+        if self.options.request_dynamic {
+            body.set_anew(request, self.family);
+        }
+        Ok(())
+    }
+
     /// The servers that the request is passed to.
     pub fn servers(&self) -> Option<&dyn Servers> {
         self.target.whom().servers.as_deref()
@@ -366,7 +391,10 @@ impl Run<'_> {
     ) -> Result<Option<Rest>, Stopped> {
         let peer = lease.peer();
         let to = To { target: &self.plan.target, peer: &peer.name, server: &peer.server };
+        let record = &self.plan.record;
+        record.hide(!self.plan.options.request_dynamic);
         let began = self.exchange.begin(request, &to, body.plan(request), out);
+        record.hide(false);
         began.map_err(|fault| (Trouble::Fault(fault), Doing::Sending))?;
         match body {
             Outgoing::None => {}

@@ -22,7 +22,6 @@ mod turns;
 mod unsent;
 mod wire;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_http::content::response::LocalBoxFuture;
@@ -162,9 +161,12 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
     let verdict = loop {
         // Many servers that refuse at once are many tries without a wait.
         loops::consume_budget().await;
-        passage.plan.record.begin(lease.peer().name.clone(), loops::nanos());
+        passage.plan.record.begin(lease.peer().clone(), loops::nanos());
         tries.count += 1;
-        let tried = passage.attempt(request, &mut body, &lease).await;
+        let tried = match passage.plan.prepare(request, &mut body) {
+            Ok(()) => passage.attempt(request, &mut body, &lease).await,
+            Err(failed) => Err(failed),
+        };
         let plan = &passage.plan;
         let Plan { options, record, .. } = plan;
         match tried {
@@ -262,7 +264,7 @@ async fn begin_later(
 /// There is no server to ask.
 fn without_server(request: &mut Request, plan: &Plan, trouble: &Trouble) -> Unreached {
     trouble.log(request, Doing::Connecting);
-    plan.record.begin(Arc::from(plan.servers().map_or("", |servers| servers.name())), loops::nanos());
+    plan.record.begin(plan.servers().map_or("", |servers| servers.name()), loops::nanos());
     plan.record.with(|last| last.status = trouble.status());
     plan.record.end(loops::nanos());
     Unreached::of(request, trouble)

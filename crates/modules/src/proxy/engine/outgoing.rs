@@ -58,6 +58,13 @@ impl Outgoing {
         streams.then_some(Outgoing::Stream(false))
     }
 
+    /// Makes one anew that the configuration says (`proxy_set_body`).
+    pub fn set_anew(&mut self, request: &Request, family: &dyn Family) {
+        if let RequestBody::Set(bytes) = family.body(request) {
+            *self = Outgoing::Memory(bytes);
+        }
+    }
+
     /// Collects the body.
     pub async fn collect(request: &mut Request) -> Result<Outgoing, Trouble> {
         if is_begun(request) {

@@ -46,6 +46,8 @@ impl fmt::Display for Doing {
 pub enum Trouble {
     /// There was no server to ask.
     NoPeer(NoPeer),
+    /// The server may not be asked: `proxy_allow_upstream`.
+    Denied,
     /// There was no connection.
     Connect(ConnectError),
     /// Sending failed.
@@ -114,6 +116,7 @@ impl Trouble {
     pub fn next(&self) -> Option<NextUpstream> {
         match self {
             Trouble::TimedOut => Some(NextUpstream::Timeout),
+            Trouble::Denied => Some(NextUpstream::Denied),
             Trouble::Fault(Fault::Invalid(_) | Fault::TooBig) => Some(NextUpstream::InvalidHeader),
             Trouble::Connect(_) | Trouble::Send(_) | Trouble::Receive(_) | Trouble::Fault(Fault::Cut) => {
                 (self.side() == Side::Upstream).then_some(NextUpstream::Error)
@@ -135,6 +138,7 @@ impl Trouble {
         }
         Some(match self {
             Trouble::TimedOut => Failure::Timeout,
+            Trouble::Denied => Failure::Denied,
             Trouble::Connect(_) => Failure::Connect,
             Trouble::Fault(Fault::Cut) | Trouble::Receive(_) | Trouble::Send(_) => Failure::Closed,
             Trouble::Fault(_) => Failure::Invalid,
@@ -197,6 +201,7 @@ impl fmt::Display for Words<'_> {
         let Words(trouble, doing) = self;
         match trouble {
             Trouble::NoPeer(_) => write!(formatter, "no live upstreams while {doing}"),
+            Trouble::Denied => write!(formatter, "access to upstream denied by \"allow_upstream\" while {doing}"),
             Trouble::Connect(error) => write!(formatter, "{error} ({}) while {doing}", Errno(error.io())),
             Trouble::Send(error) => write!(formatter, "writev() failed ({}) while {doing}", Errno(error)),
             Trouble::Receive(error) => write!(formatter, "recv() failed ({}) while {doing}", Errno(error)),
@@ -261,6 +266,13 @@ mod tests {
                 502,
                 Some(NextUpstream::Error),
                 "upstream prematurely closed connection while reading upstream",
+            ),
+            (
+                Trouble::Denied,
+                Doing::Connecting,
+                502,
+                Some(NextUpstream::Denied),
+                "access to upstream denied by \"allow_upstream\" while connecting to upstream",
             ),
             (
                 Trouble::NoPeer(NoPeer::NoneLive),

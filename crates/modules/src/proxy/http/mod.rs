@@ -94,8 +94,12 @@ impl Family for Http {
         options
     }
 
+    fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
+        settings.get::<Prefixed<Proxy>>()
+    }
+
     fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
-        Some(settings.get::<Prefixed<Proxy>>())
+        Some(self.table(settings))
     }
 
     fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {

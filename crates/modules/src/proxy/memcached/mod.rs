@@ -2,7 +2,7 @@
 
 pub mod exchange;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, group, settings};
+use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, settings};
 use freerun_http::content::media_type;
 use freerun_http::content::response::{Body, LocalBoxFuture, Response};
 use freerun_http::log_error;
@@ -17,7 +17,7 @@ use super::engine;
 use super::exchange::{Advice, Aim, Exchanging, Family, Fault, Options, Passed, RequestBody, Target, UpstreamHead};
 use super::members::Memcached;
 use super::pass::Pass;
-use super::settings::Prefixed;
+use super::settings::{FamilySettings, Prefixed};
 
 settings! {
     /// memcached: what only it has.
@@ -89,6 +89,10 @@ impl Family for Values {
 
     fn options(&self, request: &Request) -> Options {
         request.settings().get::<Prefixed<Memcached>>().options(request)
+    }
+
+    fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
+        settings.get::<Prefixed<Memcached>>()
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> Aim<'r> {

@@ -13,6 +13,7 @@ pub struct Causes(pub Flags<NextUpstream>);
 const COMMON: &[&str] = &[
     "error",
     "timeout",
+    "denied",
     "invalid_header",
     "non_idempotent",
     "http_500",
@@ -24,7 +25,7 @@ const COMMON: &[&str] = &[
 const HTTP: &[&str] = &["http_502", "http_504"];
 /// nginx takes it here, too, but it means something only for what is cached.
 const UPDATING: &str = "updating";
-const MEMCACHED: &[&str] = &["error", "timeout", "invalid_response", "not_found", "off"];
+const MEMCACHED: &[&str] = &["error", "timeout", "denied", "invalid_response", "not_found", "off"];
 
 /// The words that a member takes, told by the directive's name.
 fn words(directive: &str) -> Vec<&'static str> {
@@ -75,7 +76,10 @@ mod tests {
         let has = |directive, word| words(directive).contains(&word);
         assert!(has("proxy_next_upstream", "http_502") && !has("proxy_next_upstream", "not_found"));
         assert!(has("scgi_next_upstream", "http_503") && !has("scgi_next_upstream", "http_504"));
-        assert_eq!(words("memcached_next_upstream"), ["error", "timeout", "invalid_response", "not_found", "off"]);
+        assert_eq!(
+            words("memcached_next_upstream"),
+            ["error", "timeout", "denied", "invalid_response", "not_found", "off"]
+        );
     }
 
     #[test]

@@ -35,12 +35,16 @@ impl FamilySettings {
             limit_rate: self.proxy_limit_rate.of(request),
             pass_trailers: false,
             force_ranges: self.proxy_force_ranges,
+            conditional: !self.proxy_allow_upstream.is_empty(),
+            request_dynamic: self.proxy_request_dynamic,
+            bind_dynamic: self.proxy_bind_dynamic,
             connect: self.connect_options(request),
         }
     }
 
+    /// How connections are made for this request.
     #[inline]
-    fn connect_options(&self, request: &Request) -> Option<Box<ConnectOptions>> {
+    pub fn connect_options(&self, request: &Request) -> Option<Box<ConnectOptions>> {
         let sizes = (self.proxy_socket_sndbuf, self.proxy_socket_rcvbuf);
         match (&self.proxy_bind, sizes, self.proxy_socket_keepalive) {
             (Bind::Off, (None, None), false) => None,

@@ -105,7 +105,7 @@ fn location(check: &Check) -> Location {
 /// Where it failed.
 pub async fn check(
     check: &Check,
-    peer: &Peer,
+    peer: &Arc<Peer>,
     kept: &mut Option<Kept>,
     home: &Rc<LoopState>,
     pretended: &Pretended,
@@ -124,7 +124,7 @@ pub async fn check(
 
 struct One<'c> {
     check: &'c Check,
-    peer: &'c Peer,
+    peer: &'c Arc<Peer>,
     request: &'c Request,
     target: &'c Target,
     options: &'c Options,
@@ -154,7 +154,7 @@ impl One<'_> {
         let mut input = BytesMut::with_capacity(READ);
         let record = self.request.own.get::<Record>();
         record.aim(self.target);
-        record.begin(self.peer.name.clone(), loops::nanos());
+        record.begin(Arc::clone(self.peer), loops::nanos());
         let head = self.head(&connection.socket, &mut *exchange, &mut input).await?;
         record.answered(&head, true);
         let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
