@@ -41,4 +41,5 @@ mod subrequests;
 mod timeouts;
 mod upstream_connections;
 mod upstream_errors;
+mod upstream_ntlm;
 mod upstreams;

@@ -80,10 +80,19 @@ pub struct Origin {
     pub accepted: Instant,
     /// Number of the request that is served, or was served last, from 1.
     pub requests: Cell<u64>,
-    /// What the PROXY protocol header before the first request said (`listen … proxy_protocol`).
-    proxied: OnceCell<Box<ProxyHeader>>,
+    /// What few connections have.
+    extra: OnceCell<Box<Extra>>,
     /// The servers that answer here, and the generation that they are of.
     servers: RefCell<Option<(Rc<Current>, Rc<Answering>)>>,
+}
+
+/// What few connections have.
+#[derive(Default)]
+struct Extra {
+    /// What the PROXY protocol header before the first request said (`listen … proxy_protocol`).
+    proxied: OnceCell<ProxyHeader>,
+    /// What modules keep with the connection.
+    states: States,
 }
 
 impl Deref for Connection {
@@ -119,7 +128,7 @@ impl Connection {
                 listen,
                 accepted,
                 requests: Cell::new(0),
-                proxied: OnceCell::new(),
+                extra: OnceCell::new(),
                 servers,
             }),
         }
@@ -169,12 +178,22 @@ impl Connection {
 
     /// What the PROXY protocol header said, where there was one.
     pub fn proxied(&self) -> Option<&ProxyHeader> {
-        self.proxied.get().map(|header| &**header)
+        self.extra.get()?.proxied.get()
     }
 
     /// Keeps the PROXY protocol header; the first one counts.
     pub fn set_proxied(&self, header: ProxyHeader) {
-        let _ = self.proxied.set(Box::new(header));
+        let _ = self.extra.get_or_init(Box::default).proxied.set(header);
+    }
+
+    /// What a module keeps with the connection, made at first use.
+    pub fn state<T: Default + 'static>(&self) -> Rc<T> {
+        self.extra.get_or_init(Box::default).states.get()
+    }
+
+    /// What a module keeps with the connection, if it does.
+    pub fn find_state<T: 'static>(&self) -> Option<Rc<T>> {
+        self.extra.get()?.states.find()
     }
 
     /// Asks the connection to close as soon as it has no request.

@@ -63,7 +63,7 @@ impl Default for KeepAlive {
 }
 
 /// Who may use a connection again: only requests of the same scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Scope(u64);
 
 impl Scope {

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use smallvec::SmallVec;
 use super::fields::HeadFields;
 use super::http::exchange::{HttpExchange, WriteHead};
 use super::settings::FamilySettings;
+use crate::upstream::ntlm::Tie;
 
 /// How long the body of the request to the upstream is going to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +119,11 @@ pub trait Servers: Send + Sync {
 
     /// How idle connections are kept, and the count that this is held against.
     fn keepalive(&self) -> (&KeepAlive, &Arc<Count>);
+
+    /// What ties the client's connection to one of the servers (`ntlm`), if it is.
+    fn tie(&self, _request: &Request) -> Option<Rc<Tie>> {
+        None
+    }
 
     /// A server has answered with this head; `response` is what the client is going to get: `sticky` learns, and sets its
     /// cookie.

@@ -4,16 +4,19 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use freerun_http::content::response::{Field, Response};
 use freerun_http::request::{Address, Request};
 use freerun_upstream::balance::Method;
+use freerun_upstream::group::Bound;
 use freerun_upstream::idle::{Count, KeepAlive};
 use freerun_upstream::random::Random;
-use freerun_upstream::{NoPeer, Peer, Query, Tried, now};
+use freerun_upstream::{Lease, NoPeer, Peer, Query, Tried, now};
 
 use super::Upstream;
+use super::ntlm::Tie;
 use crate::proxy::exchange::{Pick, Servers};
 
 thread_local! {
@@ -54,6 +57,14 @@ impl Upstream {
     }
 }
 
+/// Remembers the server, if the client's connection is tied to it.
+fn tied(tie: Option<&Tie>, picked: Result<Lease, NoPeer>) -> Result<Lease, NoPeer> {
+    if let (Some(tie), Ok(lease)) = (tie, &picked) {
+        tie.chosen(lease.peer());
+    }
+    picked
+}
+
 impl Servers for Upstream {
     fn name(&self) -> &str {
         &self.group.name
@@ -62,25 +73,32 @@ impl Servers for Upstream {
     fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a> {
         let now_is = now();
         let key = self.key(request);
+        let tie = self.tie(request);
+        let server = tie.as_ref().and_then(|tie| tie.server()).map(Bound::Id);
         let ties = self.choice.sticky.as_ref().and_then(|sticky| sticky.ties(request, now_is));
-        let query =
-            Query { now: now_is, key: &key, sticky: ties.as_ref().map(|ties| ties.bound()), random: self.random() };
+        let sticky = server.or_else(|| ties.as_ref().map(|ties| ties.bound()));
+        let query = Query { now: now_is, key: &key, sticky, random: self.random() };
         let waits = self.group.settings.queue.is_some();
         if !waits || self.group.waiting() == 0 {
             match self.group.pick(&query, tried) {
                 Err(NoPeer::Wait) if waits => {}
-                answer => return Pick::Now(answer),
+                answer => return Pick::Now(tied(tie.as_deref(), answer)),
             }
         }
         Pick::Later(Box::pin(async move {
-            let sticky = ties.as_ref().map(|ties| ties.bound());
+            let sticky = server.or_else(|| ties.as_ref().map(|ties| ties.bound()));
             let query = Query { now: now_is, key: &key, sticky, random: 0 };
-            self.group.pick_or_wait(&query, &mut Random::seeded(number()), tried, now).await
+            let answer = self.group.pick_or_wait(&query, &mut Random::seeded(number()), tried, now).await;
+            tied(tie.as_deref(), answer)
         }))
     }
 
     fn keepalive(&self) -> (&KeepAlive, &Arc<Count>) {
         (&self.keepalive, &self.idle)
+    }
+
+    fn tie(&self, request: &Request) -> Option<Rc<Tie>> {
+        if self.choice.ntlm { Tie::of(request, &self.group) } else { None }
     }
 
     fn answered(&self, request: &Request, peer: &Peer, _head: &[Field], response: &mut Response) {

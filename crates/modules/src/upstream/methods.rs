@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Value, Word, parse_time, settings};
+use freerun_http::settings::core::Present;
 use freerun_http::template::Template;
 use freerun_upstream::GroupSettings;
 use freerun_upstream::balance::{Measure, Method, Two};
@@ -23,6 +24,11 @@ settings! {
         /// Connections of all loops count.
         #[name = "least_conn"]
         method: Balance, in UPSTREAM;
+        /// Clients that authenticate their connection (`Authorization: NTLM …` or `Negotiate …`) have a connection of their own to
+        /// one of the servers: from such a request on, all of the client's connection go there, until it is closed.
+        ///
+        /// It needs `keepalive` with room for as many clients, and `proxy_http_version 1.1`, which is the default.
+        ntlm: Present<0>, in UPSTREAM;
         /// Requests that no server has room for (`max_conns`) wait here: most of them, and how long each, 60 seconds by default.
         ///
         /// Those who have waited longest are served first. When the queue is full, or the time over, the answer is 502.
@@ -202,6 +208,8 @@ pub struct Choice {
     pub key: Option<Template>,
     /// How clients are bound.
     pub sticky: Option<Sticky>,
+    /// Whether client connections are.
+    pub ntlm: bool,
 }
 
 /// What the block says of the method.
@@ -212,7 +220,7 @@ pub fn group_settings(settings: &SettingsSet) -> (GroupSettings, Choice) {
         queue: own.queue.map(|queue| queue.0),
         outlier: own.outlier_detection.as_ref().map(|outliers| outliers.0.clone()),
     };
-    (group, Choice { key: own.method.key.clone(), sticky: own.sticky.clone() })
+    (group, Choice { key: own.method.key.clone(), sticky: own.sticky.clone(), ntlm: own.ntlm.0 })
 }
 
 /// Whether servers after a directive of this name cannot be `backup`; `None`: it does not choose the method.

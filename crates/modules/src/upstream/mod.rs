@@ -11,6 +11,7 @@ mod group;
 pub mod health;
 pub mod methods;
 mod names;
+pub mod ntlm;
 mod registry;
 pub mod server;
 pub mod settings;

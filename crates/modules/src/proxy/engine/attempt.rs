@@ -181,10 +181,14 @@ impl Plan {
 
     /// Whose idle connections may be used: those that speak the same protocol.
     fn scope(&self, request: &Request) -> Scope {
-        let Some((keepalive, _)) = self.servers().map(Servers::keepalive) else { return Scope::SHARED };
+        let Some(servers) = self.servers() else { return Scope::SHARED };
+        let (keepalive, _) = servers.keepalive();
         let family = self.family.name();
         let connect = self.options.connect.as_deref();
         let (bind, transparent) = connect.map_or((None, false), |connect| (connect.bind, connect.transparent));
+        if let Some(tie) = servers.tie(request) {
+            return tie.scope(Scope::of((family, bind, transparent)));
+        }
         if !keepalive.local && bind.is_none() && family == "proxy" {
             return Scope::SHARED;
         }

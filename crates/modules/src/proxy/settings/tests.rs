@@ -126,7 +126,9 @@ fn memcached_has_few_of_them() {
     assert_eq!(
         names,
         [
+            "memcached_allow_upstream",
             "memcached_bind",
+            "memcached_bind_dynamic",
             "memcached_buffer_size",
             "memcached_connect_timeout",
             "memcached_next_upstream",

@@ -1,0 +1,130 @@
+//! `ntlm`: who has authenticated a connection keeps it, and nobody else gets it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use freerun_testkit::{Client, Peer, Server, Setup, Upstream, eventually, ok, require};
+
+/// A server that knows by the connection who asks: it answers with its name, the connection's number and the user. It ends the
+/// connection after a request for `/bye`.
+struct Knowing {
+    address: String,
+    open: Arc<AtomicUsize>,
+}
+
+impl Knowing {
+    fn new(name: &'static str) -> Knowing {
+        let upstream = Upstream::new();
+        let (address, open) = (upstream.address(), Arc::new(AtomicUsize::new(0)));
+        let count = open.clone();
+        std::thread::spawn(move || {
+            for number in 1.. {
+                let Some(peer) = upstream.try_accept(std::time::Duration::from_secs(60)) else { break };
+                count.fetch_add(1, SeqCst);
+                let count = count.clone();
+                std::thread::spawn(move || {
+                    serve(peer, name, number);
+                    count.fetch_sub(1, SeqCst);
+                });
+            }
+        });
+        Knowing { address, open }
+    }
+}
+
+fn serve(mut peer: Peer, name: &str, number: usize) {
+    let mut user = "-".to_owned();
+    while let Some(request) = peer.try_request() {
+        if request.target() == "/bye" {
+            peer.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbye");
+            return;
+        }
+        match request.header("authorization").map(|value| value.split_once(' ').unwrap_or_default()) {
+            Some((_, "hello")) => {
+                peer.send("HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: NTLM prove-it\r\nContent-Length: 0\r\n\r\n");
+                continue;
+            }
+            Some((_, proof)) => user = proof.to_owned(),
+            None => {}
+        }
+        peer.send(ok(format!("{name} {number} {user}")));
+    }
+}
+
+fn passing(loops: usize, group: &str) -> Setup {
+    Setup::new().main(&format!("worker_processes {loops};")).http(&format!(
+        "upstream g {{ {group} ntlm; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://g; }} location /other {{ proxy_pass http://g; }} }}"
+    ))
+}
+
+fn get(client: &mut Client, target: &str, fields: &str) -> freerun_testkit::Response {
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+    client.response()
+}
+
+/// Authenticates the client's connection; what the server says of it from then on.
+fn authenticate(client: &mut Client, scheme: &str, user: &str) -> String {
+    let challenge = get(client, "/", &format!("Authorization: {scheme} hello\r\n"));
+    assert_eq!((challenge.status, challenge.header("www-authenticate")), (401, Some("NTLM prove-it")));
+    get(client, "/", &format!("Authorization: {scheme} {user}\r\n")).text()
+}
+
+fn two(loops: usize) -> (Knowing, Knowing, Server) {
+    let (one, two) = (Knowing::new("one"), Knowing::new("two"));
+    let server = passing(loops, &format!("server {}; server {}; keepalive 16;", one.address, two.address)).freerun();
+    (one, two, server)
+}
+
+#[test]
+fn who_has_authenticated_a_connection_keeps_it() {
+    if !require::freerun() {
+        return;
+    }
+    let (one, two, server) = two(2);
+    let mut clients: Vec<(Client, String)> = Vec::new();
+    for (scheme, user) in [("NTLM", "ann"), ("Negotiate", "bob"), ("ntlm", "cy")] {
+        let mut client = server.connect();
+        // What comes before does not count.
+        assert!(get(&mut client, "/", "").text().ends_with(" -"));
+        let known = authenticate(&mut client, scheme, user);
+        assert!(known.ends_with(user), "{known}");
+        clients.push((client, known));
+    }
+    for round in 0..5 {
+        for (client, known) in &mut clients {
+            let target = if round % 2 == 0 { "/" } else { "/other" };
+            assert_eq!(get(client, target, "").text(), *known);
+            let stranger = server.get("/").text();
+            assert!(stranger.ends_with(" -"), "{stranger}");
+        }
+    }
+    // Their connections end with them; nobody else's do.
+    let open = |knowing: &Knowing| knowing.open.load(SeqCst);
+    let before = open(&one) + open(&two);
+    drop(clients);
+    eventually("three connections less", || open(&one) + open(&two) + 3 == before);
+    for _ in 0..8 {
+        assert!(server.get("/").text().ends_with(" -"));
+    }
+}
+
+#[test]
+fn a_connection_that_ends_has_to_be_authenticated_again() {
+    if !require::freerun() {
+        return;
+    }
+    let (_one, _two, server) = two(1);
+    let mut client = server.connect();
+    let known = authenticate(&mut client, "NTLM", "ann");
+    assert_eq!(get(&mut client, "/", "").text(), known);
+    assert_eq!(get(&mut client, "/bye", "").text(), "bye");
+    // On another connection, the one that asks is unknown.
+    assert!(get(&mut client, "/", "").text().ends_with(" -"));
+    let again = authenticate(&mut client, "NTLM", "ann");
+    assert!(again.ends_with(" ann") && again != known, "{again}");
+    assert_eq!(get(&mut client, "/", "").text(), again);
+    // A reload changes nothing for who is there.
+    server.reload();
+    assert_eq!(get(&mut client, "/", "").text(), again);
+}
