@@ -40,6 +40,7 @@ mod media;
 mod packed_files;
 mod proxied;
 mod proxy_checks;
+mod proxy_failures;
 mod proxy_redirects;
 mod proxy_requests;
 mod proxy_responses;

@@ -370,7 +370,8 @@ fn a_client_that_goes_ends_the_request() {
     peer.request();
     client.reset();
     assert_eq!(peer.rest(), b"");
-    assert_eq!(server.access_lines(1)[0].split('|').next(), Some("499"));
+    // No status is that of a server that has said nothing.
+    assert_eq!(server.access_lines(1)[0], format!("499|{}|-|0|0", upstream.address()));
     server.logs(
         "client prematurely closed connection, so upstream connection is closed too while reading response header",
     );
@@ -542,4 +543,48 @@ fn a_request_fails_alone_when_its_upstream_is_dead() {
     assert_eq!(client.response().status, 502);
     assert_eq!(client.response().status, 502);
     assert!(matches!(client.ending(), Ending::Closed));
+}
+
+#[test]
+fn what_is_more_than_it_should_be_is_logged() {
+    let upstream = Upstream::answering(|request| match request.target() {
+        "/length" => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokmore".into(),
+        "/304" => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\nmore".into(),
+        _ => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nmore".into(),
+    });
+    let server = passing(&[upstream.address()], "").freerun();
+    for (target, body, words) in [
+        (
+            "/length",
+            "ok",
+            "[warn] upstream sent more data than specified in \"Content-Length\" header while reading upstream",
+        ),
+        (
+            "/304",
+            "",
+            "[warn] upstream sent more data than specified in \"Content-Length\" header while reading upstream",
+        ),
+        ("/chunk", "ok", "[warn] upstream sent data after final chunk while reading upstream"),
+    ] {
+        assert_eq!(server.get(target).text(), body);
+        let (level, words) = words.split_once(' ').expect("a level");
+        let line =
+            |line: &str| line.contains(level) && line.contains(words) && line.contains(&format!(" {target} HTTP"));
+        eventually("a line of the log", || server.error_log().lines().any(line));
+    }
+    // None of the connections is used again.
+    assert_eq!(upstream.connections(), 3);
+}
+
+#[test]
+fn only_what_is_buffered_is_read_at_a_limited_rate() {
+    // At this rate the rest would take half an hour.
+    let body = "0123456789".repeat(3000);
+    let answer = format!("HTTP/1.1 200 OK\r\nX-Accel-Buffering: no\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let upstream = Upstream::answering(move |_| answer.clone().into_bytes());
+    let server = passing(&[upstream.address()], "proxy_limit_rate 10;").freerun();
+    let address = server.address();
+    let asking = std::thread::spawn(move || Client::connect(address).get("/").text());
+    eventually("the whole response", || asking.is_finished());
+    assert_eq!(asking.join().expect("a response"), "0123456789".repeat(3000));
 }

@@ -1,6 +1,9 @@
 //! What is done for each server that is asked: `allow_upstream`, `bind_dynamic`, `request_dynamic`.
 
-use freerun_testkit::{Refusing, Server, Upstream, ok};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+
+use freerun_testkit::{Received, Refusing, Server, Setup, Site, Upstream, eventually, ok};
 
 use crate::proxy_engine::{asked, passing};
 
@@ -116,4 +119,78 @@ fn each_server_may_be_asked_from_another_address() {
         assert_eq!(client.response().text(), "ok");
         assert_eq!(statuses(&server, 1), "502, 200");
     }
+}
+
+/// Servers with one connection each, and a queue for those who find none free.
+fn queued(servers: &[&str], lines: &str) -> Server {
+    let servers: String = servers.iter().map(|server| format!("server {server} max_conns=1 max_fails=0; ")).collect();
+    let http = format!(
+        "log_format way '$request_uri|$status|$upstream_addr|$upstream_status|$upstream_queue_time';
+         access_log @DIR@/access.log way;
+         upstream backend {{ {servers} queue 10 timeout=60s; }}
+         server {{ listen 127.0.0.1:@PORT@; server_name localhost; {lines}
+                   location = /status {{ access_log off; status; }} location / {{ proxy_pass http://backend; }} }}"
+    );
+    Setup::new().root(&Site::new()).http(&http).freerun()
+}
+
+const FAILED: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\nfive";
+
+#[test]
+fn who_has_an_answer_does_not_keep_its_server_while_it_waits_for_another() {
+    // Both have a request before one answers: each request has the server that the other one would be sent to.
+    let (both, count) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
+    let servers = [(); 2].map(|()| {
+        let (both, count) = (both.clone(), count.clone());
+        Upstream::answering(move |_| {
+            if count.fetch_add(1, Ordering::SeqCst) < 2 {
+                both.wait();
+            }
+            FAILED.into()
+        })
+    });
+    let addresses = servers.each_ref().map(|server| server.address());
+    let server = queued(&addresses, "proxy_next_upstream error timeout http_500;");
+    for client in &mut [asked(&server, GET), asked(&server, GET)] {
+        let response = client.response();
+        assert_eq!((response.status, response.text()), (500, "five".to_owned()));
+    }
+}
+
+#[test]
+fn an_answer_is_passed_on_where_no_other_server_can_be_asked() {
+    let answer = |request: &Received| if request.target() == "/bad" { FAILED.into() } else { ok("ok") };
+    let (first, second) = (Upstream::answering(answer), Upstream::answering(answer));
+    let group = format!("upstream pair {{ server {}; server {}; }}", first.address(), second.address());
+    let lines = "location /pair/ { proxy_next_upstream http_500; proxy_pass http://pair/; }";
+    let server = passing(&[first.address()], lines).http(&group).freerun();
+    let bad = server.get("/pair/bad");
+    assert_eq!((bad.status, statuses(&server, 1)), (500, "500, 500".to_owned()));
+    // The first one is left out for a while now; nothing speaks against the second one, whose answer the client got.
+    let bad = server.get("/pair/bad");
+    assert_eq!((bad.status, bad.text(), statuses(&server, 2)), (500, "five".to_owned(), "500".to_owned()));
+    assert_eq!((server.get("/pair/good").text(), statuses(&server, 3)), ("ok".to_owned(), "200".to_owned()));
+}
+
+#[test]
+fn time_in_the_queue_is_logged() {
+    let upstream = Upstream::new();
+    let server = queued(&[&upstream.address()], "");
+    let mut first = asked(&server, GET);
+    let mut peer = upstream.accept();
+    peer.request();
+    let mut second = asked(&server, "GET /b HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    eventually("one waits", || server.status()["upstreams"][0]["waiting"] == 1);
+    peer.send(ok("first"));
+    assert_eq!(first.response().text(), "first");
+    peer.request();
+    peer.send(ok("second"));
+    assert_eq!(second.response().text(), "second");
+    let lines = server.access_lines(2);
+    let time = |target: &str| {
+        let line = lines.iter().find(|line| line.starts_with(target)).expect("a line of it");
+        line.rsplit('|').next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(time("/a|"), "-");
+    assert!(time("/b|").parse::<f64>().is_ok(), "{lines:?}");
 }

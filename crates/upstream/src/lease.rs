@@ -147,6 +147,13 @@ impl Lease {
         Verdict { ejected, ..self.peer.bad(now) }
     }
 
+    /// The body of the response broke. Other requests may well be answered: it counts for the outlier detection, and not for
+    /// `max_fails`, which is about connecting, sending and the response's head (`proxy_next_upstream`).
+    pub fn broken(self, failure: Failure, now: Millis) -> Verdict {
+        self.peer.figures.failures[failure as usize].fetch_add(1, Relaxed);
+        Verdict { ejected: self.record(true, now), disabled: false }
+    }
+
     fn good(&self, now: Millis) {
         if self.probe.take() {
             self.peer.good(now);

@@ -31,6 +31,8 @@ pub struct Try {
     pub status: u16,
     /// When it began, in [`loops::nanos`].
     pub began: u64,
+    /// How long the group's `queue` kept the request; none where it did not.
+    pub queue: Took,
     /// How long connecting took; none where there was no connection.
     pub connect: Took,
     /// How long it took until the response's head was there.
@@ -160,14 +162,15 @@ impl Record {
         self.0.borrow().target.clone()
     }
 
-    /// A try begins.
-    pub fn begin(&self, whom: impl Into<Chosen>, now: u64) {
+    /// A try begins, after that long in the group's queue.
+    pub fn begin(&self, whom: impl Into<Chosen>, now: u64, queue: Took) {
         let mut inner = self.0.borrow_mut();
         let redirected = std::mem::take(&mut inner.redirected);
         inner.tries.push(Try {
             whom: whom.into(),
             status: 0,
             began: now,
+            queue,
             connect: Took::default(),
             header: Took::default(),
             response: Took::default(),
@@ -283,6 +286,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::family("upstream_cookie_", cookie),
     Variable::named("upstream_header_time", |r, _| list(r, |try_, out| seconds(try_.header, out))),
     Variable::family("upstream_http_", |r, name| field(r, name, |inner| &inner.fields)),
+    Variable::named("upstream_queue_time", |r, _| list(r, |try_, out| seconds(try_.queue, out))),
     Variable::named("upstream_response_length", |r, _| list(r, |try_, out| number(try_.length, out))),
     Variable::named("upstream_response_time", |r, _| list(r, |try_, out| seconds(try_.response, out))),
     Variable::named("upstream_status", |r, _| {
@@ -406,14 +410,14 @@ mod tests {
         let target = target(whom("http://", "backend"), "/a?b");
         record.aim(&target);
         assert_eq!(record.to_string(), "http://backend/a?b");
-        record.begin("127.0.0.1:80", 0);
+        record.begin("127.0.0.1:80", 0, Took::default());
         assert_eq!(record.to_string(), "http://127.0.0.1:80/a?b");
         record.aim(&php);
         assert_eq!(record.to_string(), "fastcgi://php");
-        record.begin("unix:/run/php.sock", 0);
+        record.begin("unix:/run/php.sock", 0, Took::default());
         assert_eq!(record.to_string(), "fastcgi://unix:/run/php.sock");
         record.aim(&target);
-        record.begin("unix:/s", 0);
+        record.begin("unix:/s", 0, Took::default());
         assert_eq!(record.to_string(), "http://unix:/s:/a?b");
     }
 

@@ -14,13 +14,13 @@ use freerun_http::variables::LimitRate;
 use freerun_http::write::pace::Pace;
 use freerun_proto::HeaderId;
 use freerun_runtime::loops;
-use freerun_upstream::{Failure, Lease};
+use freerun_upstream::Lease;
 use smallvec::SmallVec;
 
 use super::Keep;
 use super::attempt::{Passage, Plan};
 use super::flow::{Announced, Buffering, Flow, Manner};
-use super::reader::{Broken, ErrorOutput, Reader, Ready};
+use super::reader::{Broken, Ejected, ErrorOutput, Reader, Ready};
 use super::spool::Place;
 use super::trouble::{Doing, Trouble};
 use super::tunnel::Tunnel;
@@ -33,14 +33,8 @@ use crate::proxy::variables::Record;
 /// How many pieces of a body are taken at once that have come with the head.
 const TAKEN_AT_ONCE: usize = 16;
 
-/// Makes the answer. `verdict` is what counts against the server all the same, `keep` what is to become of it besides.
-pub fn answer(
-    request: &mut Request,
-    passage: Box<Passage>,
-    lease: Lease,
-    verdict: Option<Failure>,
-    keep: Option<Keep>,
-) -> Outcome {
+/// Makes the answer. `keep` is what is to become of it besides.
+pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: Option<Keep>) -> Outcome {
     let began = note(request, &passage, &lease);
     let status = passage.head.status;
     let judged = keep.map(|keep| keep.judge(request, passage.plan.family, &passage.head));
@@ -48,7 +42,7 @@ pub fn answer(
     if status == 101 {
         return upgrade(request, passage, lease);
     }
-    let mut reader = Reader::new(passage, lease, verdict, began);
+    let mut reader = Reader::new(passage, lease, began);
     let options = &reader.plan().options;
     if options.intercept_errors && status >= 300 && has_page(request, status) {
         if status == 401 {
@@ -77,7 +71,7 @@ pub fn answer(
         Err(fault) => {
             let trouble = Trouble::Fault(fault);
             trouble.log(request, Doing::ReadingHead);
-            plan.record.with(|last| last.status = trouble.status());
+            plan.record.with(|last| last.status = trouble.upstream_status());
             return trouble.outcome(request);
         }
     };
@@ -92,6 +86,9 @@ pub fn answer(
     }
     // As in nginx, what is to come to the client as it comes is not kept.
     let buffered = advice.buffering.unwrap_or(buffering);
+    if buffered {
+        reader.limit_rate();
+    }
     if let Some(kept) = kept {
         if buffered {
             let follows = !is_bodiless(request, status);
@@ -131,9 +128,9 @@ fn note(request: &Request, passage: &Passage, lease: &Lease) -> u64 {
 }
 
 /// An answer that the client does not get.
-pub fn dismiss(request: &Request, passage: Box<Passage>, lease: Lease, verdict: Option<Failure>) {
+pub fn dismiss(request: &Request, passage: Box<Passage>, lease: Lease) {
     let began = note(request, &passage, &lease);
-    finish_quickly(request, Reader::new(passage, lease, verdict, began));
+    finish_quickly(request, Reader::new(passage, lease, began));
 }
 
 /// Passes `101 Switching Protocols` on, after which bytes go both ways.
@@ -172,7 +169,7 @@ fn flowing(request: &mut Request, mut reader: Reader, front: Front, broken: bool
     let announced = reader.left().is_some();
     reader.log = Some(Detached::of(request));
     let buffering = buffered.then(|| buffering(request, reader.plan()));
-    if let Some(trouble) = reader.unsaid.take() {
+    if let Some(trouble) = reader.unsaid.trouble.take() {
         trouble.log(request, Doing::ReadingBody);
     }
     reader.borrow_body(request);
@@ -199,8 +196,7 @@ pub fn front(request: &Request, reader: &mut Reader) -> (Front, bool) {
             }
         }
     }
-    say_output(request, reader);
-    super::tell(request, std::mem::take(&mut reader.verdict_unsaid), Doing::ReadingHead);
+    say(request, reader);
     (front, broken)
 }
 
@@ -233,18 +229,26 @@ pub fn temporary(request: &Request, family: &dyn Family, max: u64, read: usize) 
 
 /// The body is not wanted. What of it is here already is read past, so that the connection may be used again.
 fn finish_quickly(request: &Request, mut reader: Reader) {
+    reader.for_nobody();
     for _ in 0..TAKEN_AT_ONCE {
         if !matches!(reader.ready(), Ok(Ready::Piece(_))) {
             break;
         }
     }
-    say_output(request, &mut reader);
+    say(request, &mut reader);
 }
 
-/// Logs what the application has said.
-fn say_output(request: &Request, reader: &mut Reader) {
-    for text in std::mem::take(&mut reader.unsaid_output) {
+/// Logs what is not a reason to give the response up.
+fn say(request: &Request, reader: &mut Reader) {
+    let unsaid = &mut reader.unsaid;
+    for text in std::mem::take(&mut unsaid.output) {
         log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingBody));
+    }
+    if let Some(surplus) = unsaid.surplus.take() {
+        log_error!(request, Warn, "{surplus}");
+    }
+    if std::mem::take(&mut unsaid.ejected) {
+        log_error!(request, Warn, "{}", Ejected(Doing::ReadingHead));
     }
 }
 

@@ -57,7 +57,7 @@ impl Kept {
             true => Some(filling.follow(aio::resolve(request)?, request.client_key())?),
             false => None,
         };
-        if let Some(trouble) = reader.unsaid.take() {
+        if let Some(trouble) = reader.unsaid.trouble.take() {
             trouble.log(request, Doing::ReadingBody);
         }
         reader.log = Some(Detached::of(request));

@@ -28,7 +28,7 @@ use freerun_http::content::response::LocalBoxFuture;
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
-use freerun_runtime::loops;
+use freerun_runtime::{loops, timer};
 use freerun_upstream::{Failure, Lease, NoPeer, Tried, Verdict};
 
 use crate::proxy::cache;
@@ -37,12 +37,13 @@ use crate::proxy::cache::keep::Keep;
 use crate::proxy::exchange::{Aim, Family, NextUpstream, Pick, Target, UpstreamHead};
 use crate::proxy::settings::store::Store;
 use crate::proxy::store;
-use crate::proxy::variables::Record;
+use crate::proxy::variables::{Record, Took};
 pub use answer::{content_length, has_page};
 use attempt::{Failed, Passage, Plan};
 pub use flow::Announced;
 pub use keep::{Followed, Kept};
 use outgoing::Outgoing;
+use reader::Ejected;
 use trouble::{Doing, Trouble};
 pub use wire::Client;
 
@@ -95,7 +96,6 @@ async fn uncached(request: &mut Request, family: &'static dyn Family) -> Outcome
 pub struct Reached {
     passage: Box<Passage>,
     lease: Lease,
-    verdict: Option<Failure>,
 }
 
 impl Reached {
@@ -106,12 +106,12 @@ impl Reached {
 
     /// The response for the client. `keep` says what else becomes of it.
     pub fn answer(self, request: &mut Request, keep: Option<Keep>) -> Outcome {
-        answer::answer(request, self.passage, self.lease, self.verdict, keep)
+        answer::answer(request, self.passage, self.lease, keep)
     }
 
     /// The response is not for the client: something else is answered instead.
     pub fn dismiss(self, request: &Request) {
-        answer::dismiss(request, self.passage, self.lease, self.verdict);
+        answer::dismiss(request, self.passage, self.lease);
     }
 }
 
@@ -153,15 +153,15 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
             Err(trouble) => return Err(Unreached::of(request, &trouble)),
         },
     };
-    let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::nanos() };
+    let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::nanos(), queued: Took::default() };
     let mut lease = match tries.pick(request, &passage.plan).await {
         Ok(lease) => lease,
-        Err(trouble) => return Err(without_server(request, &passage.plan, &trouble)),
+        Err(trouble) => return Err(without_server(request, &passage.plan, &trouble, tries.queued)),
     };
-    let verdict = loop {
+    loop {
         // Many servers that refuse at once are many tries without a wait.
         loops::consume_budget().await;
-        passage.plan.record.begin(lease.peer().clone(), loops::nanos());
+        passage.plan.record.begin(lease.peer().clone(), loops::nanos(), tries.queued);
         tries.count += 1;
         let tried = match passage.plan.prepare(request, &mut body) {
             Ok(()) => passage.attempt(request, &mut body, &lease).await,
@@ -173,27 +173,31 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
             Ok(()) => {
                 let status = passage.head.status;
                 let cause = NextUpstream::of_status(status).filter(|cause| options.next_upstream.contains(*cause));
-                // Neither says anything about the server.
-                let verdict = cause.filter(|_| !matches!(status, 403 | 404)).map(|_| Failure::Status);
+                // Where no other server can be asked at once, the client gets this response, and nothing speaks against the server.
                 if let Some(cause) = cause
                     && tries.allow(plan, cause, true, &body)
-                    && let Ok(next) = tries.pick(request, plan).await
+                    && let Some(next) = tries.pick_now(request, plan)
                 {
-                    record.with(|last| last.status = status);
-                    record.end(loops::nanos());
+                    let now = loops::nanos();
+                    record.with(|last| {
+                        last.status = status;
+                        last.head_came(now);
+                    });
+                    record.end(now);
                     lease.header(status, record.took(), loops::millis());
                     passage.wire = None;
-                    if let Some(failure) = verdict {
-                        fail(request, lease, failure, Doing::ReadingHead);
+                    // These two say nothing about the server.
+                    if !matches!(status, 403 | 404) {
+                        fail(request, lease, Failure::Status, Doing::ReadingHead);
                     }
                     lease = next;
                     continue;
                 }
-                break verdict;
+                break;
             }
             Err(Failed { trouble, doing, sent }) => {
                 trouble.log(request, doing);
-                record.with(|last| last.status = trouble.status());
+                record.with(|last| last.status = trouble.upstream_status());
                 record.end(loops::nanos());
                 if let Some(failure) = trouble.failure() {
                     fail(request, lease, failure, doing);
@@ -207,13 +211,13 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
                 lease = match tries.pick(request, plan).await {
                     Ok(lease) => lease,
                     Err(Trouble::NoPeer(NoPeer::AllTried)) => return Err(Unreached::of(request, &trouble)),
-                    Err(trouble) => return Err(without_server(request, plan, &trouble)),
+                    Err(trouble) => return Err(without_server(request, plan, &trouble, tries.queued)),
                 };
             }
         }
-    };
+    }
     passage.keep_rest(request, body);
-    Ok(Reached { passage, lease, verdict })
+    Ok(Reached { passage, lease })
 }
 
 /// What there is before the first try.
@@ -262,10 +266,10 @@ async fn begin_later(
 }
 
 /// There is no server to ask.
-fn without_server(request: &mut Request, plan: &Plan, trouble: &Trouble) -> Unreached {
+fn without_server(request: &mut Request, plan: &Plan, trouble: &Trouble, queued: Took) -> Unreached {
+    plan.record.begin(plan.servers().map_or("", |servers| servers.name()), loops::nanos(), queued);
     trouble.log(request, Doing::Connecting);
-    plan.record.begin(plan.servers().map_or("", |servers| servers.name()), loops::nanos());
-    plan.record.with(|last| last.status = trouble.status());
+    plan.record.with(|last| last.status = trouble.upstream_status());
     plan.record.end(loops::nanos());
     Unreached::of(request, trouble)
 }
@@ -280,7 +284,7 @@ fn tell(request: &Request, verdict: Verdict, doing: Doing) {
         log_error!(request, Warn, "upstream server temporarily disabled while {doing}");
     }
     if verdict.ejected {
-        log_error!(request, Warn, "upstream server ejected as an outlier while {doing}");
+        log_error!(request, Warn, "{}", Ejected(doing));
     }
 }
 
@@ -290,17 +294,45 @@ struct Tries {
     count: u32,
     /// In [`loops::nanos`].
     began: u64,
+    /// How long the last choice has waited in the group's `queue`.
+    queued: Took,
 }
 
 impl Tries {
-    /// Chooses a server.
+    /// Chooses a server. One that has room is waited for in the group's `queue`, but for another try no longer than
+    /// `next_upstream_timeout` allows for one.
     async fn pick(&mut self, request: &Request, plan: &Plan) -> Result<Lease, Trouble> {
+        self.queued = Took::default();
         let Some(servers) = plan.servers() else { return Err(Trouble::Ours) };
-        let picked = match servers.pick(request, &mut self.tried) {
-            Pick::Now(picked) => picked,
-            Pick::Later(later) => Box::pin(plan.client.unless_gone(later)).await?,
+        let longest = plan.options.next_upstream_timeout;
+        let left = (self.count > 0 && !longest.is_zero()).then(|| longest.saturating_sub(self.elapsed(loops::nanos())));
+        let later = match servers.pick(request, &mut self.tried) {
+            Pick::Now(picked) => return picked.map_err(Trouble::NoPeer),
+            Pick::Later(later) => Box::pin(plan.client.unless_gone(later)),
         };
-        picked.map_err(Trouble::NoPeer)
+        let entered = loops::nanos();
+        let picked = match left {
+            Some(left) => timer::timeout(left, later).await.unwrap_or(Ok(Err(NoPeer::Wait))),
+            None => later.await,
+        };
+        self.queued = Took::between(entered, loops::nanos());
+        picked?.map_err(Trouble::NoPeer)
+    }
+
+    /// Chooses a server if that takes no waiting: while it is waited for one, a server that has answered is kept from others, who may
+    /// have the one that it is waited for.
+    fn pick_now(&mut self, request: &Request, plan: &Plan) -> Option<Lease> {
+        match plan.servers()?.pick(request, &mut self.tried) {
+            Pick::Now(picked) => {
+                self.queued = Took::default();
+                picked.ok()
+            }
+            Pick::Later(_) => None,
+        }
+    }
+
+    fn elapsed(&self, now: u64) -> Duration {
+        Duration::from_nanos(now.saturating_sub(self.began))
     }
 
     /// Whether there may be another try for this reason.
@@ -308,8 +340,8 @@ impl Tries {
         let options = &plan.options;
         let again = plan.idempotent || !sent || options.next_upstream.contains(NextUpstream::NonIdempotent);
         let count = options.next_upstream_tries == 0 || self.count < options.next_upstream_tries;
-        let time = options.next_upstream_timeout.is_zero()
-            || Duration::from_nanos(loops::nanos().saturating_sub(self.began)) < options.next_upstream_timeout;
+        let time =
+            options.next_upstream_timeout.is_zero() || self.elapsed(loops::nanos()) < options.next_upstream_timeout;
         options.next_upstream.contains(cause) && again && count && time && body.can_be_sent_again()
     }
 }

@@ -11,7 +11,7 @@ use freerun_http::request::Request;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::net::Socket;
-use freerun_upstream::{Failure, Lease, Peer, Verdict};
+use freerun_upstream::{Lease, Peer, Verdict};
 
 use super::attempt::{Passage, Plan};
 use super::trouble::{Doing, Trouble};
@@ -38,37 +38,61 @@ pub struct Reader {
     passage: Box<Passage>,
     lease: Option<Lease>,
     left: Option<u64>,
-    verdict: Option<Failure>,
     pace: Pace,
     /// When the try began, in [`loops::nanos`].
     began: u64,
+    /// Whether what is read counts as the response's length: some of it is for the client.
+    wanted: bool,
     /// For messages; made when the body does not come with the head.
     pub log: Option<Detached>,
-    /// What went wrong before there was a log.
-    pub unsaid: Option<Trouble>,
-    /// The application's error output that could not be logged for the same reason.
-    pub unsaid_output: Vec<Bytes>,
-    /// What became of the server before there was a log.
-    pub verdict_unsaid: Verdict,
+    /// What could not be logged before there was a log.
+    pub unsaid: Unsaid,
+}
+
+/// What is still to be logged of a response.
+#[derive(Debug, Default)]
+pub struct Unsaid {
+    /// What went wrong.
+    pub trouble: Option<Trouble>,
+    /// The application's error output.
+    pub output: Vec<Bytes>,
+    /// There was more than there should be.
+    pub surplus: Option<Surplus>,
+    /// The outlier detection leaves the server out for a while.
+    pub ejected: bool,
+}
+
+/// Bytes of a server behind the end of its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surplus {
+    /// More than `Content-Length` says.
+    Length,
+    /// Behind the last chunk.
+    Chunk,
+}
+
+impl fmt::Display for Surplus {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self {
+            Surplus::Length => "more data than specified in \"Content-Length\" header",
+            Surplus::Chunk => "data after final chunk",
+        };
+        write!(formatter, "upstream sent {what} while {}", Doing::ReadingBody)
+    }
 }
 
 impl Reader {
-    /// A reader behind the head, of a try that began then. `verdict` is what counts against the server all the same, though
-    /// its response is passed on.
-    pub fn new(passage: Box<Passage>, lease: Lease, verdict: Option<Failure>, began: u64) -> Reader {
-        let options = &passage.plan.options;
-        let rate = if options.buffering { options.limit_rate } else { 0 };
+    /// A reader behind the head, of a try that began then.
+    pub fn new(passage: Box<Passage>, lease: Lease, began: u64) -> Reader {
         Reader {
             left: passage.head.length,
             passage,
             lease: Some(lease),
-            verdict,
-            pace: Pace { rate, began, received: 0 },
+            pace: Pace::default(),
             began,
+            wanted: true,
             log: None,
-            unsaid: None,
-            unsaid_output: Vec::new(),
-            verdict_unsaid: Verdict::default(),
+            unsaid: Unsaid::default(),
         }
     }
 
@@ -80,6 +104,21 @@ impl Reader {
     /// The response's head, once.
     pub fn take_head(&mut self) -> UpstreamHead {
         std::mem::take(&mut self.passage.head)
+    }
+
+    /// From now on the server is read no faster than `proxy_limit_rate` says.
+    pub fn limit_rate(&mut self) {
+        let Plan { options, record, .. } = self.plan();
+        if options.limit_rate == 0 {
+            return;
+        }
+        let received = record.with(|last| last.received).unwrap_or_default();
+        self.pace = Pace { rate: options.limit_rate, began: loops::nanos(), received };
+    }
+
+    /// Nothing of the body is for the client.
+    pub fn for_nobody(&mut self) {
+        self.wanted = false;
     }
 
     /// Whether the body is over, completely or not.
@@ -97,12 +136,6 @@ impl Reader {
         self.left
     }
 
-    fn say(&self, level: Level, message: std::fmt::Arguments<'_>) {
-        if let Some(log) = &self.log {
-            log.write(level, message);
-        }
-    }
-
     /// What has come already.
     ///
     /// # Errors
@@ -116,7 +149,7 @@ impl Reader {
             if let Some(log) = &self.log {
                 log.write(Level::Error, format_args!("{}", ErrorOutput(&text, Doing::ReadingBody)));
             } else {
-                self.unsaid_output.push(text);
+                self.unsaid.output.push(text);
             }
         }
         match step {
@@ -130,7 +163,9 @@ impl Reader {
                     *left -= piece.len() as u64;
                 }
                 let is_done = exchange.is_done();
-                self.plan().record.with(|last| last.length += piece.len() as u64);
+                if self.wanted {
+                    self.plan().record.with(|last| last.length += piece.len() as u64);
+                }
                 if beyond {
                     self.too_much();
                 } else if is_done || self.left == Some(0) && self.is_ended() {
@@ -238,49 +273,47 @@ impl Reader {
         let Some(wire) = wire.take() else { return Ok(()) };
         let reusable = *sent_all && exchange.reusable();
         if !wire.kit.input.bytes.is_empty() {
-            self.too_much();
+            self.say_surplus();
         }
         let took = self.end();
         if let Some(lease) = self.lease.take() {
             if reusable && let Some(servers) = self.plan().servers() {
                 wire.give_back(lease.peer(), servers);
             }
-            let verdict = match self.verdict {
-                None => lease.succeeded(took, loops::millis()),
-                Some(failure) => lease.failed(failure, loops::millis()),
-            };
-            if self.log.is_none() {
-                self.verdict_unsaid = verdict;
-            }
-            if verdict.disabled {
-                self.say(
-                    Level::Warn,
-                    format_args!("upstream server temporarily disabled while {}", Doing::ReadingHead),
-                );
-            }
-            if verdict.ejected {
-                self.say(
-                    Level::Warn,
-                    format_args!("upstream server ejected as an outlier while {}", Doing::ReadingHead),
-                );
-            }
+            self.judged(lease.succeeded(took, loops::millis()));
         }
         Ok(())
     }
 
     /// There is more than there should be: all that is known of the connection is that it cannot be used again.
     fn too_much(&mut self) {
-        self.say(
-            Level::Warn,
-            format_args!(
-                "upstream sent more data than specified in \"Content-Length\" header while {}",
-                Doing::ReadingBody
-            ),
-        );
+        self.say_surplus();
         if self.passage.wire.take().is_some() {
             let took = self.end();
             if let Some(lease) = self.lease.take() {
-                lease.succeeded(took, loops::millis());
+                self.judged(lease.succeeded(took, loops::millis()));
+            }
+        }
+    }
+
+    fn say_surplus(&mut self) {
+        let surplus = match self.left {
+            Some(_) => Surplus::Length,
+            None if self.plan().family.name() == "proxy" => Surplus::Chunk,
+            None => return,
+        };
+        match &self.log {
+            Some(log) => log.write(Level::Warn, format_args!("{surplus}")),
+            None => self.unsaid.surplus = Some(surplus),
+        }
+    }
+
+    /// Takes note of what became of the server.
+    fn judged(&mut self, verdict: Verdict) {
+        if verdict.ejected {
+            match &self.log {
+                Some(log) => log.write(Level::Warn, format_args!("{}", Ejected(Doing::ReadingBody))),
+                None => self.unsaid.ejected = true,
             }
         }
     }
@@ -293,10 +326,10 @@ impl Reader {
         self.passage.unsent = None;
         self.end();
         if let (Some(lease), Some(failure)) = (self.lease.take(), trouble.failure()) {
-            lease.failed(failure, loops::millis());
+            self.judged(lease.broken(failure, loops::millis()));
         }
         if self.log.is_none() {
-            self.unsaid = Some(trouble);
+            self.unsaid.trouble = Some(trouble);
         }
         Broken
     }
@@ -392,7 +425,17 @@ impl fmt::Display for ErrorOutput<'_> {
     }
 }
 
+/// What the log has of a server that was ejected meanwhile.
+pub struct Ejected(pub Doing);
+
+impl fmt::Display for Ejected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "upstream server ejected as an outlier while {}", self.0)
+    }
+}
+
 /// How fast a server is read.
+#[derive(Default)]
 struct Pace {
     rate: u64,
     began: u64,

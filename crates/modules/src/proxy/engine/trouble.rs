@@ -103,6 +103,11 @@ impl Trouble {
         }
     }
 
+    /// What `$upstream_status` says of the try: the same, unless the server has nothing to do with it; 0 then.
+    pub fn upstream_status(&self) -> u16 {
+        if self.side() == Side::Upstream { self.status() } else { 0 }
+    }
+
     /// The answer.
     pub fn outcome(&self, request: &mut Request) -> Outcome {
         if let Trouble::Body(_) = self {
@@ -294,6 +299,8 @@ mod tests {
         }
         assert_eq!((refused().level(), bind().level()), (Level::Error, Level::Crit));
         assert_eq!(Trouble::ClientGone.status(), 499);
+        assert_eq!((Trouble::ClientGone.upstream_status(), bind().upstream_status()), (0, 0));
+        assert_eq!((refused().upstream_status(), Trouble::TimedOut.upstream_status()), (502, 504));
         assert!(Trouble::ClientGone.failure().is_none() && bind().failure().is_none());
     }
 }

@@ -20,7 +20,7 @@ use freerun_upstream::{Peer, UpstreamAddress};
 use super::Check;
 use super::matching::Answer;
 use crate::proxy::exchange::{Aim, BodyPlan, BodyStep, Exchange, Options, Target, To, UpstreamHead};
-use crate::proxy::variables::Record;
+use crate::proxy::variables::{Record, Took};
 
 /// Most bytes of a body that tests look at, as in nginx.
 const MAX_BODY: usize = 256 * 1024;
@@ -154,7 +154,7 @@ impl One<'_> {
         let mut input = BytesMut::with_capacity(READ);
         let record = self.request.own.get::<Record>();
         record.aim(self.target);
-        record.begin(Arc::clone(self.peer), loops::nanos());
+        record.begin(Arc::clone(self.peer), loops::nanos(), Took::default());
         let head = self.head(&connection.socket, &mut *exchange, &mut input).await?;
         record.answered(&head, true);
         let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
