@@ -84,6 +84,38 @@ fn no_body() {
 }
 
 #[test]
+fn the_clients_body_is_read_where_another_one_is_sent() {
+    let lines = "
+        client_max_body_size 30; proxy_set_header Connection \"\";
+        location /set { proxy_set_body \"<$request_body>\"; proxy_pass http://@UP@; }
+        location /unbuffered { proxy_request_buffering off; proxy_set_body \"<$request_body>\"; proxy_pass http://@UP@; }
+        location /off { proxy_pass_request_body off; proxy_set_header Content-Length \"\"; proxy_set_header X-Body \"<$request_body>\"; \
+             proxy_set_header Connection \"\"; proxy_pass http://@UP@; }
+        location /small { client_max_body_size 3; proxy_set_body set; proxy_pass http://@UP@; }
+        location /page { error_page 502 /set; proxy_set_body set; proxy_pass http://127.0.0.1:1; }
+    ";
+    let mut cases = Vec::new();
+    for path in ["/set", "/unbuffered", "/off", "/small", "/page"] {
+        let post = || request("POST", path);
+        let chunked = |body: &str| post().field("Transfer-Encoding: chunked").body(body);
+        cases.extend(
+            [
+                post().field("Content-Length: 3").body("abc"),
+                post().field("Content-Length: 0"),
+                post().field("Content-Length: 4").body("abcd"),
+                chunked("3\r\nabc\r\n0\r\n\r\n"),
+                chunked("1\r\na\r\n3\r\nbcd\r\n0\r\n\r\n"),
+                chunked("zz\r\nabc\r\n0\r\n\r\n"),
+                post().field("Content-Length: 3").field("Expect: 100-continue").body("abc"),
+                get(path),
+            ]
+            .map(passed),
+        );
+    }
+    compare_proxied("", lines, cases);
+}
+
+#[test]
 fn inheritance() {
     let http = "proxy_set_header X-Http 1; proxy_set_header Connection \"\"; proxy_method PUT;";
     let lines = "

@@ -152,22 +152,44 @@ fn a_body_that_was_passed_on_in_part_is_not_sent_to_another_server() {
         second.address()
     );
     let server = passing(&[&first.address()], &lines).freerun();
-    for sent in ["ab", "abcd"] {
-        let mut client = asked(&server, &format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n{sent}"));
-        let mut peer = first.accept();
-        peer.head();
-        peer.bytes(sent.len());
-        drop(peer);
-        assert_eq!(client.response().status, 500);
-    }
+    let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab");
+    let mut peer = first.accept();
+    peer.head();
+    peer.bytes(2);
+    drop(peer);
+    assert_eq!(client.response().status, 500);
     server.logs("the request body was passed on before, and cannot be sent again");
     assert_eq!(second.take_requests(), []);
-    // One that was collected can be.
-    let server = passing(&[&first.address()], &lines.replace("buffering off", "buffering on")).freerun();
-    let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabcd");
-    first.accept().request();
-    assert_eq!(client.response().status, 502);
-    assert_eq!(second.take_requests().first().map(|request| request.body.clone()), Some(b"abcd".to_vec()));
+    // One that was collected can be, and one that has come whole with its head.
+    for buffering in ["buffering on", "buffering off"] {
+        let server = passing(&[&first.address()], &lines.replace("buffering off", buffering)).freerun();
+        let mut client = asked(&server, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabcd");
+        first.accept().request();
+        assert_eq!(client.response().status, 502, "{buffering}");
+        let bodies: Vec<Vec<u8>> = second.take_requests().into_iter().map(|request| request.body).collect();
+        assert_eq!(bodies, [b"abcd"], "{buffering}");
+    }
+}
+
+/// Reading it from its file does not depend on the client either.
+#[test]
+fn a_body_that_was_read_is_sent_whole_though_its_client_has_gone() {
+    let upstream = Upstream::new();
+    let lines =
+        "proxy_ignore_client_abort on; aio threads always; client_max_body_size 0; client_body_buffer_size 16k; ";
+    let server = passing(&[&upstream.address()], lines).freerun();
+    let body = vec![b'x'; 20_000_000];
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut client = asked(&server, &head);
+    client.send(&body);
+    // The request is passed on when all of it was read.
+    let mut peer = upstream.accept();
+    let head = peer.head();
+    client.reset();
+    assert_eq!(peer.body(head).len(), body.len());
+    peer.send(ok("done"));
+    let line = server.access_lines(1).remove(0);
+    assert!(line.starts_with("200|") && !server.error_log().contains("[crit]"), "{line}\n{}", server.error_log());
 }
 
 /// A server that takes no more of a request may still have an answer, in as many pieces as it likes.

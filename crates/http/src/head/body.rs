@@ -82,6 +82,15 @@ impl ClientBody {
         matches!(self.framing, Framing::Done)
     }
 
+    /// Whether all that is left of it stands in the connection's buffer, where its length says so.
+    pub fn is_here(&self, buffer: &[u8]) -> bool {
+        match self.framing {
+            Framing::Length(left) => left <= buffer.len().saturating_sub(self.used) as u64,
+            Framing::Done => true,
+            Framing::Chunked(_) | Framing::Lent(_) => false,
+        }
+    }
+
     /// A waiting client is not told to send.
     pub fn refuse(&mut self) {
         self.expects_continue = false;

@@ -94,6 +94,9 @@ impl Passage {
     pub fn keep_rest(&mut self, request: &Request, body: Outgoing) {
         if let Some(unsent) = &mut self.unsent {
             unsent.put_in(request, body);
+            if !self.plan.client.is_watched() {
+                unsent.forget_client();
+            }
         }
     }
 
@@ -518,14 +521,14 @@ impl Run<'_> {
     ) -> Result<(Option<Bytes>, bool), Trouble> {
         let most = self.exchange.max_piece();
         if !body.is_stream() {
-            return Ok((body.next(request, position, most).await?, false));
+            return Ok((body.next(request, position, most, &self.plan.client).await?, false));
         }
         let room = self.room();
         let Wire { kept, kit, .. } = &mut *self.wire;
         let input = &mut kit.input;
         let received = tokio::select! {
             biased;
-            piece = body.next(request, position, most) => return Ok((piece?, false)),
+            piece = body.next(request, position, most, &self.plan.client) => return Ok((piece?, false)),
             received = input.read(&kept.socket, room) => received,
         };
         self.received(received.map_err(super::wire::received))?;

@@ -148,7 +148,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
     };
     let mut body = match Outgoing::ready(request, family, &passage.plan.options) {
         Some(body) => body,
-        None => match Box::pin(Outgoing::collect(request)).await {
+        None => match Box::pin(Outgoing::collect(request, family)).await {
             Ok(body) => body,
             Err(trouble) => return Err(Unreached::of(request, &trouble)),
         },

@@ -9,10 +9,12 @@ use freerun_http::head::collect::{Collected, KeptBody};
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::write::gone::ClientGone;
-use freerun_runtime::files::Via;
+use freerun_runtime::files::{FileError, Gone, Via};
+use freerun_runtime::pool::PoolError;
 use freerun_runtime::timer::Timer;
 
 use super::trouble::Trouble;
+use super::wire::Client;
 use crate::proxy::exchange::{BodyPlan, Family, Options, RequestBody};
 
 /// How much of a body that is passed on as it comes, or is read from a file, is in memory at a time.
@@ -34,9 +36,11 @@ impl Outgoing {
     /// The body, if it is ready as far as it has to be before the request is passed on. If not, it is to be collected.
     pub fn ready(request: &Request, family: &dyn Family, options: &Options) -> Option<Outgoing> {
         match family.body(request) {
+            RequestBody::Client => {}
+            // As nginx does, the client's body is read all the same: it is checked, and `$request_body` may be asked for.
+            _ if !request.is_subrequest() && !request.body.is_done() && !is_begun(request) => return None,
             RequestBody::None => return Some(Outgoing::None),
             RequestBody::Set(bytes) => return Some(Outgoing::Memory(bytes)),
-            RequestBody::Client => {}
         }
         let kept = request.find_shared::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
         if kept.is_none() && is_begun(request) {
@@ -54,7 +58,10 @@ impl Outgoing {
             });
         }
         let known = request.body.declared_length().is_some();
-        let streams = !options.request_buffering && (known || family.passes_unknown_length(request));
+        // What has come whole with the head can be sent to several servers.
+        let streams = !options.request_buffering
+            && !request.body.is_here(&request.head.buffer)
+            && (known || family.passes_unknown_length(request));
         streams.then_some(Outgoing::Stream(false))
     }
 
@@ -65,14 +72,19 @@ impl Outgoing {
         }
     }
 
-    /// Collects the body.
-    pub async fn collect(request: &mut Request) -> Result<Outgoing, Trouble> {
+    /// Collects the body of the client, whichever is sent then.
+    pub async fn collect(request: &mut Request, family: &dyn Family) -> Result<Outgoing, Trouble> {
         if is_begun(request) {
             log_error!(request, Error, "the request body was passed on before, and cannot be sent again");
             request.keep_alive = false;
             return Err(Trouble::Ours);
         }
-        Ok(Outgoing::Kept(body::collect(request).await.map_err(Trouble::Body)?))
+        let collected = body::collect(request).await.map_err(Trouble::Body)?;
+        Ok(match family.body(request) {
+            RequestBody::Client => Outgoing::Kept(collected),
+            RequestBody::None => Outgoing::None,
+            RequestBody::Set(bytes) => Outgoing::Memory(bytes),
+        })
     }
 
     /// The whole body, if it is in memory and has at most so many bytes.
@@ -125,6 +137,7 @@ impl Outgoing {
         request: &mut Request,
         position: &mut Position,
         most: usize,
+        client: &Client,
     ) -> Result<Option<Bytes>, Trouble> {
         let most = most.min(PIECE);
         let kept = match self {
@@ -146,12 +159,16 @@ impl Outgoing {
                 }
                 let aio = aio::resolve(request).ok_or(Trouble::Ours)?;
                 let gone = ClientGone::of(request);
-                let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
+                let gone: Option<&dyn Gone> = if client.is_watched() { Some(&gone) } else { None };
+                let via = Via { aio: &aio, client: request.client_key(), gone };
                 let files = &request.generation.files;
                 let read = files.read_at(file.file(), position.at, left, BytesMut::new(), via).await;
-                let piece = read.map_err(|error| {
-                    log_error!(request, Crit, "{error} while sending request to upstream");
-                    Trouble::Ours
+                let piece = read.map_err(|error| match error {
+                    FileError::Pool(PoolError::ClientGone) => Trouble::ClientGone,
+                    error => {
+                        log_error!(request, Crit, "{error} while sending request to upstream");
+                        Trouble::Ours
+                    }
                 })?;
                 if piece.is_empty() {
                     log_error!(request, Crit, "a temporary file ended too early while sending request to upstream");

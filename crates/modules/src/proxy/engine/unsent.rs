@@ -133,6 +133,15 @@ impl Unsent {
         }
     }
 
+    /// A body in a file is read whether the client is there or not.
+    pub fn forget_client(&mut self) {
+        if let Rest::File(reading) = &mut self.rest {
+            reading.reader.forget_client();
+            // Begun for the client.
+            reading.now = None;
+        }
+    }
+
     /// The client has gone, or is nobody's business any more: whether the rest can be sent without it.
     pub fn leave_client(&mut self) -> bool {
         // Somebody else may wait from now on.
@@ -142,9 +151,8 @@ impl Unsent {
                 self.rest = Rest::Gone;
                 self.over
             }
-            Rest::File(reading) => {
-                reading.reader.forget_client();
-                reading.now = None;
+            Rest::File(_) => {
+                self.forget_client();
                 true
             }
             Rest::Memory(_) | Rest::Gone => true,

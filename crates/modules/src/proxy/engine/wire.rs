@@ -42,6 +42,11 @@ impl Client {
         Client { connection: self.connection.clone(), watched: false }
     }
 
+    /// Whether what is done for it is given up when it goes.
+    pub fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     /// How many bytes its socket would certainly take now.
     pub fn room(&self) -> usize {
         self.connection.socket.certain_room()
