@@ -50,7 +50,7 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
         }
         match kept {
             Some(kept) => drop(kept.run(request, reader, false)),
-            None => finish_quickly(request, reader),
+            None => finish_quickly(request, reader, false),
         }
         return Outcome::Status(status);
     }
@@ -65,7 +65,7 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
             if let Some(kept) = kept {
                 kept.give_up();
             }
-            finish_quickly(request, reader);
+            finish_quickly(request, reader, false);
             return outcome;
         }
         Err(fault) => {
@@ -105,7 +105,7 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
         response.late_trailers = Some(Record::late_trailers);
     }
     if is_bodiless(request, status) {
-        finish_quickly(request, reader);
+        finish_quickly(request, reader, !request.is_head());
         response.body = Body::Source(Box::new(Announced(announced)));
         return Outcome::Response(response);
     }
@@ -130,7 +130,7 @@ fn note(request: &Request, passage: &Passage, lease: &Lease) -> u64 {
 /// An answer that the client does not get.
 pub fn dismiss(request: &Request, passage: Box<Passage>, lease: Lease) {
     let began = note(request, &passage, &lease);
-    finish_quickly(request, Reader::new(passage, lease, began));
+    finish_quickly(request, Reader::new(passage, lease, began), false);
 }
 
 /// Passes `101 Switching Protocols` on, after which bytes go both ways.
@@ -227,9 +227,12 @@ pub fn temporary(request: &Request, family: &dyn Family, max: u64, read: usize) 
     })
 }
 
-/// The body is not wanted. What of it is here already is read past, so that the connection may be used again.
-fn finish_quickly(request: &Request, mut reader: Reader) {
-    reader.for_nobody();
+/// The body is not sent. What of it is here already is read past, so that the connection may be used again. `expected` to be
+/// empty: what there is of it is told in the log.
+fn finish_quickly(request: &Request, mut reader: Reader, expected: bool) {
+    if !expected {
+        reader.for_nobody();
+    }
     for _ in 0..TAKEN_AT_ONCE {
         if !matches!(reader.ready(), Ok(Ready::Piece(_))) {
             break;

@@ -116,7 +116,7 @@ impl Reader {
         self.pace = Pace { rate: options.limit_rate, began: loops::nanos(), received };
     }
 
-    /// Nothing of the body is for the client.
+    /// Nothing of the body is for the client: as in nginx, it has no length then, and can have too much of nothing.
     pub fn for_nobody(&mut self) {
         self.wanted = false;
     }
@@ -298,6 +298,7 @@ impl Reader {
 
     fn say_surplus(&mut self) {
         let surplus = match self.left {
+            _ if !self.wanted => return,
             Some(_) => Surplus::Length,
             None if self.plan().family.name() == "proxy" => Surplus::Chunk,
             None => return,
