@@ -32,6 +32,7 @@ mod proxy_tries;
 mod proxy_tunnels;
 mod reloads;
 mod requests;
+mod resets;
 mod resolver;
 mod script_errors;
 mod scripts;

@@ -32,6 +32,8 @@ pub struct Socket {
     read_first: Cell<bool>,
     /// Set when a read had no room to find out that nothing is left: the registration may say "readable" from before.
     was_filled: Cell<bool>,
+    /// See [`Socket::reset_on_close`].
+    resets: Cell<bool>,
 }
 
 impl Socket {
@@ -41,7 +43,13 @@ impl Socket {
     }
 
     fn unregistered(fd: Arc<OwnedFd>) -> Socket {
-        Socket { fd, registered: OnceCell::new(), read_first: Cell::new(true), was_filled: Cell::new(false) }
+        Socket {
+            fd,
+            registered: OnceCell::new(),
+            read_first: Cell::new(true),
+            was_filled: Cell::new(false),
+            resets: Cell::new(false),
+        }
     }
 
     /// The descriptor, for handing to a pool thread; it stays open as long as the longest holder keeps it.
@@ -414,11 +422,22 @@ impl Socket {
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Read);
     }
 
-    /// Has closing send a reset instead of an orderly end, for a response whose end is the end of the connection and that
-    /// could not be completed: the client must not take it for whole.
+    /// Has closing, or [`Socket::end`], send a reset instead of an orderly end, for a response whose end is the end of the
+    /// connection and that could not be completed: the client must not take it for whole. A Unix socket knows no reset.
     pub fn reset_on_close(&self) {
+        self.resets.set(true);
         // A failure means that there is no connection any more.
         let _ = rustix::net::sockopt::set_socket_linger(&*self.fd, Some(Duration::ZERO));
+    }
+
+    /// Has the peer find the end now, where somebody else may hold the socket for long yet: as if it was closed, with the reset
+    /// that may be wanted. Who reads or writes after that finds an error; after an orderly end, reading goes on.
+    pub fn end(&self) {
+        // A TCP socket that is dissolved (AF_UNSPEC of connect(2)) resets its connection, what stands in its buffer goes.
+        if self.resets.get() && rustix::net::connect_unspec(&*self.fd).is_ok() {
+            return;
+        }
+        self.shutdown_write();
     }
 
     /// Ends the sending side (`shutdown(2)`); an error means that the peer is gone already, which is no news.

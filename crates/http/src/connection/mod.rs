@@ -190,7 +190,7 @@ impl Drop for Serve {
         self.leave_idle();
         if Rc::strong_count(&self.connection) > 1 {
             // A request that goes on in the background must not keep the client waiting for the end.
-            self.connection.socket.shutdown_write();
+            self.connection.socket.end();
         }
         self.connection.home.ended();
     }

@@ -192,3 +192,44 @@ fn congestion_is_reno_s_on_the_loopback_and_the_system_s_elsewhere() {
     }
     assert_eq!(chosen("192.0.2.1", None), tcp_congestion(TcpListener::bind("127.0.0.1:0").unwrap()).unwrap());
 }
+
+#[test]
+fn a_wanted_reset_comes_at_the_end_whoever_holds_the_socket_and_holders_find_errors() {
+    run(async {
+        let (socket, mut peer) = pair();
+        socket.watch().unwrap();
+        assert_eq!(socket.try_write(&[IoSlice::new(b"part")], false).unwrap(), 4);
+        socket.reset_on_close();
+        socket.end();
+        let mut got = Vec::new();
+        assert_eq!(peer.read_to_end(&mut got).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        // Nobody waits without end, and nobody is told that there is something to do: each finds that it is over.
+        socket.gone().await;
+        assert!(!socket.is_quiet(true));
+        for _ in 0..3 {
+            socket.readable().await.unwrap();
+            assert!(socket.read(&mut Vec::with_capacity(1)).await.is_err());
+            assert!(poll_fn(|context| socket.poll_write(context, b"more")).await.is_err());
+        }
+        socket.end();
+    });
+}
+
+#[test]
+fn an_end_without_a_reset_is_orderly_as_that_of_a_unix_socket() {
+    run(async {
+        let (socket, mut peer) = pair();
+        let (ours, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let unix = Socket::new(ours.into());
+        unix.reset_on_close();
+        for socket in [&socket, &unix] {
+            assert_eq!(socket.try_write(&[IoSlice::new(b"all")], false).unwrap(), 3);
+            socket.end();
+        }
+        let mut got = Vec::new();
+        assert_eq!((peer.read_to_end(&mut got).unwrap(), other.read_to_end(&mut got).unwrap()), (3, 3));
+        // What the peer sends is still read.
+        peer.write_all(b"late").unwrap();
+        assert_eq!(socket.read(&mut Vec::with_capacity(9)).await.unwrap(), 4);
+    });
+}
