@@ -190,11 +190,16 @@ pub async fn yield_now() {
     .await;
 }
 
-/// How much a task may do in one poll that it could do without end, in units of a read: see [`consume_budget`].
-const BUDGET: u8 = 128;
+/// How much a task may do in one poll that it could do without end: so many reads, see [`consume_budget`], or as much of what
+/// [`spend`] counts.
+const BUDGET: u32 = 128 * READ;
+
+/// What a read counts for, in bytes of framing. With chunks of one byte each, so many of them take 20 µs to be looked at, as long as it
+/// takes to read 32 KiB of a body as it is and to send them on.
+const READ: u32 = 4096;
 
 thread_local! {
-    static BUDGET_LEFT: Cell<u8> = const { Cell::new(BUDGET) };
+    static BUDGET_LEFT: Cell<u32> = const { Cell::new(BUDGET) };
 }
 
 /// For what could go on without end, such as reading from a peer that is as fast as this loop: after so much of it that others
@@ -211,10 +216,18 @@ pub fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
             Poll::Pending
         }
         left => {
-            BUDGET_LEFT.set(left.saturating_sub(1));
+            BUDGET_LEFT.set(left.saturating_sub(READ));
             Poll::Ready(())
         }
     }
+}
+
+/// Takes note that what came with a read was much work: so many bytes of it were framing, which is looked at byte by byte. Who is
+/// sent chunks, or records, of one byte each finds as many of them in a read as it has bytes. It is the next
+/// [`consume_budget`] that lets others have their turn.
+pub fn spend(framing: usize) {
+    let framing = u32::try_from(framing).unwrap_or(u32::MAX);
+    BUDGET_LEFT.set(BUDGET_LEFT.get().saturating_sub(framing));
 }
 
 /// To be called before each poll of a task, or of several that are short.
@@ -387,6 +400,32 @@ mod tests {
         assert_eq!(stats.stalls.get(), 1 + reports.try_iter().count() as u64);
         assert_eq!(stats.polls.snapshot().count(), 2);
         assert_eq!(stats.in_poll_for(), Duration::ZERO);
+    }
+
+    #[test]
+    fn reads_that_bring_much_work_are_fewer_in_a_turn() {
+        // How many reads in a row there are before others have their turn.
+        let in_a_row = |framing: usize| {
+            block_on(async move {
+                yield_now().await;
+                let mut reads = 0;
+                poll_fn(|context| {
+                    while poll_budget(context).is_ready() {
+                        spend(framing);
+                        reads += 1;
+                    }
+                    Poll::Ready(())
+                })
+                .await;
+                reads
+            })
+            .unwrap()
+        };
+        assert_eq!(in_a_row(0), 128);
+        assert_eq!(in_a_row(6), 128, "a chunk of an ordinary body costs nothing");
+        assert_eq!(in_a_row(READ as usize), 64);
+        assert_eq!(in_a_row(256 * 1024), 2);
+        assert_eq!(in_a_row(usize::MAX), 1);
     }
 
     #[test]
