@@ -171,6 +171,43 @@ fn lengths_of_requests() {
     same("lengths", &theirs, &logs_of(&setup, Kind::under_test(), &["log"], &requests));
 }
 
+/// Of a body in chunks that somebody reads all counts that came over the wire, and what follows it does not.
+#[test]
+fn lengths_of_requests_in_chunks() {
+    if !require::nginx() {
+        return;
+    }
+    let other = "server { listen 127.0.0.1:@PORT2@; access_log off; location / { return 200 \"$http_x\"; } }";
+    let http = format!(
+        "log_format f '$request_length $content_length $request'; access_log @DIR@/log f; proxy_ignore_client_abort on; {other}"
+    );
+    let read = "proxy_set_header X $request_length; proxy_pass http://127.0.0.1:@PORT2@;";
+    let lines = format!(
+        "location /read {{ {read} }}
+         location /in_file {{ client_body_in_file_only clean; {read} }}
+         location /mirrored {{ mirror /aside; {read} }}
+         location /aside {{ internal; proxy_pass http://127.0.0.1:@PORT2@; }}
+         location /unread {{ return 204; }}"
+    );
+    let setup = server(&site(), &http, &lines);
+    let head = "HTTP/1.1\r\nHost: localhost\r\n";
+    let next = format!("GET /a.txt {head}\r\n");
+    let many = format!("{}0\r\n\r\n", "3;extension=\"value\"\r\nabc\r\n".repeat(2000));
+    let bodies = ["0\r\n\r\n", "2\r\nab\r\n003;e=f\r\ncde\r\n0\r\nX-T: trail\r\n\r\n", &many];
+    let mut requests = Vec::new();
+    for place in ["/read", "/in_file", "/mirrored"] {
+        requests.push(format!("POST {place} {head}Content-Length: 5\r\n\r\nabcde{next}"));
+        for body in bodies {
+            requests.push(format!("POST {place} {head}Transfer-Encoding: chunked\r\n\r\n{body}"));
+            requests.push(format!("POST {place} {head}Transfer-Encoding: chunked\r\n\r\n{body}{next}"));
+        }
+    }
+    requests.push(format!("POST /unread {head}Transfer-Encoding: chunked\r\n\r\n{}", bodies[1]));
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    let theirs = logs_of(&setup, Kind::Nginx, &["log"], &requests);
+    same("lengths in chunks", &theirs, &logs_of(&setup, Kind::under_test(), &["log"], &requests));
+}
+
 /// What a response's variables were when they were first asked for, they stay.
 #[test]
 fn variables_that_stay() {

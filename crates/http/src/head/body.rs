@@ -37,6 +37,8 @@ pub struct ClientBody {
     used: usize,
     /// Bytes of the body that a handler has had; what is thrown away does not count.
     received: u64,
+    /// Bytes of chunk framing and trailers that were read with these.
+    framing_read: u64,
     /// The client waits for `100 Continue` before it sends.
     expects_continue: bool,
 }
@@ -69,7 +71,7 @@ impl ClientBody {
             BodyFraming::Length(length) => (Framing::Length(length), Some(length)),
             BodyFraming::Chunked => (Framing::Chunked(Box::new(ChunkedDecoder::new())), None),
         };
-        ClientBody { framing, declared, used: head_len, received: 0, expects_continue }
+        ClientBody { framing, declared, used: head_len, received: 0, framing_read: 0, expects_continue }
     }
 
     /// `Content-Length`, where there is one.
@@ -99,6 +101,11 @@ impl ClientBody {
     /// How many bytes of the body a handler has had; what is thrown away does not count.
     pub fn received(&self) -> u64 {
         self.received
+    }
+
+    /// What these bytes were on the wire, as `$request_length` tells.
+    pub fn length(&self) -> u64 {
+        self.received + self.framing_read
     }
 
     /// How many bytes of the connection's buffer head and body have taken.
@@ -143,6 +150,16 @@ impl ClientBody {
                 }
             }
         }
+    }
+
+    /// The same for a handler, for whom it counts.
+    fn next_wanted(&mut self, buffer: &[u8], most: usize) -> Result<Option<Range<usize>>, BodyError> {
+        let before = self.used;
+        let next = self.next(buffer, most)?;
+        let wanted = next.as_ref().map_or(0, Range::len);
+        self.received += wanted as u64;
+        self.framing_read += (self.used - before - wanted) as u64;
+        Ok(next)
     }
 
     fn take(&mut self, bytes: usize) {
@@ -279,10 +296,9 @@ impl ClientBody {
         loop {
             let mut piece = Vec::new();
             while piece.len() < most {
-                let Some(range) = self.next(buffer, most - piece.len())? else { break };
+                let Some(range) = self.next_wanted(buffer, most - piece.len())? else { break };
                 piece.extend_from_slice(&buffer[range]);
             }
-            self.received += piece.len() as u64;
             if !piece.is_empty() {
                 return Poll::Ready(Ok(Some(piece.into())));
             }
@@ -396,8 +412,7 @@ async fn read_all(request: &mut Request) -> Result<Collected, BodyError> {
     let mut timer = Timer::default();
     let limit = core.client_max_body_size.0;
     loop {
-        while let Some(range) = request.body.next(&request.head.buffer, usize::MAX)? {
-            request.body.received += range.len() as u64;
+        while let Some(range) = request.body.next_wanted(&request.head.buffer, usize::MAX)? {
             check_size(request, limit)?;
             collector.push(&request.head.buffer[range]).await.map_err(|error| not_kept(request, &error))?;
         }

@@ -88,7 +88,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("request_id", |r, _| owned(request_id(r).into_bytes())),
     // Nothing was received for a subrequest.
     Variable::named("request_length", |r, _| {
-        number(if r.is_subrequest() { 0 } else { u64::from(r.head.parsed.told_len()) + r.body.received() })
+        number(if r.is_subrequest() { 0 } else { u64::from(r.head.parsed.told_len()) + r.body.length() })
     }),
     Variable::named("request_method", |r, _| {
         let own = |method: &Method| understood(r) && *method == r.head.parsed.method;

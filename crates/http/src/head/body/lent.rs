@@ -39,12 +39,13 @@ pub fn lend(request: &mut Request) -> Lent {
     let (wait, limit) = limits(request);
     let head = request.head.parsed.len as usize;
     let returned = Rc::<Returned>::default();
-    let ClientBody { declared, received, .. } = request.body;
+    let ClientBody { declared, received, framing_read, .. } = request.body;
     let stays = ClientBody {
         framing: Framing::Lent(returned.clone()),
         declared,
         used: head,
         received,
+        framing_read,
         expects_continue: false,
     };
     let mut body = std::mem::replace(&mut request.body, stays);

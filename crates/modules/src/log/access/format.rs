@@ -153,7 +153,7 @@ impl Format {
             What::BytesSent => line.push_number(request.sent.bytes),
             What::BodyBytesSent => line.push_number(request.sent.body_bytes),
             What::RequestLength => {
-                line.push_number(u64::from(request.head.parsed.told_len()) + request.body.received());
+                line.push_number(u64::from(request.head.parsed.told_len()) + request.body.length());
             }
             What::Connection => line.push_number(request.connection.number),
             What::ConnectionRequests => line.push_number(request.serial),
