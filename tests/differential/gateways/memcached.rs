@@ -1,6 +1,8 @@
 //! memcached.
 
-use super::recorder::Protocol;
+use freerun_testkit::{Kind, Setup, eventually, require};
+
+use super::recorder::{Protocol, Recorder};
 use super::{Ask, alike, ask, ask_with};
 
 const GOOD: &str = "VALUE k 0 2\r\nok\r\nEND\r\n";
@@ -60,4 +62,52 @@ fn values_that_are_cut() {
         asked("VALUE k 0 5\r\nok\r\nEND\r\n").log_differs("what nginx says it is doing depends on chance"),
     ];
     alike(Protocol::Memcached, LINES, &asks);
+}
+
+/// Of two servers the second one has the value, or none has it: what each location answers, and which servers it has asked.
+#[test]
+fn the_next_server_for_a_value_that_is_not_found() {
+    if !require::nginx() {
+        return;
+    }
+    let [lacks, has, lacks_too] = [b"END\r\n".as_slice(), b"VALUE k 0 2\r\nok\r\nEND\r\n", b"END\r\n"].map(|answer| {
+        let recorder = Recorder::start(Protocol::Memcached);
+        recorder.answer_with(answer);
+        recorder
+    });
+    // Each location has groups of its own, so that it begins with the first server.
+    let conditions = ["not_found", "error not_found", "NOT_FOUND", "error timeout", "invalid_response", "off"];
+    let (mut groups, mut locations) = (String::new(), String::new());
+    for (number, condition) in conditions.iter().enumerate() {
+        for (name, second) in [("has", &has), ("lacks", &lacks_too)] {
+            let (first, second) = (lacks.address(), second.address());
+            groups += &format!("upstream {name}{number} {{ server {first}; server {second} backup; }}\n");
+            locations += &format!(
+                "location = /{name}/{number} {{ set $memcached_key k; memcached_pass {name}{number};
+                    memcached_next_upstream {condition}; }}\n"
+            );
+        }
+    }
+    let http = format!(
+        "log_format tries '$uri $status upstream $upstream_status'; access_log @DIR@/access.log tries;
+         {groups} server {{ listen 127.0.0.1:@PORT@; {locations} }}"
+    );
+    let told = |kind| {
+        let server = Setup::new().http(&http).start(kind);
+        for number in 0..conditions.len() {
+            for name in ["has", "lacks"] {
+                let request = format!("GET /{name}/{number} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+                let mut client = server.connect();
+                client.send(&request);
+                client.response();
+            }
+        }
+        eventually("all lines of the log", || server.access_log().lines().count() >= 2 * conditions.len());
+        let mut lines: Vec<String> = server.access_log().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let nginx = told(Kind::Nginx);
+    assert!(nginx[0].ends_with("200 upstream 404, 200"), "{nginx:?}");
+    assert_eq!(told(Kind::under_test()), nginx);
 }

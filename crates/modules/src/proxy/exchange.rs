@@ -314,8 +314,6 @@ keyword_enum! {
         Http404 = "http_404",
         /// 429
         Http429 = "http_429",
-        /// `NOT_FOUND` of memcached.
-        NotFound = "not_found",
         /// The server may not be asked: `proxy_allow_upstream`.
         Denied = "denied",
         /// Only for what is cached: somebody else is asking already.

@@ -36,6 +36,15 @@ fn words(directive: &str) -> Vec<&'static str> {
     }
 }
 
+/// What a word means. memcached has its own for an invalid header, and for the status that stands for the lack of a value.
+fn meaning(word: &str) -> Option<NextUpstream> {
+    NextUpstream::from_word(match word {
+        "invalid_response" => "invalid_header",
+        "not_found" => "http_404",
+        word => word,
+    })
+}
+
 impl Setting for Causes {
     const SHAPE: Shape = Shape::at_least(1, "cause … | off");
 
@@ -53,9 +62,7 @@ impl Setting for Causes {
                 cx.warn(Problem::warning(message).at_node(directive).at(word.place));
             }
             seen.push(known);
-            // memcached's word for what the others call an invalid header.
-            let word = if *known == "invalid_response" { "invalid_header" } else { known };
-            if let Some(cause) = NextUpstream::from_word(word) {
+            if let Some(cause) = meaning(known) {
                 causes.insert(cause);
             }
         }
@@ -85,8 +92,7 @@ mod tests {
     #[test]
     fn every_word_has_a_meaning() {
         for word in ["proxy_", "uwsgi_", "memcached_"].iter().flat_map(|prefix| words(prefix)) {
-            let known = word == "invalid_response" || NextUpstream::from_word(word).is_some();
-            assert!(known, "{word}");
+            assert!(meaning(word).is_some(), "{word}");
         }
     }
 }
