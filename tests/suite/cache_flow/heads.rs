@@ -2,7 +2,7 @@
 
 use freerun_testkit::{Response, Server, Upstream, require};
 
-use super::{before, ok, serve};
+use super::{before, ok, serve, settled};
 
 /// Some fields of a response, as they were sent.
 fn shown(response: &Response) -> String {
@@ -100,5 +100,45 @@ fn head_finds_what_is_becoming_a_stored_response() {
         client.send(format!("HEAD /{number} HTTP/1.1\r\nHost: a\r\n\r\n").repeat(4));
         let said: Vec<_> = (0..4).map(|_| client.response_to("HEAD").header("x-cache").map(str::to_owned)).collect();
         assert_eq!(said, ["HIT"; 4].map(|hit| Some(hit.to_owned())), "{number}");
+    }
+}
+
+/// What the stored answer to HEAD does not say of the length of GET's, nobody knows; an empty body that is stored has one.
+#[test]
+fn head_has_the_length_that_is_known() {
+    if !require::freerun() {
+        return;
+    }
+    let origin = Upstream::answering(|request| {
+        let length = if request.target() == "/said" { "Content-Length: 8\r\n" } else { "" };
+        // Without a length the body of GET ends with the connection.
+        let body = if request.target() == "/said" && request.line().starts_with("GET") { "the body" } else { "" };
+        format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nConnection: close\r\n{length}\r\n{body}")
+            .into_bytes()
+    });
+    for key in ["proxy_cache_key $request_method$uri;", "proxy_cache_key $uri;"] {
+        let server = before(&origin, &format!("proxy_cache_convert_head off; {key}"));
+        let ask = |method: &str, target: &str| {
+            let mut client = server.connect();
+            client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+            let response = client.response_to(method);
+            (response.header("x-cache").map(str::to_owned), response.header("content-length").map(str::to_owned))
+        };
+        let hit = |length: Option<&str>| (Some("HIT".to_owned()), length.map(str::to_owned));
+        for target in ["/said", "/unsaid"] {
+            ask("HEAD", target);
+            settled(&server);
+            assert_eq!(ask("HEAD", target), hit((target == "/said").then_some("8")), "HEAD {target} {key}");
+        }
+        ask("GET", "/empty");
+        settled(&server);
+        assert_eq!(ask("GET", "/empty"), hit(Some("0")), "{key}");
+        if key.contains("method") {
+            ask("HEAD", "/empty");
+            settled(&server);
+            assert_eq!(ask("HEAD", "/empty"), hit(None));
+        } else {
+            assert_eq!(ask("HEAD", "/empty"), hit(Some("0")), "what GET has stored is known");
+        }
     }
 }

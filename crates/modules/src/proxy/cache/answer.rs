@@ -14,6 +14,7 @@ use freerun_http::variables::LimitRate;
 use freerun_proto::date::{imf_fixdate, parse_http_date};
 
 use super::ask::OWN_FAILURE;
+use super::flow::HEAD_ALONE;
 use super::ready::{self, Place};
 use crate::proxy::engine::{Announced, content_length, has_page};
 use crate::proxy::exchange::{Family, Passed, Target, UpstreamHead};
@@ -107,8 +108,12 @@ pub fn respond(
         request.own.get::<Record>().show(&fields);
     }
     let fields = HeadFields::Made(fields);
-    // An answer to HEAD that was passed on as such has no body, and the length of that of GET.
-    let announced = if head.body == 0 { content_length(&fields).or(length) } else { length };
+    // An answer to HEAD that was passed on as such has no body, and the length of that of GET: if it says none, nobody knows it.
+    let announced = match head.body {
+        0 if head.key.ends_with(HEAD_ALONE) => content_length(&fields),
+        0 => content_length(&fields).or(length),
+        _ => length,
+    };
     let head = UpstreamHead { status: head.status, reason: head.reason.clone(), fields, length, bytes: 0 };
     let status = head.status;
     if status >= 300 && shared.proxy_intercept_errors && has_page(request, status) {
