@@ -43,6 +43,23 @@ fn variables() {
     }
 }
 
+/// `HTTP_PROXY ""`, against what is known as httpoxy: all three protocols.
+#[test]
+fn fields_that_are_hidden() {
+    for (protocol, name) in [(Protocol::FastCgi, "fastcgi"), BOTH[0], BOTH[1]] {
+        let lines = "
+            NAME_param HTTP_PROXY \"\"; NAME_param HTTP_A $arg_none; NAME_param HTTP_B \"\" if_not_empty; NAME_param C \"\";
+            NAME_param HTTP_ \"\"; NAME_param http_d \"\"; NAME_param Http_E \"\"; NAME_param HTTP_F \"$arg_none\";
+            NAME_param HTTP_G '';
+            location / { NAME_pass @ADDRESS@; }
+            location /own { NAME_pass @ADDRESS@; NAME_param HTTP_PROXY p; NAME_param HTTP_PROXY \"\"; }"
+            .replace("NAME", name);
+        let fields = "Proxy: evil\r\nA: a\r\nB: b\r\nC: c\r\nD: d\r\nE: e\r\nF: f\r\nG: g\r\nproxy: again\r\n";
+        let asks = [ask_with("GET", "/", fields, b""), ask_with("GET", "/own", fields, b""), ask("/")];
+        alike(protocol, &lines, &asks);
+    }
+}
+
 #[test]
 fn modifiers() {
     let lines = "

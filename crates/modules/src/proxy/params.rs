@@ -18,6 +18,8 @@ pub struct Param {
     value: Template,
     /// It is not sent without a value.
     if_not_empty: bool,
+    /// It is not sent at all, and neither is the field of the request that it stands for: `HTTP_PROXY ""`.
+    hides: bool,
 }
 
 impl Value for Param {
@@ -29,8 +31,10 @@ impl Value for Param {
             Some(word) if word.text == "if_not_empty" => true,
             Some(word) => return Err(Problem::new(format!("invalid parameter \"{}\"", word.text)).at(word.place)),
         };
-        let name = directive.args[0].text.as_bytes().into();
-        Ok(Param { name, value: Template::parse(&directive.args[1], cx)?, if_not_empty })
+        let name: Box<[u8]> = directive.args[0].text.as_bytes().into();
+        // As in nginx: only where the configuration itself says that there is no value.
+        let hides = name.len() > FIELD.len() && name.starts_with(FIELD) && directive.args[1].text.is_empty();
+        Ok(Param { name, value: Template::parse(&directive.args[1], cx)?, if_not_empty, hides })
     }
 }
 
@@ -45,7 +49,7 @@ pub fn each<E>(
     fields: bool,
     mut add: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    for param in params {
+    for param in params.iter().filter(|param| !param.hides) {
         let value = param.value.render(request);
         if !(param.if_not_empty && value.is_empty()) {
             add(&param.name, &value)?;

@@ -30,7 +30,8 @@ settings! {
         /// A parameter that the application gets, with variables in its value; with `if_not_empty` only if that is not
         /// empty. They are inherited from an outer level only where none is written.
         ///
-        /// The fields of the request are parameters, too, as `HTTP_NAME`, unless one of that name is written.
+        /// The fields of the request are parameters, too, as `HTTP_NAME`, unless one of that name is written; one with the value
+        /// `""` is left out together with the field.
         fastcgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
         /// What `$fastcgi_script_name` has behind a path that ends with a slash.
         fastcgi_index: Option<String>, in HTTP | SERVER | LOCATION;

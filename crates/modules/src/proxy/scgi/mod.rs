@@ -26,7 +26,8 @@ settings! {
         /// A variable that the application gets, with variables in its value; with `if_not_empty` only if that is not empty.
         /// They are inherited from an outer level only where none is written.
         ///
-        /// The fields of the request are variables, too, as `HTTP_NAME`, unless one of that name is written.
+        /// The fields of the request are variables, too, as `HTTP_NAME`, unless one of that name is written; one with the value
+        /// `""` is left out together with the field.
         /// `CONTENT_LENGTH` always comes first.
         scgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
     }

@@ -26,7 +26,8 @@ settings! {
         /// A variable that the application gets, with variables in its value; with `if_not_empty` only if that is not empty.
         /// They are inherited from an outer level only where none is written.
         ///
-        /// The fields of the request are variables, too, as `HTTP_NAME`, unless one of that name is written.
+        /// The fields of the request are variables, too, as `HTTP_NAME`, unless one of that name is written; one with the value
+        /// `""` is left out together with the field.
         uwsgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
         /// The first modifier of the packet: what kind of request it is.
         uwsgi_modifier1: Modifier = "0", in HTTP | SERVER | LOCATION;
