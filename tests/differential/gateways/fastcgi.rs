@@ -274,6 +274,8 @@ fn caught_error_output() {
     let asks = [
         answered([record(7, b"do catch me\n"), output(OK)].concat()).log_differs("nginx says nothing more"),
         answered([record(7, b"another\n"), output(OK)].concat()),
+        answered([record(7, &[&[b'x'; 4094][..], b"catch me"].concat()), output(OK)].concat())
+            .log_differs("nginx logs a record in pieces, we the beginning of it"),
         answered([record(6, OK), record(7, b"do catch me\n"), record(3, &[0; 8])].concat()),
     ];
     alike(Protocol::Records, lines, &asks);

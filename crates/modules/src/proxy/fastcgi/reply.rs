@@ -13,7 +13,7 @@ use crate::proxy::reply::upstream_head;
 
 /// Bytes of one record of error output that are kept for the log; what is behind them is not logged.
 pub const MAX_ERROR_LINE: usize = 4096;
-/// Records of error output that wait for the log; further ones are left out until these were taken.
+/// Records of error output that wait for the log; further ones are only counted until these were taken.
 pub const MAX_ERROR_LINES: usize = 64;
 /// Bytes of a body nobody wants (of an answer to HEAD) that are read so that the connection can be used again.
 const MAX_UNWANTED: usize = 64 * 1024;
@@ -50,8 +50,9 @@ pub struct FastCgiReply {
     clean: bool,
     error: Vec<u8>,
     errors: VecDeque<Bytes>,
-    /// `fastcgi_catch_stderr`
-    catch: Vec<Box<[u8]>>,
+    /// Records that came when as many as may wait were waiting.
+    left_out: usize,
+    catch: Catch,
     held: Held,
 }
 
@@ -72,7 +73,8 @@ impl FastCgiReply {
             clean: false,
             error: Vec::new(),
             errors: VecDeque::new(),
-            catch,
+            left_out: 0,
+            catch: Catch::new(catch),
             held: Held::default(),
         }
     }
@@ -212,29 +214,36 @@ impl FastCgiReply {
     /// Gathers a record of error output, and has it logged when it is complete.
     fn error_output(&mut self, input: &mut BytesMut, range: Range<usize>) -> Result<(), Fault> {
         let text = &input[range.clone()];
+        if self.stage == Stage::Head {
+            self.catch.look(text);
+        }
         self.error.extend_from_slice(&text[..text.len().min(MAX_ERROR_LINE - self.error.len())]);
         input.advance(range.end);
         if self.records.left_in_record() > 0 {
             return Ok(());
         }
         let mut line = std::mem::take(&mut self.error);
-        let caught = self.catch.iter().any(|text| memchr::memmem::find(&line, text).is_some());
         while line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r' | b' ' | b'.')) {
             line.pop();
         }
-        if caught && self.stage == Stage::Head {
+        if self.catch.found && self.stage == Stage::Head {
             let text = String::from_utf8_lossy(&line);
             return Err(Fault::Invalid(format!("FastCGI sent in stderr: \"{text}\"").into()));
         }
         if self.errors.len() < MAX_ERROR_LINES {
             self.errors.push_back(line.into());
+        } else {
+            self.left_out += 1;
         }
         Ok(())
     }
 
     /// [`Exchange::take_error_output`](crate::proxy::exchange::Exchange::take_error_output)
     pub fn take_error_output(&mut self) -> Option<Bytes> {
-        self.errors.pop_front()
+        self.errors.pop_front().or_else(|| match std::mem::take(&mut self.left_out) {
+            0 => None,
+            number => Some(format!("({number} more records, which are not logged)").into()),
+        })
     }
 
     /// [`Exchange::is_done`](crate::proxy::exchange::Exchange::is_done)
@@ -270,6 +279,38 @@ impl FastCgiReply {
     /// [`Exchange::remaining`](crate::proxy::exchange::Exchange::remaining)
     pub fn remaining(&self) -> Option<u64> {
         self.left
+    }
+}
+
+/// `fastcgi_catch_stderr`: looks for texts in the error output, in all of it, however it is cut into records and reads.
+struct Catch {
+    texts: Vec<Box<[u8]>>,
+    /// The end of what was looked at, where a text may have begun.
+    tail: Vec<u8>,
+    /// Whether one has come.
+    found: bool,
+}
+
+impl Catch {
+    fn new(texts: Vec<Box<[u8]>>) -> Catch {
+        Catch { texts, tail: Vec::new(), found: false }
+    }
+
+    /// Looks at the next bytes.
+    fn look(&mut self, bytes: &[u8]) {
+        // A text that begins in what came before has one byte less of it than its length, at most.
+        let Some(most) = self.texts.iter().map(|text| text.len().saturating_sub(1)).max() else { return };
+        let has = |bytes: &[u8]| self.texts.iter().any(|text| memchr::memmem::find(bytes, text).is_some());
+        let before = self.tail.len();
+        self.tail.extend_from_slice(&bytes[..bytes.len().min(most)]);
+        self.found |= has(&self.tail) || has(bytes);
+        if bytes.len() >= most {
+            self.tail.clear();
+            self.tail.extend_from_slice(&bytes[bytes.len() - most..]);
+        } else {
+            debug_assert!(self.tail.len() == before + bytes.len());
+            self.tail.drain(..self.tail.len().saturating_sub(most));
+        }
     }
 }
 

@@ -141,6 +141,20 @@ fn error_output() {
 fn caught_error_output_makes_a_response_invalid() {
     let caught = Err(Fault::invalid("FastCGI sent in stderr: \"do catch me\""));
     assert_eq!(read(&[err("do catch me\n"), out(HEAD), end()]), caught);
+    // In what is not logged of a record, too, and over the borders of records.
+    for before in [4085, 4090, MAX_ERROR_LINE, 20_000] {
+        let records = [err(&format!("{}catch me", "x".repeat(before))), out(HEAD), end()].concat();
+        for step in [7, 1000, records.len()] {
+            let reply =
+                FastCgiReply::new(Asked::Other, 4096, vec![b"other".as_slice().into(), b"catch me".as_slice().into()]);
+            assert!(matches!(read_with(reply, &records, step), Err(Fault::Invalid(_))), "{before} {step}");
+        }
+    }
+    assert_eq!(
+        read(&[err("do cat"), err("ch "), err("me"), out(HEAD), end()]),
+        Err(Fault::invalid("FastCGI sent in stderr: \"me\""))
+    );
+    assert!(read(&[err("catch"), err("me catch m"), out(HEAD), end()]).is_ok());
     // Behind the head it is too late.
     assert_eq!(read(&[out(HEAD), err("do catch me\n"), end()]).unwrap().errors, [&b"do catch me"[..]]);
 }
@@ -154,7 +168,8 @@ fn error_output_is_bounded() {
     let mut reply = FastCgiReply::new(Asked::Other, 4096, Vec::new());
     assert!(reply.head(&mut BytesMut::from(&bytes[..])).unwrap().is_some());
     let errors: Vec<_> = std::iter::from_fn(|| reply.take_error_output()).collect();
-    assert_eq!((errors.len(), errors[0].len()), (MAX_ERROR_LINES, MAX_ERROR_LINE));
+    assert_eq!((errors.len(), errors[0].len()), (MAX_ERROR_LINES + 1, MAX_ERROR_LINE));
+    assert_eq!(errors[MAX_ERROR_LINES], format!("({} more records, which are not logged)", MAX_ERROR_LINES + 1));
 }
 
 #[test]
