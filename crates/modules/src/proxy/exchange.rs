@@ -18,6 +18,7 @@ use freerun_http::content::response::{Field, LocalBoxFuture, Response};
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::settings::core::TempPath;
+use freerun_runtime::log::Level;
 use freerun_upstream::connect::ConnectOptions;
 use freerun_upstream::idle::{Count, KeepAlive};
 use freerun_upstream::{Lease, NoPeer, Peer, Tried};
@@ -27,6 +28,12 @@ use super::fields::HeadFields;
 use super::http::exchange::{HttpExchange, WriteHead};
 use super::settings::FamilySettings;
 use crate::upstream::ntlm::Tie;
+
+/// What the log says where a body is longer than its `Content-Length`.
+pub const TOO_MUCH: &str = "upstream sent more data than specified in \"Content-Length\" header";
+
+/// What it says of bytes behind the last chunk.
+pub const BEHIND_LAST_CHUNK: &str = "upstream sent data after final chunk";
 
 /// How long the body of the request to the upstream is going to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,6 +253,12 @@ pub trait Exchange {
 
     /// How many bytes of the body are still to come, where that is known.
     fn remaining(&self) -> Option<u64> {
+        None
+    }
+
+    /// After the end: what the log says of more than there should be, which is not left in the input, or which the protocol has
+    /// words of its own for; and how grave that is.
+    fn surplus(&self) -> Option<(Level, &'static str)> {
         None
     }
 

@@ -104,8 +104,12 @@ impl Reply {
         Ok(Some(upstream_head(head, bytes, framing)))
     }
 
-    fn finish(&mut self, input: &BytesMut) {
+    fn finish(&mut self, input: &mut BytesMut) {
         (self.done, self.clean) = (true, input.is_empty());
+        // As in nginx a body behind an answer to HEAD is not told of as too much; the connection is not used again.
+        if self.asked == Asked::Head {
+            input.clear();
+        }
     }
 
     /// [`Exchange::body`](super::exchange::Exchange::body)

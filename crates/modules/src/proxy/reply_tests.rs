@@ -53,6 +53,17 @@ fn responses() {
 }
 
 #[test]
+fn a_body_behind_an_answer_to_head_is_nobody_s() {
+    for (asked, left) in [(Asked::Head, 0), (Asked::Other, 5)] {
+        let mut input = BytesMut::from(&b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokEXTRA"[..]);
+        let mut reply = Reply::new(HeadKind::Http, asked, 4096);
+        reply.head(&mut input).unwrap().unwrap();
+        while matches!(reply.body(&mut input), Ok(BodyStep::Data(_))) {}
+        assert_eq!((input.len(), reply.is_done(), reply.reusable()), (left, true, false), "{asked:?}");
+    }
+}
+
+#[test]
 fn cut_and_wrong_responses() {
     assert_eq!(http(b""), Err(Fault::Cut));
     assert_eq!(http(b"HTTP/1.1 200 OK\r\n"), Err(Fault::Cut));

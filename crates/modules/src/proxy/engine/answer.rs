@@ -247,8 +247,8 @@ fn say(request: &Request, reader: &mut Reader) {
     for text in std::mem::take(&mut unsaid.output) {
         log_error!(request, Error, "{}", ErrorOutput(&text, Doing::ReadingBody));
     }
-    if let Some(surplus) = unsaid.surplus.take() {
-        log_error!(request, Warn, "{surplus}");
+    if let Some((level, what)) = unsaid.surplus.take() {
+        freerun_http::log::write(&request, level, format_args!("{what} while {}", Doing::ReadingBody));
     }
     if std::mem::take(&mut unsaid.ejected) {
         log_error!(request, Warn, "{}", Ejected(Doing::ReadingHead));

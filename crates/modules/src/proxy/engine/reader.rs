@@ -16,7 +16,7 @@ use freerun_upstream::{Lease, Peer, Verdict};
 use super::attempt::{Passage, Plan};
 use super::trouble::{Doing, Trouble};
 use super::unsent::Unsent;
-use crate::proxy::exchange::{BodyStep, Exchange, Fault, UpstreamHead};
+use crate::proxy::exchange::{BEHIND_LAST_CHUNK, BodyStep, Exchange, Fault, TOO_MUCH, UpstreamHead};
 
 /// What [`Reader::ready`] says.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +49,9 @@ pub struct Reader {
     pub unsaid: Unsaid,
 }
 
+/// See [`Exchange::surplus`].
+type Surplus = (Level, &'static str);
+
 /// What is still to be logged of a response.
 #[derive(Debug, Default)]
 pub struct Unsaid {
@@ -56,29 +59,10 @@ pub struct Unsaid {
     pub trouble: Option<Trouble>,
     /// The application's error output.
     pub output: Vec<Bytes>,
-    /// There was more than there should be.
+    /// There was more than there should be: how grave that is, and what is said of it.
     pub surplus: Option<Surplus>,
     /// The outlier detection leaves the server out for a while.
     pub ejected: bool,
-}
-
-/// Bytes of a server behind the end of its response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Surplus {
-    /// More than `Content-Length` says.
-    Length,
-    /// Behind the last chunk.
-    Chunk,
-}
-
-impl fmt::Display for Surplus {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self {
-            Surplus::Length => "more data than specified in \"Content-Length\" header",
-            Surplus::Chunk => "data after final chunk",
-        };
-        write!(formatter, "upstream sent {what} while {}", Doing::ReadingBody)
-    }
 }
 
 impl Reader {
@@ -272,8 +256,9 @@ impl Reader {
         plan.record.set_trailers(exchange.take_trailers());
         let Some(wire) = wire.take() else { return Ok(()) };
         let reusable = *sent_all && exchange.reusable();
-        if !wire.kit.input.bytes.is_empty() {
-            self.say_surplus();
+        let behind = !wire.kit.input.bytes.is_empty();
+        if let Some(surplus) = exchange.surplus().or_else(|| if behind { self.surplus() } else { None }) {
+            self.say_surplus(surplus);
         }
         let took = self.end();
         if let Some(lease) = self.lease.take() {
@@ -287,7 +272,9 @@ impl Reader {
 
     /// There is more than there should be: all that is known of the connection is that it cannot be used again.
     fn too_much(&mut self) {
-        self.say_surplus();
+        if let Some(surplus) = self.surplus() {
+            self.say_surplus(surplus);
+        }
         if self.passage.wire.take().is_some() {
             let took = self.end();
             if let Some(lease) = self.lease.take() {
@@ -296,16 +283,20 @@ impl Reader {
         }
     }
 
-    fn say_surplus(&mut self) {
-        let surplus = match self.left {
-            _ if !self.wanted => return,
-            Some(_) => Surplus::Length,
-            None if self.plan().family.name() == "proxy" => Surplus::Chunk,
-            None => return,
-        };
+    /// What is said of bytes that are left behind the end of the body.
+    fn surplus(&self) -> Option<Surplus> {
+        match self.left {
+            Some(_) => Some((Level::Warn, TOO_MUCH)),
+            None if self.plan().family.name() == "proxy" => Some((Level::Warn, BEHIND_LAST_CHUNK)),
+            None => None,
+        }
+    }
+
+    fn say_surplus(&mut self, (level, what): Surplus) {
         match &self.log {
-            Some(log) => log.write(Level::Warn, format_args!("{surplus}")),
-            None => self.unsaid.surplus = Some(surplus),
+            _ if !self.wanted => {}
+            Some(log) => log.write(level, format_args!("{what} while {}", Doing::ReadingBody)),
+            None => self.unsaid.surplus = Some((level, what)),
         }
     }
 

@@ -3,11 +3,12 @@
 use bytes::{Bytes, BytesMut};
 use freerun_http::request::Request;
 use freerun_proto::fastcgi::{self, MAX_RECORD, Params};
+use freerun_runtime::log::Level;
 
 use super::FastCgiSettings;
 use super::reply::FastCgiReply;
 use crate::proxy::cgi::asked;
-use crate::proxy::exchange::{BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
+use crate::proxy::exchange::{BodyPlan, BodyStep, Exchange, Fault, TOO_MUCH, To, UpstreamHead};
 use crate::proxy::params;
 
 /// An exchange.
@@ -85,6 +86,10 @@ impl Exchange for FastCgiExchange {
 
     fn remaining(&self) -> Option<u64> {
         self.reply.remaining()
+    }
+
+    fn surplus(&self) -> Option<(Level, &'static str)> {
+        self.reply.has_surplus().then_some((Level::Warn, TOO_MUCH))
     }
 
     fn take_error_output(&mut self) -> Option<Bytes> {

@@ -197,12 +197,15 @@ impl FastCgiReply {
                     self.finish(input.is_empty());
                     return Ok(BodyStep::End);
                 }
+                // Nobody waits for the end of what is too much.
+                Piece::More if self.has_surplus() => break,
                 Piece::More => {
                     input.clear();
                     return Ok(BodyStep::More);
                 }
             }
         }
+        input.clear();
         self.finish(false);
         Ok(BodyStep::End)
     }
@@ -269,6 +272,11 @@ impl FastCgiReply {
         }
         self.stage = Stage::Done;
         Ok(())
+    }
+
+    /// Whether the application has sent more than it has said. The body that it sends with an answer to HEAD is no such thing.
+    pub fn has_surplus(&self) -> bool {
+        self.surplus > 0 && self.asked != Asked::Head
     }
 
     /// Whether nothing of this response is left on the connection.

@@ -109,6 +109,27 @@ fn nothing_follows_some_heads() {
 }
 
 #[test]
+fn what_is_too_much_is_told() {
+    let told = |asked, records: &[Vec<u8>]| {
+        let mut input = BytesMut::from(&records.concat()[..]);
+        let mut reply = FastCgiReply::new(asked, 4096, Vec::new());
+        reply.head(&mut input).unwrap().unwrap();
+        while matches!(reply.body(&mut input), Ok(BodyStep::Data(_))) {}
+        (reply.has_surplus(), reply.is_done(), reply.is_clean())
+    };
+    let long = out("Content-Length: 2\r\n\r\nokEXTRA");
+    assert_eq!(told(Asked::Other, &[long.clone(), end()]), (true, true, true));
+    // Its end is not waited for.
+    assert_eq!(told(Asked::Other, std::slice::from_ref(&long)), (true, true, false));
+    assert_eq!(told(Asked::Other, &[out("Content-Length: 2\r\n\r\nok"), out("X")]), (true, true, false));
+    assert_eq!(told(Asked::Other, &[out("Status: 204 N\r\n\r\nbody"), end()]), (true, true, true));
+    assert_eq!(told(Asked::Other, &[out("Status: 304 N\r\n\r\n"), end()]), (false, true, true));
+    assert_eq!(told(Asked::Other, &[out("Content-Length: 2\r\n\r\nok")]), (false, false, false));
+    assert_eq!(told(Asked::Head, &[long.clone(), end()]), (false, true, true));
+    assert_eq!(told(Asked::Head, &[long]), (false, false, false));
+}
+
+#[test]
 fn cut_and_wrong_responses() {
     let invalid = |text: &'static str| Err(Fault::invalid(text));
     assert_eq!(read(&[]), Err(Fault::Cut));
