@@ -223,11 +223,14 @@ pub fn memcached(data: &[u8]) {
     let (options, bytes) = choice(data);
     let key = memcached::escape_key(bytes);
     assert!(!key.iter().any(|&byte| byte <= b' '));
-    let answered = memcached::answer(bytes, b"k");
+    // What `memcached_buffer_size` says.
+    const MAX_LINE: usize = 4096;
+    let answer = |bytes: &[u8]| memcached::answer(bytes, b"k", options & 1 == 0, MAX_LINE);
+    let answered = answer(bytes);
     // The line is understood when it is complete, not before.
     let end = bytes.iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |at| at + 1);
     for part in 0..end.min(bytes.len()) {
-        assert_eq!(memcached::answer(&bytes[..part.min(memcached::MAX_LINE - 1)], b"k"), Ok(None));
+        assert_eq!(answer(&bytes[..part.min(MAX_LINE - 1)]), Ok(None));
     }
     let Ok(Some((Answer::Value { length, .. }, used))) = answered else { return };
     assert_eq!(used, end);

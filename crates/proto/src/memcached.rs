@@ -6,9 +6,6 @@ use std::ops::Range;
 use crate::response::ReplyError;
 use crate::response::shown;
 
-/// Bytes that the first line of a response may have.
-pub const MAX_LINE: usize = 4096;
-
 /// What ends a value, and the response.
 const TRAILER: &[u8] = b"\r\nEND\r\n";
 
@@ -37,7 +34,7 @@ pub fn get(key: &[u8], out: &mut Vec<u8>) {
 pub enum Answer {
     /// A value of so many bytes follows, which was kept with these flags.
     Value {
-        /// What the client that kept it has said of it.
+        /// What the client that kept it has said of it; 0 where nobody wants to know.
         flags: u64,
         /// Bytes of the value.
         length: u64,
@@ -57,13 +54,14 @@ pub enum Piece {
     Done(usize),
 }
 
-/// Reads the first line: what it says, and its length. `None`: it is not complete.
+/// Reads the first line, which may have `max` bytes: what it says, and its length. `None`: it is not complete. As in nginx,
+/// the flags are looked at only if somebody wants to know them.
 ///
 /// # Errors
-/// It is none of a value or the lack of one, or it is longer than [`MAX_LINE`].
-pub fn answer(input: &[u8], key: &[u8]) -> Result<Option<(Answer, usize)>, ReplyError> {
-    let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(MAX_LINE)]) else {
-        return if input.len() < MAX_LINE { Ok(None) } else { Err(ReplyError::TooBig) };
+/// It is none of a value or the lack of one, or it is too long.
+pub fn answer(input: &[u8], key: &[u8], wants_flags: bool, max: usize) -> Result<Option<(Answer, usize)>, ReplyError> {
+    let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(max)]) else {
+        return if input.len() < max { Ok(None) } else { Err(ReplyError::TooBig) };
     };
     let Some(line) = input[..end].strip_suffix(b"\r") else {
         return Err(ReplyError::MemcachedResponse(shown(&input[..end])));
@@ -82,11 +80,11 @@ pub fn answer(input: &[u8], key: &[u8]) -> Result<Option<(Answer, usize)>, Reply
         let (line, key) = told();
         return Err(ReplyError::MemcachedKey { line, key });
     }
-    let (Some(flags), length) = (number(flags), number(length)) else {
+    let Some(flags) = (if wants_flags { number(flags) } else { Some(0) }) else {
         let (line, key) = told();
         return Err(ReplyError::MemcachedFlags { line, key });
     };
-    let Some(length) = length else {
+    let Some(length) = number(length) else {
         let (line, key) = told();
         return Err(ReplyError::MemcachedLength { line, key });
     };
@@ -115,6 +113,17 @@ impl Value {
     /// Bytes of the value that are still to come.
     pub const fn left(&self) -> u64 {
         self.left
+    }
+
+    /// Bytes of the response that are still to come.
+    pub const fn to_come(&self) -> u64 {
+        self.left.saturating_add((TRAILER.len() - self.trailer) as u64)
+    }
+
+    /// Whether something else than the trailer stands behind the value, if so much of the response is here already.
+    pub fn is_wrong(&self, rest: &[u8]) -> bool {
+        let behind = usize::try_from(self.left).ok().and_then(|left| rest.get(left..)).unwrap_or_default();
+        behind.iter().zip(&TRAILER[self.trailer..]).any(|(byte, expected)| byte != expected)
     }
 
     /// Whether the response is complete.
@@ -157,6 +166,8 @@ mod tests {
 
     #[test]
     fn first_lines() {
+        const MAX: usize = 100;
+        let answer = |input: &[u8], key: &[u8]| answer(input, key, true, MAX);
         let line = b"VALUE k 3 12\r\n";
         for end in 0..line.len() {
             assert_eq!(answer(&line[..end], b"k"), Ok(None), "{end}");
@@ -183,8 +194,31 @@ mod tests {
             let expected = format!("memcached sent invalid {what} in response \"{line}\" for key \"k\"");
             assert_eq!(text(&format!("{line}\r")), expected);
         }
-        assert_eq!(answer(&[b'x'; MAX_LINE - 1], b"k"), Ok(None));
-        assert_eq!(answer(&[b'x'; MAX_LINE], b"k"), Err(ReplyError::TooBig));
+        assert_eq!(answer(&[b'x'; MAX - 1], b"k"), Ok(None));
+        assert_eq!(answer(&[b'x'; MAX], b"k"), Err(ReplyError::TooBig));
+    }
+
+    #[test]
+    fn flags_that_nobody_wants_to_know() {
+        for flags in ["-1", "x", "", "99999999999999999999", "7"] {
+            let line = format!("VALUE k {flags} 2\r\n");
+            let value = Answer::Value { flags: 0, length: 2 };
+            assert_eq!(answer(line.as_bytes(), b"k", false, 100), Ok(Some((value, line.len()))), "{flags}");
+        }
+        let told = answer(b"VALUE k x y\r\n", b"k", false, 100).unwrap_err().to_string();
+        assert!(told.starts_with("memcached sent invalid length"), "{told}");
+    }
+
+    #[test]
+    fn what_stands_behind_a_value_is_seen_early() {
+        let value = Value::new(2);
+        for right in ["", "o", "ok", "ok\r", "ok\r\nEND\r\n", "ok\r\nEND\r\nmore"] {
+            assert!(!value.is_wrong(right.as_bytes()), "{right:?}");
+        }
+        for wrong in ["okk", "ok\n", "ok\r\nEVIL", "ok\r\nEND\n"] {
+            assert!(value.is_wrong(wrong.as_bytes()), "{wrong:?}");
+        }
+        assert_eq!((value.to_come(), Value::new(u64::MAX).to_come()), (9, u64::MAX));
     }
 
     /// The value's bytes and what was left over, with the input in pieces of `step` bytes.

@@ -108,9 +108,9 @@ impl Family for Values {
         RequestBody::None
     }
 
-    fn exchange(&self, request: &Request, _: &Target, _: usize) -> Exchanging {
+    fn exchange(&self, request: &Request, _: &Target, max_head: usize) -> Exchanging {
         let key = key(request).unwrap_or_default();
-        Exchanging::Boxed(Box::new(MemcachedExchange::new(&key, own(request).memcached_gzip_flag)))
+        Exchanging::Boxed(Box::new(MemcachedExchange::new(&key, own(request).memcached_gzip_flag, max_head)))
     }
 
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
