@@ -41,11 +41,11 @@ pub(super) fn plain(buf: &[u8], start: usize) -> Option<(ResponseField, usize)> 
     Some((ResponseField { id, usual, name: span(start, start + name_len), value: span(left, right) }, right + end_len))
 }
 
-/// Reads one line without its end, which begins at `start` of the head. `None`: the name has bytes that no name has, though
-/// nothing that could be taken for another structure; the line is left out, as nginx leaves out such names.
+/// Reads one line without its end, which begins at `start` of the head. `None`: it is left out, as in nginx: a line that begins
+/// with `HTTP/`, which is a status line in the wrong place.
 ///
-/// A line without a colon is a name without a value, and one that begins with `HTTP/` (a status line in the wrong place) is
-/// left out, both as in nginx.
+/// Also as in nginx, a line without a colon is a name without a value, and a name may have bytes that no name has (RFC 9110
+/// section 5.1), but none that could be taken for another structure: no control characters and no space.
 pub(super) fn parse(line: &[u8], start: usize) -> Result<Option<ResponseField>, ReplyError> {
     let token = line.iter().position(|&b| class(b) & TOKEN == 0).unwrap_or(line.len());
     let name_len = match line.get(token) {
@@ -62,9 +62,6 @@ pub(super) fn parse(line: &[u8], start: usize) -> Result<Option<ResponseField>, 
         && let Some(at) = memchr::memchr2(0, b'\r', value)
     {
         return Err(invalid(line, name_len + 1 + at));
-    }
-    if token < name_len {
-        return Ok(None);
     }
     let left = value.iter().take_while(|&&b| is_space(b)).count();
     let right = value[left..].iter().rev().take_while(|&&b| is_space(b)).count();

@@ -336,19 +336,22 @@ impl ResponseParser {
         Ok(())
     }
 
-    /// `Status: 404 Not Found`: RFC 3875 section 6.3.3.
+    /// `Status: 404 Not Found`: RFC 3875 section 6.3.3. What stands directly behind the digits (`401.1` of IIS) is left out:
+    /// nginx passes it on, which makes no status line that clients could read.
     fn cgi_status(&mut self, value: &[u8], span: Span) -> Result<(), ReplyError> {
         let digits =
             value.first_chunk::<3>().filter(|digits| digits.iter().all(u8::is_ascii_digit) && digits[0] != b'0');
         let status = digits.map_or(0, |digits| digits.iter().fold(0, |n, digit| n * 10 + u16::from(digit - b'0')));
+        let rest = value.get(3..).unwrap_or_default();
         // A script has one response: there is no other behind an interim one.
-        if status < 200 && status != 101 {
+        if status < 200 && status != 101 || rest.first().is_some_and(u8::is_ascii_digit) {
             return Err(ReplyError::Status(shown(value)));
         }
         self.head.status = status;
-        let rest = &value[3..];
-        let spaces = rest.iter().take_while(|&&b| b == b' ' || b == b'\t').count();
-        self.head.reason = Span::new(span.start + 3 + spaces as u32, span.end);
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let word = rest.iter().take_while(|byte| !is_space(byte)).count();
+        let spaces = rest[word..].iter().take_while(|byte| is_space(byte)).count();
+        self.head.reason = Span::new(span.start + (3 + word + spaces) as u32, span.end);
         Ok(())
     }
 

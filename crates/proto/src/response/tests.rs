@@ -144,8 +144,13 @@ fn lines_that_are_no_fields() {
     assert_eq!(message("A: c\r\n d"), r#"upstream sent invalid header: "\x20...""#);
     assert_eq!(message(" A: c"), r#"upstream sent invalid header: "\x20...""#);
     assert_eq!(message("A\x01: c"), r#"upstream sent invalid header: "A\x01...""#);
-    // Names that are none are left out; without a colon there is no value.
-    assert_eq!(with_field("A(: c\r\n\u{e9}: d").unwrap().fields.len(), 0);
+    // Names that are none are passed on; without a colon there is no value.
+    let text = "HTTP/1.1 200 OK\r\nA(: c\r\n\u{e9}:d\r\n\r\n";
+    let head = parse(text).unwrap();
+    let fields: Vec<_> =
+        head.fields.iter().map(|f| (f.name.of(text.as_bytes()), f.value.of(text.as_bytes()))).collect();
+    assert_eq!(fields, [(&b"A("[..], &b"c"[..]), (b"\xc3\xa9", b"d")]);
+    assert_eq!(with_field("HTTP/1.1 200 OK\r\nHTTP/x: y").unwrap().fields.len(), 0);
     let head = with_field("A").unwrap();
     assert!(head.fields[0].value.is_empty());
     assert_eq!(head.fields[0].name.len(), 1);
@@ -257,7 +262,19 @@ fn cgi_heads() {
     assert_eq!(cgi("Status: 500\n\n").unwrap().status, 500);
     assert_eq!(cgi("Location: /x\r\n\r\n").unwrap().status, 302);
     assert_eq!(cgi("Location: /x\r\nStatus: 201 Created\r\n\r\n").unwrap().status, 201);
-    for bad in ["", "40", "abc", "099 x", "-12 x", "103 Early"] {
+    for (value, status, reason) in [
+        ("401.1 IIS", 401, "IIS"),
+        ("400, x", 400, "x"),
+        ("404x", 404, ""),
+        ("404", 404, ""),
+        ("404\tTab", 404, "Tab"),
+        ("200  two  words", 200, "two  words"),
+    ] {
+        let text = format!("Status: {value}\r\n\r\n");
+        let head = cgi(&text).unwrap();
+        assert_eq!((head.status, head.reason.of(text.as_bytes())), (status, reason.as_bytes()), "{value}");
+    }
+    for bad in ["", "40", "abc", "099 x", "-12 x", "103 Early", "2000 OK"] {
         assert_eq!(cgi(&format!("Status: {bad}\r\n\r\n")), Err(ReplyError::Status(bad.to_owned())), "{bad}");
     }
     // A status line is none here, and says nothing.
