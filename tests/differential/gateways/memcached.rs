@@ -65,7 +65,7 @@ fn values_that_do_not_end_as_was_said() {
         asked("VALUE k 0 2\r\no").cut("fewer bytes than were said"),
         asked("VALUE k 0 2\r\nok").cut(CUT),
         asked("VALUE k 0 2\r\nok\r\nEND").cut(CUT),
-        asked("VALUE k 0 0\r\n\r\nEN").cut(CUT),
+        asked("VALUE k 0 0\r\n\r\nEN").differs(CUT, "HTTP/1.1 502 Bad Gateway"),
         asked("VALUE k 0 5\r\nok\r\nEND\r\n").differs(WRONG, "HTTP/1.1 502 Bad Gateway"),
         asked("VALUE k 0 3\r\nhello\r\nEND\r\n").differs(WRONG, "HTTP/1.1 502 Bad Gateway"),
         asked("VALUE k 0 5\r\nhello\r\nEVIL").differs(WRONG, "HTTP/1.1 502 Bad Gateway"),
@@ -74,6 +74,21 @@ fn values_that_do_not_end_as_was_said() {
         asked(&format!("VALUE k 0 500000\r\n{long}\r\nEND\r\nEXTRA")),
     ];
     alike(Protocol::Memcached, LINES, &asks);
+}
+
+#[test]
+fn parts_of_a_value() {
+    let mut asks: Vec<Ask> = Vec::new();
+    for range in ["0-1", "0-1,4-5", "20-30", "20-30,40-", "0-1,20-30", "-3", "0-9,0-1", "0-1,1-2,2-3,3-4,4-5,5-6", "x"]
+    {
+        for (method, more) in [("GET", ""), ("HEAD", ""), ("GET", "If-Range: \"x\"\r\n")] {
+            let asked = ask_with(method, "/?k=k", &format!("Range: bytes={range}\r\n{more}"), b"");
+            asks.push(asked.answered("VALUE k 0 10\r\n0123456789\r\nEND\r\n"));
+        }
+    }
+    alike(Protocol::Memcached, LINES, &asks);
+    alike(Protocol::Memcached, &format!("max_ranges 0; {LINES}"), &asks);
+    alike(Protocol::Memcached, &format!("max_ranges 1; {LINES}"), &asks);
 }
 
 #[test]

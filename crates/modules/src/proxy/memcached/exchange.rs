@@ -60,18 +60,24 @@ impl Exchange for MemcachedExchange {
         let Some((answer, used)) = memcached::answer(input, &self.key, wants_flags, self.max_line)? else {
             return Ok(None);
         };
-        input.advance(used);
         let mut head = UpstreamHead { status: 200, bytes: used, ..UpstreamHead::default() };
         match answer {
             Answer::NotFound => {
+                input.advance(used);
                 (head.status, head.length) = (404, Some(0));
                 self.finish(input);
             }
             Answer::Value { flags, length } => {
                 let value = Value::new(length);
-                if value.is_wrong(input) {
+                let rest = &input[used..];
+                if value.is_wrong(rest) {
                     return Err(ReplyError::MemcachedTrailer.into());
                 }
+                // Of an empty value there is nothing that could be cut.
+                if length == 0 && (rest.len() as u64) < value.to_come() {
+                    return Ok(None);
+                }
+                input.advance(used);
                 head.length = Some(length);
                 // What an answer to HEAD says, too.
                 let mut fields = vec![(Bytes::from_static(b"Content-Length"), length.to_string().into())];
@@ -169,6 +175,17 @@ mod tests {
         input.extend_from_slice(b"\n");
         assert_eq!(exchange.body(&mut input), Ok(BodyStep::Data(Bytes::from_static(b"o"))));
         assert!(exchange.is_done() && exchange.reusable());
+    }
+
+    #[test]
+    fn an_empty_value_is_there_when_its_end_has_come() {
+        let (mut exchange, mut input, found) = head("VALUE k 0 0\r\n\r\nEND\r");
+        assert!(found.unwrap().is_none());
+        input.extend_from_slice(b"\n");
+        assert_eq!(exchange.head(&mut input).unwrap().unwrap().length, Some(0));
+        assert_eq!(exchange.body(&mut input), Ok(BodyStep::End));
+        assert!(exchange.is_done() && exchange.reusable());
+        assert_eq!(head("VALUE k 0 0\r\n\r\nEN").0.closed(), Err(Fault::Cut));
     }
 
     #[test]
