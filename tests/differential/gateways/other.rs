@@ -60,6 +60,22 @@ fn fields_that_are_hidden() {
     }
 }
 
+/// Requests that are longer than what the protocol has room for: no server is asked.
+#[test]
+fn requests_that_cannot_be_said() {
+    for (protocol, name) in [(Protocol::FastCgi, "fastcgi"), BOTH[0], BOTH[1]] {
+        let lines = "
+            large_client_header_buffers 4 200k;
+            location / { NAME_pass @ADDRESS@; error_page 500 /page; }
+            location /off { NAME_pass @ADDRESS@; NAME_pass_request_headers off; NAME_param A a; }
+            location /page { return 200 \"$status $upstream_status $upstream_addr\"; }"
+            .replace("NAME", name);
+        let with = |target: &str, bytes: usize| ask_with("GET", target, &format!("X: {}\r\n", "v".repeat(bytes)), b"");
+        let asks = [with("/", 60_000), with("/", 70_000), with("/", 150_000), with("/off", 70_000)];
+        alike(protocol, &lines, &asks);
+    }
+}
+
 #[test]
 fn modifiers() {
     let lines = "

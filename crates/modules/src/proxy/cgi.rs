@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use freerun_conf::{Cx, Problem, SettingsSet};
 use freerun_http::generation::TempFolders;
+use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::settings::core::TempPath;
@@ -20,6 +21,10 @@ use super::pass::Pass;
 use super::settings::lists::Hidden;
 use super::settings::{FamilySettings, Member, Prefixed};
 use crate::upstream::UpstreamRef;
+
+/// A request with a shorter head than this is hardly one that FastCGI or uwsgi cannot say: they have room for 65535 bytes. Whether
+/// it can is only found out when it is said.
+const SURELY_SAID: usize = 48 * 1024;
 
 /// One of them.
 pub trait Script: Send + Sync + 'static {
@@ -96,6 +101,12 @@ where
     Box::new(HttpExchange::cgi(asked(request), max_head(family), write_head))
 }
 
+/// Says a request to nobody.
+fn said<S: Script>(request: &Request) -> Result<(), Fault> {
+    let nobody = To { target: &Target::default(), peer: "", server: "" };
+    S::exchange(request, family::<S>(request)).begin(request, &nobody, BodyPlan::None, &mut Vec::new())
+}
+
 impl<S: Script> Family for Cgi<S> {
     fn name(&self) -> &'static str {
         S::Member::PREFIX.trim_end_matches('_')
@@ -118,6 +129,13 @@ impl<S: Script> Family for Cgi<S> {
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> Aim<'r> {
+        // As in nginx, no server is asked for what cannot be said to any.
+        if request.head.buffer.len() >= SURELY_SAID
+            && let Err(fault) = said::<S>(request)
+        {
+            log_error!(request, Alert, "{fault}");
+            return Aim::Now(Err(Outcome::Status(500)));
+        }
         match S::pass(request.settings()) {
             Some(pass) => pass.aim(request, S::SCHEME),
             // The handler is there only where the directive is.
