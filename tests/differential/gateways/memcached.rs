@@ -71,7 +71,8 @@ fn values_that_do_not_end_as_was_said() {
         asked("VALUE k 0 5\r\nhello\r\nEVIL").differs(WRONG, "HTTP/1.1 502 Bad Gateway"),
         asked("VALUE k 0 0\r\nEVIL\r").differs(WRONG, "HTTP/1.1 502 Bad Gateway"),
         asked(&format!("VALUE k 0 500000\r\n{long}\r\nEVIL\r\n")).cut(WRONG),
-        asked(&format!("VALUE k 0 500000\r\n{long}\r\nEND\r\nEXTRA")),
+        asked(&format!("VALUE k 0 500000\r\n{long}\r\nEND\r\nEXTRA"))
+            .log_differs("what nginx says it is doing depends on chance"),
     ];
     alike(Protocol::Memcached, LINES, &asks);
 }

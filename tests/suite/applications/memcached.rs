@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 
 use flate2::Compression;
-use freerun_testkit::{Application, Server, Setup};
+use freerun_testkit::{Application, Server, Setup, Upstream, eventually, require};
 
 use super::{noise, peers};
 
@@ -101,4 +101,45 @@ fn a_key_that_memcached_refuses() {
     assert_eq!(server.get(&format!("/{}", "x".repeat(300))).status, 502);
     server.logs("memcached sent invalid response: \"CLIENT_ERROR");
     assert_eq!(server.get("/none").status, 404);
+}
+
+/// A server whose answers end late: the connection is used again, and what stands behind a response is logged.
+#[test]
+fn ends_that_come_late() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = Upstream::new();
+    let server = Setup::new()
+        .http(&format!(
+            "upstream values {{ server {}; keepalive 2; }}
+            server {{ listen 127.0.0.1:@PORT@; location / {{ set $memcached_key $uri; memcached_pass values; }} }}",
+            upstream.address()
+        ))
+        .run();
+    let mut client = server.connect();
+    client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut peer = upstream.accept();
+    assert_eq!(peer.bytes(8), b"get /a\r\n");
+    peer.send("VALUE /a 0 4\r\nwhole");
+    drop(peer);
+    // The value is longer than was said.
+    assert_eq!(client.response().status, 502);
+    client.send("GET /b HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut peer = upstream.accept();
+    assert_eq!(peer.bytes(8), b"get /b\r\n");
+    for piece in ["VALUE /b 0 5\r\n", "who", "le", "\r\nEN", "D\r\n"] {
+        peer.send(piece);
+    }
+    assert_eq!(client.response().text(), "whole");
+    // The same connection, for a value that does not come with its head.
+    client.send("GET /c HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(peer.bytes(8), b"get /c\r\n");
+    let value = noise(500_000);
+    peer.send([b"VALUE /c 0 500000\r\n", &value[..], b"\r\nEND\r\nEXTRA"].concat());
+    assert!(client.response().body == value);
+    let words = "memcached sent invalid trailer while reading upstream";
+    eventually("it is logged", || {
+        server.error_log().lines().any(|line| line.contains(words) && line.contains("GET /c"))
+    });
 }
