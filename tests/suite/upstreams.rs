@@ -234,6 +234,48 @@ fn no_more_connections_than_a_server_may_have_and_others_wait() {
 }
 
 #[test]
+fn those_who_wait_are_served_in_the_order_in_which_they_came() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = Upstream::new();
+    let group = format!("server {} max_conns=1; queue 30 timeout=60s; keepalive 0;", upstream.address());
+    let server = passing_on(3, &group).freerun();
+    let waiting = || count(&server.status()["upstreams"][0]["waiting"]);
+    let mut clients = Vec::new();
+    let mut peer = None;
+    for number in 0..20u64 {
+        let mut client = server.connect();
+        client.send(format!("GET /{number} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        clients.push(Some(client));
+        match number {
+            0 => peer = Some(upstream.accept()),
+            _ => eventually("it waits", || waiting() == number),
+        }
+    }
+    // Some do not want to wait any longer, the oldest among them.
+    for gone in [1, 2, 9, 19] {
+        clients[gone] = None;
+    }
+    eventually("they are gone", || waiting() == 15);
+    let mut peer = peer.expect("the first request");
+    let mut seen = Vec::new();
+    for left in (0..16).rev() {
+        seen.push(peer.request().target().to_owned());
+        peer.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+        if left > 0 {
+            peer = upstream.accept();
+        }
+    }
+    let order: Vec<String> =
+        (0..20).filter(|number| ![1, 2, 9, 19].contains(number)).map(|number| format!("/{number}")).collect();
+    assert_eq!(seen, order);
+    for mut client in clients.into_iter().flatten() {
+        assert_eq!(client.response().text(), "ok");
+    }
+}
+
+#[test]
 fn max_conns_holds_for_all_loops_together() {
     if !require::freerun() {
         return;

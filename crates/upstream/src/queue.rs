@@ -1,39 +1,181 @@
-//! Requests that wait until a server has room (`queue`).
+//! Requests that wait until a server has room (`queue`): who has waited longest is asked first whether it can use it.
+//!
+//! One at a time has the turn, and asks the group. Who can use the room leaves with it; who cannot, because it has been at the
+//! server already or is bound to another one, keeps its place, and the next one has the turn. Only the oldest looks by itself.
 
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use smallvec::SmallVec;
 
 use crate::Millis;
 use crate::group::{Group, NoPeer, Query, Tried};
 use crate::lease::Lease;
 use crate::random::Random;
 
-/// How often one who waits looks by itself: a server may become available because time passes.
+/// How often the oldest looks by itself: a server may become available because time passes, or with more room than one place.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The room that a look reckons with: for all of them.
+const ANY_ROOM: u32 = u32::MAX;
 
 /// Who waits for a server of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
+    /// How many wait: written by who has the lock, so that who gives a place back where nobody waits does not need it.
     waiting: AtomicU32,
-    room: Notify,
+    line: Mutex<Line>,
 }
 
-/// A place in the queue.
-struct Place<'q>(&'q Queue);
+/// Whom to wake when the lock is free again, and wakers that nobody needs any more: to drop one may end a task that waits here.
+type Wakes = SmallVec<[Waker; 2]>;
 
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, SeqCst);
+/// Those who wait, by the numbers that they got when they came.
+#[derive(Debug, Default)]
+struct Line {
+    next: u64,
+    waiters: BTreeMap<u64, Waiter>,
+    /// How many of them are [`Waiter::particular`].
+    particular: usize,
+    /// The address of the group whose requests are not, which is one of those that wait.
+    group: usize,
+    /// While room is offered to one after the other: whose turn it is.
+    round: Option<Round>,
+    /// How many places became free meanwhile: they are offered from the beginning again.
+    more: u32,
+}
+
+#[derive(Debug, Default)]
+struct Waiter {
+    waker: Option<Waker>,
+    /// It has the turn, or is the oldest now.
+    told: bool,
+    /// It may be unable to use room that others can, or able to use room that others cannot: it is bound to a server, has been
+    /// at some already, or belongs to another generation's servers.
+    particular: bool,
+}
+
+#[derive(Debug)]
+struct Round {
+    turn: u64,
+    /// How many may be served.
+    room: u32,
+}
+
+/// What became of somebody's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Used {
+    /// It has a server.
+    Served,
+    /// It could not use the room.
+    Refused,
+    /// It left without asking, or with an error.
+    Left,
+}
+
+impl Line {
+    fn oldest(&self) -> Option<u64> {
+        self.waiters.keys().next().copied()
+    }
+
+    fn enter(&mut self, group: usize, particular: bool) -> u64 {
+        if self.group != group {
+            self.group = group;
+            self.waiters.values_mut().for_each(|waiter| waiter.particular = true);
+            self.particular = self.waiters.len();
+        }
+        let number = self.next;
+        self.next += 1;
+        self.waiters.insert(number, Waiter { particular, ..Waiter::default() });
+        self.particular += usize::from(particular);
+        number
+    }
+
+    fn tell(&mut self, number: u64, wakes: &mut Wakes) {
+        if let Some(waiter) = self.waiters.get_mut(&number) {
+            waiter.told = true;
+            wakes.extend(waiter.waker.take());
+        }
+    }
+
+    /// Offers so many places, from the oldest on.
+    fn offer(&mut self, room: u32, wakes: &mut Wakes) {
+        if self.round.is_some() {
+            self.more = self.more.saturating_add(room);
+        } else if let Some(oldest) = self.oldest() {
+            self.round = Some(Round { turn: oldest, room });
+            self.tell(oldest, wakes);
+        }
+    }
+
+    fn has_turn(&self, number: u64) -> bool {
+        self.round.as_ref().is_some_and(|round| round.turn == number)
+    }
+
+    /// Who has the turn hands it on.
+    fn pass(&mut self, used: Used, particular: bool, wakes: &mut Wakes) {
+        let Some(Round { turn, room }) = self.round.take() else { return };
+        let room = if used == Used::Served { room - 1 } else { room };
+        // Where all are alike, one answer is that of all.
+        let is_vain = used == Used::Refused && !particular && self.particular == 0;
+        let next = self.waiters.range(turn + 1..).next().map(|(number, _)| *number);
+        match next {
+            Some(next) if room > 0 && !is_vain => {
+                self.round = Some(Round { turn: next, room });
+                self.tell(next, wakes);
+            }
+            _ => match std::mem::take(&mut self.more) {
+                0 => {}
+                more => self.offer(more, wakes),
+            },
+        }
+    }
+
+    fn refused(&mut self, number: u64, wakes: &mut Wakes) {
+        if self.has_turn(number)
+            && let Some(waiter) = self.waiters.get(&number)
+        {
+            self.pass(Used::Refused, waiter.particular, wakes);
+        }
+    }
+
+    fn leave(&mut self, number: u64, used: Used, wakes: &mut Wakes) {
+        let was_oldest = self.oldest() == Some(number);
+        let Some(waiter) = self.waiters.remove(&number) else { return };
+        wakes.extend(waiter.waker);
+        self.particular -= usize::from(waiter.particular);
+        if self.has_turn(number) {
+            self.pass(used, waiter.particular, wakes);
+        }
+        if was_oldest && let Some(oldest) = self.oldest() {
+            self.tell(oldest, wakes);
+        }
     }
 }
 
 impl Queue {
-    /// A server has room: wakes who has waited longest.
+    /// Does something with the line, and wakes afterwards who is to be woken. The lock is held for a look into a table, and
+    /// never while something waits.
+    fn with<T>(&self, act: impl FnOnce(&mut Line, &mut Wakes) -> T) -> T {
+        let mut wakes = Wakes::new();
+        let result = {
+            let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+            let result = act(&mut line, &mut wakes);
+            self.waiting.store(u32::try_from(line.waiters.len()).unwrap_or(u32::MAX), SeqCst);
+            result
+        };
+        wakes.into_iter().for_each(Waker::wake);
+        result
+    }
+
+    /// A server has room: it is offered to who has waited longest.
     pub(crate) fn released(&self) {
-        if self.waiting.load(SeqCst) > 0 {
-            self.room.notify_one();
+        if self.waiting() > 0 {
+            self.with(|line, wakes| line.offer(1, wakes));
         }
     }
 
@@ -42,11 +184,76 @@ impl Queue {
         self.waiting.load(SeqCst)
     }
 
-    /// A place, and how many there were before; `None` if it is full.
-    fn enter(&self, length: u32) -> Option<(Place<'_>, u32)> {
-        let before =
-            self.waiting.fetch_update(SeqCst, SeqCst, |count| if count < length { Some(count + 1) } else { None });
-        before.ok().map(|before| (Place(self), before))
+    /// A place; `None` if the queue is full. Who is alone has the turn: what became free before was offered to nobody.
+    fn enter(&self, length: u32, group: usize, particular: bool) -> Option<Place<'_>> {
+        let number = self.with(|line, wakes| {
+            if line.waiters.len() >= length as usize {
+                return None;
+            }
+            let number = line.enter(group, particular);
+            if line.oldest() == Some(number) {
+                line.offer(ANY_ROOM, wakes);
+            }
+            Some(number)
+        })?;
+        // Either who gives a place back sees that somebody waits, or who waits sees the place.
+        fence(SeqCst);
+        Some(Place { queue: self, number, served: false })
+    }
+}
+
+/// A place in the queue.
+struct Place<'q> {
+    queue: &'q Queue,
+    number: u64,
+    served: bool,
+}
+
+impl Place<'_> {
+    fn has_turn(&self) -> bool {
+        self.queue.with(|line, _| line.has_turn(self.number))
+    }
+
+    fn is_oldest(&self) -> bool {
+        self.queue.with(|line, _| line.oldest() == Some(self.number))
+    }
+
+    /// The group had nothing for it: the next one is asked.
+    fn refused(&self) {
+        self.queue.with(|line, wakes| line.refused(self.number, wakes));
+    }
+
+    /// If it is the oldest, it has the turn, or soon will.
+    fn look(&self) {
+        self.queue.with(|line, wakes| {
+            if line.oldest() == Some(self.number) {
+                line.offer(ANY_ROOM, wakes);
+            }
+        });
+    }
+
+    /// Waits until it has the turn, or has become the oldest.
+    async fn told(&self) {
+        poll_fn(|context| self.poll_told(context)).await;
+    }
+
+    fn poll_told(&self, context: &Context<'_>) -> Poll<()> {
+        let (told, _before) = self.queue.with(|line, _| {
+            let Some(waiter) = line.waiters.get_mut(&self.number) else { return (true, None) };
+            if std::mem::take(&mut waiter.told) {
+                return (true, None);
+            }
+            let known = waiter.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+            (false, if known { None } else { waiter.waker.replace(context.waker().clone()) })
+        });
+        if told { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let used = if self.served { Used::Served } else { Used::Left };
+        self.queue.with(|line, wakes| line.leave(self.number, used, wakes));
     }
 }
 
@@ -76,32 +283,32 @@ impl Group {
                 answer => return answer,
             }
         }
-        let (_place, before) = queue.enter(settings.length).ok_or(NoPeer::Wait)?;
+        let particular = query.sticky.is_some() || tried.count() > 0;
+        let group = std::ptr::from_ref(self).addr();
+        let mut place = queue.enter(settings.length, group, particular).ok_or(NoPeer::Wait)?;
         let end = query.now + settings.timeout.as_millis() as Millis;
-        let mut room = std::pin::pin!(queue.room.notified());
-        room.as_mut().enable();
-        // What became free before we stood in the queue woke nobody.
-        if before == 0 {
-            match ask(clock(), tried) {
-                Err(NoPeer::Wait) => {}
-                answer => return answer,
-            }
-        }
         loop {
+            if place.has_turn() {
+                match ask(clock(), tried) {
+                    Err(NoPeer::Wait) => place.refused(),
+                    answer => {
+                        place.served = answer.is_ok();
+                        return answer;
+                    }
+                }
+            }
             let now = clock();
             if now >= end {
                 return Err(NoPeer::Wait);
             }
-            let most = Duration::from_millis(end - now).min(LOOK);
-            // Who only looks keeps its place among those who are woken.
-            if freerun_runtime::timer::timeout(most, room.as_mut()).await.is_ok() {
-                room.set(queue.room.notified());
-                room.as_mut().enable();
-            }
-            match ask(clock(), tried) {
-                Err(NoPeer::Wait) => {}
-                answer => return answer,
+            let left = Duration::from_millis(end - now);
+            let most = if place.is_oldest() { left.min(LOOK) } else { left };
+            if freerun_runtime::timer::timeout(most, place.told()).await.is_err() {
+                place.look();
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,10 @@
 //! Whether a server can be asked now, and what its answers change about that.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::time::Duration;
 
 use crate::Millis;
@@ -101,7 +104,8 @@ impl Peer {
 
     /// Gives the place of a connection back.
     pub(crate) fn release(&self) {
-        self.connections.fetch_sub(1, Relaxed);
+        // Seen by who enters the queue and looks, or the queue is seen here.
+        self.connections.fetch_sub(1, SeqCst);
         self.state.released();
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::group::{Group, GroupSettings, GroupState, NoPeer, PeerSpec, QueueSettings};
+use crate::group::{Group, GroupSettings, GroupState, NoPeer, PeerSpec};
 use crate::lease::Failure;
 use crate::peer::{PeerSettings, State};
 
@@ -484,72 +484,6 @@ fn the_same_address_twice_is_two_servers() {
     let group = group(Method::RoundRobin, specs);
     let ids: Vec<u32> = (0..2).map(|_| ask(&group, 0, b"", 0).unwrap().peer().id).collect();
     assert_ne!(ids[0], ids[1]);
-}
-
-/// A group of one server for one request at a time, for which so many may wait a minute, and time that passes when nobody runs.
-fn queued(length: u32) -> (Group, tokio::runtime::Runtime) {
-    let queue = Some(QueueSettings { length, timeout: Duration::from_secs(60) });
-    let one = PeerSettings { max_conns: 1, ..PeerSettings::default() };
-    let settings = GroupSettings { queue, ..GroupSettings::default() };
-    let group = Group::new("g", settings, Arc::default(), vec![spec(0, one)]);
-    (group, tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap())
-}
-
-#[test]
-fn who_cannot_be_served_waits_for_room() {
-    let (group, runtime) = queued(1);
-    runtime.block_on(async {
-        let start = tokio::time::Instant::now();
-        let clock = || start.elapsed().as_millis() as Millis;
-        let wait = async || {
-            let (mut random, mut tried) = (Random::seeded(1), Tried::new());
-            let query = Query { now: clock(), ..Query::default() };
-            group.pick_or_wait(&query, &mut random, &mut tried, clock).await.map(|_| clock())
-        };
-        let lease = ask(&group, 0, b"", 0).unwrap();
-        assert_eq!(ask(&group, 0, b"", 0).unwrap_err(), NoPeer::Wait);
-        // One waits, and gets the room; for the other one the queue is full.
-        let release = async {
-            tokio::time::sleep(Duration::from_millis(30)).await;
-            assert_eq!(group.waiting(), 1);
-            drop(lease);
-        };
-        let (first, second, ()) = tokio::join!(wait(), wait(), release);
-        assert_eq!((first, second), (Ok(30), Err(NoPeer::Wait)));
-        // Nobody gives room: the time is over.
-        let _lease = ask(&group, 0, b"", 0).unwrap();
-        assert_eq!(wait().await, Err(NoPeer::Wait));
-        assert!(clock() >= 60_030 && clock() < 60_200);
-        assert_eq!(group.waiting(), 0);
-    });
-}
-
-#[test]
-fn who_has_waited_longest_is_served_first() {
-    let (group, runtime) = queued(10);
-    runtime.block_on(async {
-        let start = tokio::time::Instant::now();
-        let clock = || start.elapsed().as_millis() as Millis;
-        let lease = ask(&group, 0, b"", 0).unwrap();
-        let served = std::cell::RefCell::new(Vec::new());
-        // They come one after the other; the last one has come when the first ones have looked by themselves several times.
-        let wait = async |number: u64| {
-            tokio::time::sleep(Duration::from_millis(number * 70)).await;
-            let (mut random, mut tried) = (Random::seeded(1), Tried::new());
-            let query = Query { now: clock(), ..Query::default() };
-            let lease = group.pick_or_wait(&query, &mut random, &mut tried, clock).await.unwrap();
-            served.borrow_mut().push(number);
-            tokio::time::sleep(Duration::from_millis(13)).await;
-            drop(lease);
-        };
-        let release = async {
-            tokio::time::sleep(Duration::from_millis(475)).await;
-            assert_eq!(group.waiting(), 6);
-            drop(lease);
-        };
-        tokio::join!(wait(1), wait(2), wait(3), wait(4), wait(5), wait(6), release);
-        assert_eq!(*served.borrow(), [1, 2, 3, 4, 5, 6]);
-    });
 }
 
 /// Where nginx 1.22 sent the queries `k1` to `k40`: the last digit of the server's port (0: the Unix socket).
