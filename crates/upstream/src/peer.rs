@@ -224,7 +224,7 @@ impl Peer {
             State::Unhealthy
         } else if self.checking.load(Relaxed) > 0 {
             State::Checking
-        } else if self.ejected.load(Relaxed) > now || (self.until.load(Relaxed) != 0 && !self.single) {
+        } else if self.ejected.load(Relaxed) > now || (self.until.load(Relaxed) != 0 && self.fails_count()) {
             State::Unavailable
         } else if self.settings.drain {
             State::Draining

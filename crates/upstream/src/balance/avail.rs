@@ -42,12 +42,18 @@ impl Peer {
         self.settings.max_conns > 0 && self.connections.load(Relaxed) >= self.settings.max_conns
     }
 
+    /// Whether failures ever make it unavailable. What is known of them may come from a configuration in which they did.
+    pub(crate) fn fails_count(&self) -> bool {
+        self.settings.max_fails > 0 && !self.single
+    }
+
     /// Whether it may be asked now, leaving aside how many connections it has and whether it is drained.
     pub(crate) fn usable(&self, now: Millis) -> bool {
         !self.settings.down
             && self.unhealthy.load(Relaxed) == 0
             && self.checking.load(Relaxed) == 0
-            && (self.single || (self.until.load(Relaxed) <= now && self.ejected.load(Relaxed) <= now))
+            && (!self.fails_count() || self.until.load(Relaxed) <= now)
+            && (self.single || self.ejected.load(Relaxed) <= now)
     }
 
     /// Whether it may be asked by anyone.
@@ -64,7 +70,7 @@ impl Peer {
         if self.single {
             return Some(configured * SCALE);
         }
-        let lost = self.lost.load(Relaxed).min(configured);
+        let lost = if self.fails_count() { self.lost.load(Relaxed).min(configured) } else { 0 };
         if lost > 0 {
             // It comes back by one with each choice. Two loops that store the same lose one step, which is none.
             self.lost.store(lost - 1, Relaxed);
@@ -91,7 +97,7 @@ impl Peer {
             self.connections.fetch_update(Relaxed, Relaxed, room).ok()?;
         }
         let until = self.until.load(Relaxed);
-        let probe = until != 0 && !self.single;
+        let probe = until != 0 && self.fails_count();
         if probe {
             let next = now + millis(self.settings.fail_timeout).max(1);
             if until > now || self.until.compare_exchange(until, next, Relaxed, Relaxed).is_err() {
@@ -119,7 +125,7 @@ impl Peer {
     /// An attempt failed.
     pub(crate) fn bad(&self, now: Millis) -> Verdict {
         let settings = &self.settings;
-        if settings.max_fails == 0 || self.single {
+        if !self.fails_count() {
             return Verdict::default();
         }
         let timeout = millis(settings.fail_timeout);

@@ -295,6 +295,28 @@ fn weight_comes_back_step_by_step() {
 }
 
 #[test]
+fn a_server_whose_failures_no_longer_count_is_asked_at_once() {
+    let state = Arc::<GroupState>::default();
+    let with = |max_fails| {
+        let settings = PeerSettings { max_fails, weight: 4, ..PeerSettings::default() };
+        let specs = vec![spec(0, settings.clone()), spec(1, settings)];
+        Group::new("g", GroupSettings::default(), state.clone(), specs)
+    };
+    let before = with(1);
+    before.peers().primary.peers[0].acquire(0).unwrap().failed(Failure::Connect, 0);
+    assert!((0..10).all(|_| chosen(&before, 1) == Some(1)));
+    // The configuration is loaded again with `max_fails=0`.
+    let after = with(0);
+    let peer = after.peers().primary.peers[0].clone();
+    assert_eq!(peer.state(1), State::Up);
+    for _ in 0..10 {
+        let seen: Vec<_> = (0..2).filter_map(|_| chosen(&after, 1)).collect();
+        assert!(seen.contains(&0), "{seen:?}");
+        assert!(!peer.acquire(1).unwrap().failed(Failure::Connect, 1).disabled);
+    }
+}
+
+#[test]
 fn a_server_that_is_alone_is_never_unavailable() {
     let group = group(Method::RoundRobin, weighted(&[1]));
     for _ in 0..5 {
