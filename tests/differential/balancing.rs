@@ -139,6 +139,22 @@ fn hashes_lead_to_the_same_place_whatever_the_port() {
     ]);
 }
 
+/// Of thirteen servers ten are down: with these keys some requests find one that is not at the last place that is looked at,
+/// and others at none, so that turns decide.
+#[test]
+fn keys_are_looked_for_at_as_many_places() {
+    let servers: String = (0..13)
+        .map(|number| match number {
+            3 => "server @A@; ",
+            7 => "server @B@; ",
+            11 => "server @C@; ",
+            _ => "server @X@ down; ",
+        })
+        .collect();
+    let groups = [168, 359, 683].map(|seed| format!("hash {seed}-$arg_k; {servers}"));
+    same_ways(&groups.each_ref().map(String::as_str));
+}
+
 #[test]
 fn what_the_log_says_of_groups_without_a_server() {
     if !require::nginx() || !require::freerun() {

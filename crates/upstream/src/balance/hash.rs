@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::peer::Peer;
 
 /// How many places a key is looked for at before turns decide.
-pub(super) const TRIES: u32 = 20;
+pub(super) const TRIES: u32 = 21;
 
 /// Points of a server on the circle for each unit of its weight.
 const POINTS: usize = 160;
