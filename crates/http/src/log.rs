@@ -91,14 +91,14 @@ impl fmt::Display for Context<'_> {
     }
 }
 
-/// A client's address as the logs write it.
+/// A client's address as the logs write it. A request that no client has sent, such as a health check, has an empty one.
 pub struct Peer<'a>(pub &'a Address);
 
 impl fmt::Display for Peer<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Address::Ip(address) => address.ip().fmt(formatter),
-            Address::Unix(_) => formatter.write_str("unix:"),
+            Address::Unix(name) => formatter.write_str(if name.is_empty() { "" } else { "unix:" }),
         }
     }
 }

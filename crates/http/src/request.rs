@@ -32,7 +32,7 @@ use crate::worker::LoopState;
 pub enum Address {
     /// IPv4 or IPv6.
     Ip(SocketAddr),
-    /// A Unix socket; nginx prints `unix:`, with the path on the server's side.
+    /// A Unix socket; nginx prints `unix:`, with the path on the server's side. Empty: there is no client (a health check).
     Unix(Arc<str>),
 }
 

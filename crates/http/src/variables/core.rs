@@ -33,7 +33,7 @@ pub const VARIABLES: &[Variable] = &[
             IpAddr::V4(ip) => ip.octets().to_vec(),
             IpAddr::V6(ip) => ip.octets().to_vec(),
         }),
-        Address::Unix(_) => text("unix:"),
+        Address::Unix(_) => owned(crate::log::Peer(r.peer()).to_string().into_bytes()),
     }),
     Variable::named("body_bytes_sent", |r, _| number(r.sent.body_bytes)),
     Variable::named("bytes_sent", |r, _| number(r.sent.bytes)),
