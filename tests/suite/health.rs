@@ -51,14 +51,18 @@ fn a_server_that_is_not_well_is_left_out_and_comes_back() {
     let (first, second) = (status(200), status(200));
     let (one, two) = (upstream(&first, "one"), upstream(&second, "two"));
     let group = format!("upstream g {{ server {}; server {}; }}", one.address(), two.address());
-    let server =
-        setup(&group, "health_check interval=50ms uri=/well?a=b; proxy_set_header X-From $upstream_addr-check;")
-            .freerun();
+    let server = setup(
+        &group,
+        "health_check interval=50ms uri=/well?a=b; proxy_set_header X-From $upstream_addr-check;
+             proxy_set_header X-Client [$remote_addr$binary_remote_addr$remote_port$proxy_add_x_forwarded_for];",
+    )
+    .freerun();
     eventually("it is checked", || servers(&server)[1]["checks"]["done"].as_u64() > Some(0));
     assert_eq!(states(&server), ["up", "up"]);
     let request = &two.take_requests()[0];
     assert_eq!(request.line(), "GET /well?a=b HTTP/1.1");
     assert_eq!((request.header("host"), request.header("x-from")), (Some("g"), Some("-check")));
+    assert_eq!(request.header("x-client"), Some("[]"));
     second.store(500, SeqCst);
     eventually("it is unhealthy", || states(&server) == ["up", "unhealthy"]);
     server.logs(&format!(
@@ -254,6 +258,29 @@ fn checks_may_share_a_connection() {
     let server = setup(&group, "health_check interval=10ms keepalive_time=1h;").freerun();
     eventually("it was checked often", || servers(&server)[0]["checks"]["done"].as_u64() > Some(10));
     assert_eq!(upstream.connections(), 1);
+    assert_eq!(states(&server), ["up"]);
+}
+
+#[test]
+fn a_connection_that_ends_between_two_checks_is_no_failed_check() {
+    if !require::freerun() {
+        return;
+    }
+    // Each connection is closed when a second request has come on it.
+    let upstream = Upstream::new();
+    let group = format!("upstream g {{ server {}; }}", upstream.address());
+    std::thread::spawn(move || {
+        while let Some(mut peer) = upstream.try_accept(Duration::from_secs(3600)) {
+            std::thread::spawn(move || {
+                peer.try_request()?;
+                peer.try_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").ok()?;
+                peer.try_request()
+            });
+        }
+    });
+    let server = setup(&group, "health_check interval=10ms keepalive_time=1h;").freerun();
+    eventually("it was checked often", || servers(&server)[0]["checks"]["done"].as_u64() > Some(10));
+    assert_eq!(servers(&server)[0]["checks"]["failed"], 0);
     assert_eq!(states(&server), ["up"]);
 }
 

@@ -19,7 +19,7 @@ use freerun_upstream::{Peer, UpstreamAddress};
 
 use super::Check;
 use super::matching::Answer;
-use crate::proxy::exchange::{Aim, BodyPlan, BodyStep, Exchange, Options, Target, To, UpstreamHead};
+use crate::proxy::exchange::{Aim, BodyPlan, BodyStep, Exchange, Exchanging, Options, Target, To, UpstreamHead};
 use crate::proxy::variables::{Record, Took};
 
 /// Most bytes of a body that tests look at, as in nginx.
@@ -33,6 +33,24 @@ const REST: Duration = Duration::from_secs(60);
 
 /// Where a check has failed: the words of the log.
 pub type Failed = &'static str;
+
+const READING_HEAD: Failed = "reading response header from upstream";
+
+/// An answer has begun.
+struct Begun {
+    exchange: Exchanging,
+    /// What has come of it.
+    input: BytesMut,
+    /// When the request was sent, in [`loops::nanos`].
+    at: u64,
+}
+
+/// Nothing has come.
+struct Silence {
+    what: Failed,
+    /// The connection has ended: a new one may do better, if this one was used before.
+    ended: bool,
+}
 
 /// A connection that further checks may use.
 #[derive(Debug)]
@@ -145,16 +163,41 @@ impl One<'_> {
             keeps.is_some_and(|time| loops::now().saturating_duration_since(kept.since) < time)
                 && kept.socket.is_quiet(true)
         });
-        let connection = match old {
-            Some(kept) => kept,
-            None => self.connect().await?,
-        };
+        if let Some(old) = old {
+            match self.begin(&old.socket).await {
+                Ok(begun) => return self.judge(old, begun, kept).await,
+                // The server closed it just then, which says nothing about the server.
+                Err(Silence { ended: true, .. }) => {}
+                Err(Silence { what, .. }) => return Err(what),
+            }
+        }
+        let new = self.connect().await?;
+        let begun = self.begin(&new.socket).await.map_err(|silence| silence.what)?;
+        self.judge(new, begun, kept).await
+    }
+
+    /// Sends the request, and waits until something has come.
+    async fn begin(&self, socket: &Socket) -> Result<Begun, Silence> {
+        let at = loops::nanos();
         let mut exchange = self.check.family.exchange(self.request, self.target, self.options.buffer_size);
-        self.send(&connection.socket, &mut *exchange).await?;
+        self.send(socket, &mut *exchange).await?;
         let mut input = BytesMut::with_capacity(READ);
+        match freerun_runtime::timer::timeout(self.options.read_timeout, socket.read_bytes(&mut input, usize::MAX))
+            .await
+        {
+            Ok(Ok(1..)) => Ok(Begun { exchange, input, at }),
+            Ok(_) => Err(Silence { what: READING_HEAD, ended: true }),
+            Err(_) => Err(Silence { what: READING_HEAD, ended: false }),
+        }
+    }
+
+    /// Looks at the answer that has begun. The connection may be kept for the next check.
+    async fn judge(&self, connection: Kept, begun: Begun, kept: &mut Option<Kept>) -> Result<(), Failed> {
+        let keeps = self.check.rules.keepalive_time;
+        let Begun { mut exchange, mut input, at } = begun;
         let record = self.request.own.get::<Record>();
         record.aim(self.target);
-        record.begin(Arc::clone(self.peer), loops::nanos(), Took::default());
+        record.begin(Arc::clone(self.peer), at, Took::default());
         let head = self.head(&connection.socket, &mut *exchange, &mut input).await?;
         record.answered(&head, true);
         let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
@@ -190,10 +233,12 @@ impl One<'_> {
         Ok(Kept { socket, since: loops::now() })
     }
 
-    async fn send(&self, socket: &Socket, exchange: &mut dyn Exchange) -> Result<(), Failed> {
+    async fn send(&self, socket: &Socket, exchange: &mut dyn Exchange) -> Result<(), Silence> {
+        const WHAT: Failed = "sending request to upstream";
         let mut out = Vec::new();
         let to = To { target: self.target, peer: &self.peer.name, server: &self.peer.server };
-        exchange.begin(self.request, &to, BodyPlan::None, &mut out).map_err(|_| "making the request")?;
+        let began = exchange.begin(self.request, &to, BodyPlan::None, &mut out);
+        began.map_err(|_| Silence { what: "making the request", ended: false })?;
         exchange.body_end(&mut out);
         let mut rest = &out[..];
         while !rest.is_empty() {
@@ -201,10 +246,14 @@ impl One<'_> {
                 Ok(sent) => rest = &rest[sent..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let room = socket.writable_after_full();
-                    within(self.options.send_timeout, "sending request to upstream", room).await?;
+                    match freerun_runtime::timer::timeout(self.options.send_timeout, room).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(_)) => return Err(Silence { what: WHAT, ended: true }),
+                        Err(_) => return Err(Silence { what: WHAT, ended: false }),
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err("sending request to upstream"),
+                Err(_) => return Err(Silence { what: WHAT, ended: true }),
             }
         }
         Ok(())
@@ -222,7 +271,7 @@ impl One<'_> {
         exchange: &mut dyn Exchange,
         input: &mut BytesMut,
     ) -> Result<UpstreamHead, Failed> {
-        const WHAT: Failed = "reading response header from upstream";
+        const WHAT: Failed = READING_HEAD;
         loop {
             match exchange.head(input).map_err(|_| WHAT)? {
                 Some(head) if head.status >= 200 || head.status == 101 => return Ok(head),
