@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use freerun_runtime::loops;
@@ -29,6 +29,10 @@ pub const SWEEP: Duration = Duration::from_millis(500);
 
 /// After how many looked-at peers the sweep lets others run.
 const SWEPT_AT_ONCE: usize = 64;
+
+/// Closing takes a system call each: after so many the sweep lets others run, and a request stops looking for a live one among
+/// the dead.
+const CLOSED_AT_ONCE: usize = 32;
 
 /// How often a list that another loop has for a moment is asked for before it is passed over.
 const TRIES: usize = 16;
@@ -197,27 +201,39 @@ impl Lists {
         }
     }
 
-    /// Closes what is dead or too old in a list. Whether the list has to be looked at again.
-    fn sweep(&self, index: usize, now: u64) -> bool {
-        let Some(mut list) = self.try_lock(index) else { return true };
-        let mut closed = Vec::new();
-        let mut position = 0;
-        while let Some(parked) = list.parked.get(position) {
-            if parked.is_fresh(now) && parked.kept.socket.is_quiet(false) {
-                position += 1;
-                continue;
-            }
-            if let Some(parked) = list.parked.remove(position) {
-                self.left(index, &parked);
-                closed.push(parked);
+    /// Takes what fulfils the condition out of a list, and hands it back to be closed: after the list is free again. `None` if
+    /// another loop has it.
+    fn take_out(&self, index: usize, is_over: impl Fn(&Parked) -> bool) -> Option<Vec<Parked>> {
+        let mut list = self.try_lock(index)?;
+        let mut stay = 0;
+        for position in 0..list.parked.len() {
+            if !is_over(&list.parked[position]) {
+                list.parked.swap(stay, position);
+                stay += 1;
             }
         }
+        let over: Vec<Parked> = list.parked.drain(stay..).collect();
+        over.iter().for_each(|parked| self.left(index, parked));
+        Some(over)
+    }
+
+    /// What is dead or too old in a list, and whether the list has to be looked at again.
+    fn sweep(&self, index: usize, now: u64) -> (Vec<Parked>, bool) {
+        let is_over = |parked: &Parked| !(parked.is_fresh(now) && parked.kept.socket.is_quiet(false));
+        let Some(over) = self.take_out(index, is_over) else { return (Vec::new(), true) };
+        let Some(mut list) = self.try_lock(index) else { return (over, true) };
         list.swept = !list.parked.is_empty();
-        // Closing takes a system call each: after the list is free again.
-        let swept = list.swept;
-        drop(list);
-        drop(closed);
-        swept
+        (over, list.swept)
+    }
+}
+
+impl Drop for Lists {
+    /// What the server leaves behind is closed, and counts no longer against the group.
+    fn drop(&mut self) {
+        for (index, slot) in self.lists.take().unwrap_or_default().into_iter().enumerate() {
+            let list = slot.list.into_inner().unwrap_or_else(PoisonError::into_inner);
+            list.parked.iter().for_each(|parked| self.left(index, parked));
+        }
     }
 }
 
@@ -276,8 +292,9 @@ impl Idle {
         let me = loops::index().unwrap_or(0);
         let now = loops::nanos();
         let mut index = within(me, lists);
+        let mut closed = 0;
         for _ in 0..lists {
-            if let Some(kept) = self.take_from(index, scope, surely, now) {
+            if let Some(kept) = self.take_from(index, scope, surely, now, &mut closed) {
                 return Some(kept);
             }
             index = if index + 1 == lists { 0 } else { index + 1 };
@@ -285,9 +302,9 @@ impl Idle {
         None
     }
 
-    fn take_from(&self, index: usize, scope: Scope, surely: bool, now: u64) -> Option<Kept> {
+    fn take_from(&self, index: usize, scope: Scope, surely: bool, now: u64, closed: &mut usize) -> Option<Kept> {
         loop {
-            if self.0.len(index) == 0 {
+            if self.0.len(index) == 0 || *closed == CLOSED_AT_ONCE {
                 return None;
             }
             let parked = {
@@ -310,6 +327,7 @@ impl Idle {
                 kept.requests += 1;
                 return Some(kept);
             }
+            *closed += 1;
         }
     }
 
@@ -347,13 +365,11 @@ impl Idle {
         true
     }
 
-    /// Closes all of them, but those of a loop that has its list in hand just now.
-    pub fn close_all(&self) {
-        for index in 0..self.0.all().len() {
-            let closed = self.0.try_lock(index).map(|mut list| std::mem::take(&mut list.parked));
-            for parked in closed.into_iter().flatten() {
-                self.0.left(index, &parked);
-            }
+    /// Closes those of a scope, but those of a loop that has its list in hand just now: for one that has few.
+    pub fn close(&self, scope: Scope) {
+        let lists = self.0.lists.get().map_or(0, |lists| lists.len());
+        for index in (0..lists).filter(|index| self.0.len(*index) > 0) {
+            drop(self.0.take_out(index, |parked| parked.kept.scope == scope));
         }
     }
 }
@@ -406,14 +422,16 @@ async fn sweep() {
         freerun_runtime::timer::sleep(SWEEP).await;
         let index = loops::index().unwrap_or(0);
         let keys: Vec<usize> = SWEPT.with_borrow(|swept| swept.keys().copied().collect());
-        let mut looked_at = 0;
+        let (mut looked_at, mut closed) = (0, 0);
         for key in keys {
             // Taken out while it is looked through: what is put meanwhile is a list of its own, joined afterwards.
             let known = SWEPT.with_borrow_mut(|swept| swept.get_mut(&key).map(std::mem::take)).unwrap_or_default();
-            let mut kept = Vec::new();
+            let (mut kept, mut over) = (Vec::new(), Vec::new());
             for lists in known {
                 let Some(upgraded) = lists.upgrade() else { continue };
-                if upgraded.sweep(index % upgraded.all().len(), loops::nanos()) {
+                let (mut found, again) = upgraded.sweep(index % upgraded.all().len(), loops::nanos());
+                over.append(&mut found);
+                if again {
                     kept.push(lists);
                 }
                 looked_at += 1;
@@ -421,15 +439,19 @@ async fn sweep() {
                     loops::after_events().await;
                 }
             }
-            SWEPT.with_borrow_mut(|swept| match swept.get_mut(&key) {
-                Some(meanwhile) => {
-                    meanwhile.append(&mut kept);
-                    if meanwhile.is_empty() {
-                        swept.remove(&key);
-                    }
+            SWEPT.with_borrow_mut(|swept| swept.entry(key).or_default().append(&mut kept));
+            for parked in over {
+                drop(parked);
+                closed += 1;
+                if closed % CLOSED_AT_ONCE == 0 {
+                    loops::after_events().await;
                 }
-                None if kept.is_empty() => {}
-                None => drop(swept.insert(key, kept)),
+            }
+            // Only now: as long as there is a key, this sweep is the one of the loop.
+            SWEPT.with_borrow_mut(|swept| {
+                if swept.get(&key).is_some_and(Vec::is_empty) {
+                    swept.remove(&key);
+                }
             });
         }
         if SWEPT.with_borrow(HashMap::is_empty) {

@@ -38,12 +38,12 @@ struct Way {
 }
 
 impl Way {
-    /// Closes them.
+    /// Closes them. They are as many as requests of the client's connection were on their way at a time.
     fn end(&mut self) {
         let Way { peer, scopes } = std::mem::take(self);
         if let Some(peer) = peer {
             for scope in scopes {
-                while peer.idle.take(scope, false).is_some() {}
+                peer.idle.close(scope);
             }
         }
     }

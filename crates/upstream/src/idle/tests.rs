@@ -236,12 +236,89 @@ fn with_four_loops_and_few_requests_nearly_all_reuse_a_connection() {
 }
 
 #[test]
-fn closing_all_leaves_nothing() {
+fn closing_a_scope_leaves_those_of_others() {
     let bench = Bench::new(2);
-    let mut peers = [bench.put(0), bench.put(1)];
-    bench.idle.close_all();
+    let own = Scope::of("own");
+    let put = |on_loop| {
+        let (ours, theirs) = pair();
+        assert!(bench.put_kept(on_loop, Kept::new(ours, own)));
+        theirs
+    };
+    let mut peers = [put(0), put(1), put(0)];
+    let _other = bench.put(0);
+    bench.idle.close(own);
     assert!(peers.iter_mut().all(is_closed));
-    assert_eq!((bench.idle.len(), bench.count.total()), (0, 0));
+    assert_eq!((bench.idle.len(), bench.count.total()), (1, 1));
+    assert!(bench.take(0, Scope::SHARED, true).is_some());
+    bench.close();
+}
+
+#[test]
+fn a_server_that_goes_leaves_its_share_of_the_group_to_others() {
+    let mut bench = Bench::new(1);
+    bench.settings.connections = 2;
+    let mut peers = [bench.put(0), bench.put(0)];
+    bench.idle = Arc::default();
+    assert!(peers.iter_mut().all(is_closed));
+    assert_eq!(bench.count.total(), 0);
+    let _peer = bench.put(0);
+    assert_eq!(bench.count.total(), 1);
+    bench.close();
+}
+
+#[test]
+fn a_request_closes_a_bounded_number_of_dead_ones_on_its_way() {
+    let mut bench = Bench::new(1);
+    bench.settings = KeepAlive { connections: 3 * CLOSED_AT_ONCE, timeout: Duration::ZERO, ..KeepAlive::default() };
+    let (idle, count, settings) = (bench.idle.clone(), bench.count.clone(), bench.settings.clone());
+    // In one go, so that the sweep does not come between.
+    let left = on(&bench.loops[0], move || {
+        let peers: Vec<TcpStream> = (0..3 * CLOSED_AT_ONCE)
+            .map(|_| {
+                let (ours, theirs) = pair();
+                assert!(idle.put(Kept::new(ours, Scope::SHARED), &settings, &count));
+                theirs
+            })
+            .collect();
+        assert!(idle.take(Scope::SHARED, false).is_none());
+        drop(peers);
+        idle.len()
+    });
+    assert_eq!(left, 2 * CLOSED_AT_ONCE);
+    bench.close();
+}
+
+#[test]
+fn others_have_their_turn_while_many_are_closed() {
+    let bench = Bench::new(1);
+    let (idle, count) = (bench.idle.clone(), bench.count.clone());
+    let most = 3 * CLOSED_AT_ONCE;
+    let settings = KeepAlive { connections: most, timeout: Duration::ZERO, ..KeepAlive::default() };
+    let (done, finished) = channel();
+    bench.loops[0].tell(move || {
+        let peers: Vec<TcpStream> = (0..most)
+            .map(|_| {
+                let (ours, theirs) = pair();
+                theirs.set_nonblocking(true).unwrap();
+                assert!(idle.put(Kept::new(ours, Scope::SHARED), &settings, &count));
+                theirs
+            })
+            .collect();
+        loops::spawn(0, "test", async move {
+            let start = Instant::now();
+            let mut between = 0;
+            loop {
+                loops::yield_now().await;
+                let closed = peers.iter().filter(|peer| peer.peek(&mut [0; 1]).is_ok_and(|n| n == 0)).count();
+                if closed == most || start.elapsed() > LONG {
+                    return done.send((closed, between)).unwrap();
+                }
+                between += usize::from(closed > 0);
+            }
+        });
+    });
+    let (closed, between) = finished.recv_timeout(2 * LONG).unwrap();
+    assert!(closed == most && between > 0, "{closed} closed, {between} turns meanwhile");
     bench.close();
 }
 
