@@ -213,3 +213,25 @@ fn a_state_file_has_the_servers() {
     server.reload();
     eventually("the file is read again", || server.get("/").text() == "stateful");
 }
+
+#[test]
+fn an_error_in_a_state_file_names_its_line() {
+    if !freerun_testkit::require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    let file = site.path().join("state.conf");
+    let text = format!("events {{ }} http {{\nupstream a {{ zone a 64k;\nstate {}; }} }}", file.display());
+    for (servers, message, line) in [
+        ("server 127.0.0.1;\nserver 127.0.0.2\nweight=x;", "invalid parameter \"weight=x\"", 3),
+        ("\nserver;", "invalid number of arguments in \"server\" directive", 2),
+        ("server 127.0.0.1 { }", "directive \"server\" is not terminated by \";\"", 1),
+        ("server 127.0.0.1;\nzone z;", "unexpected directive \"zone\"", 2),
+        ("server 127.0.0.1;\n}", "unexpected \"}\"", 2),
+    ] {
+        std::fs::write(&file, servers).unwrap();
+        let checked = check(Kind::Freerun, &text).unwrap();
+        let want = format!("{message} in {}:{line} in ", file.display());
+        assert!(checked.code == Some(1) && checked.stderr.contains(&want), "{}", checked.stderr);
+    }
+}

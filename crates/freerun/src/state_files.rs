@@ -2,7 +2,8 @@
 
 use std::io;
 
-use freerun_conf::{Cx, Loader, Node, Problem, parse, reason};
+use freerun_conf::{Cx, Loader, Node, Place, Problem, Setting, parse, reason};
+use freerun_modules::upstream::server::Servers;
 
 /// Puts the servers of state files where the directive stands, as if they were written there. A file that is not there is
 /// an empty one.
@@ -23,7 +24,7 @@ pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mu
             path if path.starts_with('/') => path.to_owned(),
             path => format!("{prefix}{path}"),
         };
-        match servers(&path, &state, loader) {
+        match servers(&path, &state, loader, cx) {
             Ok(servers) => upstream.extend(servers),
             Err(problem) => cx.report(problem)?,
         }
@@ -31,7 +32,7 @@ pub fn insert(nodes: &mut [Node], prefix: &str, loader: &mut dyn Loader, cx: &mu
     Ok(())
 }
 
-fn servers(path: &str, state: &Node, loader: &mut dyn Loader) -> Result<Vec<Node>, Problem> {
+fn servers(path: &str, state: &Node, loader: &mut dyn Loader, cx: &mut Cx) -> Result<Vec<Node>, Problem> {
     match loader.load(path) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -41,16 +42,26 @@ fn servers(path: &str, state: &Node, loader: &mut dyn Loader) -> Result<Vec<Node
         }
     }
     let tree = parse(path, None, "", loader);
+    // The line of the configuration that is named is the directive's.
+    let wrong = |message: &str, place: Option<Place>| {
+        let inside = place.and_then(|place| tree.sources.location(place)).unwrap_or_else(|| path.to_owned());
+        Problem::new(format!("{message} in {inside}")).at_node(state).at(state.args[0].place)
+    };
     if let Some(error) = tree.error {
-        let message = format!("{} in {path}", error.message);
-        return Err(Problem::new(message).at_node(state).at(state.args[0].place));
+        return Err(wrong(&error.message, error.reported.or(error.place)));
     }
     let mut nodes = tree.nodes;
     for node in &mut nodes {
         if node.name.text != "server" {
-            let message = format!("unexpected directive \"{}\" in {path}", node.name.text);
-            return Err(Problem::new(message).at_node(state).at(state.args[0].place));
+            let message = format!("unexpected directive \"{}\"", node.name.text);
+            return Err(wrong(&message, Some(node.end)));
         }
+        let checked = match (node.args.len(), &node.block) {
+            (0, None) => Err(Problem::wrong_count(node)),
+            (_, None) => Servers::set(None, node, cx).map(drop),
+            (_, Some(_)) => Err(Problem::new("directive \"server\" is not terminated by \";\"")),
+        };
+        checked.map_err(|problem| wrong(&problem.message, Some(node.end)))?;
         // Problems name the directive that the file belongs to.
         (node.order, node.end, node.close) = (state.order, state.end, state.close);
         node.name.place = state.name.place;
