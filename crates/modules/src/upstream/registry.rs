@@ -136,14 +136,19 @@ pub(super) fn read_block(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Re
         problem.order = node.children().last().map(|last| last.order).or(problem.order);
         problem
     };
-    if own.servers.0.is_empty() && own.state.is_none() {
+    // One that is broken off has no end: the syntax error tells of what is missing.
+    let is_whole = node.close != node.end;
+    if is_whole && own.servers.0.is_empty() && own.state.is_none() {
         return Err(whole("no servers are inside upstream".to_owned()).reported_at(node.close));
     }
-    if !own.servers.0.is_empty() && own.servers.0.iter().all(|server| server.settings.backup) {
+    if is_whole && !own.servers.0.is_empty() && own.servers.0.iter().all(|server| server.settings.backup) {
         let problem = whole(format!("no servers in upstream \"{}\"", name.text));
         return Err(problem.hint("at least one of them must not be \"backup\""));
     }
-    if own.servers.0.iter().any(|server| server.resolve) && settings.get::<ResolverSettings>().resolver.is_none() {
+    if is_whole
+        && own.servers.0.iter().any(|server| server.resolve)
+        && settings.get::<ResolverSettings>().resolver.is_none()
+    {
         let message = format!("no resolver defined to resolve names at run time in upstream \"{}\"", name.text);
         return Err(whole(message).hint("write: resolver ADDRESS;"));
     }

@@ -90,9 +90,12 @@ fn service_name(name: &str, word: &Word, written: &Written, resolve: bool) -> Re
     Ok(if name.contains('.') { format!("{name}.{host}").into() } else { format!("_{name}._tcp.{host}").into() })
 }
 
-/// Decimal digits only, as nginx reads numbers of parameters.
+/// Decimal digits only, as nginx reads numbers of parameters: up to 63 bits. What is more than counters here hold is as good as
+/// no limit.
 fn number(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number: i64 = digits.then(|| text.parse().ok())??;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn time(text: &str) -> Option<Duration> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_size, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, parse_size, settings};
 use freerun_http::zones::{MIN_SIZE, Named, Zone, ZoneTable};
 use freerun_upstream::idle::KeepAlive;
 
@@ -39,8 +39,8 @@ settings! {
         /// Names the memory that a group's state is kept in.
         ///
         /// State is shared by all loops in any case, and kept over reloads by the group's name, so this changes nothing. A size
-        /// need be given by one group only, of those that share a zone.
-        zone: Option<SharedZone>, in UPSTREAM, fidelity = NoEffect("state is always shared");
+        /// need be given by one group only, of those that share a zone. As in nginx, the directive may be written several times.
+        zone: SharedZones, in UPSTREAM, fidelity = NoEffect("state is always shared");
         /// A file with the group's servers, instead of `server` directives: lines `server address parameters;`.
         ///
         /// It is read with the configuration; one that is not there has no servers. It is never written: nginx writes it only when
@@ -119,14 +119,14 @@ impl Value for Requests {
     }
 }
 
-/// The zone that a group names.
-#[derive(Debug, Clone)]
-pub struct SharedZone(pub Zone<()>);
+/// The zones that a group names.
+#[derive(Debug, Clone, Default)]
+pub struct SharedZones(pub Vec<Zone<()>>);
 
-impl Value for SharedZone {
+impl Setting for SharedZones {
     const SHAPE: Shape = Shape::between(1, 2, "name [size]");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<SharedZone, Problem> {
+    fn set(previous: Option<SharedZones>, directive: &Node, cx: &mut Cx) -> Result<SharedZones, Problem> {
         let name = &directive.args[0];
         if name.text.is_empty() {
             return Err(Problem::new("invalid zone name \"\"").at(name.place));
@@ -144,6 +144,8 @@ impl Value for SharedZone {
                 table.declare(directive, KIND, &named, "", || Some(()), |_| ())?;
             }
         }
-        Ok(SharedZone(table.refer(&name.text, KIND, name.place)?))
+        let mut zones = previous.unwrap_or_default();
+        zones.0.push(table.refer(&name.text, KIND, name.place)?);
+        Ok(zones)
     }
 }
