@@ -160,3 +160,27 @@ fn local_connections_stay_with_their_location() {
         before = upstream.connections();
     }
 }
+
+#[test]
+fn locations_of_one_name_in_servers_without_one_are_two() {
+    let upstream = Upstream::answering(|request: &Received| ok(request.target()));
+    let http = format!(
+        "upstream a {{ server {}; keepalive 8 local; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}
+         server {{ listen 127.0.0.1:@PORT2@; location / {{ proxy_pass http://a; }} location = / {{ proxy_pass http://a; }} }}",
+        upstream.address()
+    );
+    let server = setup(1, &http).run();
+    let other = ([127, 0, 0, 1], server.port_number(2)).into();
+    for _ in 0..2 {
+        assert_eq!(server.get("/x").text(), "/x");
+        for target in ["/x", "/"] {
+            let mut client = freerun_testkit::Client::connect(other);
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            assert_eq!(client.response().text(), target);
+        }
+        // Each of the three has its own, which the next configuration uses again.
+        assert_eq!(upstream.connections(), 3);
+        server.reload();
+    }
+}

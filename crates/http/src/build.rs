@@ -1,6 +1,7 @@
 //! From the tree of a configuration to a blueprint: levels merged, locations nested, addresses grouped.
 
 mod addresses;
+mod identity;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use crate::settings::resolver::ResolverSettings;
 use crate::settings::server::ServerSettings;
 use crate::variables::{CORE_VARIABLES, VariableTable};
 use crate::zones::ZoneTable;
+use identity::Identities;
 
 /// The block directives that this file walks.
 pub static STRUCTURE: &[Directive] = &[
@@ -200,6 +202,7 @@ impl Builder<'_> {
 
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {
         cx.extensions.insert(Within::default());
+        cx.extensions.get_or_default::<Identities>().enter(node);
         let (settings, blocks) = apply_block(self.registry, Contexts::SERVER, node.children(), parent, cx)?;
         let mut locations = Locations::default();
         let mut conditions = Vec::new();
@@ -389,8 +392,10 @@ impl Builder<'_> {
         let core = settings.share::<CoreSettings>();
         let internal = core.internal.0;
         let script = settings.get::<RewriteSettings>().script.steps(inside.conditions);
+        let identity = cx.extensions.get_or_default::<Identities>().next(&name);
         Ok(Location {
             name,
+            identity,
             settings,
             core,
             handlers: handlers.into(),

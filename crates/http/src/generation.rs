@@ -105,6 +105,8 @@ pub struct Within {
 pub struct Location {
     /// As written, without modifier; a named one with its `@`.
     pub name: String,
+    /// A number that no other location of the configuration has, and that the same one has in the next configuration.
+    pub identity: u64,
     /// The merged settings.
     pub settings: SettingsSet,
     /// Of these the group that each request asks for several times.

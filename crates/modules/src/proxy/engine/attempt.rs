@@ -195,7 +195,7 @@ impl Plan {
         if !keepalive.local && bind.is_none() && family == "proxy" {
             return Scope::SHARED;
         }
-        let local = keepalive.local.then(|| (&*request.server.name, &*request.location.name));
+        let local = keepalive.local.then_some(request.location.identity);
         Scope::of((family, local, bind, transparent))
     }
 

@@ -102,6 +102,7 @@ fn request(check: &Check, home: &Rc<LoopState>, pretended: &Pretended) -> Option
 fn location(check: &Check) -> Location {
     Location {
         name: String::new(),
+        identity: 0,
         settings: check.settings.clone(),
         core: check.settings.share(),
         handlers: Box::default(),
