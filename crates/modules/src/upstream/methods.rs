@@ -25,7 +25,7 @@ settings! {
         #[name = "least_conn"]
         method: Balance, in UPSTREAM;
         /// Clients that authenticate their connection (`Authorization: NTLM …` or `Negotiate …`) have a connection of their own to
-        /// one of the servers: from such a request on, all of the client's connection go there, until it is closed.
+        /// one of the servers: from such a request on, all requests of the client's connection go there, until it is closed.
         ///
         /// It needs `keepalive` with room for as many clients, and `proxy_http_version 1.1`, which is the default.
         ntlm: Present<0>, in UPSTREAM;

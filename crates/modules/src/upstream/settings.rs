@@ -46,11 +46,13 @@ settings! {
         /// It is read with the configuration; one that is not there has no servers. It is never written: nginx writes it only when
         /// its API has changed the servers, and there is no such API here. Servers are changed by changing the file, and `reload`.
         state: Option<String>, in UPSTREAM, fidelity = Differs("the file is only read, as there is no API that changes servers");
-        /// How many idle connections to the group's servers each event loop keeps; 0 keeps none.
+        /// How many idle connections to the group's servers each event loop keeps; 0 keeps none. Where it is not written, it is as if
+        /// `keepalive 32 local` were.
         ///
         /// Beyond, the one unused for longest is closed. nginx keeps so many in each worker process. Here loops use each
         /// other's idle connections, so that up to N times `worker_processes` may be idle in all, as in nginx. With
-        /// `local`, which is so where this directive is not written, only the location that made a connection uses it again.
+        /// `local` only the location that made a connection uses it again; what `ntlm` ties to a client is used by all of that client's
+        /// requests.
         keepalive: Option<Keep>, in UPSTREAM;
         /// How many requests a connection serves before it is closed.
         keepalive_requests: Requests = "1000", in UPSTREAM;
