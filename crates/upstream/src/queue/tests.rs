@@ -1,6 +1,7 @@
 //! Who waits how long, with time that passes when nobody runs.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -73,7 +74,7 @@ fn who_has_waited_longest_is_served_first() {
     let group = Arc::new(queued(1, 100));
     let served = run(async {
         let start = Instant::now();
-        let served = Arc::new(RefCell::new(Vec::new()));
+        let served = Rc::new(RefCell::new(Vec::new()));
         let local = tokio::task::LocalSet::new();
         // They come faster than they are served, so that many wait for long, and others would look just when one is served.
         for number in 0..60u64 {
