@@ -82,7 +82,7 @@
 //!       "response": HISTOGRAM                 to its end
 //!     } ]
 //!   } ],
-//!   "resolvers": [ {             those with a status_zone
+//!   "resolvers": [ {             those with a status_zone; those with the same one are added up
 //!     "name": "dns",
 //!     "questions": 9, "service_questions": 1,  sent to name servers
 //!     "found": 7, "not_found": 1,
@@ -164,6 +164,9 @@
 //!   }
 //! }
 //!
+//! In the text for Prometheus an upstream server has the labels `upstream` and `server` (its address). Where an address
+//! stands more than once in a group, the second server of that address has `nth="2"` too, the third one `nth="3"`.
+//!
 //! HISTOGRAM: {
 //!   "bounds_us": [1, 2, 4, ...], exclusive upper bounds of the buckets but the last, which has none
 //!   "counts": [0, 3, 1, ...],    of each bucket
@@ -204,11 +207,15 @@ settings! {
     #[module = "status"]
     pub struct StatusSettings {
         /// Answers with the figures of the worker: connections, event loops, thread pools, mounts, logs, groups of
-        /// upstream servers, caches.
+        /// upstream servers, resolvers, caches.
         ///
         /// They come as JSON, or with the argument `format=prometheus` as text for Prometheus. With `cache=NAME` and
         /// `key=TEXT` they are those of one key of a cache: where it is, how fresh, why. Whoever may ask learns
         /// paths of the machine: allow it only to those who should.
+        ///
+        /// In the text for Prometheus, an upstream server is named by the labels `upstream` and `server`, its address.
+        /// Where an address stands more than once in a group, the further ones have the label `nth` too, `2` and so on in
+        /// the order of the group. Resolvers with the same `status_zone` are added up.
         status: Switch, in LOCATION, local, fidelity = Own;
     }
 }

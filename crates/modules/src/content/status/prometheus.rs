@@ -62,7 +62,7 @@ impl Text {
         of("freerun_requests_total", "counter", "Requests begun.", |l| l.requests);
         of("freerun_stalls_total", "counter", "Polls of tasks longer than 10 ms.", |l| l.stalls);
         self.histogram("freerun_poll_seconds", "How long polls of tasks took.", all.iter(), |l| {
-            ([("loop", &l.index)], &l.polls)
+            (vec![("loop", &l.index)], &l.polls)
         });
     }
 
@@ -85,10 +85,10 @@ impl Text {
         of("freerun_pool_panicked_total", "counter", "Tasks that panicked.", |p| p.panicked);
         let (waits, services) = ("freerun_pool_wait_seconds", "freerun_pool_service_seconds");
         self.histogram(waits, "From the hand-over of a task to its start.", all.iter(), |p| {
-            ([("pool", &p.name)], &p.wait)
+            (vec![("pool", &p.name)], &p.wait)
         });
         self.histogram(services, "From the start of a task to its end.", all.iter(), |p| {
-            ([("pool", &p.name)], &p.service)
+            (vec![("pool", &p.name)], &p.service)
         });
     }
 
@@ -160,12 +160,12 @@ impl Text {
     }
 
     /// `of` gives the labels and the figures of one of them.
-    pub(super) fn histogram<'a, T: Copy + 'a, const N: usize>(
+    pub(super) fn histogram<'a, T: Copy + 'a>(
         &mut self,
         name: &str,
         help: &str,
         all: impl Iterator<Item = T>,
-        of: fn(T) -> ([Label<'a>; N], &'a Histogram),
+        of: fn(T) -> (Vec<Label<'a>>, &'a Histogram),
     ) {
         self.head(name, "histogram", help);
         let bucket = format!("{name}_bucket");
@@ -175,7 +175,7 @@ impl Text {
             for (index, count) in histogram.counts.iter().enumerate() {
                 below += count;
                 let bound = histogram.bounds_us.get(index).map(|bound| Seconds(*bound));
-                let mut labels = own.to_vec();
+                let mut labels = own.clone();
                 labels.push(("le", bound.as_ref().map_or(&"+Inf" as &dyn Display, |bound| bound)));
                 self.sample(&bucket, &labels, below);
             }

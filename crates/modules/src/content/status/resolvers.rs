@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::prometheus::Text;
 use crate::upstream::Upstreams;
 
-/// A resolver.
-#[derive(Debug, Serialize)]
+/// The resolvers of a zone.
+#[derive(Debug, Default, Serialize)]
 pub struct Resolver {
     pub name: String,
     pub questions: u64,
@@ -20,26 +20,35 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// The figures of a resolver, under the name of its zone.
-    pub fn new(name: &str, resolver: &Asked) -> Resolver {
-        let figures = &resolver.figures;
-        Resolver {
-            name: name.to_owned(),
-            questions: figures.names.get(),
-            service_questions: figures.services.get(),
-            found: figures.found.get(),
-            not_found: figures.not_found.get(),
-            timed_out: figures.timed_out.get(),
-            failed: figures.failed.get(),
+    /// The figures of resolvers, under the names of their zones. Those that have the same zone are added up.
+    pub fn of<'a>(resolvers: impl Iterator<Item = &'a Asked>) -> Vec<Resolver> {
+        let mut zones: Vec<Resolver> = Vec::new();
+        for resolver in resolvers {
+            let Some(name) = resolver.spec().status_zone.as_deref() else { continue };
+            let zone = match zones.iter().position(|zone| zone.name == name) {
+                Some(known) => &mut zones[known],
+                None => {
+                    zones.push(Resolver { name: name.to_owned(), ..Resolver::default() });
+                    let last = zones.len() - 1;
+                    &mut zones[last]
+                }
+            };
+            let figures = &resolver.figures;
+            zone.questions += figures.names.get();
+            zone.service_questions += figures.services.get();
+            zone.found += figures.found.get();
+            zone.not_found += figures.not_found.get();
+            zone.timed_out += figures.timed_out.get();
+            zone.failed += figures.failed.get();
         }
+        zones
     }
 }
 
 /// The resolvers of a generation.
 pub fn collect(generation: &Generation) -> Vec<Resolver> {
     let upstreams = generation.parts.get::<Upstreams>().unwrap_or_default();
-    let named = upstreams.resolvers().iter();
-    named.filter_map(|one| Some(Resolver::new(one.spec().status_zone.as_deref()?, one))).collect()
+    Resolver::of(upstreams.resolvers().iter().map(|resolver| &**resolver))
 }
 
 /// Writes them for Prometheus.

@@ -72,8 +72,8 @@ fn figures() -> Figures {
         }],
         logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true }],
         log_threads: LogThreads { now: 2, limit: 8 },
-        upstreams: vec![upstream(nasty)],
-        resolvers: vec![resolver(nasty)],
+        upstreams: vec![upstream(nasty), alike()],
+        resolvers: resolvers(nasty),
         caches: vec![cache(nasty), cache("other")],
     }
 }
@@ -98,9 +98,15 @@ fn cache(name: &str) -> CacheFigures {
     CacheFigures::of(&cache, 1_900_000_000)
 }
 
-fn resolver(name: &str) -> Resolver {
-    let spec = ResolverSpec { servers: Vec::new(), valid: None, ipv4: true, ipv6: true, status_zone: None };
-    Resolver::new(name, &freerun_upstream::resolve::Resolver::new(spec))
+/// Two resolvers of one zone.
+fn resolvers(name: &str) -> Vec<Resolver> {
+    let of = |ipv6| {
+        let spec = ResolverSpec { servers: Vec::new(), valid: None, ipv4: true, ipv6, status_zone: Some(name.into()) };
+        let resolver = freerun_upstream::resolve::Resolver::new(spec);
+        resolver.figures.names.add();
+        resolver
+    };
+    Resolver::of([of(true), of(false)].iter())
 }
 
 /// A group of two servers, of which the first has answered once and failed once.
@@ -124,6 +130,28 @@ fn upstream(name: &str) -> Upstream {
         }
     }
     Upstream::new(&group, true, 10_000)
+}
+
+/// A group that names one server three times.
+fn alike() -> Upstream {
+    let spec = |backup| PeerSpec {
+        address: UpstreamAddress::Ip(([127, 0, 0, 1], 80).into()),
+        server: "127.0.0.1:80".into(),
+        settings: PeerSettings { backup, ..PeerSettings::default() },
+    };
+    let specs = vec![spec(false), spec(false), spec(true)];
+    Upstream::new(&Group::new("alike", GroupSettings::default(), Default::default(), specs), true, 10_000)
+}
+
+#[test]
+fn servers_of_one_address_are_told_apart_and_resolvers_of_one_zone_added_up() {
+    let text = prometheus::text(&figures());
+    let all: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("freerun_upstream_active{upstream=\"alike\"")).collect();
+    let labels = "freerun_upstream_active{upstream=\"alike\",server=\"127.0.0.1:80\"";
+    assert_eq!(all, [format!("{labels}}} 0"), format!("{labels},nth=\"2\"}} 0"), format!("{labels},nth=\"3\"}} 0")]);
+    let figures = figures();
+    assert_eq!((figures.resolvers.len(), figures.resolvers[0].questions), (1, 2));
 }
 
 #[test]

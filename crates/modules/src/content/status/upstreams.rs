@@ -1,5 +1,6 @@
 //! The figures of upstream servers, in both forms.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use freerun_http::generation::Generation;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::figures::Histogram;
-use super::prometheus::Text;
+use super::prometheus::{Label, Text};
 use crate::upstream::Upstreams;
 
 /// Classes of statuses.
@@ -138,21 +139,18 @@ pub(super) fn text(groups: &[Upstream], out: &mut Text) {
     for group in groups {
         out.sample(name, &[("upstream", &group.name)], group.unresolved.len());
     }
-    let all: Vec<(&Upstream, &Server)> =
-        groups.iter().flat_map(|group| group.servers.iter().map(move |server| (group, server))).collect();
+    let all: Vec<Shown<'_>> = groups.iter().flat_map(shown).collect();
     let name = "freerun_upstream_server_state";
     out.head(name, "gauge", "1 for the state that the server is in, 0 for others.");
-    for (group, server) in &all {
+    for one in &all {
         for state in STATES {
-            let labels: [super::prometheus::Label<'_>; 3] =
-                [("upstream", &group.name), ("server", &server.address), ("state", &state)];
-            out.sample(name, &labels, u8::from(state == server.state));
+            out.sample(name, &one.labels(Some(("state", &state))), u8::from(state == one.server.state));
         }
     }
     let mut of = |name: &str, kind, help, value: fn(&Server) -> u64| {
         out.head(name, kind, help);
-        for (group, server) in &all {
-            out.sample(name, &[("upstream", &group.name), ("server", &server.address)], value(server));
+        for one in &all {
+            out.sample(name, &one.labels(None), value(one.server));
         }
     };
     of("freerun_upstream_active", "gauge", "Connections in use, or being made.", |s| s.active.into());
@@ -168,11 +166,9 @@ pub(super) fn text(groups: &[Upstream], out: &mut Text) {
     of("freerun_upstream_received_bytes_total", "counter", "Bytes received from it.", |s| s.received);
     let mut by = |name: &str, help, label, counted: fn(&Server) -> &Map<String, Value>| {
         out.head(name, "counter", help);
-        for (group, server) in &all {
-            for (kind, count) in counted(server) {
-                let labels: [super::prometheus::Label<'_>; 3] =
-                    [("upstream", &group.name), ("server", &server.address), (label, kind)];
-                out.sample(name, &labels, count);
+        for one in &all {
+            for (kind, count) in counted(one.server) {
+                out.sample(name, &one.labels(Some((label, kind))), count);
             }
         }
     };
@@ -187,9 +183,39 @@ pub(super) fn text(groups: &[Upstream], out: &mut Text) {
         }),
     ];
     for (name, help, of) in times {
-        let all = all.iter().map(|(group, server)| (*group, *server, of));
-        out.histogram(name, help, all, |(group, server, of)| {
-            ([("upstream", &group.name), ("server", &server.address)], of(server))
-        });
+        let all = all.iter().map(|one| (one, of));
+        out.histogram(name, help, all, |(one, of)| (one.labels(None), of(one.server)));
     }
+}
+
+/// A server, as its samples name it.
+struct Shown<'a> {
+    group: &'a Upstream,
+    server: &'a Server,
+    /// How many servers of its address stand before it in the group, and it.
+    nth: usize,
+}
+
+impl<'a> Shown<'a> {
+    /// Its labels. The first server of an address has no number: as long as there is one alone, which is nearly always, its
+    /// samples have the same names wherever it stands.
+    fn labels(&'a self, further: Option<Label<'a>>) -> Vec<Label<'a>> {
+        let mut labels: Vec<Label<'a>> = vec![("upstream", &self.group.name), ("server", &self.server.address)];
+        if self.nth > 1 {
+            labels.push(("nth", &self.nth));
+        }
+        labels.extend(further);
+        labels
+    }
+}
+
+/// The servers of a group, those of the same address numbered.
+fn shown(group: &Upstream) -> Vec<Shown<'_>> {
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    let servers = group.servers.iter().map(|server| {
+        let nth = seen.entry(&server.address).or_default();
+        *nth += 1;
+        Shown { group, server, nth: *nth }
+    });
+    servers.collect()
 }
