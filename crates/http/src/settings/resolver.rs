@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_seconds, settings};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, near, parse_seconds, settings};
 use freerun_upstream::place;
 use freerun_upstream::resolve::{NameServer, Resolver, ResolverSpec};
 
@@ -11,6 +11,9 @@ use crate::zones::ZoneTable;
 
 /// The port of name servers.
 const DNS_PORT: u16 = 53;
+
+/// The parameters, without their values.
+const PARAMETERS: [&str; 4] = ["valid", "ipv4", "ipv6", "status_zone"];
 
 settings! {
     /// The name servers that are asked for addresses while the server runs.
@@ -52,7 +55,15 @@ impl Value for ResolverSetting {
                 Some(("ipv6", switch)) => spec.ipv6 = on(switch).ok_or_else(invalid)?,
                 Some(("status_zone", "")) => return Err(invalid()),
                 Some(("status_zone", name)) => spec.status_zone = Some(name.into()),
-                _ => spec.servers.push(name_server(word)?),
+                // No name has it, so no name server can be meant.
+                Some((parameter, _)) => {
+                    let problem = Problem::new(format!("host not found in resolver \"{}\"", word.text)).at(word.place);
+                    return Err(match near(parameter, PARAMETERS.into_iter()) {
+                        Some(near) => problem.hint(format!("did you mean \"{near}=\"?")),
+                        None => problem,
+                    });
+                }
+                None => spec.servers.push(name_server(word)?),
             }
         }
         if !spec.ipv4 && !spec.ipv6 {
@@ -149,6 +160,8 @@ mod tests {
             ("resolver 127.0.0.1:x;", "invalid port in resolver \"127.0.0.1:x\""),
             ("resolver \"\";", "no host in resolver \"\""),
             ("resolver 127.0.0.1; resolver 127.0.0.2;", "\"resolver\" directive is duplicate"),
+            ("resolver 127.0.0.1 valdi=30s;", "host not found in resolver \"valdi=30s\""),
+            ("resolver foo=1;", "host not found in resolver \"foo=1\""),
             ("resolver_timeout 1x;", "\"resolver_timeout\" directive invalid value"),
         ] {
             assert_eq!(read(text).err().as_deref(), Some(message), "{text}");
