@@ -86,3 +86,39 @@ fn names_with_hundreds_of_addresses_are_servers_like_others() {
         }
     }
 }
+
+#[test]
+fn names_that_nobody_knows_take_few_descriptors() {
+    let (dns, upstream) =
+        (Dns::start(), Upstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".into()));
+    let port = upstream.address().split_once(':').map_or(0, |(_, port)| port.parse().unwrap_or(0));
+    let names: Vec<String> = (0..200).map(|number| format!("silent{number}.test")).collect();
+    for name in &names {
+        dns.set(name, Reply::Silence);
+    }
+    dns.set("a.test", Reply::address(Ipv4Addr::LOCALHOST, 60));
+    let server = run(&format!(
+        "resolver {}; resolver_timeout 60s;
+         server {{ listen 127.0.0.1:@PORT@; location /status {{ status; }}
+            location /name {{ proxy_pass http://$arg_host:{port}; }} }}",
+        dns.address()
+    ));
+    let status = server.get("/status").text();
+    let pid = status.split_once("\"pid\":").and_then(|(_, rest)| rest.split(',').next()).expect("a process");
+    let descriptors = || std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the worker's").count();
+    let before = descriptors();
+    let mut waiting: Vec<Client> = names.iter().map(|_| server.connect()).collect();
+    for (client, name) in waiting.iter_mut().zip(&names) {
+        client.send(format!("GET /name?host={name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    }
+    eventually("all are asked for", || names.iter().all(|name| dns.asked(name) >= 2));
+    // One for each client, and a few for all the questions.
+    assert!(descriptors() < before + names.len() + 100, "{} descriptors", descriptors());
+    assert_eq!(server.get("/name?host=a.test").text(), "ok");
+    for name in &names {
+        dns.set(name, Reply::Code(2));
+    }
+    for client in &mut waiting {
+        assert_eq!(client.response().status, 502);
+    }
+}

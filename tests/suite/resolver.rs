@@ -235,3 +235,48 @@ fn an_error_in_a_state_file_names_its_line() {
         assert!(checked.code == Some(1) && checked.stderr.contains(&want), "{}", checked.stderr);
     }
 }
+
+fn records_that_nobody_asked_for_do_not_cost_the_answer() {
+    let dns = Dns::start();
+    let port = neighbours(51, 1);
+    dns.set("a.test", Reply::Followed(Box::new(Reply::address(ip(51), 60)), b"no record".to_vec()));
+    let server = run(&format!(
+        "server {{ listen 127.0.0.1:@PORT@; resolver {}; location / {{ proxy_pass http://$arg_host:{port}; }} }}",
+        dns.address()
+    ));
+    assert_eq!(server.get("/?host=a.test").text(), "127.0.0.51");
+}
+
+#[test]
+fn whether_there_is_a_name_is_for_name_servers_to_say() {
+    let dns = Dns::start();
+    let port = neighbours(52, 1);
+    dns.set("-a.test", Reply::address(ip(52), 60));
+    let server = run(&format!(
+        "server {{ listen 127.0.0.1:@PORT@; resolver {}; location / {{ proxy_pass http://$arg_host:{port}; }} }}",
+        dns.address()
+    ));
+    assert_eq!(server.get("/?host=-a.test").text(), "127.0.0.52");
+    for name in ["a%b.test", "-.test"] {
+        assert_eq!(server.get(&format!("/?host={name}")).status, 502);
+        server.logs(&format!("{name} could not be resolved (3: Host not found)"));
+    }
+}
+
+#[test]
+fn services_without_a_port_are_no_servers() {
+    let dns = Dns::start();
+    let upstream = named("first");
+    let at = |port| (1, 1, port, "host.test".to_owned());
+    dns.set("_http._tcp.a.test", Reply::Services(vec![at(0), at(port_of(&upstream).parse().unwrap())], 60));
+    dns.set("host.test", Reply::address(ip(1), 60));
+    let server = run(&format!(
+        "upstream a {{ resolver {}; zone a 64k; server a.test service=http resolve; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} location /status {{ status; }} }}",
+        dns.address()
+    ));
+    assert_eq!(server.get("/").text(), "first");
+    let status: String = server.get("/status").text();
+    assert!(status.contains(upstream.address()) && !status.contains("127.0.0.1:0\""), "{status}");
+    server.logs("a service at host.test. port 0 is left out");
+}

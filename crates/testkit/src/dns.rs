@@ -32,6 +32,8 @@ pub enum Reply {
     Cut(Box<Reply>),
     /// Bytes that are no answer, and after them the answer.
     Noise(Box<Reply>),
+    /// The answer, and after it these bytes, said to be two more records.
+    Followed(Box<Reply>, Vec<u8>),
 }
 
 impl Reply {
@@ -154,7 +156,9 @@ fn answer_connections(listener: &TcpListener, state: &Mutex<State>, stop: &Atomi
 fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>> {
     let Ok(question) = Message::from_vec(question) else { return Vec::new() };
     let Some(query) = question.queries.first().cloned() else { return Vec::new() };
-    let name = query.name.to_ascii().trim_end_matches('.').to_ascii_lowercase();
+    // As its bytes are, whatever they are.
+    let labels: Vec<_> = query.name.iter().map(String::from_utf8_lossy).collect();
+    let name = labels.join(".").to_ascii_lowercase();
     let reply = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         *state.asked.entry(name.clone()).or_default() += 1;
@@ -165,7 +169,12 @@ fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>
     answer.metadata.recursion_available = true;
     answer.add_query(query.clone());
     let mut packed = Vec::new();
+    let mut after = Vec::new();
     let reply = match reply {
+        Reply::Followed(reply, bytes) => {
+            after = bytes;
+            *reply
+        }
         Reply::Noise(reply) => {
             let mut other = answer.clone();
             other.metadata.id = other.metadata.id.wrapping_add(1);
@@ -202,8 +211,14 @@ fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>
                 add(ttl, RData::SRV(SRV::new(priority, weight, port, target)));
             }
         }
-        Reply::Services(..) | Reply::Cut(_) | Reply::Noise(_) => {}
+        Reply::Services(..) | Reply::Cut(_) | Reply::Noise(_) | Reply::Followed(..) => {}
     }
-    packed.push(answer.to_vec().expect("a message"));
+    let mut message = answer.to_vec().expect("a message");
+    if !after.is_empty() {
+        // The last number of the header is that of additional records.
+        message[11] += 2;
+        message.extend(after);
+    }
+    packed.push(message);
     packed
 }

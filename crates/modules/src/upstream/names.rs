@@ -13,7 +13,7 @@ use freerun_http::generation::Generation;
 use freerun_http::worker::Shared;
 use freerun_runtime::log::{ErrorLog, Level};
 use freerun_upstream::place::{Name, Place as Where};
-use freerun_upstream::resolve::{ResolveError, system, thread};
+use freerun_upstream::resolve::{ResolveError, system, thread, told};
 
 use super::group::Upstream;
 use super::registry::Upstreams;
@@ -78,6 +78,7 @@ impl Known {
 
 /// Looks up what the generation names, and waits a bounded time for names of which nothing is known yet.
 pub(super) fn prepare(generation: &Arc<Generation>, _shared: &Arc<Shared>) {
+    told::report_to(generation.error_log.clone());
     if let Some(upstreams) = generation.parts.get::<Upstreams>() {
         look_up_all(&upstreams, &generation.error_log);
     }

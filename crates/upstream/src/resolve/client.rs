@@ -1,15 +1,17 @@
 //! Asks name servers (RFC 1035): by datagrams, and by a connection where the answer was cut.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use hickory_proto::op::{Edns, Message, MessageType, Query, ResponseCode};
-use hickory_proto::rr::{Name, RData, Record, RecordType};
+use hickory_proto::op::{Edns, Message, Query};
+use hickory_proto::rr::{Name, RecordType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
-use super::{MAX_ADDRESSES, ResolveError, Service};
+use super::answer::{self, Answer, Data, Record};
+use super::{MAX_ADDRESSES, ResolveError, Service, sockets, told};
 
 /// The largest datagram that name servers are told to send: it is not cut into pieces on the way (RFC 9715).
 const PAYLOAD: u16 = 1232;
@@ -26,6 +28,15 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Most aliases that are followed by questions of their own.
 const MAX_ALIASES: usize = 8;
+
+/// Most connections to name servers at a time. Whoever has a cut answer waits its turn for one, within the time of the round.
+const CONNECTIONS: usize = 16;
+
+/// The response code by which old name servers say that they do not know the extension (RFC 6891 section 7).
+const FORMAT_ERROR: u16 = 1;
+
+/// The places of [`CONNECTIONS`].
+static CONNECTING: Semaphore = Semaphore::const_new(CONNECTIONS);
 
 /// The records that answer a question, and how long they hold. The name servers are asked in turn, beginning with number
 /// `first`, until one answers or `nobody_waits` any more.
@@ -46,10 +57,10 @@ pub(super) async fn query(
         let ttl = answers.iter().map(|record| record.ttl).min().unwrap_or(u32::MAX);
         holds = holds.min(ttl);
         let alias = answers.iter().rev().find_map(|record| match &record.data {
-            RData::CNAME(target) => Some(target.0.clone()),
+            Data::Alias(target) => Some(target.clone()),
             _ => None,
         });
-        let records: Vec<Record> = answers.into_iter().filter(|record| record.record_type() == kind).collect();
+        let records: Vec<Record> = answers.into_iter().filter(|record| record.kind() == kind).collect();
         match alias {
             _ if !records.is_empty() => return Ok((records, Duration::from_secs(holds.into()))),
             Some(alias) if alias != name => name = alias,
@@ -61,7 +72,7 @@ pub(super) async fn query(
 
 /// What became of asking one name server once.
 enum Tried {
-    Answered(Message),
+    Answered(Vec<Record>),
     /// It answers, but not this.
     Failed(ResolveError),
     Silent,
@@ -87,7 +98,7 @@ async fn answers(
             }
             let server = servers[first.wrapping_add(turn) % servers.len()];
             match once(server, name, kind, ROUNDS[round.min(ROUNDS.len() - 1)]).await {
-                Tried::Answered(message) => return Ok(message.answers),
+                Tried::Answered(records) => return Ok(records),
                 Tried::Failed(error @ ResolveError::NotFound) => return Err(error),
                 Tried::Failed(error) => {
                     failed = Some(error);
@@ -119,102 +130,72 @@ async fn once(server: SocketAddr, name: &Name, kind: RecordType, time: Duration)
             edns.set_max_payload(PAYLOAD);
             message.set_edns(edns);
         }
-        let answer = match tokio::time::timeout(time, exchange(server, &message)).await {
+        let answer = match tokio::time::timeout(time, exchange(server, &mut message)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => return Tried::Unreachable,
             Err(_) => return Tried::Silent,
         };
-        return match answer.metadata.response_code {
-            ResponseCode::NoError => Tried::Answered(answer),
-            // An old one, which does not know the extension.
-            ResponseCode::FormErr if with_edns => {
+        return match ResolveError::of_code(answer.code) {
+            None => match answer.records {
+                Some(records) => Tried::Answered(records),
+                None => Tried::Failed(ResolveError::Unreadable),
+            },
+            Some(_) if answer.code == FORMAT_ERROR && with_edns => {
                 with_edns = false;
                 continue;
             }
-            code => Tried::Failed(ResolveError::of_code(code.into()).unwrap_or(ResolveError::ServerFailure)),
+            Some(error) => Tried::Failed(error),
         };
     }
 }
 
-/// Sends a question and waits for its answer, each time from another port that the kernel chooses at random.
-async fn exchange(server: SocketAddr, question: &Message) -> io::Result<Message> {
-    let packed = question.to_vec().map_err(io::Error::other)?;
-    let any: IpAddr = match server {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
-    // From then on, nothing that others send comes in.
-    socket.connect(server).await?;
-    socket.send(&packed).await?;
-    let mut buffer = [0; 4096];
-    loop {
-        let len = socket.recv(&mut buffer).await?;
-        // What is no answer to this question, others may have sent in the server's name: go on waiting.
-        if let Some(answer) = fitting(&buffer[..len], question) {
-            return if answer.metadata.truncation {
-                by_connection(server, &packed, question).await
-            } else {
-                Ok(answer)
-            };
-        }
-    }
+/// Sends a question and waits for its answer.
+async fn exchange(server: SocketAddr, question: &mut Message) -> io::Result<Answer> {
+    let answer = sockets::exchange(server, question).await?;
+    if answer.truncated { by_connection(server, question).await } else { Ok(answer) }
 }
 
-async fn by_connection(server: SocketAddr, packed: &[u8], question: &Message) -> io::Result<Message> {
+async fn by_connection(server: SocketAddr, question: &Message) -> io::Result<Answer> {
+    // It is never closed.
+    let _place = CONNECTING.acquire().await.map_err(io::Error::other)?;
+    let packed = question.to_vec().map_err(io::Error::other)?;
     let mut stream = TcpStream::connect(server).await?;
     let len = u16::try_from(packed.len()).map_err(io::Error::other)?;
-    stream.write_all(&[&len.to_be_bytes(), packed].concat()).await?;
+    stream.write_all(&[&len.to_be_bytes(), packed.as_slice()].concat()).await?;
     let mut buffer = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut buffer).await?;
-    fitting(&buffer, question).ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
-/// The message, if it is the answer to the question.
-fn fitting(bytes: &[u8], question: &Message) -> Option<Message> {
-    let answer = Message::from_vec(bytes).ok()?;
-    let fits = answer.metadata.id == question.metadata.id && answer.metadata.message_type == MessageType::Response;
-    let same = |ours: &Query, theirs: &Query| {
-        ours.name == theirs.name && ours.query_type == theirs.query_type && ours.query_class == theirs.query_class
-    };
-    let asked = match (question.queries.first(), answer.queries.first()) {
-        (Some(ours), Some(theirs)) => same(ours, theirs),
-        // Some leave it out of errors.
-        (_, None) => answer.metadata.response_code != ResponseCode::NoError,
-        (None, _) => false,
-    };
-    (fits && asked).then_some(answer)
+    let query = question.queries.first().ok_or(io::ErrorKind::InvalidInput)?;
+    answer::fitting(&buffer, question.metadata.id, query).ok_or_else(|| {
+        told::say(format_args!("name server {server} answers another question than the one of its connection"));
+        io::ErrorKind::InvalidData.into()
+    })
 }
 
 /// The addresses in records.
 pub(super) fn addresses(records: &[Record]) -> impl Iterator<Item = IpAddr> {
-    records.iter().filter_map(|record| match &record.data {
-        RData::A(address) => Some(address.0.into()),
-        RData::AAAA(address) => Some(address.0.into()),
+    records.iter().filter_map(|record| match record.data {
+        Data::Address(address) => Some(address),
         _ => None,
     })
 }
 
 /// The services in records, those that are to be used first at the front.
 pub(super) fn services(records: &[Record]) -> std::sync::Arc<[Service]> {
-    let mut services: Vec<Service> = records
-        .iter()
-        .filter_map(|record| match &record.data {
-            RData::SRV(service) => {
-                let target = service.target.to_ascii();
-                Some(Service {
-                    priority: service.priority,
-                    weight: service.weight,
-                    port: service.port,
-                    target: target.strip_suffix('.').unwrap_or(&target).into(),
-                })
-            }
-            _ => None,
-        })
-        // A target that is the root says that there is no such service (RFC 2782).
-        .filter(|service| !service.target.is_empty())
-        .collect();
+    let mut services: Vec<Service> = records.iter().filter_map(service).collect();
     services.sort_by_key(|service| service.priority);
     services.truncate(MAX_ADDRESSES);
     services.into()
+}
+
+fn service(record: &Record) -> Option<Service> {
+    let Data::Service { priority, weight, port, target } = &record.data else { return None };
+    // A target that is the root says that there is no such service (RFC 2782).
+    if target.is_root() {
+        return None;
+    }
+    let host = answer::text(target).filter(|_| *port != 0);
+    if host.is_none() {
+        told::say(format_args!("a service at {target} port {port} is left out: nothing can be there"));
+    }
+    Some(Service { priority: *priority, weight: *weight, port: *port, target: host?.into() })
 }

@@ -24,6 +24,9 @@ pub enum ResolveError {
     /// No name server has answered in time.
     #[error("110: Operation timed out")]
     TimedOut,
+    /// A name server has answered, but what it sent ends too early or is no answer section.
+    #[error("2: Server failure, the answer cannot be read")]
+    Unreadable,
     /// Too many questions are waiting for an answer already.
     #[error("2: Server failure, too many questions are waiting")]
     Busy,

@@ -1,15 +1,19 @@
 //! Names: which addresses they have, and how long that holds. Nothing is looked up on an event loop.
 //!
-//! One thread of the process, `names`, does it ([`thread`]): it asks the name servers of a `resolver` by datagrams, and has
+//! One thread of the process, `names`, does it ([`thread`]): it asks the name servers of a `resolver` by datagrams
+//! ([`sockets`]), reads the answers ([`answer`]), and has
 //! the system's own lookup (files, `resolv.conf`) made by threads of its own ([`system`]). What a resolver was told is in a
 //! table that all loops read without a lock ([`cache`]); same questions at a time are asked once.
 
+mod answer;
 mod cache;
 mod client;
 mod error;
+mod sockets;
 mod spec;
 pub mod system;
 pub mod thread;
+pub mod told;
 
 pub use error::ResolveError;
 pub use spec::{NameServer, ResolverSpec};
@@ -23,7 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use freerun_runtime::stats::Counter;
-use hickory_proto::rr::{Name, RecordType};
+use hickory_proto::rr::RecordType;
 use tokio::sync::oneshot;
 
 use crate::place::Place;
@@ -276,8 +280,7 @@ impl Resolver {
         if servers.is_empty() {
             return (Err(ResolveError::ServerFailure), NEGATIVE);
         }
-        let Ok(mut name) = Name::from_ascii(&question.name) else { return (Err(ResolveError::Format), NEGATIVE) };
-        name.set_fqdn(true);
+        let Some(name) = answer::name(&question.name) else { return (Err(ResolveError::Format), NEGATIVE) };
         let first = self.turn.fetch_add(1, Relaxed);
         let ask = |kind| client::query(&servers, first, name.clone(), kind, || asking.nobody_waits());
         let answered = match question.kind {
@@ -336,7 +339,7 @@ impl Resolver {
     }
 }
 
-type Asked = Result<(Vec<hickory_proto::rr::Record>, Duration), ResolveError>;
+type Asked = Result<(Vec<answer::Record>, Duration), ResolveError>;
 
 /// Waits for both, but only for a short while longer when one of them has brought something. `None`: it was not waited for.
 async fn both(v4: impl Future<Output = Asked>, v6: impl Future<Output = Asked>) -> (Option<Asked>, Option<Asked>) {

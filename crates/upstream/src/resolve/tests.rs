@@ -209,3 +209,41 @@ fn names_that_cannot_be_are_not_asked_for_nor_kept() {
         assert_eq!(resolver.cache.len(), 0);
     });
 }
+
+#[test]
+fn questions_without_answers_share_a_few_sockets() {
+    let dns = Dns::start();
+    let names: Vec<String> = (0..300).map(|number| format!("silent{number}.test")).collect();
+    for name in &names {
+        dns.set(name, Reply::Silence);
+    }
+    dns.set("a.test", Reply::Addresses(vec![ip(1)], 60));
+    let resolver = resolver(&dns);
+    let sockets = |server| {
+        let (sender, count) = std::sync::mpsc::channel();
+        thread::run(move || sender.send(sockets::count(server)).unwrap()).unwrap();
+        count.recv_timeout(LONG).unwrap()
+    };
+    run(async {
+        let ask = |name: String| {
+            let resolver = resolver.clone();
+            tokio::spawn(async move { resolver.addresses(&name, LONG).await })
+        };
+        let waiting: Vec<_> = names.iter().cloned().map(ask).collect();
+        while names.iter().any(|name| dns.asked(name) < 2) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(sockets(dns.address()), sockets::SOCKETS);
+        // Those that wait are in nobody's way.
+        assert_eq!(*resolver.addresses("a.test", LONG).await.unwrap().addresses, [ip(1)]);
+        for name in &names {
+            dns.set(name, Reply::Code(2));
+        }
+        for one in waiting {
+            assert_eq!(one.await.unwrap(), Err(ResolveError::ServerFailure));
+        }
+    });
+    while sockets(dns.address()) > 0 {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,190 @@
+//! Sockets to name servers: few, however many questions wait, since names can come from requests.
+//!
+//! As long as few questions wait, each has a socket of its own, so a port that the kernel chose at random for it alone (RFC
+//! 5452). When there are [`SOCKETS`], questions share them; answers are told apart by their identifiers. A socket that has
+//! asked [`TURNS`] questions takes no more and is closed with the last answer, so ports go on changing.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::{Rc, Weak};
+
+use hickory_proto::op::{Message, Query};
+use tokio::net::UdpSocket;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::answer::{self, Answer};
+use super::told;
+
+/// Most sockets to one name server.
+pub(super) const SOCKETS: usize = 16;
+
+/// How many questions a socket asks, as long as another one has asked fewer.
+const TURNS: u32 = 256;
+
+/// Most questions that wait at one socket: a quarter of all identifiers, so one that is free is soon found. More are refused.
+const MAX_QUESTIONS: usize = 16 * 1024;
+
+/// The largest datagram that is taken; name servers are asked for smaller ones.
+const LARGEST: usize = 4096;
+
+thread_local! {
+    /// On the thread that asks: the sockets that somebody waits at, by name server. One that nobody waits at is closed.
+    static POOLS: RefCell<HashMap<SocketAddr, Vec<Weak<Socket>>>> = RefCell::default();
+}
+
+struct Asked {
+    question: Query,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What a socket's questions share with its reader.
+struct Open {
+    socket: UdpSocket,
+    server: SocketAddr,
+    /// By identifier.
+    waiting: RefCell<HashMap<u16, Asked>>,
+    asked: Cell<u32>,
+}
+
+/// A connected socket, and its reader. It is closed when nobody has it any more.
+struct Socket {
+    open: Rc<Open>,
+    reader: AbortHandle,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.reader.abort();
+        // At the end of the thread it may be gone already.
+        let _ = POOLS.try_with(|pools| {
+            let mut pools = pools.borrow_mut();
+            if let Some(pool) = pools.get_mut(&self.open.server) {
+                pool.retain(|socket| socket.strong_count() > 0);
+                if pool.is_empty() {
+                    pools.remove(&self.open.server);
+                }
+            }
+        });
+    }
+}
+
+/// A question's place at a socket.
+struct Place {
+    socket: Rc<Socket>,
+    id: u16,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.socket.open.waiting.borrow_mut().remove(&self.id);
+    }
+}
+
+/// Sends the question, whose identifier is chosen anew, and waits for the answer as long as it takes.
+///
+/// # Errors
+/// There is no socket, or the system says that the name server cannot be reached.
+pub(super) async fn exchange(server: SocketAddr, question: &mut Message) -> io::Result<Answer> {
+    let query = question.queries.first().cloned().ok_or(io::ErrorKind::InvalidInput)?;
+    let socket = socket(server).await?;
+    let (sender, answer) = oneshot::channel();
+    let id = {
+        let mut waiting = socket.open.waiting.borrow_mut();
+        if waiting.len() >= MAX_QUESTIONS {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let id = std::iter::repeat_with(random).find(|id| !waiting.contains_key(id)).unwrap_or_default();
+        waiting.insert(id, Asked { question: query, answer: sender });
+        id
+    };
+    let place = Place { socket, id };
+    question.metadata.id = id;
+    let packed = question.to_vec().map_err(io::Error::other)?;
+    place.socket.open.socket.send(&packed).await?;
+    // The reader stops when the socket fails.
+    answer.await.map_err(|_| io::ErrorKind::ConnectionRefused.into())
+}
+
+/// A number that nobody can guess.
+fn random() -> u16 {
+    // A message of its own has one.
+    Message::query().metadata.id
+}
+
+/// A socket for one more question: a new one as long as there may be, else any of those that have not asked so much.
+async fn socket(server: SocketAddr) -> io::Result<Rc<Socket>> {
+    let known = live(server);
+    let chosen = if known.len() < SOCKETS {
+        match open(server).await {
+            Ok(new) => new,
+            // There may be no descriptor left.
+            Err(error) => any(known).ok_or(error)?,
+        }
+    } else {
+        any(known).ok_or(io::ErrorKind::NotFound)?
+    };
+    chosen.open.asked.set(chosen.open.asked.get().saturating_add(1));
+    Ok(chosen)
+}
+
+fn live(server: SocketAddr) -> Vec<Rc<Socket>> {
+    POOLS.with_borrow(|pools| pools.get(&server).into_iter().flatten().filter_map(Weak::upgrade).collect())
+}
+
+fn any(mut known: Vec<Rc<Socket>>) -> Option<Rc<Socket>> {
+    if known.iter().any(|socket| socket.open.asked.get() < TURNS) {
+        known.retain(|socket| socket.open.asked.get() < TURNS);
+    }
+    let index = usize::from(random()) % known.len().max(1);
+    (!known.is_empty()).then(|| known.swap_remove(index))
+}
+
+/// Opens one, at a port that the kernel chooses at random.
+async fn open(server: SocketAddr) -> io::Result<Rc<Socket>> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
+    // From then on, nothing that others send comes in.
+    socket.connect(server).await?;
+    let open = Rc::new(Open { socket, server, waiting: RefCell::default(), asked: Cell::new(0) });
+    let reader = tokio::task::spawn_local(read(open.clone())).abort_handle();
+    let socket = Rc::new(Socket { open, reader });
+    POOLS.with_borrow_mut(|pools| pools.entry(server).or_default().push(Rc::downgrade(&socket)));
+    Ok(socket)
+}
+
+/// Hands answers to those who wait for them, until the socket fails; then nobody goes on waiting.
+async fn read(open: Rc<Open>) {
+    let mut buffer = [0; LARGEST];
+    loop {
+        let Ok(len) = open.socket.recv(&mut buffer).await else {
+            open.asked.set(u32::MAX);
+            open.waiting.borrow_mut().clear();
+            return;
+        };
+        let message = &buffer[..len];
+        let mut waiting = open.waiting.borrow_mut();
+        let answer = answer::id(message).and_then(|id| {
+            let answer = answer::fitting(message, id, &waiting.get(&id)?.question)?;
+            Some((waiting.remove(&id)?, answer))
+        });
+        drop(waiting);
+        match answer {
+            // Whoever asked may be gone.
+            Some((asked, answer)) => drop(asked.answer.send(answer)),
+            // Others may have sent it in the server's name, or it comes too late: go on waiting.
+            None => told::say(format_args!("a message from name server {} answers no question", open.server)),
+        }
+    }
+}
+
+/// How many sockets there are to a name server.
+#[cfg(test)]
+pub(super) fn count(server: SocketAddr) -> usize {
+    live(server).len()
+}
