@@ -41,13 +41,16 @@ fn port_of(upstream: &Answering) -> &str {
 
 #[test]
 fn a_name_that_leads_nowhere_is_told_and_prevents_nothing() {
-    let http = "upstream a { server no-such-host.invalid:81; server nor-this.invalid down; }
+    let http = "resolver no-such-server.invalid;
+        upstream a { server no-such-host.invalid:81; server nor-this.invalid down; }
         server { listen 127.0.0.1:@PORT@; location / { return 200 here; } location /a { proxy_pass http://a; } location /b { proxy_pass http://no-such-host.invalid; } }";
     let checked = check(Kind::under_test(), &format!("events {{ }}\nhttp {{\n{http}\n}}")).expect("it starts");
     assert_eq!(checked.code, Some(0), "{}", checked.stderr);
     for text in ["no-such-host.invalid:81\" in", "nor-this.invalid\" in", "no-such-host.invalid:80\" in"] {
         assert!(checked.stderr.contains(&format!("[warn] host not found in upstream \"{text}")), "{}", checked.stderr);
     }
+    let text = "[warn] host not found in resolver \"no-such-server.invalid\" in";
+    assert!(checked.stderr.contains(text), "{}", checked.stderr);
     let server = run(http);
     assert_eq!(server.get("/").text(), "here");
     server.logs("host not found in upstream \"no-such-host.invalid:81\"");

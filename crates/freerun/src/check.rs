@@ -53,11 +53,11 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Servers whose names lead nowhere. nginx would not start; here they are missing until they are found.
+/// Servers and name servers whose names lead nowhere. nginx would not start; here they are missing until they are found.
 fn unknown_names(configuration: &Configuration) -> Vec<Problem> {
     let upstreams = configuration.blueprint.parts.get::<Upstreams>().unwrap_or_default();
-    let warning = |(text, written)| Problem::warning(format!("host not found in upstream \"{text}\"")).at(written);
-    upstream::unknown(&upstreams).into_iter().map(warning).collect()
+    let unknown = upstream::unknown(&upstreams).into_iter();
+    unknown.map(|(message, written)| Problem::warning(message).at(written)).collect()
 }
 
 /// What the configuration needs around it: logs that can be opened, a pid file that can be written, a user.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, near, parse_seconds, settings};
-use freerun_upstream::place;
+use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, Word, near, parse_seconds, settings};
+use freerun_upstream::place::{self, Place as Where};
 use freerun_upstream::resolve::{NameServer, Resolver, ResolverSpec};
 
 use crate::zones::ZoneTable;
@@ -40,6 +40,21 @@ pub struct ResolverSetting(pub Arc<Resolver>);
 #[derive(Debug, Default)]
 pub struct ZonedResolvers(pub Vec<Arc<Resolver>>);
 
+/// A name server that is written as a name.
+#[derive(Debug, Clone)]
+pub struct NamedServer {
+    /// As it is written.
+    pub text: Arc<str>,
+    /// The name.
+    pub host: Box<str>,
+    /// Where it is written.
+    pub written: Place,
+}
+
+/// The name servers that are written as names; lives in the configuration's context.
+#[derive(Debug, Default)]
+pub struct NamedServers(pub Vec<NamedServer>);
+
 impl Value for ResolverSetting {
     const SHAPE: Shape = Shape::at_least(1, "address … [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=zone]");
 
@@ -63,7 +78,15 @@ impl Value for ResolverSetting {
                         None => problem,
                     });
                 }
-                None => spec.servers.push(name_server(word)?),
+                None => {
+                    let server = name_server(word)?;
+                    if let Where::Name(name) = &server.place {
+                        let (text, host) = (word.text.as_str().into(), name.host.clone());
+                        let named = NamedServer { text, host, written: word.place };
+                        cx.extensions.get_or_default::<NamedServers>().0.push(named);
+                    }
+                    spec.servers.push(server);
+                }
             }
         }
         if !spec.ipv4 && !spec.ipv6 {

@@ -113,20 +113,26 @@ pub(super) fn look_up_all(upstreams: &Upstreams, log: &ErrorLog) {
     }
 }
 
-/// The servers whose names the system does not know, as written and where: for `-t`. Waits a bounded time.
-pub fn unknown(upstreams: &Upstreams) -> Vec<(Arc<str>, Place)> {
+/// The servers and name servers whose names the system does not know, in nginx's words, and where they are written: for `-t`.
+/// Waits a bounded time.
+pub fn unknown(upstreams: &Upstreams) -> Vec<(String, Place)> {
     let (sender, found) = std::sync::mpsc::channel();
+    let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, (server, _))| !server.resolve);
+    let servers = servers.filter_map(|(_, (server, _))| {
+        let Where::Name(name) = &server.place else { return None };
+        Some((&name.host, "upstream", &server.text, server.written))
+    });
+    let name_servers = upstreams.name_servers().iter();
+    let name_servers = name_servers.map(|server| (&server.host, "resolver", &server.text, server.written));
     let mut asked = 0;
-    for (_, (server, _)) in
-        upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, (server, _))| !server.resolve)
-    {
-        let Where::Name(name) = &server.place else { continue };
-        let (host, text, written, sender) = (name.host.clone(), server.text.clone(), server.written, sender.clone());
+    for (host, of, text, written) in servers.chain(name_servers) {
+        let (host, sender) = (host.clone(), sender.clone());
+        let message = format!("host not found in {of} \"{text}\"");
         let looked = thread::run(move || {
             tokio::task::spawn_local(async move {
                 let known = system::lookup(&host).await.is_ok_and(|found| !found.is_empty());
                 // Whoever asked may have stopped waiting.
-                let _ = sender.send((text, written, known));
+                let _ = sender.send((message, written, known));
             });
         });
         asked += usize::from(looked.is_ok());
@@ -136,7 +142,7 @@ pub fn unknown(upstreams: &Upstreams) -> Vec<(Arc<str>, Place)> {
     for _ in 0..asked {
         match found.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok((_, _, true)) => {}
-            Ok((text, written, false)) => unknown.push((text, written)),
+            Ok((message, written, false)) => unknown.push((message, written)),
             Err(_) => break,
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use freerun_conf::{Cx, Node, Place as At, Problem, SettingsSet, Word};
 use freerun_http::generation::Parts;
 use freerun_http::request::Request;
-use freerun_http::settings::resolver::{ResolverSettings, ZonedResolvers};
+use freerun_http::settings::resolver::{NamedServer, NamedServers, ResolverSettings, ZonedResolvers};
 use freerun_http::zones::ZoneTable;
 use freerun_upstream::idle::KeepAlive;
 use freerun_upstream::place::{self, Place, Written};
@@ -55,6 +55,8 @@ pub struct Upstreams {
     /// Those that requests have computed; they go on over reloads.
     computed: Arc<Computed>,
     resolvers: Vec<Arc<Resolver>>,
+    /// Those of all resolvers.
+    name_servers: Vec<NamedServer>,
 }
 
 impl Upstreams {
@@ -66,6 +68,11 @@ impl Upstreams {
     /// The resolvers that have a `status_zone`.
     pub fn resolvers(&self) -> &[Arc<Resolver>] {
         &self.resolvers
+    }
+
+    /// The name servers that are written as names.
+    pub(super) fn name_servers(&self) -> &[NamedServer] {
+        &self.name_servers
     }
 
     /// The group that an `upstream` block of this name declares.
@@ -205,7 +212,8 @@ pub(super) fn finish(_http: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     }
     let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", Computed::default);
     let resolvers = cx.extensions.remove::<ZonedResolvers>().unwrap_or_default().0;
-    let upstreams = Arc::new(Upstreams { by_name, computed, resolvers });
+    let name_servers = cx.extensions.remove::<NamedServers>().unwrap_or_default().0;
+    let upstreams = Arc::new(Upstreams { by_name, computed, resolvers, name_servers });
     cx.extensions.get_or_default::<Parts>().insert(upstreams);
     Ok(())
 }
