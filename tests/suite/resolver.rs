@@ -283,3 +283,20 @@ fn services_without_a_port_are_no_servers() {
     assert!(status.contains(upstream.address()) && !status.contains("127.0.0.1:0\""), "{status}");
     server.logs("a service at host.test. port 0 is left out");
 }
+
+#[test]
+fn status_shows_groups_that_variables_compute() {
+    let upstream = named("here");
+    let address = upstream.address();
+    let server = run(&format!(
+        "server {{ listen 127.0.0.1:@PORT@; location / {{ set $where {address}; proxy_pass http://$where; }} location /status {{ status; }} }}"
+    ));
+    assert_eq!(server.get("/").text(), "here");
+    let status = server.get("/status").text();
+    let group = format!("{{\"name\":\"{address}\",\"declared\":false,\"computed\":true,");
+    assert!(status.contains(&group), "{status}");
+    let status = server.get("/status?format=prometheus").text();
+    let labels = format!("{{upstream=\"{address}\",server=\"{address}\",computed=\"true\"}}");
+    assert!(status.contains(&format!("freerun_upstream_requests_total{labels} 1\n")), "{status}");
+    assert!(!status.contains(&format!("freerun_upstream_header_seconds_count{labels}")), "{status}");
+}

@@ -56,6 +56,7 @@
 //!   "upstreams": [ {             groups of servers of the current configuration, by name
 //!     "name": "backend",
 //!     "declared": true,          by an upstream block; otherwise a directive names the address
+//!     "computed": false,         by variables of a request: these come last, up to 256 servers of them
 //!     "waiting": 0,              requests in its queue
 //!     "unresolved": ["app:81"],  servers whose names have no address just now
 //!     "servers": [ {             figures go on over reloads, as long as the address stays
@@ -166,6 +167,7 @@
 //!
 //! In the text for Prometheus an upstream server has the labels `upstream` and `server` (its address). Where an address
 //! stands more than once in a group, the second server of that address has `nth="2"` too, the third one `nth="3"`.
+//! Those of a group that variables have computed have `computed="true"`, and no histograms.
 //!
 //! HISTOGRAM: {
 //!   "bounds_us": [1, 2, 4, ...], exclusive upper bounds of the buckets but the last, which has none
@@ -215,7 +217,8 @@ settings! {
         ///
         /// In the text for Prometheus, an upstream server is named by the labels `upstream` and `server`, its address.
         /// Where an address stands more than once in a group, the further ones have the label `nth` too, `2` and so on in
-        /// the order of the group. Resolvers with the same `status_zone` are added up.
+        /// the order of the group. Groups that variables have computed have the label `computed`; of these, up to 256
+        /// servers are shown, in the order of the names, and no histograms of them. Resolvers with the same `status_zone` are added up.
         status: Switch, in LOCATION, local, fidelity = Own;
     }
 }

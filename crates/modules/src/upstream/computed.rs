@@ -64,6 +64,18 @@ impl Computed {
         kept
     }
 
+    /// All of them, by name; those of one name in a fixed order of their resolvers.
+    pub(super) fn all(&self) -> Vec<Arc<Upstream>> {
+        let mut all: Vec<(u64, Arc<Upstream>)> = Vec::new();
+        for part in &self.0 {
+            for (asked, groups) in part.load().iter() {
+                all.extend(groups.values().map(|group| (*asked, group.clone())));
+            }
+        }
+        all.sort_by(|(one, group), (other, next)| group.name().cmp(next.name()).then(one.cmp(other)));
+        all.into_iter().map(|(_, group)| group).collect()
+    }
+
     #[cfg(test)]
     fn len(&self) -> usize {
         self.0.iter().map(|part| size(&part.load())).sum()

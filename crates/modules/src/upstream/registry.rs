@@ -65,6 +65,13 @@ impl Upstreams {
         self.by_name.values()
     }
 
+    /// The groups that requests have computed, by name, without those whose names are in the configuration by now.
+    pub fn computed(&self) -> Vec<Arc<Upstream>> {
+        let mut all = self.computed.all();
+        all.retain(|group| !self.by_name.contains_key(&**group.name()));
+        all
+    }
+
     /// The resolvers that have a `status_zone`.
     pub fn resolvers(&self) -> &[Arc<Resolver>] {
         &self.resolvers

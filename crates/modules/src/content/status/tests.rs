@@ -72,7 +72,7 @@ fn figures() -> Figures {
         }],
         logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true }],
         log_threads: LogThreads { now: 2, limit: 8 },
-        upstreams: vec![upstream(nasty), alike()],
+        upstreams: vec![upstream(nasty), alike(), Upstream { computed: true, ..upstream("computed") }],
         resolvers: resolvers(nasty),
         caches: vec![cache(nasty), cache("other")],
     }

@@ -1,6 +1,7 @@
 //! The figures of upstream servers, in both forms.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use freerun_http::generation::Generation;
@@ -18,11 +19,15 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// States that a server can have, for those who count.
 const STATES: [&str; 6] = ["up", "down", "unavail", "checking", "unhealthy", "draining"];
 
+/// Most servers of computed groups that are shown: what clients choose must not make an answer so long that its loop is late.
+const MAX_COMPUTED: usize = 256;
+
 /// A group of servers.
 #[derive(Debug, Serialize)]
 pub struct Upstream {
     pub name: String,
     pub declared: bool,
+    pub computed: bool,
     pub waiting: u32,
     pub unresolved: Vec<String>,
     pub servers: Vec<Server>,
@@ -67,6 +72,31 @@ pub fn collect(generation: &Generation, now: Millis) -> Vec<Upstream> {
     let Some(groups) = generation.parts.get::<Upstreams>() else { return Vec::new() };
     let mut all: Vec<Upstream> = groups.all().map(|upstream| Upstream::of(upstream, now)).collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
+    all.extend(computed(&groups.computed(), now));
+    all
+}
+
+/// The figures of groups that requests have computed, which stand in the order of their names. Those that several resolvers
+/// have named alike are one.
+fn computed(groups: &[Arc<crate::upstream::Upstream>], now: Millis) -> Vec<Upstream> {
+    let mut all: Vec<Upstream> = Vec::new();
+    let mut room = MAX_COMPUTED;
+    for group in groups {
+        let peers = group.group.peers();
+        let servers: Vec<Server> = peers.peers().take(room).map(|peer| Server::new(peer, now)).collect();
+        room -= servers.len();
+        match all.last_mut().filter(|last| last.name == **group.name()) {
+            Some(last) => last.servers.extend(servers),
+            None => {
+                let name = group.name().to_string();
+                let (waiting, unresolved) = (0, Vec::new());
+                all.push(Upstream { name, declared: false, computed: true, waiting, unresolved, servers });
+            }
+        }
+        if room == 0 {
+            break;
+        }
+    }
     all
 }
 
@@ -81,6 +111,7 @@ impl Upstream {
         Upstream {
             name: group.name.to_string(),
             declared,
+            computed: false,
             waiting: group.waiting(),
             unresolved: Vec::new(),
             servers: group.peers().peers().map(|peer| Server::new(peer, now)).collect(),
@@ -129,14 +160,16 @@ impl Server {
 
 /// Writes them for Prometheus.
 pub(super) fn text(groups: &[Upstream], out: &mut Text) {
+    // Computed ones have no queue, and no servers without addresses.
+    let configured = || groups.iter().filter(|group| !group.computed);
     let name = "freerun_upstream_waiting";
     out.head(name, "gauge", "Requests in the group's queue.");
-    for group in groups {
+    for group in configured() {
         out.sample(name, &[("upstream", &group.name)], group.waiting);
     }
     let name = "freerun_upstream_unresolved";
     out.head(name, "gauge", "Servers whose names have no address.");
-    for group in groups {
+    for group in configured() {
         out.sample(name, &[("upstream", &group.name)], group.unresolved.len());
     }
     let all: Vec<Shown<'_>> = groups.iter().flat_map(shown).collect();
@@ -183,7 +216,8 @@ pub(super) fn text(groups: &[Upstream], out: &mut Text) {
         }),
     ];
     for (name, help, of) in times {
-        let all = all.iter().map(|one| (one, of));
+        // The buckets of computed groups would be many times all the rest.
+        let all = all.iter().filter(|one| !one.group.computed).map(|one| (one, of));
         out.histogram(name, help, all, |(one, of)| (one.labels(None), of(one.server)));
     }
 }
@@ -201,6 +235,9 @@ impl<'a> Shown<'a> {
     /// samples have the same names wherever it stands.
     fn labels(&'a self, further: Option<Label<'a>>) -> Vec<Label<'a>> {
         let mut labels: Vec<Label<'a>> = vec![("upstream", &self.group.name), ("server", &self.server.address)];
+        if self.group.computed {
+            labels.push(("computed", &true));
+        }
         if self.nth > 1 {
             labels.push(("nth", &self.nth));
         }
