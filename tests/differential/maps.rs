@@ -81,6 +81,39 @@ fn keys_of_maps() {
     compare(&setup.http(&server(lines)), cases);
 }
 
+/// Whether the value is there and empty, or not there at all.
+#[test]
+fn nothing_is_no_value_for_an_expression() {
+    let setup = Setup::new().root(&site()).http(
+        "map $http_x_q $end { default none; \"~^$\" empty; \"~.\" some; }
+         map $http_x_q $any { default none; \"~.*\" any; }
+         map $http_x_q $caseless { default none; \"~*.*\" any; }
+         map $http_x_q $literal { default none; \"\" empty; \"~.*\" any; }
+         map $http_x_q $hosts { hostnames; default none; \"~.*\" any; *.x.com x; \"~[.]$\" dot; }
+         map $http_x_q $hosts_end { hostnames; default none; \"~[.]$\" dot; \"~^a$\" a; }
+         map $http_x_q $hosts_literal { hostnames; default none; \"\" empty; \"~.*\" any; }
+         map $http_x_q $each { volatile; default none; \"~.*\" any; }
+         map $http_x_q $no_default { \"~.*\" any; }
+         map \"$http_x_q$http_x_r\" $two { default none; \"~.*\" any; }",
+    );
+    let setup = setup.http(&server(
+        "location / { return 200 '$end|$any|$caseless|$literal|$hosts|$hosts_end|$hosts_literal|$each|$no_default|$two'; }",
+    ));
+    let with = |lines: &[&str]| lines.iter().fold(get("/"), |case, line| case.field(line));
+    let cases: [&[&str]; 9] = [
+        &[],
+        &["X-Q:"],
+        &["X-Q: "],
+        &["X-Q: a"],
+        &["X-Q: ."],
+        &["X-R: a"],
+        &["X-Q: a.x.com"],
+        &["X-Q: a."],
+        &["X-Q: .."],
+    ];
+    compare(&setup, cases.map(with).into());
+}
+
 #[test]
 fn maps_are_found_once_for_a_request() {
     let site = site();

@@ -21,7 +21,7 @@ settings! {
         /// Defines a variable whose value is looked up in a table.
         ///
         /// Keys are compared without regard to case; `~` begins a regular expression and `~*` one without regard to case,
-        /// which are tried in their order after all other keys. With `hostnames`, keys may have a wildcard at one end.
+        /// which are tried in their order after all other keys, and not on an empty value. With `hostnames`, keys may have a wildcard at one end.
         /// `default` is the value of what is not there, `include` takes entries from a file, and a backslash in front
         /// takes the meaning away from a key like these. The value is found once for each request, unless there is
         /// `volatile`.
@@ -132,14 +132,15 @@ impl Map {
         } else {
             self.keys.find(name)
         };
-        if found.is_some() {
-            return found;
+        // What is empty has no expression tried on it, as in nginx: whatever they say, it stands for nothing.
+        if found.is_some() || name.is_empty() {
+            return found.or(self.default);
         }
         for (pattern, number) in &self.expressions {
-            match pattern.matches(value, &request.captures) {
+            match pattern.matches(name, &request.captures) {
                 Ok(true) => return Some(*number),
                 Ok(false) => {}
-                Err(error) => log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(value)),
+                Err(error) => log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(name)),
             }
         }
         self.default
