@@ -41,6 +41,8 @@ mod packed_files;
 mod proxied;
 mod proxy_checks;
 mod proxy_failures;
+
+mod proxy_heads;
 mod proxy_redirects;
 mod proxy_requests;
 mod proxy_responses;

@@ -281,7 +281,8 @@ fn is_same(usual: &AsWritten, written: &AsWritten) -> bool {
         && facts(usual) == facts(written)
 }
 
-/// Where `X-Accel-Redirect` leads: the request goes on there with GET, and some of the response's fields go with it.
+/// Where `X-Accel-Redirect` leads: the request goes on there, and some of the response's fields go with it. A URI is asked
+/// for with GET; a named location gets the request as it is.
 #[cold]
 fn elsewhere(
     request: &mut Request,
@@ -305,6 +306,9 @@ fn elsewhere(
             );
             Outcome::Status(404)
         } else {
+            if request.method != Method::Head {
+                request.method = Method::Get;
+            }
             Outcome::Redirect(path.into_owned(), uri.get(mark + 1..).map(<[u8]>::to_vec))
         }
     };
@@ -315,9 +319,6 @@ fn elsewhere(
     request.carried.fields.extend(carried);
     if let Some(rate) = advice.limit_rate {
         request.own.get::<freerun_http::variables::LimitRate>().set(rate);
-    }
-    if request.method != Method::Head {
-        request.method = Method::Get;
     }
     target
 }
