@@ -26,6 +26,7 @@ mod processes;
 mod proxied;
 mod proxy_bodies;
 mod proxy_engine;
+mod proxy_heads;
 mod proxy_parts;
 mod proxy_settings;
 mod proxy_tries;

@@ -376,9 +376,9 @@ pub struct Request {
     pub main_method: Option<Method>,
     /// Whether `error_page` is not asked, because an error is an answer like any other to whoever made this subrequest.
     pub plain_errors: bool,
-    /// The value of `WWW-Authenticate`, once a request was refused for want of credentials. It goes with the answer,
-    /// error page or not.
-    pub challenge: Option<Bytes>,
+    /// The values of `WWW-Authenticate`, once a request was refused for want of credentials: none as a rule, which takes
+    /// no memory. They go with the answer, error page or not.
+    pub challenges: Vec<Bytes>,
     /// The upstream server that it is passed to, as the log names it.
     pub passed_to: Option<Rc<dyn fmt::Display>>,
     /// Whether it goes on when the client has gone.
@@ -438,7 +438,7 @@ impl Request {
             depth: 0,
             main_method: None,
             plain_errors: false,
-            challenge: None,
+            challenges: Vec::new(),
             passed_to: None,
             is_background: false,
             without_body: false,

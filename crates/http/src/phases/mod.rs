@@ -248,7 +248,7 @@ async fn judge(request: &mut Request, index: usize) -> Option<Outcome> {
         match run(request, handler.run).await {
             Outcome::Declined => {}
             Outcome::Allowed if any => {
-                request.challenge = None;
+                request.challenges.clear();
                 return None;
             }
             Outcome::Allowed => {}
@@ -443,8 +443,8 @@ fn leave(request: &mut Request, response: &mut Response) {
         }
         response.fields.extend(request.carried.fields.drain(..));
     }
-    if let Some(challenge) = request.challenge.clone() {
-        response.add(&b"WWW-Authenticate"[..], challenge);
+    for challenge in &request.challenges {
+        response.add(&b"WWW-Authenticate"[..], challenge.clone());
     }
     if request.forced_status.is_none() || matches!(response.status, 200 | 206 | 304) {
         filters::run(request, response, Slot::Headers..);

@@ -162,6 +162,6 @@ fn failed(request: &Request, error: &UsersError, path: &[u8]) -> Outcome {
 }
 
 fn challenge(request: &mut Request, realm: &[u8]) -> Outcome {
-    request.challenge = Some(Bytes::from([b"Basic realm=\"", realm, b"\""].concat()));
+    request.challenges = vec![Bytes::from([b"Basic realm=\"", realm, b"\""].concat())];
     Outcome::Status(401)
 }

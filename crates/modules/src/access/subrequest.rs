@@ -73,10 +73,11 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 return outcome;
             }
         }
-        if status == 401
-            && let Some(challenge) = challenge(&answer)
-        {
-            request.challenge = Some(challenge);
+        if status == 401 {
+            let told = challenges(&answer);
+            if !told.is_empty() {
+                request.challenges = told;
+            }
         }
         answer.finish();
         match status {
@@ -111,7 +112,9 @@ fn assign(request: &mut Request, answer: &mut Subrequest, target: Target, value:
     }
 }
 
-/// How the subrequest's answer says one gets in.
-fn challenge(answer: &Subrequest) -> Option<bytes::Bytes> {
-    answer.response.as_ref()?.field(b"WWW-Authenticate").cloned()
+/// The ways in that the subrequest's answer tells.
+fn challenges(answer: &Subrequest) -> Vec<bytes::Bytes> {
+    let Some(response) = &answer.response else { return Vec::new() };
+    let told = response.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"WWW-Authenticate"));
+    told.map(|(_, value)| value.clone()).collect()
 }

@@ -183,9 +183,9 @@ impl HeadFields {
         (0..).map_while(|index| self.at(index))
     }
 
-    /// The value of the first field of that name, ignoring case.
-    pub fn value(&self, name: &[u8]) -> Option<Bytes> {
-        self.iter().find(|field| field.name().eq_ignore_ascii_case(name)).map(|field| field.keep_value())
+    /// The values of all fields of that name, ignoring case.
+    pub fn values(&self, name: &[u8]) -> impl Iterator<Item = Bytes> {
+        self.iter().filter(move |field| field.name().eq_ignore_ascii_case(name)).map(|field| field.keep_value())
     }
 
     /// Whether there is one of a name, in any case, that is none of the known ones.
@@ -223,8 +223,8 @@ mod tests {
         ];
         assert_eq!(shown(&parsed), expected);
         assert_eq!(shown(&made), expected);
-        assert_eq!(parsed.value(b"Etag"), Some("\"a\"".into()));
-        assert_eq!(made.value(b"x-other"), Some(Bytes::new()));
-        assert_eq!(made.value(b"Tag"), None);
+        assert_eq!(parsed.values(b"Etag").next(), Some("\"a\"".into()));
+        assert_eq!(made.values(b"x-other").next(), Some(Bytes::new()));
+        assert_eq!(made.values(b"Tag").next(), None);
     }
 }

@@ -118,7 +118,7 @@ pub fn respond(
     let status = head.status;
     if status >= 300 && shared.proxy_intercept_errors && has_page(request, status) {
         if status == 401 {
-            request.challenge = head.fields.value(b"WWW-Authenticate");
+            request.challenges = head.fields.values(b"WWW-Authenticate").collect();
         }
         return Outcome::Status(status);
     }

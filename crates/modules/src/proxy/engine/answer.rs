@@ -46,7 +46,7 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
     let options = &reader.plan().options;
     if options.intercept_errors && status >= 300 && has_page(request, status) {
         if status == 401 {
-            request.challenge = reader.take_head().fields.value(b"WWW-Authenticate");
+            request.challenges = reader.take_head().fields.values(b"WWW-Authenticate").collect();
         }
         match kept {
             Some(kept) => drop(kept.run(request, reader, false)),

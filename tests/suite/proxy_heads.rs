@@ -1,0 +1,51 @@
+//! Heads and trailers of servers behind, where nginx 1.22 is not as it is today.
+
+use freerun_testkit::{Response, Setup, Site, Upstream, ok};
+
+fn challenges(response: &Response) -> Vec<&str> {
+    let of = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("www-authenticate");
+    response.headers.iter().filter(of).map(|(_, value)| value.as_str()).collect()
+}
+
+#[test]
+fn all_ways_in_are_told_by_whoever_refuses() {
+    let upstream = Upstream::answering(|request| match request.target() {
+        "/one" => "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n".into(),
+        "/none" => "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".into(),
+        "/pass" => ok("passed"),
+        _ => "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"x\"\r\nX-B: 1\r\nwww-authenticate: Digest q\r\n\
+              WWW-Authenticate: Negotiate\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nno"
+            .into(),
+    });
+    let behind = upstream.address();
+    let lines = format!(
+        "location / {{ proxy_intercept_errors on; error_page 401 /page; proxy_pass http://{behind}; }}
+         location = /page {{ return 200 page; }}
+         location /cached {{ proxy_intercept_errors on; error_page 401 /page; proxy_cache c; proxy_cache_valid any 1m;
+             proxy_pass http://{behind}; }}
+         location /asks {{ auth_request /several; proxy_pass http://{behind}/pass; }}
+         location /asks-one {{ auth_request /one; proxy_pass http://{behind}/pass; }}
+         location /any {{ satisfy any; auth_request /several; allow 127.0.0.1; deny all; proxy_pass http://{behind}/pass; }}"
+    );
+    let server = Setup::server(&Site::new(), &lines).http("proxy_cache_path @DIR@/cache keys_zone=c:1m;").freerun();
+    let all = ["Basic realm=\"x\"", "Digest q", "Negotiate"];
+    for (path, text, want) in [
+        ("/several", Some("page"), &all[..]),
+        ("/cached", Some("page"), &all),
+        ("/cached", Some("page"), &all),
+        ("/asks", None, &all),
+        ("/one", Some("page"), &["Basic"]),
+        ("/asks-one", None, &["Basic"]),
+        ("/none", Some("page"), &[]),
+    ] {
+        let response = server.get(path);
+        assert_eq!((response.status, challenges(&response)), (401, want.to_vec()), "{path}");
+        assert!(text.is_none_or(|text| response.text() == text), "{path}: {}", response.text());
+    }
+    let response = server.get("/any");
+    assert_eq!((response.status, challenges(&response)), (200, vec![]));
+    // Kept for one response alone.
+    let mut client = server.connect();
+    assert_eq!(challenges(&client.get("/several")).len(), 3);
+    assert_eq!(challenges(&client.get("/pass")).len(), 0);
+}
