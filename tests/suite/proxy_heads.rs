@@ -49,3 +49,33 @@ fn all_ways_in_are_told_by_whoever_refuses() {
     assert_eq!(challenges(&client.get("/several")).len(), 3);
     assert_eq!(challenges(&client.get("/pass")).len(), 0);
 }
+
+/// The server behind one that answers in chunks with these trailers.
+fn with_trailers(trailers: &str) -> freerun_testkit::Answering {
+    let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n{trailers}\r\n");
+    Upstream::answering(move |_| answer.clone().into())
+}
+
+fn trailers(response: &Response) -> Vec<(&str, &str)> {
+    response.trailers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+#[test]
+fn trailers_of_the_configuration_come_behind_those_of_the_server() {
+    let upstream = with_trailers("X-Sum: 1\r\n");
+    let behind = upstream.address();
+    let lines = format!(
+        "proxy_pass_trailers on; add_trailer X-Own $upstream_trailer_x_sum always;
+         location / {{ proxy_pass http://{behind}; }}
+         location /nb {{ proxy_buffering off; proxy_pass http://{behind}; }}
+         location /not {{ proxy_pass_trailers off; proxy_pass http://{behind}; }}
+         location /own {{ return 200 own; }}
+         location /fr {{ proxy_force_ranges on; proxy_pass http://{behind}; }}"
+    );
+    let server = Setup::server(&Site::new(), &lines).freerun();
+    for path in ["/", "/nb", "/fr"] {
+        assert_eq!(trailers(&server.get(path)), [("X-Sum", "1"), ("X-Own", "1")], "{path}");
+    }
+    assert_eq!(trailers(&server.get("/not")), [("X-Own", "1")]);
+    assert_eq!(trailers(&server.get("/own")), []);
+}

@@ -20,7 +20,23 @@ pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub type Field = (Bytes, Bytes);
 
 /// Adds trailers when a body has been sent: their variables may speak of it (`$body_bytes_sent`).
-pub type LateTrailers = fn(&Request, &mut Vec<Field>);
+pub type MakeTrailers = fn(&Request, &mut Vec<Field>);
+
+/// Who is asked for trailers when a body has been sent, in this order.
+#[derive(Clone, Copy, Default)]
+pub struct LateTrailers {
+    /// Passes on those of another server.
+    pub passed: Option<MakeTrailers>,
+    /// Adds those of the configuration.
+    pub added: Option<MakeTrailers>,
+}
+
+impl LateTrailers {
+    /// Whether anybody is asked.
+    pub fn is_some(&self) -> bool {
+        self.passed.is_some() || self.added.is_some()
+    }
+}
 
 /// What is sent after the head.
 pub enum Body {
@@ -197,7 +213,7 @@ pub struct Response {
     /// is sent in chunks where that is possible.
     pub trailers: Vec<Field>,
     /// Asked for further such fields when the body has been sent.
-    pub late_trailers: Option<LateTrailers>,
+    pub late_trailers: LateTrailers,
     /// The body.
     pub body: Body,
     /// No `Content-Length` is sent, because the body that is not there has another one (304).
@@ -233,7 +249,7 @@ impl Response {
             described: None,
             fields: Fields::default(),
             trailers: Vec::new(),
-            late_trailers: None,
+            late_trailers: LateTrailers::default(),
             body,
             no_length: false,
             close: false,

@@ -37,7 +37,7 @@ pub async fn write(
     body: Body,
     framing: Framing,
     trailers: Vec<Field>,
-    late_trailers: Option<LateTrailers>,
+    late_trailers: LateTrailers,
 ) -> Result<(), WriteError> {
     let head_len = head.len() as u64;
     let before = request.sent;
@@ -137,9 +137,9 @@ async fn write_chunked(
 }
 
 /// Appends the last chunk with the trailers, which the request keeps for `$sent_trailer_…`.
-fn last_chunk(request: &mut Request, mut trailers: Vec<Field>, late: Option<LateTrailers>, out: &mut Vec<u8>) {
-    if let Some(late) = late {
-        late(request, &mut trailers);
+fn last_chunk(request: &mut Request, mut trailers: Vec<Field>, late: LateTrailers, out: &mut Vec<u8>) {
+    for make in [late.passed, late.added].into_iter().flatten() {
+        make(request, &mut trailers);
     }
     if trailers.is_empty() {
         return out.extend_from_slice(LAST_CHUNK);

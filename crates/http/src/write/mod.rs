@@ -42,7 +42,7 @@ pub async fn write(request: &mut Request, mut response: Box<Response>, upgrades:
     }
     request.connection.responding.set(true);
     let body = std::mem::replace(&mut response.body, Body::Empty);
-    let (trailers, late_trailers) = (std::mem::take(&mut response.trailers), response.late_trailers.take());
+    let (trailers, late_trailers) = (std::mem::take(&mut response.trailers), response.late_trailers);
     // What the head was made of keeps the buffer that it came in from another server: not for as long as the body takes.
     drop(response);
     let result = body::write(request, &mut out, body, framing, trailers, late_trailers).await;

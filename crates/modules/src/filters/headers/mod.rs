@@ -163,7 +163,7 @@ fn run(request: &mut Request, response: &mut Response) {
         }
     }
     if settings.add_trailer.for_status(status).next().is_some() {
-        response.late_trailers = Some(trailers);
+        response.late_trailers.added = Some(trailers);
     }
 }
 

@@ -102,7 +102,7 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
         kept.give_up();
     }
     if pass_trailers && length.is_none() {
-        response.late_trailers = Some(Record::late_trailers);
+        response.late_trailers.passed = Some(Record::late_trailers);
     }
     if is_bodiless(request, status) {
         finish_quickly(request, reader, !request.is_head());
