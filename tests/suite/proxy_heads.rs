@@ -79,3 +79,48 @@ fn trailers_of_the_configuration_come_behind_those_of_the_server() {
     assert_eq!(trailers(&server.get("/not")), [("X-Own", "1")]);
     assert_eq!(trailers(&server.get("/own")), []);
 }
+
+#[test]
+fn trailers_are_hidden_and_passed_as_fields_of_the_head_are() {
+    let upstream = with_trailers(
+        "X-Sum: 1\r\nX-Hide: h\r\nX-Accel-Redirect: /v\r\nX-Accel-Charset: c\r\nDate: d\r\nServer: s\r\nX-Pad: p\r\n",
+    );
+    let behind = upstream.address();
+    let lines = format!(
+        "proxy_pass_trailers on; proxy_hide_header X-Hide; proxy_pass http://{behind};
+         location /pass {{ proxy_pass_header X-Accel-Charset; proxy_pass_header Date; proxy_pass http://{behind}; }}
+         location /show {{ add_trailer X-Seen \"$upstream_trailer_x_hide $upstream_trailer_x_accel_redirect\";
+             proxy_pass http://{behind}; }}"
+    );
+    let lines = lines.replacen("proxy_pass http", "location / { proxy_pass http", 1).replacen(";\n", "; }\n", 1);
+    let server = Setup::server(&Site::new(), &lines).freerun();
+    assert_eq!(trailers(&server.get("/a")), [("X-Sum", "1")]);
+    assert_eq!(trailers(&server.get("/pass")), [("X-Sum", "1"), ("X-Accel-Charset", "c"), ("Date", "d")]);
+    assert_eq!(trailers(&server.get("/show")), [("X-Sum", "1"), ("X-Seen", "h /v")]);
+}
+
+#[test]
+fn early_hints_tell_nothing_that_is_for_this_server() {
+    let upstream = Upstream::new();
+    let lines = format!(
+        "early_hints 1; location / {{ proxy_pass http://{0}; }}
+         location /pass {{ proxy_pass_header X-Accel-Redirect; proxy_pass http://{0}; }}",
+        upstream.address()
+    );
+    let server = Setup::server(&Site::new(), &lines).freerun();
+    let interim = "HTTP/1.1 103 Early Hints\r\nX-Accel-Redirect: /v\r\nDate: d\r\nServer: s\r\nLink: </a>\r\n\r\n";
+    for (path, hints) in [
+        ("/", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"),
+        ("/pass", "HTTP/1.1 103 Early Hints\r\nX-Accel-Redirect: /v\r\nLink: </a>\r\n\r\n"),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        let mut peer = upstream.accept();
+        peer.request();
+        peer.send(interim);
+        assert_eq!(String::from_utf8_lossy(client.at_least(hints.len())), hints);
+        client.take();
+        peer.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx");
+        assert_eq!(client.response().text(), "x");
+    }
+}

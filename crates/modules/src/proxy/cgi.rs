@@ -157,6 +157,10 @@ impl<S: Script> Family for Cgi<S> {
         Ok(headers::respond(request, family, &S::HIDDEN, &AsItIs, head))
     }
 
+    fn hides(&self, request: &Request, id: HeaderId, name: &[u8]) -> bool {
+        family::<S>(request).hides(id, name, &S::HIDDEN)
+    }
+
     fn is_idempotent(&self, request: &Request) -> bool {
         is_idempotent(request.method)
     }

@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use freerun_conf::{Flags, SettingsSet, keyword_enum};
-use freerun_http::content::response::{Field, LocalBoxFuture, Response};
+use freerun_http::content::response::{Field, LocalBoxFuture, MakeTrailers, Response};
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::settings::core::TempPath;
+use freerun_proto::HeaderId;
 use freerun_runtime::log::Level;
 use freerun_upstream::connect::ConnectOptions;
 use freerun_upstream::idle::{Count, KeepAlive};
@@ -385,8 +386,8 @@ pub struct Options {
     pub ignore_client_abort: bool,
     /// `proxy_limit_rate` for this request, in bytes a second; 0: no limit.
     pub limit_rate: u64,
-    /// `proxy_pass_trailers`
-    pub pass_trailers: bool,
+    /// `proxy_pass_trailers`: who passes them on.
+    pub pass_trailers: Option<MakeTrailers>,
     /// `proxy_force_ranges`
     pub force_ranges: bool,
     /// Whether there is a `proxy_allow_upstream`.
@@ -490,6 +491,12 @@ pub trait Family: Sync {
     /// # Errors
     /// It cannot be passed on: 502, and the text is logged.
     fn respond(&self, request: &mut Request, target: &Target, head: UpstreamHead) -> Result<Passed, Fault>;
+
+    /// Whether a field is kept from the client, be it in a head, an interim one or behind the body.
+    fn hides(&self, request: &Request, id: HeaderId, name: &[u8]) -> bool {
+        let _ = (request, id, name);
+        false
+    }
 
     /// Whether a body of unknown length can be passed on as it comes, in the way this request is passed on: by chunks. If
     /// not, it is read completely before, whatever `proxy_request_buffering` says.

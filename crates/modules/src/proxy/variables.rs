@@ -251,11 +251,9 @@ impl Record {
         }
     }
 
-    /// Adds the fields behind the response's body to those that are sent.
-    pub fn late_trailers(request: &Request, out: &mut Vec<Field>) {
-        if let Some(record) = request.own.find::<Record>() {
-            out.extend(record.0.borrow().trailers.iter().cloned());
-        }
+    /// The fields behind the response's body.
+    pub fn with_trailers(&self, look: impl FnOnce(&[Field])) {
+        look(&self.0.borrow().trailers);
     }
 }
 

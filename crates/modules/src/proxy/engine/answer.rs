@@ -28,7 +28,6 @@ use crate::proxy::cache::answer::offer;
 use crate::proxy::cache::keep::Judged;
 use crate::proxy::exchange::{Family, Fault, Passed};
 use crate::proxy::fields::HeadFields;
-use crate::proxy::variables::Record;
 
 /// How many pieces of a body are taken at once that have come with the head.
 const TAKEN_AT_ONCE: usize = 16;
@@ -101,8 +100,8 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
         }
         kept.give_up();
     }
-    if pass_trailers && length.is_none() {
-        response.late_trailers.passed = Some(Record::late_trailers);
+    if length.is_none() {
+        response.late_trailers.passed = pass_trailers;
     }
     if is_bodiless(request, status) {
         finish_quickly(request, reader, !request.is_head());

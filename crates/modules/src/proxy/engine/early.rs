@@ -11,19 +11,17 @@ use freerun_runtime::timer::Timer;
 use super::trouble::Trouble;
 use crate::proxy::exchange::{Family, UpstreamHead};
 use crate::proxy::fields::HeadField;
-use crate::proxy::settings::lists::Hidden;
 
 /// Fields that speak of the connection between us and the upstream server.
 const OURS: [&[u8]; 5] = [b"Connection", b"Keep-Alive", b"Transfer-Encoding", b"Content-Length", b"Upgrade"];
 
-/// Passes an interim response on, if it is 103 and `early_hints` says so; all others are for us alone. Fields that
-/// `proxy_hide_header` names are left out, as of the response itself.
+/// Passes an interim response on, if it is 103 and `early_hints` says so; all others are for us alone. Fields that are
+/// hidden are left out, as of the response itself.
 pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &UpstreamHead) -> Result<(), Trouble> {
     if head.status != 103 || request.is_subrequest() || !request.is_http11() || !is_wanted(request) {
         return Ok(());
     }
-    let shared = family.shared(request.settings());
-    let hides = |one: &HeadField<'_>| shared.is_some_and(|shared| shared.hides(one.id, one.name(), &Hidden::NOTHING));
+    let hides = |one: &HeadField<'_>| family.hides(request, one.id, one.name());
     let mut out = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
     for one in head.fields.iter() {
         if !OURS.iter().any(|ours| one.name().eq_ignore_ascii_case(ours)) && !hides(&one) {

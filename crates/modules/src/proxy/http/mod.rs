@@ -5,6 +5,7 @@ pub mod request;
 pub mod settings;
 
 use freerun_conf::{Cx, Problem, SettingsSet, group};
+use freerun_http::content::response::Field;
 use freerun_http::generation::TempFolders;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
@@ -20,6 +21,7 @@ use super::headers::{self, Changes};
 use super::members::Proxy;
 use super::settings::{FamilySettings, Member, Prefixed};
 use super::target::{self, PassTo};
+use super::variables::Record;
 use crate::upstream::UpstreamRef;
 
 /// The module.
@@ -83,6 +85,15 @@ impl Changes for HttpSettings {
     }
 }
 
+/// Passes on the fields behind the response's body, but for those that are hidden.
+fn trailers(request: &Request, out: &mut Vec<Field>) {
+    let family = family(request);
+    let passed = |name: &[u8]| !family.hides(HeaderId::of(name), name, &headers::HIDDEN);
+    if let Some(record) = request.own.find::<Record>() {
+        record.with_trailers(|trailers| out.extend(trailers.iter().filter(|(name, _)| passed(name)).cloned()));
+    }
+}
+
 impl Family for Http {
     fn name(&self) -> &'static str {
         "proxy"
@@ -90,7 +101,7 @@ impl Family for Http {
 
     fn options(&self, request: &Request) -> Options {
         let mut options = family(request).options(request);
-        options.pass_trailers = own(request).proxy_pass_trailers;
+        options.pass_trailers = own(request).proxy_pass_trailers.then_some(trailers);
         options
     }
 
@@ -148,6 +159,10 @@ impl Family for Http {
         let location = request.location.clone();
         let (own, family) = (location.settings.get::<HttpSettings>(), location.settings.get::<Prefixed<Proxy>>());
         Ok(headers::respond(request, family, &headers::HIDDEN, own, head))
+    }
+
+    fn hides(&self, request: &Request, id: HeaderId, name: &[u8]) -> bool {
+        family(request).hides(id, name, &headers::HIDDEN)
     }
 
     fn passes_unknown_length(&self, request: &Request) -> bool {

@@ -13,7 +13,7 @@ fn bytes(size: u64) -> usize {
 }
 
 impl FamilySettings {
-    /// The settings for this request, as the engine reads them. What only `proxy` has (`pass_trailers`) is off.
+    /// The settings for this request, as the engine reads them. What only `proxy` has (`pass_trailers`) is not there.
     #[inline]
     pub fn options(&self, request: &Request) -> Options {
         let buffers = u64::from(self.proxy_buffers.count).saturating_mul(self.proxy_buffers.size);
@@ -33,7 +33,7 @@ impl FamilySettings {
             intercept_errors: self.proxy_intercept_errors,
             ignore_client_abort: self.proxy_ignore_client_abort,
             limit_rate: self.proxy_limit_rate.of(request),
-            pass_trailers: false,
+            pass_trailers: None,
             force_ranges: self.proxy_force_ranges,
             conditional: !self.proxy_allow_upstream.is_empty(),
             request_dynamic: self.proxy_request_dynamic,
