@@ -432,7 +432,8 @@ fn leave(request: &mut Request, response: &mut Response) {
         response.location.get_or_insert(location);
     }
     let carried = request.carried.content_type.take();
-    let told = response.special || response.status == 304 || response.as_written.is_some();
+    let typed = response.as_written.as_ref().is_some_and(|written| !written.content_type.is_empty());
+    let told = response.special || response.status == 304 || typed;
     if let Some((content_type, charset)) = carried.filter(|_| !told) {
         (response.content_type, response.charset) = (content_type, charset);
     }
