@@ -264,8 +264,9 @@ pub fn content_length(fields: &HeadFields) -> Option<u64> {
     std::str::from_utf8(field.value()).ok()?.trim().parse().ok()
 }
 
-/// Whether `error_page` has something for the status here.
+/// Whether `error_page` has something for the status here, be it followed or not: an error within an error page that is
+/// not, because `recursive_error_pages` is off, gets the built-in page.
 pub fn has_page(request: &Request, status: u16) -> bool {
     let pages = request.settings().get::<CoreSettings>().error_page.as_slice();
-    !request.plain_errors && !request.last_error_page && pages.iter().any(|page| page.statuses.contains(&status))
+    !request.plain_errors && pages.iter().any(|page| page.statuses.contains(&status))
 }
