@@ -2,7 +2,7 @@
 //! that are offered here, errors within error pages.
 
 use crate::harness::{get, head, request};
-use crate::proxied::{compare_proxied, with_fields};
+use crate::proxied::{answered, compare_proxied, with_fields};
 
 #[test]
 fn a_named_location_gets_the_request_as_it_was() {
@@ -44,4 +44,130 @@ fn a_named_location_gets_the_request_as_it_was() {
         cases.push(with_fields(get("/a/g"), "200 OK", &[&field]));
     }
     compare_proxied("", lines, cases);
+}
+
+#[test]
+fn a_type_that_goes_along_to_an_answer_without_one() {
+    let lines = "
+        location /a { proxy_pass http://@UP@; }
+        location /int/ { internal; proxy_ignore_headers X-Accel-Redirect; proxy_hide_header Content-Type; proxy_pass http://@UP@; }
+        location /same/ { internal; proxy_ignore_headers X-Accel-Redirect; proxy_pass http://@UP@; }
+        location /unused { charset utf-8; }
+    ";
+    let mut cases = Vec::new();
+    for target in ["/int/x", "/same/x"] {
+        let redirect = format!("X-Accel-Redirect: {target}");
+        for fields in [&["Content-Type: text/q"][..], &["Content-Type: text/q; charset=utf-8"], &[]] {
+            let fields: Vec<&str> = std::iter::once(redirect.as_str()).chain(fields.iter().copied()).collect();
+            cases.push(with_fields(get("/a"), "200 OK", &fields));
+            cases.push(with_fields(get("/a"), "404 No", &fields));
+        }
+    }
+    compare_proxied("", lines, cases);
+}
+
+#[test]
+fn errors_within_error_pages_are_intercepted() {
+    let lines = "
+        location /off { proxy_intercept_errors on; error_page 404 /off-page; proxy_pass http://@UP@; }
+        location /off-page { proxy_intercept_errors on; error_page 404 /end; proxy_pass http://@UP@; }
+        location /on { proxy_intercept_errors on; recursive_error_pages on; error_page 404 /on-page; proxy_pass http://@UP@; }
+        location /on-page { proxy_intercept_errors on; error_page 404 /end; proxy_pass http://@UP@; }
+        location /none { proxy_intercept_errors on; error_page 404 /none-page; proxy_pass http://@UP@; }
+        location /none-page { proxy_intercept_errors on; error_page 500 /end; proxy_pass http://@UP@; }
+        location /end { return 200 end; }
+    ";
+    let mut cases = Vec::new();
+    for path in ["/off", "/on", "/none"] {
+        for status in ["404 N", "500 X"] {
+            cases.push(with_fields(get(path), status, &["X-A: 1", "Content-Type: a/b"]));
+            cases.push(with_fields(head(path), status, &["X-A: 1", "Content-Type: a/b"]));
+        }
+    }
+    compare_proxied("", lines, cases);
+}
+
+#[test]
+fn fields_for_this_server_that_come_twice() {
+    let lines = "
+        location /a { proxy_pass http://@UP@; }
+        location /int/ { internal; charset_types *; return 200 \"int $uri\"; }
+        location @named { return 200 named; }
+        location /unused { charset utf-8; charset koi8-r; }
+    "
+    .replace(" charset koi8-r;", "");
+    let mut cases = Vec::new();
+    for fields in [
+        &["X-Accel-Redirect: /int/1", "X-Accel-Redirect: /int/2"][..],
+        &["X-Accel-Redirect: @named", "X-Accel-Redirect: /int/2"],
+        &["X-Accel-Redirect: /int/1", "x-accel-redirect: @named"],
+        &["X-Accel-Redirect: ", "X-Accel-Redirect: /int/2"],
+        &["Content-Type: text/html", "X-Accel-Charset: utf-8", "X-Accel-Charset: koi8-r"],
+        &["Content-Type: text/html", "X-Accel-Charset: koi8-r", "X-Accel-Charset: utf-8"],
+        &["Content-Type: text/html", "X-Accel-Charset: utf-8", "X-Accel-Charset: off"],
+        &["Content-Type: text/html", "X-Accel-Charset: ", "X-Accel-Charset: utf-8"],
+    ] {
+        cases.push(with_fields(get("/a").in_order(), "200 OK", fields));
+    }
+    compare_proxied("charset_map koi8-r utf-8 { C0 D18E; }", lines.as_str(), cases);
+}
+
+#[test]
+fn ranges_that_are_offered_for_another_server() {
+    let lines = "
+        location /fr { proxy_force_ranges on; proxy_pass http://@UP@; }
+        location /nb { proxy_force_ranges on; proxy_buffering off; proxy_pass http://@UP@; }
+        location /a { proxy_pass http://@UP@; }
+    ";
+    let large = "0123456789".repeat(30_000);
+    let mut cases = Vec::new();
+    for path in ["/fr", "/nb", "/a"] {
+        for fields in ["", "Accept-Ranges: bytes\r\n", "Accept-Ranges: none\r\n"] {
+            for range in
+                ["0-1,3-4", "5-6,0-1", "0-0,-1", "0-5,3-8", "9-,0-2", "0-1", "0-1,", "-2", "20-,30-", "20-,0-1"]
+            {
+                for body in ["0123456789", &large] {
+                    let answer = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len());
+                    cases.push(answered(get(path).field(&format!("Range: bytes={range}")), answer));
+                }
+            }
+            let answer = format!("HTTP/1.1 200 OK\r\n{fields}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+            cases.push(answered(get(path).field("Range: bytes=0-1"), &answer));
+            cases.push(answered(get(path), &answer));
+            cases.push(answered(head(path), format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 3\r\n\r\n")));
+        }
+        for status in ["404 N", "206 P", "301 M", "401 U", "500 X", "201 C", "203 N", "416 R"] {
+            cases.push(with_fields(get(path), status, &["Accept-Ranges: bytes"]));
+            cases.push(with_fields(get(path).field("Range: bytes=0-0"), status, &["Accept-Ranges: words"]));
+        }
+        cases.push(answered(get(path), "HTTP/1.1 304 N\r\nAccept-Ranges: bytes\r\n\r\n"));
+        cases.push(answered(get(path), "HTTP/1.1 204 N\r\nAccept-Ranges: bytes\r\n\r\n"));
+    }
+    compare_proxied("", lines, cases);
+}
+
+/// The first answer comes from the server behind, the second one from the cache.
+#[test]
+fn several_ranges_of_what_is_cached() {
+    let lines = "
+        location /c { proxy_cache c; proxy_cache_valid any 1m; proxy_pass http://@UP@; }
+        location /fr { proxy_cache c; proxy_cache_valid any 1m; proxy_force_ranges on; proxy_pass http://@UP@; }
+    ";
+    let large = "0123456789".repeat(30_000);
+    let mut cases = Vec::new();
+    for path in ["/c", "/fr"] {
+        for (number, fields) in ["", "Accept-Ranges: bytes\r\n", "Accept-Ranges: none\r\n"].iter().enumerate() {
+            for range in ["0-1,3-4", "0-1", "9-"] {
+                for body in ["0123456789", &large] {
+                    let target = format!("{path}/{number}/{range}/{}", body.len());
+                    let answer = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len());
+                    for _ in 0..3 {
+                        let case = get(&target).field(&format!("Range: bytes={range}"));
+                        cases.push(answered(case, &answer));
+                    }
+                }
+            }
+        }
+    }
+    compare_proxied("proxy_cache_path @DIR@/cache keys_zone=c:1m;", lines, cases);
 }

@@ -202,6 +202,8 @@ pub struct Response {
     pub etag: Option<Bytes>,
     /// Whether ranges of this response may be asked for: the range filter answers `Accept-Ranges: bytes`.
     pub ranges: bool,
+    /// Only one range at a time: the body comes once, from its beginning to its end. Whoever asks for several gets all of it.
+    pub single_range: bool,
     /// `Vary: Accept-Encoding` is sent.
     pub vary: bool,
     /// The fields that are told by the members above, where they are ready to be sent; they count only as far as they
@@ -245,6 +247,7 @@ impl Response {
             last_modified: None,
             etag: None,
             ranges: false,
+            single_range: false,
             vary: false,
             described: None,
             fields: Fields::default(),

@@ -31,6 +31,7 @@ fn run(request: &mut Request, response: &mut Response) {
         response.fields.accept_ranges();
         return;
     };
+    let max_ranges = if response.single_range { Some(1) } else { max_ranges };
     match range::parse(asked, size, max_ranges) {
         Ranges::Whole => {
             response.fields.accept_ranges();
@@ -48,7 +49,7 @@ fn run(request: &mut Request, response: &mut Response) {
         Ranges::Parts(parts) => match parts.as_slice() {
             [only] => single(request, response, *only, size),
             // What is pulled comes once, from its beginning to its end.
-            _ if !matches!(response.body, Body::Bytes(_) | Body::File(_)) => {}
+            _ if !matches!(response.body, Body::Bytes(_) | Body::File(_)) => response.fields.accept_ranges(),
             parts => several(response, parts, size),
         },
     }

@@ -129,7 +129,8 @@ impl Told {
         let (rest, value) = (&field.name()[start.len()..], field.value());
         let is = |text: &[u8], which| rest.eq_ignore_ascii_case(text) && !family.ignores(which);
         if is(b"Redirect", Ignorable::XAccelRedirect) {
-            self.redirect = Some(field.keep_value());
+            // As in nginx the first one counts.
+            self.redirect.get_or_insert_with(|| field.keep_value());
         } else if is(b"Charset", Ignorable::XAccelCharset) {
             self.charset = Some(field.keep_value());
         } else if is(b"Buffering", Ignorable::XAccelBuffering) {
@@ -167,7 +168,7 @@ pub fn respond(
     let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
     let completes = request.settings().get::<CoreSettings>().absolute_redirect;
     let names_fields = family.names_fields();
-    let forces_ranges = family.proxy_force_ranges && head.status == 200;
+    let forces_ranges = family.proxy_force_ranges;
     for field in head.fields.iter() {
         let id = field.id;
         if OF_CONNECTION.has(id) {
@@ -176,7 +177,7 @@ pub fn respond(
         if id == HeaderId::Other {
             told.hear(family, &field);
         }
-        // The filter of ranges says it then.
+        // The filter of ranges says it then, where there are any.
         let told_later = forces_ranges && id == HeaderId::AcceptRanges;
         let hidden = match id {
             HeaderId::Other => family.hides(id, field.name(), always),
@@ -245,7 +246,8 @@ pub fn respond(
     (response.content_type, response.charset) = content_type(&written.content_type);
     written.read_as = (response.content_type.clone(), response.charset.clone());
     response.charset = response.charset.take().or(told.charset);
-    response.ranges = forces_ranges;
+    response.ranges = forces_ranges && head.status == 200;
+    response.single_range = forces_ranges;
     response.as_written = Some(share(written));
     Passed::Response(response, told.advice)
 }

@@ -140,6 +140,8 @@ pub fn respond(
         response.fields.push((Bytes::from_static(b"Date"), date));
     }
     offer(&mut response, shared.proxy_cache_rfc9111);
+    // It is all there.
+    response.single_range = false;
     response.body = match request.is_head() || matches!(status, 204 | 304) {
         true => Body::Source(Box::new(Announced(announced))),
         false => body(),

@@ -82,6 +82,7 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
     }
     if let Some(rfc9111) = offers {
         offer(&mut response, rfc9111);
+        response.single_range = true;
     }
     // As in nginx, what is to come to the client as it comes is not kept.
     let buffered = advice.buffering.unwrap_or(buffering);

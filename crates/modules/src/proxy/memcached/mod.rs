@@ -10,7 +10,6 @@ use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::variables::{Reference, VariableTable};
 use freerun_proto::memcached::escape_key;
-use freerun_proto::range::{self, Ranges};
 use freerun_proto::{HeaderId, Method};
 
 use self::exchange::MemcachedExchange;
@@ -80,13 +79,6 @@ fn key(request: &Request) -> Option<Vec<u8>> {
     (!key.is_empty()).then(|| key.into_owned())
 }
 
-/// Whether the client asks for several parts of a value with that length.
-fn wants_several(request: &Request, length: Option<u64>) -> bool {
-    let Some((asked, length)) = request.head.value(HeaderId::Range).zip(length) else { return false };
-    let ranges = range::parse(asked, length, request.core().max_ranges);
-    matches!(ranges, Ranges::Parts(parts) if parts.len() > 1)
-}
-
 /// The member of the family.
 struct Values;
 
@@ -132,17 +124,12 @@ impl Family for Values {
             );
             return Ok(Passed::Elsewhere(Outcome::Status(404)));
         }
-        let several = wants_several(request, head.length);
         let mut response = Response::new(head.status, media_type(request, &request.path), Body::Empty);
         // Its length is that of the body.
         let others = head.fields.iter().filter(|field| field.id != HeaderId::ContentLength);
         response.fields.extend(others.map(|field| field.keep()));
-        if several {
-            // As in nginx, which sends one part of a value, or all of it.
-            response.fields.accept_ranges();
-        } else {
-            response.ranges = true;
-        }
+        // As in nginx, which sends one part of a value, or all of it.
+        (response.ranges, response.single_range) = (true, true);
         Ok(Passed::Response(response, Advice::default()))
     }
 
