@@ -119,7 +119,7 @@ settings! {
         /// requests with unsafe methods make invalid what is stored for their target and for those that `Location` and
         /// `Content-Location` name. `X-Accel-Expires` still counts before the rest, `cache_valid` where a response says nothing,
         /// and `Set-Cookie` prevents storing.
-        proxy_cache_rfc9111: bool = "off", in HTTP | SERVER | LOCATION;
+        proxy_cache_rfc9111: bool = "off", in HTTP | SERVER | LOCATION, fidelity = Own;
         /// In which cases an entry whose time is over is used: when asking the upstream server fails so, or with
         /// `updating` while another request does it.
         proxy_cache_use_stale: Causes = "off", in HTTP | SERVER | LOCATION;
@@ -133,7 +133,8 @@ settings! {
         /// A field of the upstream server's response that is not passed on, besides those that never are.
         proxy_hide_header: Many<HeaderName>, in HTTP | SERVER | LOCATION;
         /// Whether the upstream server is left to finish when the client goes away.
-        proxy_ignore_client_abort: bool = "off", in HTTP | SERVER | LOCATION;
+        proxy_ignore_client_abort: bool = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("a client that ends its side of the connection counts as gone a second later, since it may still wait for the answer");
         /// Fields of the upstream server's response that are not acted on.
         proxy_ignore_headers: Flags<Ignorable>, in HTTP | SERVER | LOCATION;
         /// Whether `error_page` is asked for responses with a status of 300 or more.
@@ -145,7 +146,8 @@ settings! {
         proxy_max_temp_file_size: Size = "1024m", in HTTP | SERVER | LOCATION;
         /// After what a request is passed to the next server of the group. A request that is not idempotent (POST, LOCK,
         /// PATCH) is not passed on once it was sent, except with `non_idempotent`.
-        proxy_next_upstream: Causes = "error timeout", in HTTP | SERVER | LOCATION;
+        proxy_next_upstream: Causes = "error timeout", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("whether a request is idempotent is decided by the method that is sent (`proxy_method`), not by the client's");
         /// How long a request may be passed to a next server; 0 is without limit.
         proxy_next_upstream_timeout: Duration = "0", in HTTP | SERVER | LOCATION;
         /// How many servers a request may be passed to; 0 is all.
@@ -180,7 +182,8 @@ settings! {
         /// Keeps responses as files: where `root` or `alias` says (`on`), or at a path with variables.
         ///
         /// A file appears under its name when it is complete, with the response's `Last-Modified`.
-        proxy_store: Store = "off", in HTTP | SERVER | LOCATION;
+        proxy_store: Store = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("responses are kept without buffering, too (`buffering off`, `X-Accel-Buffering: no`)");
         /// Rights of the files that `proxy_store` makes.
         proxy_store_access: Access = "user:rw", in HTTP | SERVER | LOCATION;
         /// How much is written to a temporary file at a time. By default two buffers.

@@ -47,7 +47,8 @@ settings! {
         proxy_pass_trailers: bool = "off", in HTTP | SERVER | LOCATION, since = "1.27.2";
         /// What `Location` and `Refresh` of the upstream server become: a beginning, or what an expression matches, is
         /// replaced. `default` replaces what `proxy_pass` says by the location's name; `off` changes nothing.
-        proxy_redirect: Redirects, in HTTP | SERVER | LOCATION;
+        proxy_redirect: Redirects, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("in a location within another one, both with `proxy_pass`, `default` goes by the inner one's; nginx takes what the outer one's has become");
         /// A body that is passed on instead of the client's.
         proxy_set_body: Option<Template>, in HTTP | SERVER | LOCATION;
         /// A field of the request that is passed on; with an empty value it is left out. A level with any of them takes none
