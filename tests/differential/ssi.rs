@@ -161,6 +161,9 @@ const CONFIG: &[&str] = &[
 /// Pages about include and block.
 const INCLUDE: &[&str] = &[
     "a<!--# include virtual=\"/before\" -->b",
+    "a<!--# include virtual=\"\" -->b",
+    "a<!--# include file=\"\" -->b",
+    "a<!--# include virtual=\"?x=y\" -->b",
     "a<!--# include file=\"near.txt\" -->b",
     "a<!--# include virtual=\"near.txt\" -->b",
     "<!--# include file=\"/before\" -->",

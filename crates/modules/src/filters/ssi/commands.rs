@@ -243,7 +243,7 @@ impl Page {
             None => (uri, None),
         };
         let mut full = Vec::new();
-        if !uri.starts_with(b"/") && !uri.is_empty() {
+        if !uri.starts_with(b"/") {
             let folder = self.request.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
             full.extend_from_slice(&self.request.path[..folder]);
         }
