@@ -141,7 +141,7 @@ fn heads_of_responses() {
         answered("A: b\n\nbody"),
         answered("Content-Length: 4\r\n\r\nbody"),
         answered("Content-Length: 0\r\n\r\n"),
-        answered("Content-Length: 2\r\n\r\nbody").log_differs("1.31.5 says that more has come"),
+        answered("Content-Length: 2\r\n\r\nbody"),
         answered("Status: 404\r\n\r\nx").differs(PHRASE, "HTTP/1.1 404 "),
         answered("Status: 404 Not Found\r\n\r\nx"),
         answered("Status: 404 Foo Bar\r\nA: b\r\n\r\nx"),

@@ -147,7 +147,8 @@ settings! {
         /// After what a request is passed to the next server of the group. A request that is not idempotent (POST, LOCK,
         /// PATCH) is not passed on once it was sent, except with `non_idempotent`.
         proxy_next_upstream: Causes = "error timeout", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("whether a request is idempotent is decided by the method that is sent (`proxy_method`), not by the client's");
+            fidelity = Differs("a response with such a status is passed on where no other server can be asked at once; whether a request is \
+                idempotent is decided by the method that the server gets, not by the client's");
         /// How long a request may be passed to a next server; 0 is without limit.
         proxy_next_upstream_timeout: Duration = "0", in HTTP | SERVER | LOCATION;
         /// How many servers a request may be passed to; 0 is all.

@@ -31,7 +31,8 @@ settings! {
         ntlm: Present<0>, in UPSTREAM;
         /// Requests that no server has room for (`max_conns`) wait here: most of them, and how long each, 60 seconds by default.
         ///
-        /// Those who have waited longest are served first. When the queue is full, or the time over, the answer is 502.
+        /// Those who have waited longest are served first. When the queue is full, or the time over, the answer is 502. Who has an answer
+        /// already (`proxy_next_upstream http_503`) does not wait for another server. `$upstream_queue_time` tells how long it took.
         queue: Option<Queue>, in UPSTREAM;
         /// Clients stay with the server that they had before.
         ///
