@@ -239,6 +239,7 @@ fn an_error_in_a_state_file_names_its_line() {
     }
 }
 
+#[test]
 fn records_that_nobody_asked_for_do_not_cost_the_answer() {
     let dns = Dns::start();
     let port = neighbours(51, 1);

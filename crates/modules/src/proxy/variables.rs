@@ -15,7 +15,7 @@ use freerun_http::content::response::Field;
 use freerun_http::request::Request;
 use freerun_http::variables::{Value, Variable};
 use freerun_runtime::loops;
-use freerun_upstream::Peer;
+use freerun_upstream::{Lease, Peer};
 use smallvec::SmallVec;
 
 use crate::proxy::cache::asking::{Asking, Validators};
@@ -199,6 +199,13 @@ impl Record {
                 last.response = Took::between(last.began, now);
             }
         });
+    }
+
+    /// Adds the bytes of the last try to the figures of its server.
+    pub fn count(&self, lease: &Lease) {
+        let bytes = self.with(|last| (last.sent, last.received));
+        let (sent, received) = bytes.unwrap_or_default();
+        lease.bytes(sent, received);
     }
 
     /// The last try has been answered; when it began.

@@ -150,6 +150,8 @@ fn upgrade(request: &mut Request, passage: Box<Passage>, lease: Lease) -> Outcom
     match plan.family.respond(request, &plan.target, head) {
         Ok(Passed::Response(mut response, _)) => {
             plan.record.shrink();
+            // What goes through the tunnel counts at its end.
+            plan.record.count(&lease);
             let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
             response.takeover = Some(Box::new(Tunnel::new(wire, lease, plan, send_timeout)));
             Outcome::Response(response)

@@ -186,6 +186,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
                     record.end(now);
                     lease.header(status, record.took(), loops::millis());
                     passage.wire = None;
+                    record.count(&lease);
                     // These two say nothing about the server.
                     if !matches!(status, 403 | 404) {
                         fail(request, lease, Failure::Status, Doing::ReadingHead);
@@ -199,6 +200,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
                 trouble.log(request, doing);
                 record.with(|last| last.status = trouble.upstream_status());
                 record.end(loops::nanos());
+                record.count(&lease);
                 if let Some(failure) = trouble.failure() {
                     fail(request, lease, failure, doing);
                 }

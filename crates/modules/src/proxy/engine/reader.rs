@@ -332,9 +332,7 @@ impl Reader {
         record.end(now);
         let took = Duration::from_nanos(now.saturating_sub(self.began));
         if let Some(lease) = &self.lease {
-            let bytes = record.with(|last| (last.sent, last.received));
-            let (sent, received) = bytes.unwrap_or_default();
-            lease.bytes(sent, received);
+            record.count(lease);
         }
         took
     }
