@@ -9,7 +9,7 @@ fn what_scripts_do_is_logged_where_it_is_asked_for() {
         location /a { rewrite_log on; rewrite ^/nomatch x last; rewrite ^/a(.*)$ /dst$1?k=$1 last; }
         location /r { rewrite_log on; rewrite ^/r(.*)$ http://h$1 permanent; }
         location /i { if ($uri ~ ^/i) { rewrite_log on; set $x 1; } if ($uri !~* I) { set $x 2; } return 200 $x; }
-        location /u { return 200 \"[$unset]\"; }
+        location /u { return 200 \"[$unset$unset]\"; }
         location /quiet { uninitialized_variable_warn off; return 200 \"[$quiet]\"; }
         location /never { set $unset 1; set $quiet 1; }
         location /cycle { rewrite ^ /cycle last; }
@@ -37,6 +37,7 @@ fn what_scripts_do_is_logged_where_it_is_asked_for() {
         server.logs(line);
     }
     let log = server.error_log();
+    assert_eq!(log.matches("using uninitialized").count(), 1, "{log}");
     assert!(!log.contains("\"^/i\" matches") && !log.contains("\"quiet\" variable"), "{log}");
 }
 

@@ -127,18 +127,23 @@ impl Reference {
                 Slot::Empty => Some(Cow::Borrowed(b"")),
                 _ => match family {
                     Some((get, argument)) => get(request, argument),
-                    None => self.uninitialized(request, *by_set),
+                    None => self.uninitialized(request, *slot, *by_set),
                 },
             },
             Definition::Computed(slot, compute) => self.computed(request, *slot, &**compute),
         }
     }
 
-    fn uninitialized<'r>(&self, request: &Request, by_set: bool) -> Value<'r> {
-        if by_set && request.settings().get::<RewriteSettings>().uninitialized_variable_warn {
+    fn uninitialized<'r>(&self, request: &Request, slot: u32, by_set: bool) -> Value<'r> {
+        if !by_set {
+            return None;
+        }
+        if request.settings().get::<RewriteSettings>().uninitialized_variable_warn {
             log_error!(request, Warn, "using uninitialized \"{}\" variable", self.0.name);
         }
-        by_set.then_some(Cow::Borrowed(b""))
+        // As in nginx it is empty from now on, and that is told once for each request.
+        request.values().put(slot, Slot::Empty);
+        Some(Cow::Borrowed(b""))
     }
 
     fn computed<'r>(&'r self, request: &'r Request, slot: u32, compute: &'r dyn Compute) -> Value<'r> {
