@@ -184,3 +184,51 @@ fn locations_of_one_name_in_servers_without_one_are_two() {
         server.reload();
     }
 }
+
+/// What ends a response stands behind a body whose length is known, and is read with its last bytes.
+#[test]
+fn what_ends_a_response_is_read_and_its_connection_used_again() {
+    const LEN: usize = 1_000_000;
+    let record = |kind: u8, content: &[u8]| {
+        [&[1, kind, 0, 1, (content.len() >> 8) as u8, content.len() as u8, 0, 0], content].concat()
+    };
+    let body = vec![b'x'; LEN];
+    let mut fastcgi = record(6, format!("Status: 200\r\nContent-Length: {LEN}\r\n\r\n").as_bytes());
+    body.chunks(32_000).for_each(|part| fastcgi.extend(record(6, part)));
+    fastcgi.extend([record(6, b""), record(3, &[0; 8])].concat());
+    let value = [format!("VALUE / 0 {LEN}\r\n").as_bytes(), &body, b"\r\nEND\r\n"].concat();
+    // How much of it comes when the client has its response.
+    let behind = [record(6, b""), record(3, &[0; 8])].concat().len();
+    for (pass, asked_to, answer, late) in [
+        ("fastcgi_pass a; fastcgi_keep_conn on; fastcgi_param A b;", record(5, b""), fastcgi.clone(), 0),
+        ("fastcgi_pass a; fastcgi_keep_conn on; fastcgi_param A b;", record(5, b""), fastcgi, behind),
+        ("set $memcached_key /; memcached_pass a;", b"get /\r\n".to_vec(), value, 0),
+    ] {
+        for more in ["", "fastcgi_buffering off;"] {
+            let upstream = Upstream::new();
+            let http = format!(
+                "upstream a {{ server {}; }}
+                 server {{ listen 127.0.0.1:@PORT@; location / {{ {pass} {more} }} location = /status {{ status; }} }}",
+                upstream.address()
+            );
+            let server = setup(1, &http).freerun();
+            let mut client = server.connect();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let mut peer = upstream.accept();
+            for again in [true, true, false] {
+                let mut request = Vec::new();
+                while !request.ends_with(&asked_to) {
+                    request.extend(peer.bytes(1));
+                }
+                let (now, then) = answer.split_at(answer.len() - late);
+                peer.send(now);
+                assert_eq!(client.response().body.len(), LEN, "{pass}");
+                peer.send(then);
+                if again {
+                    eventually("it is kept", || server.status()["upstreams"][0]["servers"][0]["idle"] == 1);
+                    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                }
+            }
+        }
+    }
+}

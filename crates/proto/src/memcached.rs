@@ -7,7 +7,7 @@ use crate::response::ReplyError;
 use crate::response::shown;
 
 /// What ends a value, and the response.
-const TRAILER: &[u8] = b"\r\nEND\r\n";
+pub const TRAILER: &[u8] = b"\r\nEND\r\n";
 
 /// A key as it is sent: what would end it, and `%`, is escaped, as nginx does.
 pub fn escape_key(key: &[u8]) -> Vec<u8> {

@@ -263,6 +263,12 @@ pub trait Exchange {
         None
     }
 
+    /// How many bytes the protocol may have between what is left of the body and the end of the response: where the body's length is
+    /// known, so much more is read, and the connection is used again.
+    fn framing(&self) -> usize {
+        0
+    }
+
     /// The fields that came after the body.
     fn take_trailers(&mut self) -> Vec<Field> {
         Vec::new()

@@ -178,11 +178,11 @@ impl Flow {
         let least = self.buffering.as_ref().map_or(UNBUFFERED, |buffering| buffering.memory).clamp(1, READ);
         let keeps_up = !std::mem::take(&mut self.slow) && !self.paced;
         let Some(reader) = &self.reader else { return least };
-        let left = reader.left().and_then(|left| usize::try_from(left).ok()).unwrap_or(usize::MAX).max(1);
-        if left <= least || least == READ || !keeps_up {
-            return left.min(least);
+        let fits = reader.left().is_some_and(|left| left <= least as u64);
+        if fits || least == READ || !keeps_up {
+            return reader.room(least);
         }
-        left.min(reader.plan().client.room().clamp(least, READ))
+        reader.room(reader.plan().client.room().clamp(least, READ))
     }
 
     /// Reads while the client does not take what it was given.
@@ -356,12 +356,12 @@ impl Source for Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        if let Some(mut reader) = self.reader.take()
-            && self.finish
-            && !self.broken
-            && !reader.is_over()
-            && reader.leave_client()
-        {
+        let Some(mut reader) = self.reader.take() else { return };
+        // The client has all of the body, and what ends the response (the last record of FastCGI) is about to come.
+        let is_whole = reader.left() == Some(0);
+        if (self.finish || is_whole) && !self.broken && !reader.is_over() && reader.leave_client() {
+            // What the log is going to have: this is over for the client.
+            reader.plan().record.end(loops::nanos());
             loops::spawn(self.connection, "reading a response that nobody waits for", reader.drain(READ));
         }
     }

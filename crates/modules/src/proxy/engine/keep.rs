@@ -91,8 +91,7 @@ async fn feed(mut reader: Reader, front: Front, broken: bool, mut filling: Filli
                 }
             }
             Ok(Ready::Nothing) => {
-                let room =
-                    reader.left().and_then(|left| usize::try_from(left).ok()).map_or(READ, |left| left.min(READ));
+                let room = reader.room(READ);
                 if reader.receive(room.max(1)).await.is_err() {
                     return;
                 }

@@ -120,6 +120,22 @@ impl Reader {
         self.left
     }
 
+    /// How much to read, at most about `most` bytes: no more than is still to come, but all that ends the response with the last
+    /// bytes of the body.
+    pub fn room(&self, most: usize) -> usize {
+        match self.left.and_then(|left| usize::try_from(left).ok()) {
+            Some(left) if left <= most => {
+                left + self
+                    .passage
+                    .exchange
+                    .as_ref()
+                    .map_or(0, |exchange| exchange.framing())
+                    .max(usize::from(left == 0))
+            }
+            _ => most,
+        }
+    }
+
     /// What has come already.
     ///
     /// # Errors

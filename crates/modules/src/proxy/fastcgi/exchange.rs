@@ -11,6 +11,10 @@ use crate::proxy::cgi::asked;
 use crate::proxy::exchange::{BodyPlan, BodyStep, Exchange, Fault, TOO_MUCH, To, UpstreamHead};
 use crate::proxy::params;
 
+/// What an application sends besides the last bytes of a body: the head and the padding of their record, the end of the output, the end
+/// of the request. Padding is of at most seven bytes, as a rule.
+const END: usize = 64;
+
 /// An exchange.
 pub struct FastCgiExchange {
     keep: bool,
@@ -86,6 +90,10 @@ impl Exchange for FastCgiExchange {
 
     fn remaining(&self) -> Option<u64> {
         self.reply.remaining()
+    }
+
+    fn framing(&self) -> usize {
+        END
     }
 
     fn surplus(&self) -> Option<(Level, &'static str)> {

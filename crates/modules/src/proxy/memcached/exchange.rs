@@ -133,6 +133,10 @@ impl Exchange for MemcachedExchange {
         self.value.as_ref().map(Value::to_come)
     }
 
+    fn framing(&self) -> usize {
+        memcached::TRAILER.len()
+    }
+
     fn surplus(&self) -> Option<(Level, &'static str)> {
         let more = self.value.is_some() && self.done && !self.clean;
         more.then_some((Level::Error, "memcached sent invalid trailer"))
