@@ -112,6 +112,16 @@ impl Line {
         }
     }
 
+    /// Gives the turn to who has just come. Those before it had what is free now offered to them, and could not use it: they may
+    /// be bound to other servers, or have been at this one.
+    fn ask_last(&mut self, number: u64) {
+        match self.round {
+            None => self.round = Some(Round { turn: number, room: ANY_ROOM }),
+            // It may end before it comes to the last one.
+            Some(_) => self.more = ANY_ROOM,
+        }
+    }
+
     fn has_turn(&self, number: u64) -> bool {
         self.round.as_ref().is_some_and(|round| round.turn == number)
     }
@@ -184,6 +194,11 @@ impl Queue {
         self.waiting.load(SeqCst)
     }
 
+    /// Whether some of those who wait may be unable to use room that others can.
+    fn has_particular(&self) -> bool {
+        self.with(|line, _| line.particular > 0)
+    }
+
     /// A place; `None` if the queue is full. Who is alone has the turn: what became free before was offered to nobody.
     fn enter(&self, length: u32, group: usize, particular: bool) -> Option<Place<'_>> {
         let number = self.with(|line, wakes| {
@@ -193,6 +208,8 @@ impl Queue {
             let number = line.enter(group, particular);
             if line.oldest() == Some(number) {
                 line.offer(ANY_ROOM, wakes);
+            } else if line.particular > 0 {
+                line.ask_last(number);
             }
             Some(number)
         })?;
@@ -285,7 +302,10 @@ impl Group {
         }
         let particular = query.sticky.is_some() || tried.count() > 0;
         let group = std::ptr::from_ref(self).addr();
-        let mut place = queue.enter(settings.length, group, particular).ok_or(NoPeer::Wait)?;
+        let Some(mut place) = queue.enter(settings.length, group, particular) else {
+            // Those who fill it may all wait for another server than the one that has room.
+            return if queue.has_particular() { ask(clock(), tried) } else { Err(NoPeer::Wait) };
+        };
         let end = query.now + settings.timeout.as_millis() as Millis;
         loop {
             if place.has_turn() {

@@ -124,6 +124,27 @@ fn who_cannot_use_the_room_lets_the_next_one_have_it_and_keeps_its_place() {
 }
 
 #[test]
+fn who_comes_has_room_that_those_before_could_not_use() {
+    // One that is full of them keeps nobody out either.
+    for length in [10, 1] {
+        let group = queued(2, length);
+        run(async {
+            let start = Instant::now();
+            let mut tried = Tried::new();
+            let first = take(&group, &mut tried).unwrap();
+            let _second = take(&group, &mut tried.clone()).unwrap();
+            drop(first);
+            let mut bound = Box::pin(wait(&group, start, tried));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(bound.as_mut().poll(&mut context).is_pending());
+            let lease = wait(&group, start, Tried::new()).await.unwrap();
+            assert_eq!((after(start), group.waiting()), (0, 1));
+            drop(lease);
+        });
+    }
+}
+
+#[test]
 fn who_leaves_hands_the_room_on() {
     let group = queued(1, 10);
     run(async {

@@ -22,6 +22,8 @@ mod turns;
 mod unsent;
 mod wire;
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use freerun_http::content::response::LocalBoxFuture;
@@ -176,7 +178,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
                 // Where no other server can be asked at once, the client gets this response, and nothing speaks against the server.
                 if let Some(cause) = cause
                     && tries.allow(plan, cause, true, &body)
-                    && let Some(next) = tries.pick_now(request, plan)
+                    && let Some(next) = tries.pick_now(request, plan).await
                 {
                     let now = loops::nanos();
                     record.with(|last| {
@@ -212,7 +214,9 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
                 }
                 lease = match tries.pick(request, plan).await {
                     Ok(lease) => lease,
-                    Err(Trouble::NoPeer(NoPeer::AllTried)) => return Err(Unreached::of(request, &trouble)),
+                    Err(Trouble::NoPeer(NoPeer::AllTried | NoPeer::Wait)) => {
+                        return Err(Unreached::of(request, &trouble));
+                    }
                     Err(trouble) => return Err(without_server(request, plan, &trouble, tries.queued)),
                 };
             }
@@ -323,14 +327,20 @@ impl Tries {
 
     /// Chooses a server if that takes no waiting: while it is waited for one, a server that has answered is kept from others, who may
     /// have the one that it is waited for.
-    fn pick_now(&mut self, request: &Request, plan: &Plan) -> Option<Lease> {
-        match plan.servers()?.pick(request, &mut self.tried) {
-            Pick::Now(picked) => {
-                self.queued = Took::default();
-                picked.ok()
+    async fn pick_now(&mut self, request: &Request, plan: &Plan) -> Option<Lease> {
+        let picked = match plan.servers()?.pick(request, &mut self.tried) {
+            Pick::Now(picked) => picked,
+            // Others wait, but for what this one could have they need not.
+            Pick::Later(mut later) => {
+                let at_once = poll_fn(|context| Poll::Ready(later.as_mut().poll(context))).await;
+                match at_once {
+                    Poll::Ready(picked) => picked,
+                    Poll::Pending => return None,
+                }
             }
-            Pick::Later(_) => None,
-        }
+        };
+        self.queued = Took::default();
+        picked.ok()
     }
 
     fn elapsed(&self, now: u64) -> Duration {
