@@ -116,6 +116,27 @@ fn the_clients_body_is_read_where_another_one_is_sent() {
 }
 
 #[test]
+fn pages_for_requests_whose_body_was_refused() {
+    let lines = "
+        client_max_body_size 3; proxy_set_header Connection \"\";
+        location / { error_page 413 @e; proxy_pass http://@UP@; }
+        location /uri { error_page 413 /page; proxy_pass http://@UP@; }
+        location = /page { proxy_pass http://@UP@; }
+        location /denied { error_page 403 @e; deny all; client_max_body_size 100; }
+        location /set { error_page 413 @s; proxy_pass http://@UP@; }
+        location @s { proxy_set_body \"<$request_body>\"; proxy_pass http://@UP@; }
+        location @e { proxy_pass http://@UP@; }
+    ";
+    let mut cases = Vec::new();
+    for path in ["/", "/uri", "/denied", "/set"] {
+        cases.push(passed(request("POST", path).field("Content-Length: 5").body("abcde")));
+        let chunked = request("POST", path).field("Transfer-Encoding: chunked");
+        cases.push(passed(chunked.body("5\r\nabcde\r\n0\r\n\r\n")));
+    }
+    compare_proxied("", lines, cases);
+}
+
+#[test]
 fn inheritance() {
     let http = "proxy_set_header X-Http 1; proxy_set_header Connection \"\"; proxy_method PUT;";
     let lines = "

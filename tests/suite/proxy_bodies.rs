@@ -171,6 +171,23 @@ fn a_body_that_was_passed_on_in_part_is_not_sent_to_another_server() {
     }
 }
 
+/// Who waits for `100 Continue` was refused, and sends none: the page for that is not kept waiting.
+#[test]
+fn a_page_for_a_request_whose_body_was_refused_needs_no_body() {
+    let upstream = Upstream::answering(|request| ok(request.line()));
+    for body in ["", "proxy_set_body set; ", "proxy_pass_request_body off; "] {
+        let lines = format!(
+            "client_max_body_size 3; error_page 413 @page; location @page {{ {body} proxy_pass http://{}; }} ",
+            upstream.address()
+        );
+        let server = passing(&[upstream.address()], &lines).freerun();
+        let mut client =
+            asked(&server, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+        let response = client.response();
+        assert_eq!((response.status, response.text()), (413, "POST / HTTP/1.1".to_owned()), "{body}");
+    }
+}
+
 /// Reading it from its file does not depend on the client either.
 #[test]
 fn a_body_that_was_read_is_sent_whole_though_its_client_has_gone() {

@@ -41,6 +41,8 @@ pub struct ClientBody {
     framing_read: u64,
     /// The client waits for `100 Continue` before it sends.
     expects_continue: bool,
+    /// It was refused, or what has come of it was thrown away, before all of it was there: nobody can have it any more.
+    given_up: bool,
 }
 
 enum Framing {
@@ -71,7 +73,15 @@ impl ClientBody {
             BodyFraming::Length(length) => (Framing::Length(length), Some(length)),
             BodyFraming::Chunked => (Framing::Chunked(Box::new(ChunkedDecoder::new())), None),
         };
-        ClientBody { framing, declared, used: head_len, received: 0, framing_read: 0, expects_continue }
+        ClientBody {
+            framing,
+            declared,
+            used: head_len,
+            received: 0,
+            framing_read: 0,
+            expects_continue,
+            given_up: false,
+        }
     }
 
     /// `Content-Length`, where there is one.
@@ -91,6 +101,16 @@ impl ClientBody {
             Framing::Done => true,
             Framing::Chunked(_) | Framing::Lent(_) => false,
         }
+    }
+
+    /// Nobody can have it any more, if it is not here.
+    pub fn give_up(&mut self) {
+        self.given_up |= !self.is_done();
+    }
+
+    /// Whether it was given up.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up
     }
 
     /// A waiting client is not told to send.
@@ -187,6 +207,7 @@ impl ClientBody {
 /// The framing is wrong: the status to answer with.
 pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
     take_back(request);
+    request.body.give_up();
     send_continue(request);
     match request.body.skip(&request.head.buffer) {
         Err(BodyError::Status(status)) => {
@@ -352,7 +373,8 @@ impl ClientBody {
 
     /// Whether more has come than there may be; 0 is no limit.
     fn is_beyond(&self, limit: u64) -> bool {
-        limit > 0 && self.received > limit
+        // Of one with a length that was judged when the location was chosen; a named location does not judge again.
+        self.declared.is_none() && limit > 0 && self.received > limit
     }
 }
 
@@ -391,7 +413,7 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
         crate::log_error!(request, Error, "a request body that was passed on in part cannot be read again");
         return Err(BodyError::Status(500));
     }
-    let body = Rc::new(read_all(request).await?);
+    let body = Rc::new(read_all(request).await.inspect_err(|_| request.body.give_up())?);
     *kept.0.borrow_mut() = Some(body.clone());
     Ok(body)
 }

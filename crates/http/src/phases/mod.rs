@@ -160,6 +160,7 @@ fn choose(request: &mut Request) -> Step {
     let judged = declared.filter(|_| !request.body_judged);
     if let Some(length) = judged.filter(|length| limit > 0 && *length > limit) {
         request.body.refuse();
+        request.body.give_up();
         request.body_judged = true;
         log_error!(request, Error, "client intended to send too large body: {length} bytes");
         request.keep_alive = false;

@@ -39,7 +39,7 @@ pub fn lend(request: &mut Request) -> Lent {
     let (wait, limit) = limits(request);
     let head = request.head.parsed.len as usize;
     let returned = Rc::<Returned>::default();
-    let ClientBody { declared, received, framing_read, .. } = request.body;
+    let ClientBody { declared, received, framing_read, given_up, .. } = request.body;
     let stays = ClientBody {
         framing: Framing::Lent(returned.clone()),
         declared,
@@ -47,6 +47,7 @@ pub fn lend(request: &mut Request) -> Lent {
         received,
         framing_read,
         expects_continue: false,
+        given_up,
     };
     let mut body = std::mem::replace(&mut request.body, stays);
     let buffer = request.head.buffer.split_off(body.used);

@@ -35,10 +35,13 @@ pub enum Outgoing {
 impl Outgoing {
     /// The body, if it is ready as far as it has to be before the request is passed on. If not, it is to be collected.
     pub fn ready(request: &Request, family: &dyn Family, options: &Options) -> Option<Outgoing> {
+        // Nothing is left of a body that was refused, or read past, before an error page led here: as in nginx it is empty.
+        let given_up = !request.is_subrequest() && request.body.is_given_up();
         match family.body(request) {
+            RequestBody::Client if given_up => return Some(Outgoing::Memory(Bytes::new())),
             RequestBody::Client => {}
             // As nginx does, the client's body is read all the same: it is checked, and `$request_body` may be asked for.
-            _ if !request.is_subrequest() && !request.body.is_done() && !is_begun(request) => return None,
+            _ if !(request.is_subrequest() || request.body.is_done() || is_begun(request) || given_up) => return None,
             RequestBody::None => return Some(Outgoing::None),
             RequestBody::Set(bytes) => return Some(Outgoing::Memory(bytes)),
         }
