@@ -2,7 +2,8 @@
 //!
 //! As long as few questions wait, each has a socket of its own, so a port that the kernel chose at random for it alone (RFC
 //! 5452). When there are [`SOCKETS`], questions share them; answers are told apart by their identifiers. A socket that has
-//! asked [`TURNS`] questions takes no more and is closed with the last answer, so ports go on changing.
+//! asked [`TURNS`] questions takes no more and is closed with the last answer, so ports go on changing, unless so many wait that
+//! there are [`MOST_SOCKETS`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,8 +19,11 @@ use tokio::task::AbortHandle;
 use super::answer::{self, Answer};
 use super::told;
 
-/// Most sockets to one name server.
+/// Most sockets to one name server that take questions.
 pub(super) const SOCKETS: usize = 16;
+
+/// The same with those that only wait for their last answers. When there are so many, the questions that come are shared by all of them.
+const MOST_SOCKETS: usize = 2 * SOCKETS;
 
 /// How many questions a socket asks, as long as another one has asked fewer.
 const TURNS: u32 = 256;
@@ -47,6 +51,14 @@ struct Open {
     /// By identifier.
     waiting: RefCell<HashMap<u16, Asked>>,
     asked: Cell<u32>,
+}
+
+impl Open {
+    /// The name server cannot be reached: nobody goes on waiting, and nobody else comes.
+    fn fail(&self) {
+        self.asked.set(u32::MAX);
+        self.waiting.borrow_mut().clear();
+    }
 }
 
 /// A connected socket, and its reader. It is closed when nobody has it any more.
@@ -103,7 +115,11 @@ pub(super) async fn exchange(server: SocketAddr, question: &mut Message) -> io::
     let place = Place { socket, id };
     question.metadata.id = id;
     let packed = question.to_vec().map_err(io::Error::other)?;
-    place.socket.open.socket.send(&packed).await?;
+    if let Err(error) = place.socket.open.socket.send(&packed).await {
+        // The error may be that of another question's, which its reader is not told of then.
+        place.socket.open.fail();
+        return Err(error);
+    }
     // The reader stops when the socket fails.
     answer.await.map_err(|_| io::ErrorKind::ConnectionRefused.into())
 }
@@ -117,7 +133,8 @@ fn random() -> u16 {
 /// A socket for one more question: a new one as long as there may be, else any of those that have not asked so much.
 async fn socket(server: SocketAddr) -> io::Result<Rc<Socket>> {
     let known = live(server);
-    let chosen = if known.len() < SOCKETS {
+    let fresh = known.iter().filter(|socket| socket.open.asked.get() < TURNS).count();
+    let chosen = if fresh < SOCKETS && known.len() < MOST_SOCKETS {
         match open(server).await {
             Ok(new) => new,
             // There may be no descriptor left.
@@ -131,7 +148,10 @@ async fn socket(server: SocketAddr) -> io::Result<Rc<Socket>> {
 }
 
 fn live(server: SocketAddr) -> Vec<Rc<Socket>> {
-    POOLS.with_borrow(|pools| pools.get(&server).into_iter().flatten().filter_map(Weak::upgrade).collect())
+    let known: Vec<_> =
+        POOLS.with_borrow(|pools| pools.get(&server).into_iter().flatten().filter_map(Weak::upgrade).collect());
+    // Of one that has failed, nobody would be told.
+    known.into_iter().filter(|socket| socket.open.asked.get() < u32::MAX).collect()
 }
 
 fn any(mut known: Vec<Rc<Socket>>) -> Option<Rc<Socket>> {
@@ -163,8 +183,7 @@ async fn read(open: Rc<Open>) {
     let mut buffer = [0; LARGEST];
     loop {
         let Ok(len) = open.socket.recv(&mut buffer).await else {
-            open.asked.set(u32::MAX);
-            open.waiting.borrow_mut().clear();
+            open.fail();
             return;
         };
         let message = &buffer[..len];
