@@ -223,6 +223,10 @@ fn what_ends_a_response_is_read_and_its_connection_used_again() {
                 let (now, then) = answer.split_at(answer.len() - late);
                 peer.send(now);
                 assert_eq!(client.response().body.len(), LEN, "{pass}");
+                if late > 0 {
+                    // It has done what it was asked for, whatever it still does.
+                    eventually("it is free", || server.status()["upstreams"][0]["servers"][0]["active"] == 0);
+                }
                 peer.send(then);
                 if again {
                     eventually("it is kept", || server.status()["upstreams"][0]["servers"][0]["idle"] == 1);

@@ -232,6 +232,7 @@ fn records() {
         all(&[err(b"PHP oops\n"), out(OK), end.clone()]),
         all(&[err(b"first. \n\n"), err(b"second"), out(OK), end.clone()]),
         all(&[out(OK), err(b"late\r\n"), end.clone()]),
+        all(&[out(b"Content-Length: 2\r\n\r\nok"), err(b"late, too"), end.clone()]),
         all(&[err(b"only this"), end.clone()]).log_differs("nginx does not say what was wrong"),
         answered(&end),
         all(&[out(b""), end.clone()]),

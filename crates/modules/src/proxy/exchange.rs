@@ -263,8 +263,8 @@ pub trait Exchange {
         None
     }
 
-    /// How many bytes the protocol may have between what is left of the body and the end of the response: where the body's length is
-    /// known, so much more is read, and the connection is used again.
+    /// How many bytes the protocol may have between what is left of the body and the end of the response, if the connection can be
+    /// used again then: where the body's length is known, so much more is read.
     fn framing(&self) -> usize {
         0
     }

@@ -136,6 +136,10 @@ pub fn dismiss(request: &Request, passage: Box<Passage>, lease: Lease) {
 /// Passes `101 Switching Protocols` on, after which bytes go both ways.
 fn upgrade(request: &mut Request, passage: Box<Passage>, lease: Lease) -> Outcome {
     let Passage { plan, wire: Some(wire), head, sent_all, .. } = *passage else { return Outcome::Status(500) };
+    // What goes through the tunnel counts at its end, with what of it has come behind the head.
+    let behind = wire.kit.input.bytes.len() as u64;
+    plan.record.with(|last| last.received = last.received.saturating_sub(behind));
+    plan.record.count(&lease);
     if request.is_subrequest() {
         return Outcome::Status(502);
     }
@@ -150,8 +154,6 @@ fn upgrade(request: &mut Request, passage: Box<Passage>, lease: Lease) -> Outcom
     match plan.family.respond(request, &plan.target, head) {
         Ok(Passed::Response(mut response, _)) => {
             plan.record.shrink();
-            // What goes through the tunnel counts at its end.
-            plan.record.count(&lease);
             let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
             response.takeover = Some(Box::new(Tunnel::new(wire, lease, plan, send_timeout)));
             Outcome::Response(response)

@@ -4,9 +4,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_http::content::response::{FileRange, LocalBoxFuture, Source};
+use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
@@ -19,6 +21,10 @@ use super::turns::Turn;
 
 /// What one read may bring when the client keeps up: a body of 4 MB costs a fifth less than with half of it.
 const READ: usize = 256 * 1024;
+
+/// How long the end of a response is waited for when all of its body was delivered. It comes with the body as a rule; an application that
+/// works on behind its output keeps nobody waiting, and gets a new connection the next time.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// The same at first, where nothing is buffered.
 const UNBUFFERED: usize = 64 * 1024;
@@ -357,9 +363,18 @@ impl Source for Flow {
 impl Drop for Flow {
     fn drop(&mut self) {
         let Some(mut reader) = self.reader.take() else { return };
-        // The client has all of the body, and what ends the response (the last record of FastCGI) is about to come.
-        let is_whole = reader.left() == Some(0);
-        if (self.finish || is_whole) && !self.broken && !reader.is_over() && reader.leave_client() {
+        if self.broken || reader.is_over() {
+            return;
+        }
+        if reader.left() == Some(0) {
+            // All of the body has come, and what ends the response (the last record of FastCGI) is about to.
+            if reader.settle() && reader.leave_client() {
+                let ending = async move {
+                    let _: Option<()> = Deadline::within(ENDING, reader.drain(READ)).await;
+                };
+                loops::spawn(self.connection, "reading the end of a response", ending);
+            }
+        } else if self.finish && reader.leave_client() {
             // What the log is going to have: this is over for the client.
             reader.plan().record.end(loops::nanos());
             loops::spawn(self.connection, "reading a response that nobody waits for", reader.drain(READ));

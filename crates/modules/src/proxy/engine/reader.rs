@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub struct Broken;
 pub struct Reader {
     passage: Box<Passage>,
     lease: Option<Lease>,
+    /// The server, once the lease was given back though the end of the response has not come.
+    settled: Option<Arc<Peer>>,
     left: Option<u64>,
     pace: Pace,
     /// When the try began, in [`loops::nanos`].
@@ -72,6 +75,7 @@ impl Reader {
             left: passage.head.length,
             passage,
             lease: Some(lease),
+            settled: None,
             pace: Pace::default(),
             began,
             wanted: true,
@@ -98,6 +102,16 @@ impl Reader {
         }
         let received = record.with(|last| last.received).unwrap_or_default();
         self.pace = Pace { rate: options.limit_rate, began: loops::nanos(), received };
+    }
+
+    /// All of the body is here, and the server has done what it was asked for: it is free for others. Whether what ends the
+    /// response may be waited for, so that the connection can be used again.
+    pub fn settle(&mut self) -> bool {
+        let took = self.end();
+        let Some(lease) = self.lease.take() else { return false };
+        self.settled = Some(lease.peer().clone());
+        self.judged(lease.succeeded(took, loops::millis()));
+        self.passage.exchange.as_ref().is_some_and(|exchange| exchange.framing() > 0)
     }
 
     /// Nothing of the body is for the client: as in nginx, it has no length then, and can have too much of nothing.
@@ -145,13 +159,8 @@ impl Reader {
             return Ok(Ready::End);
         };
         let step = exchange.body(&mut wire.kit.input.bytes);
-        while let Some(text) = exchange.take_error_output() {
-            if let Some(log) = &self.log {
-                log.write(Level::Error, format_args!("{}", ErrorOutput(&text, Doing::ReadingBody)));
-            } else {
-                self.unsaid.output.push(text);
-            }
-        }
+        self.hear();
+        let Passage { exchange: Some(exchange), .. } = &mut *self.passage else { return Ok(Ready::End) };
         match step {
             Ok(BodyStep::Data(mut piece)) => {
                 let mut beyond = false;
@@ -179,6 +188,17 @@ impl Reader {
                 Ok(Ready::End)
             }
             Err(fault) => Err(self.broken(Trouble::Fault(fault))),
+        }
+    }
+
+    /// Takes what the application has said.
+    fn hear(&mut self) {
+        let Some(exchange) = &mut self.passage.exchange else { return };
+        while let Some(text) = exchange.take_error_output() {
+            match &self.log {
+                Some(log) => log.write(Level::Error, format_args!("{}", ErrorOutput(&text, Doing::ReadingBody))),
+                None => self.unsaid.output.push(text),
+            }
         }
     }
 
@@ -265,6 +285,8 @@ impl Reader {
 
     /// The body is over, and whole.
     fn complete(&mut self) -> Result<(), Broken> {
+        // It may have come with what ends the response.
+        self.hear();
         if self.left.is_some_and(|left| left > 0) {
             return Err(self.broken(Trouble::Fault(Fault::Cut)));
         }
@@ -282,6 +304,10 @@ impl Reader {
                 wire.give_back(lease.peer(), servers);
             }
             self.judged(lease.succeeded(took, loops::millis()));
+        } else if let Some(peer) = self.settled.take().filter(|_| reusable)
+            && let Some(servers) = self.plan().servers()
+        {
+            wire.give_back(&peer, servers);
         }
         Ok(())
     }
@@ -327,7 +353,8 @@ impl Reader {
     }
 
     fn broken(&mut self, trouble: Trouble) -> Broken {
-        if let Some(log) = &self.log {
+        // Once it is settled nobody misses what does not come.
+        if let Some(log) = self.log.as_ref().filter(|_| self.settled.is_none()) {
             trouble.log_detached(log, Doing::ReadingBody);
         }
         self.passage.wire = None;

@@ -93,7 +93,8 @@ impl Exchange for FastCgiExchange {
     }
 
     fn framing(&self) -> usize {
-        END
+        // Without that the application closes the connection.
+        if self.keep { END } else { 0 }
     }
 
     fn surplus(&self) -> Option<(Level, &'static str)> {

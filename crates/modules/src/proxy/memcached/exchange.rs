@@ -134,7 +134,8 @@ impl Exchange for MemcachedExchange {
     }
 
     fn framing(&self) -> usize {
-        memcached::TRAILER.len()
+        // With a byte more, which says that there is more than there should be.
+        memcached::TRAILER.len() + 1
     }
 
     fn surplus(&self) -> Option<(Level, &'static str)> {
