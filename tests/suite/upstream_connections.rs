@@ -200,13 +200,37 @@ fn locations_of_one_name_in_servers_without_one_are_two() {
     }
 }
 
+/// A record of FastCGI.
+fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    [&[1, kind, 0, 1, (content.len() >> 8) as u8, content.len() as u8, 0, 0], content].concat()
+}
+
+/// An application that is done with its body and never ends the request: its connection is of no use.
+#[test]
+fn what_ends_a_response_is_not_waited_for_without_end() {
+    let upstream = Upstream::new();
+    let http = format!(
+        "upstream a {{ server {}; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ fastcgi_pass a; fastcgi_keep_conn on; fastcgi_param A b; }} }}",
+        upstream.address()
+    );
+    let server = setup(1, &http).freerun();
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut peer = upstream.accept();
+    let mut request = Vec::new();
+    while !request.ends_with(&record(5, b"")) {
+        request.extend(peer.bytes(1));
+    }
+    peer.send(record(6, b"Status: 200\r\nContent-Length: 2\r\n\r\nok"));
+    assert_eq!(client.response().text(), "ok");
+    assert!(peer.rest().is_empty());
+}
+
 /// What ends a response stands behind a body whose length is known, and is read with its last bytes.
 #[test]
 fn what_ends_a_response_is_read_and_its_connection_used_again() {
     const LEN: usize = 1_000_000;
-    let record = |kind: u8, content: &[u8]| {
-        [&[1, kind, 0, 1, (content.len() >> 8) as u8, content.len() as u8, 0, 0], content].concat()
-    };
     let body = vec![b'x'; LEN];
     let mut fastcgi = record(6, format!("Status: 200\r\nContent-Length: {LEN}\r\n\r\n").as_bytes());
     body.chunks(32_000).for_each(|part| fastcgi.extend(record(6, part)));

@@ -263,6 +263,11 @@ pub trait Exchange {
         None
     }
 
+    /// After the end: what the log says of bytes that are left in the input behind a body whose length the head did not say.
+    fn behind_end(&self) -> Option<&'static str> {
+        None
+    }
+
     /// How many bytes the protocol may have between what is left of the body and the end of the response, if the connection can be
     /// used again then: where the body's length is known, so much more is read.
     fn framing(&self) -> usize {

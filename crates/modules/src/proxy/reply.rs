@@ -94,7 +94,7 @@ impl Reply {
         let framing = Framing::of(&head, self.asked);
         let bytes = input.split_to(head.len).freeze();
         if !head.is_interim() {
-            self.keeps = self.kind == HeadKind::Http && framing.keeps(&head);
+            self.keeps = self.is_http() && framing.keeps(&head);
             let body = BodyDecoder::new(framing);
             if framing != Framing::Tunnel && body.remaining() == Some(0) {
                 self.finish(input);
@@ -177,6 +177,11 @@ impl Reply {
     /// [`Exchange::remaining`](super::exchange::Exchange::remaining)
     pub fn remaining(&self) -> Option<u64> {
         self.body.as_ref().and_then(BodyDecoder::remaining)
+    }
+
+    /// Whether its head has to be HTTP's: it is none of an application's.
+    pub fn is_http(&self) -> bool {
+        self.kind == HeadKind::Http
     }
 
     /// [`Exchange::take_trailers`](super::exchange::Exchange::take_trailers). Fields that speak of the message itself

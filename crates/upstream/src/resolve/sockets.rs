@@ -23,10 +23,10 @@ use super::told;
 pub(super) const SOCKETS: usize = 16;
 
 /// The same with those that only wait for their last answers. When there are so many, the questions that come are shared by all of them.
-const MOST_SOCKETS: usize = 2 * SOCKETS;
+pub(super) const MOST_SOCKETS: usize = 2 * SOCKETS;
 
 /// How many questions a socket asks, as long as another one has asked fewer.
-const TURNS: u32 = 256;
+pub(super) const TURNS: u32 = 256;
 
 /// Most questions that wait at one socket: a quarter of all identifiers, so one that is free is soon found. More are refused.
 const MAX_QUESTIONS: usize = 16 * 1024;

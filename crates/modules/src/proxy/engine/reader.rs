@@ -17,7 +17,7 @@ use freerun_upstream::{Lease, Peer, Verdict};
 use super::attempt::{Passage, Plan};
 use super::trouble::{Doing, Trouble};
 use super::unsent::Unsent;
-use crate::proxy::exchange::{BEHIND_LAST_CHUNK, BodyStep, Exchange, Fault, TOO_MUCH, UpstreamHead};
+use crate::proxy::exchange::{BodyStep, Exchange, Fault, TOO_MUCH, UpstreamHead};
 
 /// What [`Reader::ready`] says.
 #[derive(Debug, PartialEq, Eq)]
@@ -329,8 +329,7 @@ impl Reader {
     fn surplus(&self) -> Option<Surplus> {
         match self.left {
             Some(_) => Some((Level::Warn, TOO_MUCH)),
-            None if self.plan().family.name() == "proxy" => Some((Level::Warn, BEHIND_LAST_CHUNK)),
-            None => None,
+            None => Some((Level::Warn, self.passage.exchange.as_ref()?.behind_end()?)),
         }
     }
 

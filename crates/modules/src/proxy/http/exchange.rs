@@ -6,7 +6,7 @@ use freerun_http::request::Request;
 use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
 use freerun_proto::response::{Asked, HeadKind};
 
-use crate::proxy::exchange::{BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
+use crate::proxy::exchange::{BEHIND_LAST_CHUNK, BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
 use crate::proxy::reply::Reply;
 
 /// How a request's head says that its body is delimited.
@@ -93,6 +93,10 @@ where
 
     fn remaining(&self) -> Option<u64> {
         self.reply.remaining()
+    }
+
+    fn behind_end(&self) -> Option<&'static str> {
+        self.reply.is_http().then_some(BEHIND_LAST_CHUNK)
     }
 
     fn take_trailers(&mut self) -> Vec<Field> {
