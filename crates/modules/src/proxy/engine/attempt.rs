@@ -102,6 +102,7 @@ impl Passage {
 
     /// Has the request answered by the server that was chosen, up to the head of the response.
     pub async fn attempt(&mut self, request: &mut Request, body: &mut Outgoing, lease: &Lease) -> Result<(), Failed> {
+        self.plan.prepare(request, body)?;
         let scope = self.plan.scope(request);
         // One that must not be sent twice should not meet a connection that was just closed.
         let surely = !self.plan.idempotent || body.is_stream();
@@ -157,7 +158,7 @@ impl Plan {
     /// # Errors
     /// The server may not be asked.
     #[inline]
-    pub fn prepare(&mut self, request: &Request, body: &mut Outgoing) -> Result<(), Failed> {
+    fn prepare(&mut self, request: &Request, body: &mut Outgoing) -> Result<(), Failed> {
         let Options { conditional, request_dynamic, bind_dynamic, .. } = self.options;
         if conditional || request_dynamic || bind_dynamic { self.prepare_anew(request, body) } else { Ok(()) }
     }
@@ -289,7 +290,9 @@ impl Run<'_> {
         }
         let reading = |trouble| (trouble, Doing::ReadingHead);
         loop {
-            match self.head(request).map_err(reading)? {
+            // In a place of its own, the result is not kept while this waits.
+            let seen = self.head(request).map_err(reading)?;
+            match seen {
                 Seen::Final => break,
                 Seen::Interim => self.interim(request).await.map_err(reading)?,
                 Seen::Nothing => {

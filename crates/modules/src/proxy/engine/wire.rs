@@ -114,8 +114,13 @@ impl Wire {
     ///
     /// # Errors
     /// The connection broke, nothing came for `wait`, or the client went away.
-    pub async fn receive(&mut self, room: usize, wait: Duration, client: &Client) -> Result<usize, Trouble> {
-        self.receive_while(room, wait, client, |_, _| Ok(false)).await
+    pub fn receive(
+        &mut self,
+        room: usize,
+        wait: Duration,
+        client: &Client,
+    ) -> impl Future<Output = Result<usize, Trouble>> {
+        self.receive_while(room, wait, client, |_, _| Ok(false))
     }
 
     /// The same, while something else is done on the connection as far as it can be, which says whether it has got on: the other side
@@ -123,14 +128,14 @@ impl Wire {
     ///
     /// # Errors
     /// As those of [`Wire::receive`], or what `meanwhile` says.
-    pub async fn receive_while(
+    pub fn receive_while(
         &mut self,
         room: usize,
         wait: Duration,
         client: &Client,
         meanwhile: impl FnMut(&Socket, &mut Context<'_>) -> Result<bool, Trouble>,
-    ) -> Result<usize, Trouble> {
-        self.wait(wait, client, |socket, input, context| input.poll_read(socket, context, room), meanwhile).await
+    ) -> impl Future<Output = Result<usize, Trouble>> {
+        self.wait(wait, client, move |socket, input, context| input.poll_read(socket, context, room), meanwhile)
     }
 
     /// Waits for `missing` bytes that are just about to come, for [`PAUSE`] at most. However it ends, who waits after that is told.
@@ -166,13 +171,13 @@ impl Wire {
     ///
     /// # Errors
     /// As those of [`Wire::receive_while`].
-    pub async fn readable_while(
+    pub fn readable_while(
         &mut self,
         wait: Duration,
         client: &Client,
         meanwhile: impl FnMut(&Socket, &mut Context<'_>) -> Result<bool, Trouble>,
-    ) -> Result<(), Trouble> {
-        self.wait(wait, client, |socket, _, context| socket.poll_readable(context), meanwhile).await
+    ) -> impl Future<Output = Result<(), Trouble>> {
+        self.wait(wait, client, |socket, _, context| socket.poll_readable(context), meanwhile)
     }
 
     async fn wait<T>(
