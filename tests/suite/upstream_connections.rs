@@ -227,6 +227,31 @@ fn what_ends_a_response_is_not_waited_for_without_end() {
     assert!(peer.rest().is_empty());
 }
 
+/// Error output between the last bytes of a body and what ends the response: nobody asks for more of the body then.
+#[test]
+fn what_an_application_says_behind_its_body_is_logged() {
+    let upstream = Upstream::new();
+    let http = format!(
+        "upstream a {{ server {}; }}
+         server {{ listen 127.0.0.1:@PORT@; location / {{ fastcgi_pass a; fastcgi_keep_conn on; fastcgi_param A b; }} }}",
+        upstream.address()
+    );
+    let server = setup(1, &http).freerun();
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut peer = upstream.accept();
+    let mut request = Vec::new();
+    while !request.ends_with(&record(5, b"")) {
+        request.extend(peer.bytes(1));
+    }
+    let head = record(6, b"Status: 200\r\nContent-Length: 40000\r\n\r\n");
+    let behind = [record(7, b"said late\n"), record(6, b""), record(3, &[0; 8])].concat();
+    peer.send([head, record(6, &[b'x'; 40_000]), behind].concat());
+    assert_eq!(client.response().body.len(), 40_000);
+    let said = || server.error_log().matches("FastCGI sent in stderr: \"said late\"").count();
+    eventually("it is logged", || said() == 1);
+}
+
 /// What ends a response stands behind a body whose length is known, and is read with its last bytes.
 #[test]
 fn what_ends_a_response_is_read_and_its_connection_used_again() {

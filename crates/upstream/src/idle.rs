@@ -201,10 +201,8 @@ impl Lists {
         }
     }
 
-    /// Takes what fulfils the condition out of a list, and hands it back to be closed: after the list is free again. `None` if
-    /// another loop has it.
-    fn take_out(&self, index: usize, is_over: impl Fn(&Parked) -> bool) -> Option<Vec<Parked>> {
-        let mut list = self.try_lock(index)?;
+    /// Takes what fulfils the condition out of a list, and hands it back to be closed: after the list is free again.
+    fn take_out(&self, index: usize, list: &mut List, is_over: impl Fn(&Parked) -> bool) -> Vec<Parked> {
         let mut stay = 0;
         for position in 0..list.parked.len() {
             if !is_over(&list.parked[position]) {
@@ -214,14 +212,14 @@ impl Lists {
         }
         let over: Vec<Parked> = list.parked.drain(stay..).collect();
         over.iter().for_each(|parked| self.left(index, parked));
-        Some(over)
+        over
     }
 
     /// What is dead or too old in a list, and whether the list has to be looked at again.
     fn sweep(&self, index: usize, now: u64) -> (Vec<Parked>, bool) {
         let is_over = |parked: &Parked| !(parked.is_fresh(now) && parked.kept.socket.is_quiet(false));
-        let Some(over) = self.take_out(index, is_over) else { return (Vec::new(), true) };
-        let Some(mut list) = self.try_lock(index) else { return (over, true) };
+        let Some(mut list) = self.try_lock(index) else { return (Vec::new(), true) };
+        let over = self.take_out(index, &mut list, is_over);
         list.swept = !list.parked.is_empty();
         (over, list.swept)
     }
@@ -369,7 +367,10 @@ impl Idle {
     pub fn close(&self, scope: Scope) {
         let lists = self.0.lists.get().map_or(0, |lists| lists.len());
         for index in (0..lists).filter(|index| self.0.len(*index) > 0) {
-            drop(self.0.take_out(index, |parked| parked.kept.scope == scope));
+            let Some(mut list) = self.0.try_lock(index) else { continue };
+            let over = self.0.take_out(index, &mut list, |parked| parked.kept.scope == scope);
+            drop(list);
+            drop(over);
         }
     }
 }

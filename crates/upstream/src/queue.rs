@@ -227,12 +227,9 @@ struct Place<'q> {
 }
 
 impl Place<'_> {
-    fn has_turn(&self) -> bool {
-        self.queue.with(|line, _| line.has_turn(self.number))
-    }
-
-    fn is_oldest(&self) -> bool {
-        self.queue.with(|line, _| line.oldest() == Some(self.number))
+    /// Whether it has the turn, and whether it is the oldest.
+    fn standing(&self) -> (bool, bool) {
+        self.queue.with(|line, _| (line.has_turn(self.number), line.oldest() == Some(self.number)))
     }
 
     /// The group had nothing for it: the next one is asked.
@@ -308,7 +305,9 @@ impl Group {
         };
         let end = query.now + settings.timeout.as_millis() as Millis;
         loop {
-            if place.has_turn() {
+            // Only one that leaves changes who is the oldest.
+            let (has_turn, is_oldest) = place.standing();
+            if has_turn {
                 match ask(clock(), tried) {
                     Err(NoPeer::Wait) => place.refused(),
                     answer => {
@@ -322,7 +321,7 @@ impl Group {
                 return Err(NoPeer::Wait);
             }
             let left = Duration::from_millis(end - now);
-            let most = if place.is_oldest() { left.min(LOOK) } else { left };
+            let most = if is_oldest { left.min(LOOK) } else { left };
             if freerun_runtime::timer::timeout(most, place.told()).await.is_err() {
                 place.look();
             }

@@ -92,7 +92,7 @@ async fn feed(mut reader: Reader, front: Front, broken: bool, mut filling: Filli
             }
             Ok(Ready::Nothing) => {
                 let room = reader.room(READ);
-                if reader.receive(room.max(1)).await.is_err() {
+                if reader.receive(room).await.is_err() {
                     return;
                 }
             }

@@ -206,7 +206,9 @@ impl Reader {
     /// nobody asks for more then.
     fn is_ended(&mut self) -> bool {
         let Passage { wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else { return false };
-        matches!(exchange.body(&mut wire.kit.input.bytes), Ok(BodyStep::End))
+        let step = exchange.body(&mut wire.kit.input.bytes);
+        self.hear();
+        matches!(step, Ok(BodyStep::End))
     }
 
     /// Reads from the server, about `room` bytes at most.
@@ -285,8 +287,6 @@ impl Reader {
 
     /// The body is over, and whole.
     fn complete(&mut self) -> Result<(), Broken> {
-        // It may have come with what ends the response.
-        self.hear();
         if self.left.is_some_and(|left| left > 0) {
             return Err(self.broken(Trouble::Fault(Fault::Cut)));
         }
