@@ -14,7 +14,7 @@ use bytes::Bytes;
 use freerun_conf::SettingsSet;
 use freerun_proto::{BodyFraming, HeaderId, Method, ProxyHeader, RequestHead, Span, Version};
 use freerun_runtime::loops;
-use freerun_runtime::net::Socket;
+use freerun_transport::Transport;
 use smallvec::SmallVec;
 
 use crate::content::response::Field;
@@ -54,8 +54,8 @@ impl Address {
 pub struct Connection {
     /// Serial number, `$connection`.
     pub number: u64,
-    /// The socket.
-    pub socket: Socket,
+    /// The byte stream to the client.
+    pub transport: Transport,
     /// The loop it lives on.
     pub home: Rc<LoopState>,
     /// Since when it is idle, or was for the last time: nanoseconds since the process began.
@@ -107,7 +107,7 @@ impl Connection {
     /// A connection that was just accepted.
     pub fn new(
         number: u64,
-        socket: Socket,
+        transport: Transport,
         peer: Address,
         listen: Here<ListenSpec>,
         home: Rc<LoopState>,
@@ -116,7 +116,7 @@ impl Connection {
         let servers = RefCell::new(None);
         Connection {
             number,
-            socket,
+            transport,
             home,
             idle_since: Cell::new(0),
             responding: Cell::new(false),
@@ -137,10 +137,9 @@ impl Connection {
     /// The address the client connected to: the listening one, unless that is a wildcard.
     pub fn local(&self) -> Address {
         match self.listen.address() {
-            Address::Ip(address) if address.ip().is_unspecified() => rustix::net::getsockname(&self.socket)
-                .ok()
-                .and_then(|address| SocketAddr::try_from(address).ok())
-                .map_or(Address::Ip(address), Address::Ip),
+            Address::Ip(address) if address.ip().is_unspecified() => {
+                self.transport.local_address().map_or(Address::Ip(address), Address::Ip)
+            }
             address => address,
         }
     }
@@ -201,7 +200,7 @@ impl Connection {
     /// Ending the receiving side wakes its task as the end of the stream would; what has come already can still be read.
     pub fn close_when_idle(&self) {
         self.close_when_idle.set(true);
-        self.socket.shutdown_read();
+        self.transport.shutdown_read();
     }
 
     /// Whether it was asked to.
@@ -212,8 +211,7 @@ impl Connection {
     /// Sends small segments at once from now on (`tcp_nodelay`).
     pub fn set_nodelay(&self) {
         if !self.nodelay.replace(true) && self.listen.ip.is_some() {
-            // A failure costs latency, not correctness; the socket may just have been reset.
-            let _ = rustix::net::sockopt::set_tcp_nodelay(&self.socket, true);
+            self.transport.set_nodelay();
         }
     }
 }

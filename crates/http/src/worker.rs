@@ -15,9 +15,9 @@ use arc_swap::ArcSwap;
 use freerun_proto::date;
 use freerun_runtime::log::{Errno as ShowErrno, Level, clock};
 use freerun_runtime::loops::{self, LoopHandle, LoopStats, Remote};
-use freerun_runtime::net::Socket;
 use freerun_runtime::stats::Counter;
 use freerun_runtime::tasks::Tasks;
+use freerun_transport::Transport;
 use rustix::io::Errno;
 use tokio::sync::Notify;
 
@@ -542,7 +542,7 @@ impl LoopState {
         self.stats.accepted.add_alone();
         self.stats.active.add_alone();
         let number = self.shared.next_connection.fetch_add(1, Relaxed);
-        let connection = Rc::new(Connection::new(number, Socket::new(fd), peer, spec.clone(), self.clone()));
+        let connection = Rc::new(Connection::new(number, Transport::plain(fd), peer, spec.clone(), self.clone()));
         // A reload may take the address away before the first request comes: that is then served as it would be now.
         let _ = connection.servers();
         let serve = connection::Serve::new(connection);

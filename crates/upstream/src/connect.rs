@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use freerun_runtime::net::Socket;
+use freerun_transport::Transport;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 use socket2::SockRef;
@@ -73,12 +74,12 @@ impl ConnectError {
 ///
 /// # Errors
 /// [`ConnectError`].
-pub async fn connect(address: &UpstreamAddress, options: &ConnectOptions) -> Result<Socket, ConnectError> {
+pub async fn connect(address: &UpstreamAddress, options: &ConnectOptions) -> Result<Transport, ConnectError> {
     let (socket, pending) = begin(address, options)?;
     if pending {
         socket.connected().await.map_err(ConnectError::Failed)?;
     }
-    Ok(socket)
+    Ok(socket.into())
 }
 
 /// Begins to connect; whether it has to be waited for.
@@ -169,8 +170,11 @@ mod tests {
             let (_, from) = listener.accept().unwrap();
             assert_eq!(from.ip().to_string(), "127.0.0.2");
             assert_eq!(socket.try_write(&[IoSlice::new(b"hello")], false).unwrap(), 5);
-            assert_eq!(sockopt::tcp_congestion(&socket).unwrap(), "reno");
-            assert!(sockopt::socket_keepalive(&socket).unwrap() && sockopt::tcp_nodelay(&socket).unwrap());
+            assert_eq!(sockopt::tcp_congestion(&*socket.shared_fd()).unwrap(), "reno");
+            assert!(
+                sockopt::socket_keepalive(&*socket.shared_fd()).unwrap()
+                    && sockopt::tcp_nodelay(&*socket.shared_fd()).unwrap()
+            );
         });
     }
 

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use freerun_runtime::loops;
-use freerun_runtime::net::Socket;
+use freerun_transport::Transport;
 
 /// Most lists a peer has; beyond as many loops, several share one.
 pub const MAX_LISTS: usize = 256;
@@ -84,8 +84,8 @@ impl Scope {
 /// A connection to a peer between two requests, or while it serves one.
 #[derive(Debug)]
 pub struct Kept {
-    /// The socket.
-    pub socket: Socket,
+    /// The byte stream to the server.
+    pub transport: Transport,
     /// Who may use it again.
     pub scope: Scope,
     /// When it was made, in [`loops::nanos`].
@@ -96,8 +96,8 @@ pub struct Kept {
 
 impl Kept {
     /// A connection that was just made, for its first request.
-    pub fn new(socket: Socket, scope: Scope) -> Kept {
-        Kept { socket, scope, since: loops::nanos(), requests: 1 }
+    pub fn new(transport: Transport, scope: Scope) -> Kept {
+        Kept { transport, scope, since: loops::nanos(), requests: 1 }
     }
 }
 
@@ -217,7 +217,7 @@ impl Lists {
 
     /// What is dead or too old in a list, and whether the list has to be looked at again.
     fn sweep(&self, index: usize, now: u64) -> (Vec<Parked>, bool) {
-        let is_over = |parked: &Parked| !(parked.is_fresh(now) && parked.kept.socket.is_quiet(false));
+        let is_over = |parked: &Parked| !(parked.is_fresh(now) && parked.kept.transport.is_quiet(false));
         let Some(mut list) = self.try_lock(index) else { return (Vec::new(), true) };
         let over = self.take_out(index, &mut list, is_over);
         list.swept = !list.parked.is_empty();
@@ -318,9 +318,9 @@ impl Idle {
             self.0.left(index, &parked);
             let fresh = parked.is_fresh(now);
             let Parked { mut kept, .. } = parked;
-            if fresh && kept.socket.is_quiet(surely) {
-                if !kept.socket.is_here() {
-                    kept.socket = kept.socket.moved();
+            if fresh && kept.transport.is_quiet(surely) {
+                if !kept.transport.is_here() {
+                    kept.transport = kept.transport.moved();
                 }
                 kept.requests += 1;
                 return Some(kept);
@@ -338,7 +338,7 @@ impl Idle {
         if settings.connections == 0 || kept.requests >= settings.requests || old {
             return false;
         }
-        if kept.socket.watch().is_err() || !kept.socket.is_quiet(false) {
+        if kept.transport.watch().is_err() || !kept.transport.is_quiet(false) {
             return false;
         }
         let me = loops::index().unwrap_or(0);

@@ -18,12 +18,16 @@ const PLACES: &[(&str, Place)] = &[
     ("freerun-conf", Place::Layer(1)),
     ("freerun-proto", Place::Layer(1)),
     ("freerun-runtime", Place::Layer(2)),
+    ("freerun-tls", Place::Layer(2)),
+    ("freerun-transport", Place::Layer(3)),
     ("freerun-cache", Place::Layer(3)),
-    ("freerun-upstream", Place::Layer(3)),
-    ("freerun-http", Place::Layer(4)),
-    ("freerun-stream", Place::Layer(4)),
-    ("freerun-modules", Place::Layer(5)),
-    ("freerun", Place::Layer(6)),
+    ("freerun-upstream", Place::Layer(4)),
+    ("freerun-serve", Place::Layer(5)),
+    ("freerun-http", Place::Layer(6)),
+    ("freerun-proxy", Place::Layer(7)),
+    ("freerun-modules", Place::Layer(8)),
+    ("freerun-stream", Place::Layer(8)),
+    ("freerun", Place::Layer(9)),
     ("freerun-testkit", Place::Tool),
     ("freerun-tests", Place::Tool),
     ("freerun-bench", Place::Tool),
@@ -113,9 +117,9 @@ mod tests {
     #[test]
     fn upward_and_sideways_are_not() {
         let up = found("freerun-runtime", "[dependencies]\nfreerun-http.workspace = true\n");
-        assert_eq!(up, ["4: freerun-runtime (layer 2) imports freerun-http (layer 4)"]);
-        let sideways = found("freerun-cache", "[build-dependencies]\nfreerun-upstream.workspace = true\n");
-        assert_eq!(sideways, ["4: freerun-cache (layer 3) imports freerun-upstream (layer 3)"]);
+        assert_eq!(up, ["4: freerun-runtime (layer 2) imports freerun-http (layer 6)"]);
+        let sideways = found("freerun-cache", "[build-dependencies]\nfreerun-transport.workspace = true\n");
+        assert_eq!(sideways, ["4: freerun-cache (layer 3) imports freerun-transport (layer 3)"]);
         let renamed = "[target.'cfg(unix)'.dependencies]\nh = { package = \"freerun-http\", workspace = true }\n";
         assert_eq!(found("freerun-proto", renamed).len(), 1);
     }

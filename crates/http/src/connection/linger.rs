@@ -11,7 +11,7 @@ use crate::request::Connection;
 
 /// Ends the sending side and reads until the client closes, is silent for `pause`, or `total` has passed.
 pub async fn linger(connection: &Connection, timer: &mut Timer, pause: Duration, total: Duration) {
-    connection.socket.shutdown_write();
+    connection.transport.shutdown_write();
     let start = std::time::Instant::now();
     let mut scratch = buffers::take();
     loop {
@@ -21,7 +21,7 @@ pub async fn linger(connection: &Connection, timer: &mut Timer, pause: Duration,
             break;
         }
         scratch.clear();
-        match timer.within(pause.min(left), connection.socket.read(&mut scratch)).await {
+        match timer.within(pause.min(left), connection.transport.read(&mut scratch)).await {
             Some(Ok(n)) if n > 0 => {}
             _ => break,
         }

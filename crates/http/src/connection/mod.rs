@@ -133,7 +133,7 @@ impl Serve {
 
     /// Ready with whether the socket can be read, if only to find its end.
     fn poll_idle(&self, context: &mut Context<'_>) -> Poll<bool> {
-        self.connection.socket.poll_readable(context).map(|ready| ready.is_ok())
+        self.connection.transport.poll_readable(context).map(|ready| ready.is_ok())
     }
 
     fn leave_idle(&mut self) {
@@ -190,7 +190,7 @@ impl Drop for Serve {
         self.leave_idle();
         if Rc::strong_count(&self.connection) > 1 {
             // A request that goes on in the background must not keep the client waiting for the end.
-            self.connection.socket.end();
+            self.connection.transport.end();
         }
         self.connection.home.ended();
     }
@@ -203,7 +203,7 @@ fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
     if !connection.responding.get() {
         let sorry = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         // The panic is in the log; a client that cannot take these bytes learns from the closing.
-        let _ = connection.socket.try_write(&[std::io::IoSlice::new(sorry)], false);
+        let _ = connection.transport.try_write(&[std::io::IoSlice::new(sorry)], false);
     }
 }
 
@@ -230,7 +230,7 @@ async fn requests(connection: &Rc<Connection>, post: &Post, spare: &mut Spare) -
         let first = &connection.home.first_reads;
         let read = if first.pays() {
             buffer = buffers::take();
-            let read = connection.socket.try_read(&mut buffer);
+            let read = connection.transport.try_read(&mut buffer);
             first.came_out(matches!(read, Ok(1..)));
             read
         } else {
@@ -525,7 +525,7 @@ async fn take_over(request: &mut Request, mut response: Box<Response>, takeover:
 /// `reset_timedout_connection`
 fn reset_if_wanted(request: &Request) {
     if request.settings().get::<ServerSettings>().reset_timedout_connection {
-        request.connection.socket.reset_on_close();
+        request.connection.transport.reset_on_close();
     }
 }
 
@@ -540,7 +540,7 @@ fn was_emptied_now(request: &Request) -> bool {
 fn has_more(request: &mut Request) -> bool {
     let mut scratch = std::mem::take(&mut request.head.buffer);
     scratch.clear();
-    let has_more = matches!(request.connection.socket.try_read(&mut scratch), Ok(1..));
+    let has_more = matches!(request.connection.transport.try_read(&mut scratch), Ok(1..));
     buffers::give_back(scratch);
     has_more
 }

@@ -44,7 +44,7 @@ pub async fn read(
             buffer.reserve_exact(proxy_protocol::MAX_HEADER);
         }
         let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
-        match timer.within(left, connection.socket.read(buffer)).await {
+        match timer.within(left, connection.transport.read(buffer)).await {
             Some(Ok(1..)) => {}
             Some(Ok(0)) if buffer.is_empty() => {
                 silent::log(connection, Awaited::ProxyHeader, &End::Closed);

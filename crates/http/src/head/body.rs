@@ -15,9 +15,9 @@ use bytes::{Bytes, BytesMut};
 use freerun_proto::BodyFraming;
 use freerun_proto::chunked::{ChunkedDecoder, Step};
 use freerun_runtime::files::FileError;
-use freerun_runtime::net::Socket;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
+use freerun_transport::Transport;
 
 use crate::content::aio;
 use crate::head::collect::{Collected, Collector, KeptBody, Spool};
@@ -234,7 +234,7 @@ fn send_continue(request: &mut Request) {
         request.body.expects_continue = false;
         let line = IoSlice::new(b"HTTP/1.1 100 Continue\r\n\r\n");
         // A socket that cannot take 25 bytes has a client that does not read: it may do without.
-        if let Ok(sent) = request.connection.socket.try_write(&[line], false) {
+        if let Ok(sent) = request.connection.transport.try_write(&[line], false) {
             request.sent.bytes += sent as u64;
         }
     }
@@ -271,7 +271,7 @@ async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> 
     let head = request.head.parsed.len as usize;
     let more = poll_fn(|context| {
         let Request { body, head: Head { buffer, .. }, .. } = request;
-        body.poll_more(context, (buffer, head), &connection.socket)
+        body.poll_more(context, (buffer, head), &connection.transport)
     });
     timer.within(wait, more).await.unwrap_or(Err(BodyError::TimedOut))
 }
@@ -292,7 +292,7 @@ pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -
     let head = request.head.parsed.len as usize;
     let piece = poll_fn(|context| {
         let Request { body, head: Head { buffer, .. }, .. } = request;
-        body.poll_piece(context, (buffer, head), &connection.socket, most)
+        body.poll_piece(context, (buffer, head), &connection.transport, most)
     });
     let piece = timer.within(wait, piece).await.unwrap_or(Err(BodyError::TimedOut))?;
     if request.body.declared.is_none() {
@@ -314,7 +314,7 @@ impl ClientBody {
         &mut self,
         context: &mut Context<'_>,
         (buffer, head): (&mut Vec<u8>, usize),
-        socket: &Socket,
+        transport: &Transport,
         most: usize,
     ) -> Poll<Result<Option<Bytes>, BodyError>> {
         loop {
@@ -333,9 +333,9 @@ impl ClientBody {
                 // Nothing else can come: it does not have to pass through the connection's buffer.
                 let room = usize::try_from(*left).map_or(most, |left| left.min(most));
                 let mut piece = BytesMut::new();
-                let read = socket.poll_read_by(context, || {
+                let read = transport.poll_read_by(context, || {
                     piece.reserve(room);
-                    Ok((socket.try_read_bytes(&mut piece, room)?, room))
+                    Ok((transport.try_read_bytes(&mut piece, room)?, room))
                 });
                 some(ready!(read))?;
                 *left -= piece.len() as u64;
@@ -345,7 +345,7 @@ impl ClientBody {
                 self.received += piece.len() as u64;
                 return Poll::Ready(Ok(Some(piece.freeze())));
             }
-            ready!(self.poll_more(context, (&mut *buffer, head), socket))?;
+            ready!(self.poll_more(context, (&mut *buffer, head), transport))?;
         }
     }
 
@@ -354,7 +354,7 @@ impl ClientBody {
         &mut self,
         context: &mut Context<'_>,
         (buffer, head): (&mut Vec<u8>, usize),
-        socket: &Socket,
+        transport: &Transport,
     ) -> Poll<Result<(), BodyError>> {
         if let Framing::Lent(_) = self.framing {
             // Whoever has it has not given it back: nothing is known of what comes.
@@ -363,10 +363,10 @@ impl ClientBody {
         // What has been used makes room; the head must stay, the handlers look into it.
         buffer.drain(head..self.used);
         self.used = head;
-        let read = socket.poll_read_by(context, || {
+        let read = transport.poll_read_by(context, || {
             buffer.reserve(buffers::BUFFER_SIZE);
             let room = buffer.capacity() - buffer.len();
-            Ok((socket.try_read(buffer)?, room))
+            Ok((transport.try_read(buffer)?, room))
         });
         Poll::Ready(some(ready!(read)))
     }

@@ -76,7 +76,7 @@ pub async fn read(
     if buffer.is_empty() {
         make_room(&mut buffer, rules.max_len());
         // Nearly always it is all there.
-        answered = connection.socket.read_now(&mut buffer).filter(|answer| !matches!(answer, Ok(1..)));
+        answered = connection.transport.read_now(&mut buffer).filter(|answer| !matches!(answer, Ok(1..)));
     }
     loop {
         if !buffer.is_empty() {
@@ -93,7 +93,7 @@ pub async fn read(
             None => {
                 make_room(&mut buffer, rules.max_len());
                 let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
-                let Some(answer) = timer.within(left, connection.socket.read(&mut buffer)).await else {
+                let Some(answer) = timer.within(left, connection.transport.read(&mut buffer)).await else {
                     if buffer.is_empty() {
                         buffers::give_back(buffer);
                         return Reading::Nothing(End::TimedOut);

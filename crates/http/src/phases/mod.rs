@@ -231,7 +231,7 @@ async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
         if !delay.is_zero() {
             tokio::select! {
                 () = freerun_runtime::timer::sleep(delay) => {}
-                () = request.connection.socket.gone() => return Some(Outcome::Status(499)),
+                () = request.connection.transport.gone() => return Some(Outcome::Status(499)),
             }
         }
     }

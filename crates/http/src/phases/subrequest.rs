@@ -182,7 +182,7 @@ async fn unless_gone(request: &mut Request) -> Answer {
             Poll::Pending => tokio::select! {
                 biased;
                 answer = responding => Some(answer),
-                () = connection.socket.gone() => None,
+                () = connection.transport.gone() => None,
             },
         }
     };

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use freerun_proto::proxy_protocol::Ends;
 use freerun_proto::{BodyFraming, Credentials, HeaderId, Method, uri};
 use freerun_runtime::log::clock;
-use freerun_sys::socket::TcpInfo;
+use freerun_transport::TcpInfo;
 
 use crate::content::path;
 use crate::head::collect::{Collected, KeptBody};
@@ -211,7 +211,7 @@ fn number<'r>(value: u64) -> Value<'r> {
 
 /// What the kernel knows of the client's TCP connection.
 fn tcp(request: &Request) -> Option<TcpInfo> {
-    freerun_sys::socket::tcp_info(&request.connection.socket).ok()
+    request.connection.transport.tcp_info().ok()
 }
 
 /// A port; none if it is not known.

@@ -93,12 +93,12 @@ fn at_once(
         Body::Bytes(bytes) => bytes,
         body => return Ok((0, Some(body))),
     };
-    let socket = &request.connection.socket;
+    let transport = &request.connection.transport;
     let (sent, bytes) = if bytes.len() <= COPIED {
         head.extend_from_slice(&bytes);
-        (socket.try_write(&[IoSlice::new(head)], false), Bytes::new())
+        (transport.try_write(&[IoSlice::new(head)], false), Bytes::new())
     } else {
-        (socket.try_write(&[IoSlice::new(head), IoSlice::new(&bytes)], false), bytes)
+        (transport.try_write(&[IoSlice::new(head), IoSlice::new(&bytes)], false), bytes)
     };
     match sent {
         Ok(sent) if sent == head.len() + bytes.len() => Ok((sent as u64, None)),

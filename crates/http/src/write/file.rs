@@ -1,12 +1,12 @@
 //! Files as bodies: with `sendfile` as far as they are in memory, and through the pool where not.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use freerun_runtime::files::{Aio, Cursor, FileError, OpenFile, Sent, Via};
 use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
+use freerun_transport::FileSending;
 
 use crate::content::pull::Reader;
 use crate::content::response::{FileRange, Source};
@@ -49,8 +49,9 @@ pub async fn with_head(
     let Some(aio) = aio::resolve(request) else { return Err(WriteError::Body) };
     let files = request.generation.files.clone();
     let core = request.settings().get::<CoreSettings>();
-    if direct::alignment(request, range.file.meta()).is_some() {
-        return direct_file(request, writer, head, range, more).await;
+    let copies = matches!(writer.connection.transport.file_sending(), FileSending::Copy);
+    if copies || direct::alignment(request, range.file.meta()).is_some() {
+        return by_copying(request, writer, head, range, more).await;
     }
     let FileRange { file, offset, len } = range;
     if len <= SMALL_FILE {
@@ -83,6 +84,9 @@ pub async fn of_source(
     range: FileRange,
     source: &mut Box<dyn Source>,
 ) -> Result<(), WriteError> {
+    if matches!(writer.connection.transport.file_sending(), FileSending::Copy) {
+        return by_copying(request, writer, &mut Vec::new(), range, true).await;
+    }
     let Some(aio) = aio::resolve(request) else { return Err(WriteError::Body) };
     send(request, writer, range, MAX_INLINE, &aio, Some(source)).await
 }
@@ -113,13 +117,14 @@ async fn send(
             false => limit.min(meanwhile(&mut source, writer.room(len)).await),
         };
         let chunk = len.min(limit).min(at_once).min(std::mem::replace(&mut first, MAX_INLINE));
-        let socket = &writer.connection.socket;
+        let transport = &writer.connection.transport;
         let (mut inline, mut filled) = (true, false);
-        let sent = match files.send_now(&file, &mut cursor, socket.as_fd(), offset, chunk, aio) {
+        let FileSending::Sendfile(out) = transport.file_sending() else { return Err(WriteError::Body) };
+        let sent = match files.send_now(&file, &mut cursor, out, offset, chunk, aio) {
             Ok(Sent::NeedsPool) => {
                 inline = false;
                 let via = Via { aio, client, gone: Some(&gone) };
-                let pooled = files.send_pooled(&file, &mut cursor, socket.shared_fd(), offset, len.min(limit), via);
+                let pooled = files.send_pooled(&file, &mut cursor, transport.shared_fd(), offset, len.min(limit), via);
                 meanwhile(&mut source, pooled).await
             }
             answer => answer,
@@ -132,7 +137,7 @@ async fn send(
                 in_this_turn += n;
                 since_full += n;
                 // What took less than it was offered is full, mostly: to be told so costs less than to offer it the rest.
-                if inline && n < chunk && len > 0 && !socket.has_room()? {
+                if inline && n < chunk && len > 0 && !transport.has_room()? {
                     filled = true;
                 } else if in_this_turn >= MAX_INLINE && len > 0 {
                     in_this_turn = 0;
@@ -158,8 +163,9 @@ async fn send(
     Ok(())
 }
 
-/// The same, past the page cache: piece by piece through memory, read by the pool.
-async fn direct_file(
+/// Sends a range of a file piece by piece through memory: one that is read past the page cache (`directio`), or one for a
+/// transport that the kernel cannot copy a file to.
+async fn by_copying(
     request: &Request,
     writer: &mut Writer<'_>,
     head: &mut Vec<u8>,

@@ -22,7 +22,7 @@ impl<'c> ClientGone<'c> {
 impl Gone for ClientGone<'_> {
     fn gone(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + '_>> {
         match self.0 {
-            Some(connection) => Box::pin(connection.socket.gone()),
+            Some(connection) => Box::pin(connection.transport.gone()),
             None => Box::pin(std::future::pending()),
         }
     }

@@ -48,7 +48,7 @@ pub async fn write(request: &mut Request, mut response: Box<Response>, upgrades:
     let result = body::write(request, &mut out, body, framing, trailers, late_trailers).await;
     freerun_runtime::buffers::give_back_sent(out);
     if result.is_err() && framing == head::Framing::Close {
-        request.connection.socket.reset_on_close();
+        request.connection.transport.reset_on_close();
     }
     request.sent.complete = result.is_ok();
     result

@@ -56,9 +56,9 @@ impl Writer<'_> {
             let then = &second[..second.len().min(room - now.len())];
             let more = more && room == left;
             let answer = match (now.is_empty(), then.is_empty()) {
-                (false, false) => self.connection.socket.try_write(&[IoSlice::new(now), IoSlice::new(then)], more),
-                (false, true) => self.connection.socket.try_write(&[IoSlice::new(now)], more),
-                _ => self.connection.socket.try_write(&[IoSlice::new(then)], more),
+                (false, false) => self.connection.transport.try_write(&[IoSlice::new(now), IoSlice::new(then)], more),
+                (false, true) => self.connection.transport.try_write(&[IoSlice::new(now)], more),
+                _ => self.connection.transport.try_write(&[IoSlice::new(then)], more),
             };
             match answer {
                 Ok(sent) => {
@@ -94,7 +94,7 @@ impl Writer<'_> {
     /// Waits for room in the socket, which a write of this task has just filled.
     pub async fn wait(&mut self) -> Result<(), WriteError> {
         self.long.get_or_insert_with(LongWork::begin);
-        match self.timer.within(self.send_timeout, self.connection.socket.writable_after_full()).await {
+        match self.timer.within(self.send_timeout, self.connection.transport.writable_after_full()).await {
             Some(answer) => Ok(answer?),
             None => Err(WriteError::TimedOut),
         }
@@ -103,7 +103,7 @@ impl Writer<'_> {
     /// Waits for room in the socket, which a pool thread has found full.
     pub async fn wait_after_pool(&mut self) -> Result<(), WriteError> {
         self.long.get_or_insert_with(LongWork::begin);
-        match self.timer.within(self.send_timeout, self.connection.socket.writable()).await {
+        match self.timer.within(self.send_timeout, self.connection.transport.writable()).await {
             Some(answer) => Ok(answer?),
             None => Err(WriteError::TimedOut),
         }

@@ -16,13 +16,13 @@ fn on<T: Send + 'static>(handle: &LoopHandle, job: impl FnOnce() -> T + Send + '
     answers.recv_timeout(LONG).unwrap()
 }
 
-fn pair() -> (Socket, TcpStream) {
+fn pair() -> (Transport, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     theirs.set_read_timeout(Some(LONG)).unwrap();
     let (ours, _) = listener.accept().unwrap();
     ours.set_nonblocking(true).unwrap();
-    (Socket::new(ours.into()), theirs)
+    (Transport::plain(ours.into()), theirs)
 }
 
 struct Bench {
@@ -62,7 +62,7 @@ impl Bench {
 
 /// Which of the peers' ends a connection leads to.
 fn name(kept: &Kept, peers: &mut [&mut TcpStream]) -> usize {
-    kept.socket.try_write(&[IoSlice::new(b"!")], false).unwrap();
+    kept.transport.try_write(&[IoSlice::new(b"!")], false).unwrap();
     for (index, peer) in peers.iter_mut().enumerate() {
         peer.set_nonblocking(true).unwrap();
         if peer.read(&mut [0; 1]).is_ok_and(|n| n == 1) {
@@ -173,9 +173,9 @@ fn a_sibling_takes_it_and_waits_for_bytes_on_its_own_loop() {
     bench.loops[1].tell(move || {
         loops::spawn(0, "test", async move {
             let kept = idle.take(Scope::SHARED, false).unwrap();
-            kept.socket.try_write(&[IoSlice::new(b"ask")], false).unwrap();
+            kept.transport.try_write(&[IoSlice::new(b"ask")], false).unwrap();
             let mut answer = Vec::with_capacity(16);
-            kept.socket.read(&mut answer).await.unwrap();
+            kept.transport.read(&mut answer).await.unwrap();
             done.send((answer, kept)).unwrap();
         });
     });
@@ -333,8 +333,8 @@ fn what_a_loop_leaves_behind_is_used_by_the_next_one_with_its_number() {
     bench.loops[0].tell(move || {
         loops::spawn(0, "testing", async move {
             let mut got = Vec::with_capacity(8);
-            kept.socket.readable().await.unwrap();
-            answer.send(kept.socket.read(&mut got).await.map(|_| got)).unwrap();
+            kept.transport.readable().await.unwrap();
+            answer.send(kept.transport.read(&mut got).await.map(|_| got)).unwrap();
         });
     });
     theirs.write_all(b"hello").unwrap();

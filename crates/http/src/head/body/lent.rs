@@ -80,7 +80,7 @@ impl Lent {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
-        let piece = match self.body.poll_piece(context, (&mut self.buffer, 0), &self.connection.socket, most) {
+        let piece = match self.body.poll_piece(context, (&mut self.buffer, 0), &self.connection.transport, most) {
             Poll::Ready(piece) => piece?,
             Poll::Pending => {
                 if !std::mem::replace(&mut self.waiting, true) {

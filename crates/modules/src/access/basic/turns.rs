@@ -47,7 +47,7 @@ pub async fn wait<T>(request: &Request, work: impl Future<Output = T>) -> Option
     let _turn = tokio::select! {
         biased;
         turn = place.semaphore.acquire() => turn,
-        () = request.connection.socket.gone() => return None,
+        () = request.connection.transport.gone() => return None,
     };
     Some(work.await)
 }

@@ -216,16 +216,16 @@ impl Plan {
         let began = loops::now();
         let mut timer = Timer::default();
         let connecting = self.client.unless_gone(connect(&peer.address, &options));
-        let socket = match timer.within(self.options.connect_timeout, connecting).await {
+        let transport = match timer.within(self.options.connect_timeout, connecting).await {
             None => return Err(Trouble::TimedOut),
             Some(Err(gone)) => return Err(gone),
             Some(Ok(Err(error))) => return Err(Trouble::Connect(error)),
-            Some(Ok(Ok(socket))) => socket,
+            Some(Ok(Ok(transport))) => transport,
         };
         let took = loops::now().saturating_duration_since(began);
         lease.connected(false, took);
         self.record.with(|last| last.connect = took.into());
-        Ok(Wire::new(Kept::new(socket, scope), false))
+        Ok(Wire::new(Kept::new(transport, scope), false))
     }
 }
 
@@ -421,7 +421,7 @@ impl Run<'_> {
         }
         self.exchange.body_end(out);
         // An error, whatever it is, the next write says again.
-        if let Ok(n) = self.wire.kept.socket.try_write(&[IoSlice::new(out)], false) {
+        if let Ok(n) = self.wire.kept.transport.try_write(&[IoSlice::new(out)], false) {
             self.sent += n as u64;
             if n == out.len() {
                 return Ok(None);
@@ -532,7 +532,7 @@ impl Run<'_> {
         let received = tokio::select! {
             biased;
             piece = body.next(request, position, most, &self.plan.client) => return Ok((piece?, false)),
-            received = input.read(&kept.socket, room) => received,
+            received = input.read(&kept.transport, room) => received,
         };
         self.received(received.map_err(super::wire::received))?;
         Ok((None, true))
@@ -545,9 +545,9 @@ impl Run<'_> {
             let rest = &out[done..];
             let answer = match (rest.is_empty(), piece.is_empty()) {
                 (true, true) => break,
-                (false, false) => self.wire.kept.socket.try_write(&[IoSlice::new(rest), IoSlice::new(piece)], false),
-                (false, true) => self.wire.kept.socket.try_write(&[IoSlice::new(rest)], false),
-                (true, false) => self.wire.kept.socket.try_write(&[IoSlice::new(piece)], false),
+                (false, false) => self.wire.kept.transport.try_write(&[IoSlice::new(rest), IoSlice::new(piece)], false),
+                (false, true) => self.wire.kept.transport.try_write(&[IoSlice::new(rest)], false),
+                (true, false) => self.wire.kept.transport.try_write(&[IoSlice::new(piece)], false),
             };
             match answer {
                 Ok(n) => {
@@ -581,8 +581,8 @@ impl Run<'_> {
         let either = async {
             tokio::select! {
                 biased;
-                received = input.read(&kept.socket, room) => Ok(Some(received)),
-                writable = kept.socket.writable_after_full() => writable.map(|()| None),
+                received = input.read(&kept.transport, room) => Ok(Some(received)),
+                writable = kept.transport.writable_after_full() => writable.map(|()| None),
             }
         };
         let received = match timer.within(wait, self.plan.client.unless_gone(either)).await {

@@ -31,13 +31,13 @@ pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &Upstream
     out.extend_from_slice(b"\r\n");
     let wait = request.settings().get::<CoreSettings>().send_timeout;
     let (mut timer, mut rest) = (Timer::default(), &out[..]);
-    let socket = &request.connection.socket;
+    let transport = &request.connection.transport;
     while !rest.is_empty() {
-        match socket.try_write(&[IoSlice::new(rest)], false) {
+        match transport.try_write(&[IoSlice::new(rest)], false) {
             Ok(n) => rest = &rest[n..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                match timer.within(wait, socket.writable_after_full()).await {
+                match timer.within(wait, transport.writable_after_full()).await {
                     Some(Ok(())) => {}
                     _ => return Err(Trouble::ClientGone),
                 }

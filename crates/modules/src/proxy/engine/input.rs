@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use freerun_runtime::loops;
-use freerun_runtime::net::Socket;
+use freerun_transport::Transport;
 
 /// How large a buffer is at first: what is read after the head then goes into the same one, where `proxy_buffers` are what they usually
 /// are, and leaves no hole of another size in the allocator's memory.
@@ -40,13 +40,18 @@ impl Input {
     /// Reads what is there, at most `most` bytes, behind what there is; how many have come, 0 at the end of the stream.
     ///
     /// # Errors
-    /// As those of [`Socket::poll_read_by`].
-    pub fn poll_read(&mut self, socket: &Socket, context: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
-        socket.poll_read_by(context, || {
+    /// As those of [`Transport::poll_read_by`].
+    pub fn poll_read(
+        &mut self,
+        transport: &Transport,
+        context: &mut Context<'_>,
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
+        transport.poll_read_by(context, || {
             let had_none = self.size == 0;
             self.make_room(most);
             let room = most.min(self.bytes.capacity() - self.bytes.len());
-            let read = socket.try_read_bytes(&mut self.bytes, room);
+            let read = transport.try_read_bytes(&mut self.bytes, room);
             if had_none && read.is_err() {
                 // A socket that is new is asked before the loop has told of it.
                 self.let_go();
@@ -59,9 +64,9 @@ impl Input {
     ///
     /// # Errors
     /// As there.
-    pub async fn read(&mut self, socket: &Socket, most: usize) -> io::Result<usize> {
+    pub async fn read(&mut self, transport: &Transport, most: usize) -> io::Result<usize> {
         loops::consume_budget().await;
-        poll_fn(|context| self.poll_read(socket, context, most)).await
+        poll_fn(|context| self.poll_read(transport, context, most)).await
     }
 
     fn make_room(&mut self, room: usize) {
@@ -200,12 +205,12 @@ mod tests {
         loops::block_on(async {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
-            let (socket, mut input) = (Socket::new(ours.into()), Input::default());
-            let waits = poll_fn(|context| Poll::Ready(input.poll_read(&socket, context, 100).is_pending())).await;
+            let (transport, mut input) = (Transport::plain(ours.into()), Input::default());
+            let waits = poll_fn(|context| Poll::Ready(input.poll_read(&transport, context, 100).is_pending())).await;
             assert!(waits);
             assert_eq!((input.size, input.bytes.capacity()), (0, 0));
             theirs.write_all(b"response").unwrap();
-            assert_eq!(input.read(&socket, 100).await.unwrap(), 8);
+            assert_eq!(input.read(&transport, 100).await.unwrap(), 8);
             assert_eq!((input.size, &*input.bytes), (FIRST, &b"response"[..]));
         })
         .unwrap();

@@ -11,7 +11,7 @@ use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
-use freerun_runtime::net::Socket;
+use freerun_transport::Transport;
 use freerun_upstream::{Lease, Peer, Verdict};
 
 use super::attempt::{Passage, Plan};
@@ -222,8 +222,8 @@ impl Reader {
             return Ok(());
         };
         let log = self.log.as_ref();
-        let send_on = |socket: &Socket, context: &mut Context<'_>| {
-            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, socket, context)
+        let send_on = |transport: &Transport, context: &mut Context<'_>| {
+            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, transport, context)
         };
         match wire.receive_while(room, plan.options.read_timeout, &plan.client, send_on).await {
             Ok(0) => match exchange.closed() {
@@ -251,8 +251,8 @@ impl Reader {
         };
         wire.kit.input.be_exact();
         let log = self.log.as_ref();
-        let send_on = |socket: &Socket, context: &mut Context<'_>| {
-            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, socket, context)
+        let send_on = |transport: &Transport, context: &mut Context<'_>| {
+            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, transport, context)
         };
         let readable = wire.readable_while(plan.options.read_timeout, &plan.client, send_on).await;
         readable.map_err(|trouble| self.broken(trouble))
@@ -269,7 +269,7 @@ impl Reader {
                 return Poll::Ready(Ok(()));
             };
             let log = self.log.as_ref();
-            let sent = send_on((unsent, sent_all), (&mut **exchange, plan), log, &wire.kept.socket, context);
+            let sent = send_on((unsent, sent_all), (&mut **exchange, plan), log, &wire.kept.transport, context);
             match sent {
                 Ok(_) if unsent.is_some() => Poll::Pending,
                 sent => Poll::Ready(sent.map(|_| ())),
@@ -416,12 +416,12 @@ fn send_on(
     (unsent, sent_all): (&mut Option<Box<Unsent>>, &mut bool),
     (exchange, plan): (&mut dyn Exchange, &Plan),
     log: Option<&Detached>,
-    socket: &Socket,
+    transport: &Transport,
     context: &mut Context<'_>,
 ) -> Result<bool, Trouble> {
     let Some(rest) = unsent else { return Ok(false) };
     let mut sent = 0;
-    let answer = rest.poll(context, socket, (exchange, plan), &mut sent);
+    let answer = rest.poll(context, transport, (exchange, plan), &mut sent);
     let is_busy = sent > 0 || rest.waits_for_client();
     plan.record.with(|last| last.sent += sent);
     match answer {

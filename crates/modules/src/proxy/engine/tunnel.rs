@@ -15,7 +15,7 @@ use freerun_http::request::{Connection, Request};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Errno;
 use freerun_runtime::loops;
-use freerun_runtime::net::Socket;
+use freerun_transport::Transport;
 use freerun_upstream::Lease;
 
 use super::attempt::Plan;
@@ -36,7 +36,7 @@ thread_local! {
 
 /// A tunnel. Moments are milliseconds since the process began, times are in milliseconds too.
 pub struct Tunnel {
-    upstream: Socket,
+    upstream: Transport,
     /// Until the end.
     lease: Option<Lease>,
     record: Rc<Record>,
@@ -103,8 +103,8 @@ impl Way {
 
     fn poll(
         &mut self,
-        from: &Socket,
-        to: &Socket,
+        from: &Transport,
+        to: &Transport,
         buffer: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Result<Went, Broke> {
@@ -189,7 +189,7 @@ impl Tunnel {
         }
     }
 
-    fn poll_both(&mut self, client: &Socket, context: &mut Context<'_>) -> Result<bool, Trouble> {
+    fn poll_both(&mut self, client: &Transport, context: &mut Context<'_>) -> Result<bool, Trouble> {
         let mut buffer = BUFFER.take();
         let down = self.down.poll(&self.upstream, client, &mut buffer, context);
         let up = match down {
@@ -248,7 +248,7 @@ impl Takeover for Tunnel {
 
     fn poll(&mut self, client: &Connection, context: &mut Context<'_>) -> Poll<()> {
         loops::note(client.number, "tunnelling");
-        let why = match self.poll_both(&client.socket, context) {
+        let why = match self.poll_both(&client.transport, context) {
             Ok(true) => return Poll::Ready(()),
             Ok(false) => std::task::ready!(self.poll_late(context)),
             Err(Trouble::ClientGone) => return Poll::Ready(()),

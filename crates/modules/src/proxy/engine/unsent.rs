@@ -14,8 +14,8 @@ use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
-use freerun_runtime::net::Socket;
 use freerun_runtime::timer::Timer;
+use freerun_transport::Transport;
 
 use super::attempt::Plan;
 use super::outgoing::{Outgoing, PIECE, Position};
@@ -171,7 +171,7 @@ impl Unsent {
     pub fn poll(
         &mut self,
         context: &mut Context<'_>,
-        socket: &Socket,
+        transport: &Transport,
         (exchange, plan): (&mut dyn Exchange, &Plan),
         sent: &mut u64,
     ) -> Poll<Result<(), Stopped>> {
@@ -200,7 +200,7 @@ impl Unsent {
                 (_, true) => &both[..1],
                 _ => &both,
             };
-            match socket.try_write(parts, false) {
+            match transport.try_write(parts, false) {
                 Ok(n) => {
                     *sent += n as u64;
                     (self.waiting, has_waited) = (false, false);
@@ -218,7 +218,7 @@ impl Unsent {
                     if !std::mem::replace(&mut self.waiting, true) {
                         self.timer.set(plan.options.send_timeout);
                     }
-                    match pin!(socket.writable_after_full()).poll(context) {
+                    match pin!(transport.writable_after_full()).poll(context) {
                         Poll::Pending => {
                             let timed_out = || Err(Stopped::Refused(ErrorKind::TimedOut.into()));
                             return self.timer.poll_expired(context).map(|()| timed_out());

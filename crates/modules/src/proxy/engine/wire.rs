@@ -13,8 +13,8 @@ use freerun_http::request::Connection;
 use freerun_http::write::body::PAUSE;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
-use freerun_runtime::net::Socket;
 use freerun_runtime::timer::Timer;
+use freerun_transport::Transport;
 use freerun_upstream::Peer;
 use freerun_upstream::idle::Kept;
 
@@ -49,7 +49,7 @@ impl Client {
 
     /// How many bytes its socket would certainly take now.
     pub fn room(&self) -> usize {
-        self.connection.socket.certain_room()
+        self.connection.transport.certain_room()
     }
 
     /// Waits for `future`, unless the client goes before.
@@ -69,7 +69,7 @@ impl Client {
     /// Waits for the client to go. Only its own task does so, which is the one that reads from it.
     async fn gone(&self) {
         match self.watched {
-            true => self.connection.socket.gone_for_reader().await,
+            true => self.connection.transport.gone_for_reader().await,
             false => std::future::pending().await,
         }
     }
@@ -133,9 +133,9 @@ impl Wire {
         room: usize,
         wait: Duration,
         client: &Client,
-        meanwhile: impl FnMut(&Socket, &mut Context<'_>) -> Result<bool, Trouble>,
+        meanwhile: impl FnMut(&Transport, &mut Context<'_>) -> Result<bool, Trouble>,
     ) -> impl Future<Output = Result<usize, Trouble>> {
-        self.wait(wait, client, move |socket, input, context| input.poll_read(socket, context, room), meanwhile)
+        self.wait(wait, client, move |transport, input, context| input.poll_read(transport, context, room), meanwhile)
     }
 
     /// Waits for `missing` bytes that are just about to come, for [`PAUSE`] at most. However it ends, who waits after that is told.
@@ -147,7 +147,7 @@ impl Wire {
         let coming = poll_fn(|context| {
             while input.bytes.len() < end {
                 // One byte more: a read that fills its room would have to be followed by one that finds nothing.
-                let read = input.poll_read(&kept.socket, context, end + 1 - input.bytes.len());
+                let read = input.poll_read(&kept.transport, context, end + 1 - input.bytes.len());
                 if read.is_pending() && !std::mem::replace(&mut asked, true) {
                     // It comes sooner than a thread that has nothing to do falls asleep and wakes up: the loop asks for
                     // events once without waiting for them.
@@ -175,17 +175,17 @@ impl Wire {
         &mut self,
         wait: Duration,
         client: &Client,
-        meanwhile: impl FnMut(&Socket, &mut Context<'_>) -> Result<bool, Trouble>,
+        meanwhile: impl FnMut(&Transport, &mut Context<'_>) -> Result<bool, Trouble>,
     ) -> impl Future<Output = Result<(), Trouble>> {
-        self.wait(wait, client, |socket, _, context| socket.poll_readable(context), meanwhile)
+        self.wait(wait, client, |transport, _, context| transport.poll_readable(context), meanwhile)
     }
 
     async fn wait<T>(
         &mut self,
         wait: Duration,
         client: &Client,
-        mut poll: impl FnMut(&Socket, &mut Input, &mut Context<'_>) -> Poll<io::Result<T>>,
-        mut meanwhile: impl FnMut(&Socket, &mut Context<'_>) -> Result<bool, Trouble>,
+        mut poll: impl FnMut(&Transport, &mut Input, &mut Context<'_>) -> Poll<io::Result<T>>,
+        mut meanwhile: impl FnMut(&Transport, &mut Context<'_>) -> Result<bool, Trouble>,
     ) -> Result<T, Trouble> {
         let Wire { kept, kit, late, .. } = self;
         let Kit { input, timer, .. } = &mut **kit;
@@ -197,10 +197,10 @@ impl Wire {
         let mut gone = pin!(client.gone());
         let mut armed = false;
         poll_fn(|context| {
-            if meanwhile(&kept.socket, context)? {
+            if meanwhile(&kept.transport, context)? {
                 armed = false;
             }
-            if let Poll::Ready(answer) = poll(&kept.socket, input, context) {
+            if let Poll::Ready(answer) = poll(&kept.transport, input, context) {
                 return Poll::Ready(answer.map_err(received));
             }
             if gone.as_mut().poll(context).is_ready() {
@@ -225,11 +225,11 @@ impl Wire {
     }
 
     /// The connection goes on without HTTP; with what has come on it.
-    pub fn leave(self) -> (Socket, Vec<u8>) {
+    pub fn leave(self) -> (Transport, Vec<u8>) {
         let Wire { kept, kit, .. } = self;
         let rest = kit.input.bytes.to_vec();
         spare(kit);
-        (kept.socket, rest)
+        (kept.transport, rest)
     }
 }
 

@@ -13,7 +13,7 @@ use freerun_http::request::{Address, Connection, Head, Request};
 use freerun_http::worker::LoopState;
 use freerun_proto::{HeadRules, parse_request};
 use freerun_runtime::loops;
-use freerun_runtime::net::Socket;
+use freerun_transport::Transport;
 use freerun_upstream::connect::connect;
 use freerun_upstream::{Peer, UpstreamAddress};
 
@@ -55,7 +55,7 @@ struct Silence {
 /// A connection that further checks may use.
 #[derive(Debug)]
 pub struct Kept {
-    socket: Socket,
+    transport: Transport,
     since: Instant,
 }
 
@@ -74,7 +74,7 @@ impl Pretended {
             rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)
                 .ok()?;
         let peer = Address::Unix("".into());
-        let connection = Rc::new(Connection::new(0, Socket::new(ours), peer, listen, home.clone()));
+        let connection = Rc::new(Connection::new(0, Transport::plain(ours), peer, listen, home.clone()));
         Some(self.0.get_or_init(|| connection).clone())
     }
 }
@@ -162,10 +162,10 @@ impl One<'_> {
         let keeps = self.check.rules.keepalive_time;
         let old = kept.take().filter(|kept| {
             keeps.is_some_and(|time| loops::now().saturating_duration_since(kept.since) < time)
-                && kept.socket.is_quiet(true)
+                && kept.transport.is_quiet(true)
         });
         if let Some(old) = old {
-            match self.begin(&old.socket).await {
+            match self.begin(&old.transport).await {
                 Ok(begun) => return self.judge(old, begun, kept).await,
                 // The server closed it just then, which says nothing about the server.
                 Err(Silence { ended: true, .. }) => {}
@@ -173,17 +173,17 @@ impl One<'_> {
             }
         }
         let new = self.connect().await?;
-        let begun = self.begin(&new.socket).await.map_err(|silence| silence.what)?;
+        let begun = self.begin(&new.transport).await.map_err(|silence| silence.what)?;
         self.judge(new, begun, kept).await
     }
 
     /// Sends the request, and waits until something has come.
-    async fn begin(&self, socket: &Socket) -> Result<Begun, Silence> {
+    async fn begin(&self, transport: &Transport) -> Result<Begun, Silence> {
         let at = loops::nanos();
         let mut exchange = self.check.family.exchange(self.request, self.target, self.options.buffer_size);
-        self.send(socket, &mut *exchange).await?;
+        self.send(transport, &mut *exchange).await?;
         let mut input = BytesMut::with_capacity(READ);
-        match freerun_runtime::timer::timeout(self.options.read_timeout, socket.read_bytes(&mut input, usize::MAX))
+        match freerun_runtime::timer::timeout(self.options.read_timeout, transport.read_bytes(&mut input, usize::MAX))
             .await
         {
             Ok(Ok(1..)) => Ok(Begun { exchange, input, at }),
@@ -199,14 +199,14 @@ impl One<'_> {
         let record = self.request.own.get::<Record>();
         record.aim(self.target);
         record.begin(Arc::clone(self.peer), at, Took::default());
-        let head = self.head(&connection.socket, &mut *exchange, &mut input).await?;
+        let head = self.head(&connection.transport, &mut *exchange, &mut input).await?;
         record.answered(&head, true);
         let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
         let mut body = Vec::new();
         let needs_body = matching.is_some_and(|matching| matching.needs_body());
         let mut ended = false;
         if needs_body || keeps.is_some() {
-            ended = self.body(&connection.socket, &mut *exchange, &mut input, &mut body).await?;
+            ended = self.body(&connection.transport, &mut *exchange, &mut input, &mut body).await?;
         }
         let answer = Answer { status: head.status, fields: &head.fields.to_list(), body: &body };
         let refused = match matching {
@@ -230,11 +230,11 @@ impl One<'_> {
         };
         let options = self.options.connect.as_deref().copied().unwrap_or_default();
         let connecting = connect(&address, &options);
-        let socket = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
-        Ok(Kept { socket, since: loops::now() })
+        let transport = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
+        Ok(Kept { transport, since: loops::now() })
     }
 
-    async fn send(&self, socket: &Socket, exchange: &mut dyn Exchange) -> Result<(), Silence> {
+    async fn send(&self, transport: &Transport, exchange: &mut dyn Exchange) -> Result<(), Silence> {
         const WHAT: Failed = "sending request to upstream";
         let mut out = Vec::new();
         let to = To { target: self.target, peer: &self.peer.name, server: &self.peer.server };
@@ -243,10 +243,10 @@ impl One<'_> {
         exchange.body_end(&mut out);
         let mut rest = &out[..];
         while !rest.is_empty() {
-            match socket.try_write(&[io::IoSlice::new(rest)], false) {
+            match transport.try_write(&[io::IoSlice::new(rest)], false) {
                 Ok(sent) => rest = &rest[sent..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let room = socket.writable_after_full();
+                    let room = transport.writable_after_full();
                     match freerun_runtime::timer::timeout(self.options.send_timeout, room).await {
                         Ok(Ok(())) => {}
                         Ok(Err(_)) => return Err(Silence { what: WHAT, ended: true }),
@@ -261,14 +261,14 @@ impl One<'_> {
     }
 
     /// Reads more; whether there was any.
-    async fn more(&self, socket: &Socket, input: &mut BytesMut, what: Failed) -> Result<bool, Failed> {
+    async fn more(&self, transport: &Transport, input: &mut BytesMut, what: Failed) -> Result<bool, Failed> {
         input.reserve(READ);
-        Ok(within(self.options.read_timeout, what, socket.read_bytes(input, usize::MAX)).await? > 0)
+        Ok(within(self.options.read_timeout, what, transport.read_bytes(input, usize::MAX)).await? > 0)
     }
 
     async fn head(
         &self,
-        socket: &Socket,
+        transport: &Transport,
         exchange: &mut dyn Exchange,
         input: &mut BytesMut,
     ) -> Result<UpstreamHead, Failed> {
@@ -277,7 +277,7 @@ impl One<'_> {
             match exchange.head(input).map_err(|_| WHAT)? {
                 Some(head) if head.status >= 200 || head.status == 101 => return Ok(head),
                 Some(_) => {}
-                None if self.more(socket, input, WHAT).await? => {}
+                None if self.more(transport, input, WHAT).await? => {}
                 None => return Err(WHAT),
             }
         }
@@ -286,7 +286,7 @@ impl One<'_> {
     /// Reads the body, or as much of it as tests look at; whether it has ended.
     async fn body(
         &self,
-        socket: &Socket,
+        transport: &Transport,
         exchange: &mut dyn Exchange,
         input: &mut BytesMut,
         body: &mut Vec<u8>,
@@ -301,7 +301,7 @@ impl One<'_> {
                     }
                 }
                 BodyStep::End => return Ok(true),
-                BodyStep::More if self.more(socket, input, WHAT).await? => {}
+                BodyStep::More if self.more(transport, input, WHAT).await? => {}
                 BodyStep::More => {
                     exchange.closed().map_err(|_| WHAT)?;
                     return Ok(false);

@@ -1,0 +1,371 @@
+//! One connected byte stream, as protocols see it: everything between the kernel and a protocol goes through [`Transport`].
+//!
+//! A protocol reads and writes bytes, waits, learns that its peer has gone, and asks how a file may be sent. It knows neither
+//! descriptors nor what edge-triggered epoll demands of a reader: that stays below, in [`Socket`]. The connections of clients and
+//! those to upstream servers are transports alike.
+//!
+//! The type is an enumeration and no trait object, so that the plain path costs what the socket costs.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use freerun_runtime::net::Socket;
+pub use freerun_sys::socket::TcpInfo;
+
+/// A connected byte stream of one event loop.
+///
+/// All methods take `&self`: reading and writing may go on at the same time (a request body and an early response). One task
+/// reads at a time.
+#[derive(Debug)]
+pub enum Transport {
+    /// Bytes leave and come as they are.
+    Plain(Socket),
+}
+
+/// How a file reaches the peer.
+#[derive(Debug)]
+pub enum FileSending<'t> {
+    /// The kernel can copy it into this descriptor (`sendfile(2)`); a thread of a pool, too, that is given [`Transport::shared_fd`].
+    Sendfile(BorrowedFd<'t>),
+    /// It has to be read first; what was read is written as bytes from memory are.
+    Copy,
+}
+
+impl From<Socket> for Transport {
+    fn from(socket: Socket) -> Transport {
+        Transport::Plain(socket)
+    }
+}
+
+impl Transport {
+    /// Takes over a connected, non-blocking socket whose bytes are not encrypted.
+    pub fn plain(fd: OwnedFd) -> Transport {
+        Transport::Plain(Socket::new(fd))
+    }
+
+    #[inline]
+    fn socket(&self) -> &Socket {
+        let Transport::Plain(socket) = self;
+        socket
+    }
+
+    // ---- reading ---------------------------------------------------------------------------------------------------
+
+    /// Reads without waiting into the spare capacity of `buffer`; `Ok(0)` is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there, else why the stream is broken.
+    #[inline]
+    pub fn try_read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        self.socket().try_read(buffer)
+    }
+
+    /// Reads without waiting, where something is there as far as the loop's events have told. `None` says to ask
+    /// [`Transport::read`], which this is cheaper than for a caller that does not have to be woken.
+    #[inline]
+    pub fn read_now(&self, buffer: &mut Vec<u8>) -> Option<io::Result<usize>> {
+        self.socket().read_now(buffer)
+    }
+
+    /// Waits until bytes (or the end) are there, and reads them into the spare capacity of `buffer`, of which there has to
+    /// be some.
+    ///
+    /// # Errors
+    /// Why the stream is broken.
+    #[inline]
+    pub fn read(&self, buffer: &mut Vec<u8>) -> impl Future<Output = io::Result<usize>> {
+        self.socket().read(buffer)
+    }
+
+    /// Waits as [`Transport::read`] does, and reads at most `most` bytes into a buffer of which pieces can be handed out
+    /// without copying.
+    ///
+    /// # Errors
+    /// Why the stream is broken.
+    #[inline]
+    pub fn read_bytes(&self, buffer: &mut BytesMut, most: usize) -> impl Future<Output = io::Result<usize>> {
+        self.socket().read_bytes(buffer, most)
+    }
+
+    /// Polls a read of at most `most` bytes, for a task that waits for other things too and lets others have their turn itself.
+    ///
+    /// # Errors
+    /// Why the stream is broken.
+    #[inline]
+    pub fn poll_read_bytes(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.socket().poll_read_bytes(context, buffer, most)
+    }
+
+    /// Reads without waiting, at most `most` bytes, into a buffer of which pieces can be handed out without copying.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there, else why the stream is broken.
+    #[inline]
+    pub fn try_read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
+        self.socket().try_read_bytes(buffer, most)
+    }
+
+    /// Polls a read that `read` makes by [`Transport::try_read`] or [`Transport::try_read_bytes`]. It is called only when there
+    /// may be something, so that a task that waits holds no buffer. It says how many bytes it got, and how many it had room for.
+    ///
+    /// # Errors
+    /// What `read` answers, except `WouldBlock`.
+    #[inline]
+    pub fn poll_read_by(
+        &self,
+        context: &mut Context<'_>,
+        read: impl FnMut() -> io::Result<(usize, usize)>,
+    ) -> Poll<io::Result<usize>> {
+        self.socket().poll_read_by(context, read)
+    }
+
+    /// Polls for something to read, the end included, without reading it: an idle connection holds no buffer.
+    ///
+    /// # Errors
+    /// The loop cannot watch the stream, or is going away.
+    #[inline]
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket().poll_readable(context)
+    }
+
+    /// Waits for something to read, the end included, without reading it.
+    ///
+    /// # Errors
+    /// The loop cannot watch the stream, or is going away.
+    #[inline]
+    pub fn readable(&self) -> impl Future<Output = io::Result<()>> {
+        self.socket().readable()
+    }
+
+    /// Whether the peer has sent nothing that was not read, neither bytes nor the end: what a connection that is kept for another
+    /// request has to be. With `surely` the kernel is asked in any case, see [`Socket::is_quiet`].
+    #[inline]
+    pub fn is_quiet(&self, surely: bool) -> bool {
+        self.socket().is_quiet(surely)
+    }
+
+    // ---- writing ---------------------------------------------------------------------------------------------------
+
+    /// Writes what fits without waiting. With `more`, a last partial segment is held back for what follows at once.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing fits, else why the stream is broken.
+    #[inline]
+    pub fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        self.socket().try_write(parts, more)
+    }
+
+    /// Polls a write of what fits of `bytes`.
+    ///
+    /// # Errors
+    /// Why the stream is broken.
+    #[inline]
+    pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.socket().poll_write(context, bytes)
+    }
+
+    /// How many bytes a write would certainly take now; 0 where that is not known.
+    #[inline]
+    pub fn certain_room(&self) -> usize {
+        self.socket().certain_room()
+    }
+
+    /// Whether a write would not wait, or would fail.
+    ///
+    /// # Errors
+    /// What `poll(2)` answers.
+    #[inline]
+    pub fn has_room(&self) -> io::Result<bool> {
+        self.socket().has_room()
+    }
+
+    /// Waits until a write would not wait. It has to be called right after a write of this thread that found no more room, with
+    /// no `await` in between.
+    ///
+    /// # Errors
+    /// The loop cannot watch the stream, or is going away.
+    #[inline]
+    pub fn writable_after_full(&self) -> impl Future<Output = io::Result<()>> {
+        self.socket().writable_after_full()
+    }
+
+    /// Waits until a write would not wait, whoever found it full and whenever (a thread of a pool, for example).
+    ///
+    /// # Errors
+    /// The loop cannot watch the stream, or is going away.
+    #[inline]
+    pub fn writable(&self) -> impl Future<Output = io::Result<()>> {
+        self.socket().writable()
+    }
+
+    /// How a file reaches the peer.
+    #[inline]
+    pub fn file_sending(&self) -> FileSending<'_> {
+        match self {
+            Transport::Plain(socket) => FileSending::Sendfile(socket.as_fd()),
+        }
+    }
+
+    /// The descriptor that a thread of a pool may send a file to, where [`Transport::file_sending`] says `Sendfile`; it stays
+    /// open as long as the longest holder keeps it.
+    #[inline]
+    pub fn shared_fd(&self) -> Arc<OwnedFd> {
+        self.socket().shared_fd()
+    }
+
+    /// Sends small segments at once from now on (`TCP_NODELAY`). A failure costs latency, not correctness: the stream may just
+    /// have been reset, or have no segments.
+    pub fn set_nodelay(&self) {
+        let _ = rustix::net::sockopt::set_tcp_nodelay(self.socket(), true);
+    }
+
+    // ---- the end ---------------------------------------------------------------------------------------------------
+
+    /// Resolves when the peer has gone: at once on a reset or a full close, and after
+    /// [a while](freerun_runtime::net::GONE_GRACE) when it has only ended its sending side.
+    #[inline]
+    pub fn gone(&self) -> impl Future<Output = ()> {
+        self.socket().gone()
+    }
+
+    /// Resolves as [`Transport::gone`] does, for the task that otherwise reads: no other task is woken, and waiting costs less.
+    #[inline]
+    pub fn gone_for_reader(&self) -> impl Future<Output = ()> {
+        self.socket().gone_for_reader()
+    }
+
+    /// Ends the receiving side: a task that waits for bytes finds the end of the stream, after what has come already.
+    pub fn shutdown_read(&self) {
+        self.socket().shutdown_read();
+    }
+
+    /// Ends the sending side; the peer finds the end of the stream.
+    pub fn shutdown_write(&self) {
+        self.socket().shutdown_write();
+    }
+
+    /// Has closing, or [`Transport::end`], send a reset instead of an orderly end: a response whose end is the end of the
+    /// connection, and which is not whole, must not be taken for whole.
+    pub fn reset_on_close(&self) {
+        self.socket().reset_on_close();
+    }
+
+    /// Has the peer find the end now, as if the stream was closed, though somebody else may hold it for long yet. Reading goes
+    /// on after an orderly end.
+    pub fn end(&self) {
+        self.socket().end();
+    }
+
+    // ---- whose it is -----------------------------------------------------------------------------------------------
+
+    /// Has the loop of this thread watch the stream now, instead of when it first has to wait, so that
+    /// [`Transport::is_quiet`] learns from the loop's events.
+    ///
+    /// # Errors
+    /// What `epoll_ctl(2)` answers.
+    pub fn watch(&self) -> io::Result<()> {
+        self.socket().watch()
+    }
+
+    /// Whether it may be used on this thread: no other loop watches it.
+    #[inline]
+    pub fn is_here(&self) -> bool {
+        self.socket().is_here()
+    }
+
+    /// Takes the stream away from the loop that watched it, whichever thread calls this: another loop may use it then.
+    #[must_use]
+    pub fn moved(self) -> Transport {
+        let Transport::Plain(socket) = self;
+        Transport::Plain(socket.moved())
+    }
+
+    /// The address that the peer connected to, where it has one of IP.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        rustix::net::getsockname(self.socket()).ok().and_then(|address| SocketAddr::try_from(address).ok())
+    }
+
+    /// What the kernel knows of the connection (`TCP_INFO`).
+    ///
+    /// # Errors
+    /// The stream is none of TCP.
+    pub fn tcp_info(&self) -> io::Result<TcpInfo> {
+        freerun_sys::socket::tcp_info(self.socket())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use freerun_runtime::loops;
+
+    use super::*;
+
+    /// A transport and its peer.
+    fn pair() -> (Transport, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        (Transport::plain(ours.into()), theirs)
+    }
+
+    #[test]
+    fn bytes_go_both_ways_until_each_side_has_ended() {
+        loops::block_on(async {
+            let (transport, mut peer) = pair();
+            peer.write_all(b"question").unwrap();
+            let mut buffer = Vec::with_capacity(64);
+            assert_eq!(transport.read(&mut buffer).await.unwrap(), 8);
+            assert_eq!(transport.try_write(&[IoSlice::new(b"ans"), IoSlice::new(b"wer")], false).unwrap(), 6);
+            transport.shutdown_write();
+            let mut answer = Vec::new();
+            peer.read_to_end(&mut answer).unwrap();
+            assert_eq!((&buffer[..], &answer[..]), (&b"question"[..], &b"answer"[..]));
+            drop(peer);
+            buffer.clear();
+            assert_eq!(transport.read(&mut buffer).await.unwrap(), 0);
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn an_idle_transport_lends_no_buffer_before_something_has_come() {
+        loops::block_on(async {
+            let (transport, mut peer) = pair();
+            let mut lent = 0;
+            let mut buffer = BytesMut::with_capacity(64);
+            let mut peer_wrote = false;
+            let read = std::future::poll_fn(|context| {
+                let polled = transport.poll_read_by(context, || {
+                    let n = transport.try_read_bytes(&mut buffer, 64)?;
+                    lent += 1;
+                    Ok((n, 64))
+                });
+                if polled.is_pending() && !std::mem::replace(&mut peer_wrote, true) {
+                    peer.write_all(b"late").unwrap();
+                }
+                polled
+            });
+            assert_eq!(read.await.unwrap(), 4);
+            assert_eq!((lent, &buffer[..]), (1, &b"late"[..]));
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_plain_transport_sends_files_by_the_kernel() {
+        let (transport, _peer) = pair();
+        assert!(matches!(transport.file_sending(), FileSending::Sendfile(_)));
+        assert!(transport.tcp_info().is_err(), "a Unix socket is none of TCP");
+    }
+}
