@@ -71,7 +71,7 @@ impl fmt::Display for Context<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let request = self.0;
         write!(formatter, ", client: {}, server: {}", Peer(request.peer()), request.server.name)?;
-        let line = request.head.text(request.head.parsed.request_line);
+        let line = request.head.request_line();
         if !line.is_empty() {
             write!(formatter, ", request: \"{}\"", String::from_utf8_lossy(line))?;
         }

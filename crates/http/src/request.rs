@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
-use freerun_proto::{BodyFraming, HeaderId, Method, ProxyHeader, RequestHead, Span, Version};
+use freerun_proto::{BodyFraming, HeaderId, Method, ProxyHeader, Version};
 use freerun_runtime::loops;
 use freerun_transport::Transport;
 use smallvec::SmallVec;
@@ -22,6 +22,7 @@ use crate::generation::{Location, Server};
 use crate::head::body::ClientBody;
 use crate::here::{Answering, Current, Here};
 use crate::listen::ListenSpec;
+pub use crate::message::head::Head;
 use crate::regex::Captures;
 use crate::settings::core::CoreSettings;
 use crate::variables::Values;
@@ -213,26 +214,6 @@ impl Connection {
         if !self.nodelay.replace(true) && self.listen.ip.is_some() {
             self.transport.set_nodelay();
         }
-    }
-}
-
-/// A request head with the bytes it points into.
-pub struct Head {
-    /// The connection's buffer: the head is at its beginning, body or pipelined bytes may follow.
-    pub buffer: Vec<u8>,
-    /// The parsed head.
-    pub parsed: Box<RequestHead>,
-}
-
-impl Head {
-    /// The bytes of a span of the head.
-    pub fn text(&self, span: Span) -> &[u8] {
-        span.of(&self.buffer)
-    }
-
-    /// The value of the first field with that name.
-    pub fn value(&self, id: HeaderId) -> Option<&[u8]> {
-        self.parsed.value(&self.buffer, id)
     }
 }
 
@@ -543,6 +524,11 @@ impl Request {
             may &= !core.keepalive_disable.concerns(user_agent, is_post);
         }
         self.keep_alive &= may;
+    }
+
+    /// Whether all that is left of its body has come, and the body's length is known.
+    pub fn has_whole_body(&self) -> bool {
+        self.body.is_here(&self.head.buffer)
     }
 
     /// Whether only the head of the response is wanted.

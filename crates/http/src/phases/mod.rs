@@ -440,7 +440,7 @@ fn leave(request: &mut Request, response: &mut Response) {
     }
     if !request.carried.fields.is_empty() {
         // Where no range is asked for, the filter of ranges says it.
-        if response.ranges && !request.head.parsed.has(HeaderId::Range) {
+        if response.ranges && !request.head.has(HeaderId::Range) {
             request.carried.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Accept-Ranges"));
         }
         response.fields.extend(request.carried.fields.drain(..));

@@ -84,7 +84,7 @@ fn had_escapes(request: &Request) -> bool {
     if request.is_subrequest() {
         return false;
     }
-    let target = request.head.parsed.target.uri(&request.head.buffer);
+    let target = request.head.uri();
     let end = memchr::memchr(b'?', target).unwrap_or(target.len());
     memchr::memchr2(b'%', b'+', &target[..end]).is_some()
 }

@@ -53,7 +53,7 @@ pub const VARIABLES: &[Variable] = &[
         text(if r.args.as_ref().is_some_and(|args| !args.is_empty()) { "?" } else { "" })
     }),
     Variable::named("is_request_port", |r, _| {
-        text(if r.head.parsed.host.is_some_and(|host| host.port.is_some()) { ":" } else { "" })
+        text(if r.head.host().is_some_and(|host| host.port.is_some()) { ":" } else { "" })
     }),
     Variable::named("limit_rate", |r, _| number(r.own.find::<LimitRate>().map_or(0, |rate| rate.get().unwrap_or(0))))
         .settable(set_limit_rate),
@@ -77,7 +77,7 @@ pub const VARIABLES: &[Variable] = &[
         Address::Unix(_) => text(""),
     }),
     Variable::named("remote_user", remote_user),
-    Variable::named("request", |r, _| some(Some(r.head.text(r.head.parsed.request_line)))),
+    Variable::named("request", |r, _| some(Some(r.head.request_line()))),
     // Only where a module reads the body (`dav`, `mirror`, the proxy family).
     Variable::named("request_body", request_body),
     Variable::named("request_body_file", request_body_file),
@@ -88,23 +88,23 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("request_id", |r, _| owned(request_id(r).into_bytes())),
     // Nothing was received for a subrequest.
     Variable::named("request_length", |r, _| {
-        number(if r.is_subrequest() { 0 } else { u64::from(r.head.parsed.told_len()) + r.body.length() })
+        number(if r.is_subrequest() { 0 } else { u64::from(r.head.told_len()) + r.body.length() })
     }),
     Variable::named("request_method", |r, _| {
-        let own = |method: &Method| understood(r) && *method == r.head.parsed.method;
+        let own = |method: &Method| understood(r) && *method == r.head.method();
         some(match r.main_method.unwrap_or(r.method) {
-            method if own(&method) => Some(r.head.text(r.head.parsed.method_text)),
+            method if own(&method) => Some(r.head.method_text()),
             // Of the page that stands for an error.
             Method::Get if understood(r) || r.internal => Some(&b"GET"[..]),
             _ => understood(r).then_some(b""),
         })
     }),
-    Variable::named("request_port", |r, _| match r.head.parsed.host.and_then(|host| host.port) {
+    Variable::named("request_port", |r, _| match r.head.host().and_then(|host| host.port) {
         Some(port) => number(u64::from(port)),
         None => text(""),
     }),
     Variable::named("request_time", |r, _| seconds(r.started.elapsed())),
-    Variable::named("request_uri", |r, _| some(understood(r).then(|| r.head.parsed.target.uri(&r.head.buffer)))),
+    Variable::named("request_uri", |r, _| some(understood(r).then(|| r.head.uri()))),
     Variable::named("scheme", |_, _| text("http")),
     Variable::family("sent_http_", sent_http).kept(),
     Variable::family("sent_trailer_", sent_trailer).kept(),
@@ -117,9 +117,7 @@ pub const VARIABLES: &[Variable] = &[
         Some(address) => number(u64::from(address.port())),
         None => text(""),
     }),
-    Variable::named("server_protocol", |r, _| {
-        some(Some(r.head.text(r.head.parsed.version_text)).filter(|version| !version.is_empty()))
-    }),
+    Variable::named("server_protocol", |r, _| some(Some(r.head.version_text()).filter(|version| !version.is_empty()))),
     Variable::named("status", |r, _| owned(format!("{:03}", status(r)).into_bytes())),
     Variable::named("tcpinfo_rcv_space", |r, _| number(tcp(r)?.rcv_space.into())),
     Variable::named("tcpinfo_rtt", |r, _| number(tcp(r)?.rtt.into())),
@@ -132,7 +130,7 @@ pub const VARIABLES: &[Variable] = &[
 
 /// Whether the request line was understood: otherwise nothing is known of what it asks for.
 fn understood(request: &Request) -> bool {
-    !request.head.parsed.method_text.is_empty()
+    request.head.is_understood()
 }
 
 /// The path. That of the page that stands for an error is known, even where the request's own is not.
@@ -238,7 +236,7 @@ fn header(request: &Request, id: HeaderId) -> Value<'_> {
 
 /// `$content_length`: for a body in chunks how much of it was kept, as soon as its end is known.
 fn content_length<'r>(request: &'r Request, _: &str) -> Value<'r> {
-    let in_chunks = request.head.parsed.body == BodyFraming::Chunked && request.body.is_done();
+    let in_chunks = request.head.body() == BodyFraming::Chunked && request.body.is_done();
     header(request, HeaderId::ContentLength).or_else(|| number(request.body.received()).filter(|_| in_chunks))
 }
 
@@ -252,14 +250,14 @@ fn host<'r>(request: &'r Request, _: &str) -> Value<'r> {
 /// `$http_name`: repeated fields are joined, with a semicolon for cookies and a comma for all others (1.23.0).
 fn http<'r>(request: &'r Request, name: &str) -> Value<'r> {
     let name = name.as_bytes();
-    let mut fields = request.head.parsed.variable(&request.head.buffer, name);
-    let first = request.head.text(fields.next()?.value());
+    let mut values = request.head.values_of_variable(name);
+    let first = values.next()?;
     let mut joined: Option<Vec<u8>> = None;
-    for field in fields {
+    for value in values {
         let separator: &[u8] = if name == b"cookie" { b"; " } else { b", " };
         let joined = joined.get_or_insert_with(|| first.to_vec());
         joined.extend_from_slice(separator);
-        joined.extend_from_slice(request.head.text(field.value()));
+        joined.extend_from_slice(value);
     }
     Some(joined.map_or(Cow::Borrowed(first), Cow::Owned))
 }
@@ -271,8 +269,8 @@ fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
 
 /// The value of the client's first cookie of that name, whatever its case.
 pub fn find_cookie<'r>(request: &'r Request, name: &str) -> Option<&'r [u8]> {
-    for field in request.head.parsed.all(HeaderId::Cookie) {
-        for pair in request.head.text(field.value()).split(|byte| *byte == b';') {
+    for cookies in request.head.values(HeaderId::Cookie) {
+        for pair in cookies.split(|byte| *byte == b';') {
             let pair = pair.trim_ascii();
             let named = pair.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()));
             if named && let Some(value) = pair[name.len()..].trim_ascii_start().strip_prefix(b"=") {

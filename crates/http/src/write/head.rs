@@ -50,7 +50,7 @@ pub fn serialise(request: &mut Request, response: &Response, upgrades: bool, out
         request.keep_alive = false;
         Framing::Close
     };
-    if request.head.parsed.version == freerun_proto::head::Version::Http09 {
+    if request.head.version() == freerun_proto::head::Version::Http09 {
         request.keep_alive = false;
         return (framing, out.len());
     }

@@ -190,7 +190,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 /// Methods other than PUT take no body.
 fn refuse_body(request: &Request) -> Result<(), u16> {
     let has_body = request.body.declared_length().is_some_and(|length| length > 0)
-        || matches!(request.head.parsed.body, BodyFraming::Chunked);
+        || matches!(request.head.body(), BodyFraming::Chunked);
     if has_body {
         log_error!(request, Error, "{} with body is unsupported", request.method.as_str().unwrap_or_default());
         return Err(415);
@@ -265,7 +265,7 @@ async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u1
         log_error!(request, Error, "PUT with range is unsupported");
         return Err(501);
     }
-    if matches!(request.head.parsed.body, BodyFraming::None) {
+    if matches!(request.head.body(), BodyFraming::None) {
         log_error!(request, Error, "PUT request body is unavailable");
         return Err(500);
     }

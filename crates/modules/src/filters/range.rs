@@ -21,7 +21,7 @@ fn run(request: &mut Request, response: &mut Response) {
     if !response.ranges
         || response.status != 200
         || request.is_subrequest()
-        || request.head.parsed.version < Version::Http10
+        || request.head.version() < Version::Http10
         || max_ranges == Some(0)
     {
         return;

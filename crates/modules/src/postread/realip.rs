@@ -136,11 +136,8 @@ fn real_peer(request: &Request, settings: &RealIpSettings) -> Option<SocketAddr>
             address.set_port(ends.client_port);
             return Some(address);
         }
-        Where::ForwardedFor => head.parsed.all(HeaderId::XForwardedFor).map(|field| head.text(field.value())).collect(),
-        Where::Field(name) => {
-            let first = head.parsed.named(&head.buffer, name.as_bytes()).next();
-            first.map(|field| head.text(field.value())).into_iter().collect()
-        }
+        Where::ForwardedFor => head.values(HeaderId::XForwardedFor).collect(),
+        Where::Field(name) => head.values_named(name.as_bytes()).take(1).collect(),
     };
     let mut found = None;
     for field in fields.iter().rev() {

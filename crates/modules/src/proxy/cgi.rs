@@ -130,7 +130,7 @@ impl<S: Script> Family for Cgi<S> {
 
     fn target<'r>(&'r self, request: &'r Request) -> Aim<'r> {
         // As in nginx, no server is asked for what cannot be said to any.
-        if request.head.buffer.len() >= SURELY_SAID
+        if request.head.most_bytes() >= SURELY_SAID
             && let Err(fault) = said::<S>(request)
         {
             log_error!(request, Alert, "{fault}");
@@ -166,6 +166,6 @@ impl<S: Script> Family for Cgi<S> {
     }
 
     fn upgrades(&self, request: &Request) -> bool {
-        S::UPGRADES && request.head.parsed.has(HeaderId::Upgrade)
+        S::UPGRADES && request.head.has(HeaderId::Upgrade)
     }
 }

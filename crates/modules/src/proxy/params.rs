@@ -2,9 +2,10 @@
 //! fields as `HTTP_NAME`.
 
 use freerun_conf::{Cx, Many, Node, Problem, Shape, Value};
+use freerun_http::message::head::HeadField;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
-use freerun_proto::{Field, HeaderId};
+use freerun_proto::HeaderId;
 
 use crate::proxy::cache::asking::{self, Asking};
 
@@ -70,22 +71,22 @@ pub fn each<E>(
         return Ok(());
     }
     let (mut name, mut joined) = (Vec::new(), Vec::new());
-    let all = request.head.parsed.fields();
-    for (index, field) in all.iter().enumerate() {
-        let same = |other: &&Field| is_same(request, field, other);
+    let all = request.head.fields();
+    for (index, field) in all.clone().enumerate() {
+        let same = |other: &HeadField<'_>| is_same(&field, other);
         let left_out = asking.is_some() && asking::is_about_parts(field.id);
-        if left_out || all[..index].iter().any(|other| same(&other)) {
+        if left_out || all.clone().take(index).any(|other| same(&other)) {
             continue;
         }
         name.clear();
         name.extend_from_slice(FIELD);
-        let written = request.head.text(field.name()).iter();
+        let written = field.name.iter();
         name.extend(written.map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }));
         if params.iter().any(|param| *param.name == *name) {
             continue;
         }
-        let first = request.head.text(field.value());
-        let mut others = all[index + 1..].iter().filter(same).peekable();
+        let first = field.value;
+        let mut others = all.clone().skip(index + 1).filter(same).peekable();
         if others.peek().is_none() {
             add(&name, first)?;
             continue;
@@ -94,7 +95,7 @@ pub fn each<E>(
         joined.extend_from_slice(first);
         for other in others {
             joined.extend_from_slice(if field.id == HeaderId::Cookie { b"; " } else { b", " });
-            joined.extend_from_slice(request.head.text(other.value()));
+            joined.extend_from_slice(other.value);
         }
         add(&name, &joined)?;
     }
@@ -108,8 +109,6 @@ fn parameter(field: &[u8]) -> Vec<u8> {
 }
 
 /// Whether two fields have one name.
-fn is_same(request: &Request, one: &Field, other: &Field) -> bool {
-    one.id == other.id
-        && (one.id != HeaderId::Other
-            || request.head.text(one.name()).eq_ignore_ascii_case(request.head.text(other.name())))
+fn is_same(one: &HeadField<'_>, other: &HeadField<'_>) -> bool {
+    one.id == other.id && (one.id != HeaderId::Other || one.name.eq_ignore_ascii_case(other.name))
 }

@@ -233,8 +233,8 @@ const SCHEME: &str = "http://";
 pub const VARIABLES: &[Variable] = &[
     Variable::named("proxy_add_x_forwarded_for", |request, _| {
         let mut out = Vec::new();
-        for field in request.head.parsed.all(HeaderId::XForwardedFor) {
-            out.extend_from_slice(request.head.text(field.value()));
+        for value in request.head.values(HeaderId::XForwardedFor) {
+            out.extend_from_slice(value);
             out.extend_from_slice(b", ");
         }
         let _ = write!(out, "{}", freerun_http::log::Peer(request.peer()));

@@ -36,7 +36,7 @@ pub struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// That of a request.
     pub fn of(request: &'a Request) -> Asked<'a> {
-        let raw = request.head.parsed.target.uri(&request.head.buffer);
+        let raw = request.head.uri();
         Asked {
             raw: request.uri_kept.then_some(raw),
             path: &request.path,

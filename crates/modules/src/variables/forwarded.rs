@@ -9,12 +9,11 @@ use freerun_proto::HeaderId;
 /// The address for which a proxy asks, if `address` is one: the last one of `X-Forwarded-For`, or with `recursive` the
 /// last one there that is no proxy itself.
 pub fn forwarded(request: &Request, mut address: IpAddr, is_proxy: impl Fn(IpAddr) -> bool, recursive: bool) -> IpAddr {
-    let head = &request.head;
-    let fields: Vec<_> = head.parsed.all(HeaderId::XForwardedFor).collect();
-    let texts = fields.iter().rev().flat_map(|field| {
-        let text = head.text(field.value());
-        text.rsplit(|byte| matches!(byte, b',' | b' ')).filter(|text| !text.is_empty())
-    });
+    let texts = request
+        .head
+        .values(HeaderId::XForwardedFor)
+        .rev()
+        .flat_map(|text| text.rsplit(|byte| matches!(byte, b',' | b' ')).filter(|text| !text.is_empty()));
     for text in texts {
         if !is_proxy(address) {
             break;

@@ -115,7 +115,7 @@ fn time(request: &Request) -> Value<'_> {
 
 /// The link of `/prefix/checksum/link`, as it came, arguments included.
 fn with_secret<'r>(request: &'r Request, secret: &str) -> Option<&'r [u8]> {
-    let uri = request.head.parsed.target.uri(&request.head.buffer);
+    let uri = request.head.uri();
     let mut parts = uri.strip_prefix(b"/")?.splitn(3, |byte| *byte == b'/');
     let (_, checksum, link) = (parts.next()?, parts.next()?, parts.next()?);
     if checksum.len() != 32 || link.is_empty() {

@@ -286,18 +286,18 @@ impl RequestHead {
     }
 
     /// All fields of this name.
-    pub fn all(&self, id: HeaderId) -> impl Iterator<Item = &Field> {
+    pub fn all(&self, id: HeaderId) -> impl DoubleEndedIterator<Item = &Field> {
         let fields = if self.has(id) { &self.fields[..] } else { &[] };
         fields.iter().filter(move |f| f.id == id)
     }
 
     /// All fields of this name, in any case.
-    pub fn named<'a>(&'a self, buf: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a Field> {
+    pub fn named<'a, 'n>(&'a self, buf: &'a [u8], name: &'n [u8]) -> impl Iterator<Item = &'a Field> + use<'a, 'n> {
         self.fields.iter().filter(move |f| f.name().of(buf).eq_ignore_ascii_case(name))
     }
 
     /// All fields that the variable `$http_NAME` stands for: `name` in lower case, with `_` for `-`.
-    pub fn variable<'a>(&'a self, buf: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a Field> {
+    pub fn variable<'a, 'n>(&'a self, buf: &'a [u8], name: &'n [u8]) -> impl Iterator<Item = &'a Field> + use<'a, 'n> {
         self.fields.iter().filter(move |f| {
             let field = f.name().of(buf);
             field.len() == name.len()

@@ -310,7 +310,7 @@ fn allows_client(request: &Request, settings: &GzipSettings) -> bool {
         HttpVersion::Http10 => Version::Http10,
         HttpVersion::Http11 => Version::Http11,
     };
-    request.head.parsed.version >= oldest && !settings.gzip_disable.concerns(request)
+    request.head.version() >= oldest && !settings.gzip_disable.concerns(request)
 }
 
 /// libdeflate's level for each level of zlib: the fastest that is never more than 2 % larger than zlib's, and mostly

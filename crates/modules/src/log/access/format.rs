@@ -135,7 +135,7 @@ impl Format {
             What::Nothing => {}
             What::Text(text) => line.push(text),
             What::RemoteAddr => push_address(request.peer(), line),
-            What::RemoteUser(reference) => match request.head.parsed.has(HeaderId::Authorization) {
+            What::RemoteUser(reference) => match request.head.has(HeaderId::Authorization) {
                 true => self.push_variable(reference, request, line),
                 false => self.push_missing(line),
             },
@@ -153,16 +153,16 @@ impl Format {
             What::BytesSent => line.push_number(request.sent.bytes),
             What::BodyBytesSent => line.push_number(request.sent.body_bytes),
             What::RequestLength => {
-                line.push_number(u64::from(request.head.parsed.told_len()) + request.body.length());
+                line.push_number(u64::from(request.head.told_len()) + request.body.length());
             }
             What::Connection => line.push_number(request.connection.number),
             What::ConnectionRequests => line.push_number(request.serial),
-            What::RequestLine => line.push_value(self.escape, request.head.text(request.head.parsed.request_line)),
-            What::Header(id, _) if !request.head.parsed.has(*id) => self.push_missing(line),
+            What::RequestLine => line.push_value(self.escape, request.head.request_line()),
+            What::Header(id, _) if !request.head.has(*id) => self.push_missing(line),
             What::Header(id, reference) => {
-                let mut fields = request.head.parsed.all(*id);
-                match (fields.next(), fields.next()) {
-                    (Some(field), None) => line.push_value(self.escape, request.head.text(field.value())),
+                let mut values = request.head.values(*id);
+                match (values.next(), values.next()) {
+                    (Some(value), None) => line.push_value(self.escape, value),
                     _ => self.push_variable(reference, request, line),
                 }
             }

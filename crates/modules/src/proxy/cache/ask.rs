@@ -127,12 +127,12 @@ impl<'s> Ask<'s> {
             Ok(reached) => reached,
             Err(unreached) => return unreached.outcome,
         };
-        let method = request.head.text(request.head.parsed.method_text);
+        let method = request.head.method_text();
         if invalidates(method, reached.head().status) {
             let wanted = &self.serve.wanted;
             wanted.remove();
             let host = request.head.value(HeaderId::Host).unwrap_or_default();
-            let path = request.head.parsed.target.uri(&request.head.buffer);
+            let path = request.head.uri();
             for target in also_invalid(&reached.head().fields.to_list(), b"http", host, path) {
                 // A key that does not end with the target has its others in no known place.
                 if let Some(other) = wanted.beside(path, &target) {

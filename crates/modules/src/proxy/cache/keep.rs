@@ -102,7 +102,7 @@ pub fn asked(request: &Request, family: &dyn Family, shared: &FamilySettings, se
     }
     Asked {
         head: request.method == Method::Head && !family.converts_head(request),
-        authorization: request.head.parsed.has(HeaderId::Authorization),
+        authorization: request.head.has(HeaderId::Authorization),
         ranged: family.asks_for_part(request),
         control: control(request),
         sent,
@@ -111,11 +111,7 @@ pub fn asked(request: &Request, family: &dyn Family, shared: &FamilySettings, se
 
 /// The client's `Cache-Control`.
 pub fn control(request: &Request) -> RequestControl {
-    let values = |name: &'static [u8]| {
-        let fields = request.head.parsed.fields().iter();
-        let same = move |field: &&freerun_proto::Field| request.head.text(field.name()).eq_ignore_ascii_case(name);
-        fields.filter(same).map(|field| request.head.text(field.value()))
-    };
+    let values = |name: &'static [u8]| request.head.values_named(name);
     RequestControl::of(values(b"Cache-Control"), values(b"Pragma"))
 }
 
@@ -133,11 +129,7 @@ pub fn ignored(shared: &FamilySettings) -> Ignored {
 /// The variant that a request is of, by the names that a response of its key has in `Vary`.
 pub fn variant(request: &Request, names: Bytes, main: Key) -> Vary {
     Vary::new(names, main, |name, add| {
-        for field in request.head.parsed.fields() {
-            if request.head.text(field.name()).eq_ignore_ascii_case(name) {
-                add(request.head.text(field.value()));
-            }
-        }
+        request.head.values_named(name).for_each(add);
     })
 }
 

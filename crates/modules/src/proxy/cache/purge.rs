@@ -53,10 +53,8 @@ pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
 
 /// The tags that a request names, as a response would.
 fn tags_of(request: &Request) -> Vec<Bytes> {
-    let fields = request.head.parsed.fields().iter().map(|field| {
-        let copy = |span| Bytes::copy_from_slice(request.head.text(span));
-        (copy(field.name()), copy(field.value()))
-    });
+    let copy = Bytes::copy_from_slice;
+    let fields = request.head.fields().map(|field| (copy(field.name), copy(field.value)));
     tags::tags(&fields.collect::<Vec<_>>())
 }
 

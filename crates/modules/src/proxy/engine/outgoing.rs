@@ -48,7 +48,7 @@ impl Outgoing {
         let kept = request.find_shared::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
         if kept.is_none() && is_begun(request) {
             // What has become a GET on its way here (`X-Accel-Redirect`, a page for an error) needs none.
-            return (request.method != request.head.parsed.method).then_some(Outgoing::None);
+            return (request.method != request.head.method()).then_some(Outgoing::None);
         }
         if request.is_subrequest() || request.body.is_done() {
             // That of the client's request, if somebody has read it.
@@ -62,9 +62,8 @@ impl Outgoing {
         }
         let known = request.body.declared_length().is_some();
         // What has come whole with the head can be sent to several servers.
-        let streams = !options.request_buffering
-            && !request.body.is_here(&request.head.buffer)
-            && (known || family.passes_unknown_length(request));
+        let streams =
+            !options.request_buffering && !request.has_whole_body() && (known || family.passes_unknown_length(request));
         streams.then_some(Outgoing::Stream(false))
     }
 

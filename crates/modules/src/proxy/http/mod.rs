@@ -177,7 +177,7 @@ impl Family for Http {
         // A client of HTTP/1.0 has no such field, whatever it sends (RFC 9110 section 7.8).
         own(request).proxy_http_version == HttpVersion::Http11
             && request.is_http11()
-            && request.head.parsed.has(HeaderId::Upgrade)
+            && request.head.has(HeaderId::Upgrade)
             && own(request).proxy_set_header.sets(HeaderId::Upgrade, request)
     }
 }

@@ -20,9 +20,7 @@ pub fn method<'r>(settings: &'r HttpSettings, request: &'r Request) -> Cow<'r, [
         let head = &request.head;
         Cow::Borrowed(match own_method(request) {
             // Of a line that is not understood, only the method is known, for its error page.
-            method if method == head.parsed.method && !head.parsed.method_text.is_empty() => {
-                head.text(head.parsed.method_text)
-            }
+            method if method == head.method() && head.is_understood() => head.method_text(),
             method => method.as_str().unwrap_or("GET").as_bytes(),
         })
     })
@@ -41,7 +39,7 @@ fn own_method(request: &Request) -> Method {
     match request.method {
         Method::Head if Asking::of(request).is_some_and(|asking| asking.as_get.get()) => Method::Get,
         // One that nobody knows is only ever the client's own.
-        Method::Other if request.head.parsed.method != Method::Other => Method::Get,
+        Method::Other if request.head.method() != Method::Other => Method::Get,
         method => method,
     }
 }
@@ -112,11 +110,10 @@ pub fn write_head(
         });
     }
     if family.proxy_pass_request_headers {
-        for one in request.head.parsed.fields() {
-            let name = request.head.text(one.name());
+        for one in request.head.fields() {
             let left_out = is_of_connection(one.id) || asking.is_some() && asking::is_about_parts(one.id);
-            if !left_out && !set.replaces(one.id, name) {
-                field(out, name, request.head.text(one.value()));
+            if !left_out && !set.replaces(one.id, one.name) {
+                field(out, one.name, one.value);
             }
         }
     }

@@ -88,7 +88,7 @@ fn request(check: &Check, home: &Rc<LoopState>, pretended: &Pretended) -> Option
     let buffer = format!("GET {uri} HTTP/1.1\r\nHost: {}\r\n\r\n", check.name).into_bytes();
     let rules = HeadRules { large_buffer_size: buffer.len().max(8192), ..HeadRules::default() };
     let parsed = parse_request(&buffer, &rules).ok().flatten()?;
-    let head = Head { buffer, parsed };
+    let head = Head::new(buffer, parsed);
     let place = (server, Here::new(Arc::new(location(check))));
     let mut request = Request::new(connection, generation, place, head, 1, loops::now());
     let (path, args) = uri.split_once('?').map_or((&**uri, None), |(path, args)| (path, Some(args)));

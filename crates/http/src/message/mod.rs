@@ -1,0 +1,3 @@
+//! What a client has sent and what it is answered, as values: leaf types, which know nothing of how they travel.
+
+pub mod head;
