@@ -4,13 +4,13 @@
 //! serve with, [`build`] makes one from a tree, and [`module`] says what a module is.
 
 pub mod background;
+pub mod body;
 pub mod build;
 pub mod connection;
 pub mod content;
 pub mod filters;
 pub mod finish;
 pub mod generation;
-pub mod head;
 pub mod here;
 pub mod likely;
 pub mod listen;
@@ -18,6 +18,7 @@ pub mod log;
 pub mod message;
 pub mod module;
 pub mod phases;
+pub mod protocol;
 pub mod regex;
 pub mod request;
 pub mod rewrite;

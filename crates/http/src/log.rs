@@ -6,9 +6,10 @@ use std::rc::Rc;
 
 use freerun_runtime::log::Level;
 
+use crate::connection::Connection;
 use crate::generation::Location;
 use crate::here::{Current, Here};
-use crate::request::{Address, Connection, Request};
+use crate::request::{Address, Request};
 
 /// Logs a message about a request: `log_error!(request, Error, "format", …)`. Nothing is formatted when the level is
 /// not written.
@@ -26,12 +27,12 @@ pub fn write<R: Borrow<Request>>(request: &R, level: Level, message: fmt::Argume
     if !log.enabled(level) {
         return;
     }
-    log.write(level, Some(request.connection.number), format_args!("{message}{}", Context(request)));
+    log.write(level, Some(request.client.number), format_args!("{message}{}", Context(request)));
 }
 
 /// Logs a message about a connection without a request.
 pub fn write_connection(connection: &Connection, level: Level, message: fmt::Arguments<'_>) {
-    let generation = connection.home.generation();
+    let generation = connection.loop_state.generation();
     if generation.error_log.enabled(level) {
         generation.error_log.write(level, Some(connection.number), message);
     }
@@ -51,7 +52,7 @@ impl Detached {
         Detached {
             generation: request.generation.clone(),
             location: request.location.clone(),
-            connection: request.connection.number,
+            connection: request.client.number,
             context: Context(request).to_string(),
         }
     }

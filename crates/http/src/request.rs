@@ -5,28 +5,25 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
-use freerun_proto::{BodyFraming, HeaderId, Method, ProxyHeader, Version};
-use freerun_runtime::loops;
-use freerun_transport::Transport;
+use freerun_proto::{BodyFraming, HeaderId, Method, Version};
 use smallvec::SmallVec;
 
+use crate::body::ClientBody;
+use crate::connection::client::ClientStream;
 use crate::content::response::Field;
 use crate::generation::{Location, Server};
-use crate::head::body::ClientBody;
-use crate::here::{Answering, Current, Here};
-use crate::listen::ListenSpec;
+use crate::here::{Current, Here};
 pub use crate::message::head::Head;
+use crate::message::persistence::{CloseReason, Persistence};
 use crate::regex::Captures;
 use crate::settings::core::CoreSettings;
 use crate::variables::Values;
-use crate::worker::LoopState;
 
 /// An address of a connection's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,176 +40,6 @@ impl Address {
         match self {
             Address::Ip(address) => BuildHasherDefault::<DefaultHasher>::default().hash_one(address.ip()),
             Address::Unix(_) => 0,
-        }
-    }
-}
-
-/// What is known of a client connection. It lives as long as the connection; requests share it.
-///
-/// In two halves of about a hundred bytes each, because that is what fits the gaps that the allocator leaves behind the
-/// runtime's allocations for a connection, which are aligned to 128 bytes: as one struct it cost an idle connection 20 %
-/// more memory.
-pub struct Connection {
-    /// Serial number, `$connection`.
-    pub number: u64,
-    /// The byte stream to the client.
-    pub transport: Transport,
-    /// The loop it lives on.
-    pub home: Rc<LoopState>,
-    /// Since when it is idle, or was for the last time: nanoseconds since the process began.
-    pub idle_since: Cell<u64>,
-    /// Whether a response is being written: nothing else may be sent then.
-    pub responding: Cell<bool>,
-    /// Whether it was looked at for a first time.
-    pub was_polled: Cell<bool>,
-    close_when_idle: Cell<bool>,
-    nodelay: Cell<bool>,
-    origin: Box<Origin>,
-}
-
-/// Where a connection comes from and what it has come to; read through the [`Connection`].
-pub struct Origin {
-    /// The address that the connection came from: the client's, or that of a proxy before us. What asks for the client
-    /// asks [`Request::peer`].
-    pub peer: Address,
-    /// How the listening socket that accepted it was made.
-    pub listen: Here<ListenSpec>,
-    /// When it was accepted.
-    pub accepted: Instant,
-    /// Number of the request that is served, or was served last, from 1.
-    pub requests: Cell<u64>,
-    /// What few connections have.
-    extra: OnceCell<Box<Extra>>,
-    /// The servers that answer here, and the generation that they are of.
-    servers: RefCell<Option<(Rc<Current>, Rc<Answering>)>>,
-}
-
-/// What few connections have.
-#[derive(Default)]
-struct Extra {
-    /// What the PROXY protocol header before the first request said (`listen … proxy_protocol`).
-    proxied: OnceCell<ProxyHeader>,
-    /// What modules keep with the connection.
-    states: States,
-}
-
-impl Deref for Connection {
-    type Target = Origin;
-
-    fn deref(&self) -> &Origin {
-        &self.origin
-    }
-}
-
-impl Connection {
-    /// A connection that was just accepted.
-    pub fn new(
-        number: u64,
-        transport: Transport,
-        peer: Address,
-        listen: Here<ListenSpec>,
-        home: Rc<LoopState>,
-    ) -> Connection {
-        let accepted = loops::now();
-        let servers = RefCell::new(None);
-        Connection {
-            number,
-            transport,
-            home,
-            idle_since: Cell::new(0),
-            responding: Cell::new(false),
-            was_polled: Cell::new(false),
-            close_when_idle: Cell::new(false),
-            nodelay: Cell::new(false),
-            origin: Box::new(Origin {
-                peer,
-                listen,
-                accepted,
-                requests: Cell::new(0),
-                extra: OnceCell::new(),
-                servers,
-            }),
-        }
-    }
-
-    /// The address the client connected to: the listening one, unless that is a wildcard.
-    pub fn local(&self) -> Address {
-        match self.listen.address() {
-            Address::Ip(address) if address.ip().is_unspecified() => {
-                self.transport.local_address().map_or(Address::Ip(address), Address::Ip)
-            }
-            address => address,
-        }
-    }
-
-    /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
-    /// newest generation still listens there: if not, it is the last one that did.
-    pub fn servers(&self) -> Option<(Rc<Current>, Rc<Answering>, bool)> {
-        let generation = self.home.generation();
-        let mut known = self.servers.borrow_mut();
-        if let Some((of, servers)) = &*known
-            && of.number == generation.number
-        {
-            return Some((generation, servers.clone(), true));
-        }
-        match generation.listen(&self.listen.name) {
-            Some(listen) => {
-                let local = if listen.specific.is_empty() { self.listen.address() } else { self.local() };
-                let servers = generation.servers(listen.servers_for(&local));
-                *known = Some((generation.clone(), servers.clone()));
-                Some((generation, servers, true))
-            }
-            // Their settings speak of logs and pools of their own generation.
-            None => known.as_ref().map(|(of, servers)| (of.clone(), servers.clone(), false)),
-        }
-    }
-
-    /// Lets go of the configuration of the last request, if there is a newer one and it listens here as well: without a
-    /// request, nothing speaks for keeping it.
-    pub fn renew(&self) {
-        let is_old = |(of, _): &(Rc<Current>, Rc<Answering>)| of.number != self.home.generation_number();
-        if self.servers.borrow().as_ref().is_some_and(is_old) {
-            let _ = self.servers();
-        }
-    }
-
-    /// What the PROXY protocol header said, where there was one.
-    pub fn proxied(&self) -> Option<&ProxyHeader> {
-        self.extra.get()?.proxied.get()
-    }
-
-    /// Keeps the PROXY protocol header; the first one counts.
-    pub fn set_proxied(&self, header: ProxyHeader) {
-        let _ = self.extra.get_or_init(Box::default).proxied.set(header);
-    }
-
-    /// What a module keeps with the connection, made at first use.
-    pub fn state<T: Default + 'static>(&self) -> Rc<T> {
-        self.extra.get_or_init(Box::default).states.get()
-    }
-
-    /// What a module keeps with the connection, if it does.
-    pub fn find_state<T: 'static>(&self) -> Option<Rc<T>> {
-        self.extra.get()?.states.find()
-    }
-
-    /// Asks the connection to close as soon as it has no request.
-    ///
-    /// Ending the receiving side wakes its task as the end of the stream would; what has come already can still be read.
-    pub fn close_when_idle(&self) {
-        self.close_when_idle.set(true);
-        self.transport.shutdown_read();
-    }
-
-    /// Whether it was asked to.
-    pub fn is_closing(&self) -> bool {
-        self.close_when_idle.get()
-    }
-
-    /// Sends small segments at once from now on (`tcp_nodelay`).
-    pub fn set_nodelay(&self) {
-        if !self.nodelay.replace(true) && self.listen.ip.is_some() {
-            self.transport.set_nodelay();
         }
     }
 }
@@ -285,8 +112,8 @@ pub const MAX_INTERNAL_REDIRECTS: u8 = 10;
 
 /// A request.
 pub struct Request {
-    /// The connection it came on.
-    pub connection: Rc<Connection>,
+    /// Its client.
+    pub client: ClientStream,
     /// The configuration it began with, and ends with.
     pub generation: Rc<Current>,
     /// The virtual server.
@@ -334,7 +161,7 @@ pub struct Request {
     /// Whether bytes of it had come with the request before: `$pipe`.
     pub pipelined: bool,
     /// Whether the connection can be used again afterwards, as far as known.
-    pub keep_alive: bool,
+    pub persistence: Persistence,
     /// The request body.
     pub body: ClientBody,
     /// What was sent.
@@ -360,8 +187,6 @@ pub struct Request {
     pub challenges: Vec<Bytes>,
     /// The upstream server that it is passed to, as the log names it.
     pub passed_to: Option<Rc<dyn fmt::Display>>,
-    /// Whether it goes on when the client has gone.
-    pub is_background: bool,
     /// In a subrequest: the body of the client's request is not meant for it.
     pub without_body: bool,
     /// What modules keep with this request alone.
@@ -376,7 +201,7 @@ impl Request {
     // Inline, so that it is made where it stays.
     #[inline(always)]
     pub fn new(
-        connection: Rc<Connection>,
+        client: ClientStream,
         generation: Rc<Current>,
         (server, location): (Here<Server>, Here<Location>),
         head: Head,
@@ -384,7 +209,7 @@ impl Request {
         started: Instant,
     ) -> Request {
         Request {
-            connection,
+            client,
             location,
             generation,
             server,
@@ -406,7 +231,7 @@ impl Request {
             internal: false,
             redirects_left: MAX_INTERNAL_REDIRECTS,
             pipelined: false,
-            keep_alive: false,
+            persistence: Persistence::Closed(CloseReason::BadHead),
             body: ClientBody::new(head.parsed.body, head.parsed.len as usize, head.parsed.expect_continue),
             sent: Sent::default(),
             id: Cell::new(None),
@@ -419,7 +244,6 @@ impl Request {
             plain_errors: false,
             challenges: Vec::new(),
             passed_to: None,
-            is_background: false,
             without_body: false,
             own: States::default(),
             real_peer: None,
@@ -430,7 +254,7 @@ impl Request {
 
     /// The client's address: the connection's, or what was learned about it from a proxy that is trusted.
     pub fn peer(&self) -> &Address {
-        self.real_peer.as_deref().unwrap_or(&self.connection.peer)
+        self.real_peer.as_deref().unwrap_or(&self.client.peer)
     }
 
     /// Says what the client's address really is, for all that comes after.
@@ -486,9 +310,9 @@ impl Request {
         parsed.body = BodyFraming::None;
         parsed.expect_continue = false;
         let head = Head { buffer: self.head.buffer[..head_len].to_vec(), parsed };
-        let (connection, generation) = (self.connection.clone(), self.generation.clone());
+        let (client, generation) = (self.client.clone(), self.generation.clone());
         let place = (self.server.clone(), self.location.clone());
-        let mut fork = Request::new(connection, generation, place, head, self.serial, self.started);
+        let mut fork = Request::new(client, generation, place, head, self.serial, self.started);
         fork.method = self.method;
         fork.path.clone_from(&self.path);
         fork.args.clone_from(&self.args);
@@ -502,12 +326,11 @@ impl Request {
         fork.body_judged = self.body_judged;
         fork.internal = self.internal;
         fork.pipelined = self.pipelined;
-        fork.keep_alive = self.keep_alive;
+        fork.persistence = self.persistence;
         fork.sent = self.sent;
         fork.id.set(self.id.get());
         fork.depth = self.depth;
         fork.main_method = self.main_method;
-        fork.is_background = self.is_background;
         fork.without_body = self.without_body;
         fork.real_peer.clone_from(&self.real_peer);
         fork.shared = OnceCell::from(self.shared().clone());
@@ -523,7 +346,9 @@ impl Request {
             let is_post = self.head.parsed.method == Method::Post;
             may &= !core.keepalive_disable.concerns(user_agent, is_post);
         }
-        self.keep_alive &= may;
+        if !may {
+            self.persistence.close(CloseReason::Settings);
+        }
     }
 
     /// Whether all that is left of its body has come, and the body's length is known.

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use tokio::sync::Notify;
 
 use crate::background::{Background, Backgrounds};
-use crate::connection;
+use crate::connection::Connection;
 use crate::connection::idle::{Asked, Idle};
 use crate::content::error_page::server_name;
 use crate::content::hot::{HotFile, HotFiles, VALID};
@@ -32,7 +32,8 @@ use crate::likely::Sampled;
 use crate::listen::ListenSpec;
 use crate::listen::accept::{self, Accepting, Between, Listener};
 use crate::listen::rescue::{self, Shard, Shards};
-use crate::request::{Address, Connection};
+use crate::protocol::h1;
+use crate::request::Address;
 use crate::settings::core::ServerTokens;
 
 /// What the main and `events` levels say of a worker.
@@ -262,8 +263,8 @@ pub struct LoopState {
     /// finds nothing; a loop that was waiting for the connection comes too early.
     pub first_reads: Sampled,
     /// What serves requests, unused.
-    pub servers: connection::Servers,
-    tasks: Tasks<connection::Serve>,
+    pub runners: h1::RunnerPool,
+    tasks: Tasks<h1::Serve>,
     generation: RefCell<Rc<Current>>,
     draining: Cell<bool>,
     connections: Cell<usize>,
@@ -299,7 +300,7 @@ impl LoopState {
             shared,
             hot: RefCell::new(hot),
             first_reads: Sampled::new(3, 1),
-            servers: connection::Servers::default(),
+            runners: h1::RunnerPool::default(),
             tasks: Tasks::new("connection"),
             generation: RefCell::new(Current::new(generation)),
             draining: Cell::new(false),
@@ -545,7 +546,7 @@ impl LoopState {
         let connection = Rc::new(Connection::new(number, Transport::plain(fd), peer, spec.clone(), self.clone()));
         // A reload may take the address away before the first request comes: that is then served as it would be now.
         let _ = connection.servers();
-        let serve = connection::Serve::new(connection);
+        let serve = h1::Serve::new(connection);
         if now {
             self.tasks.start_now(number, serve);
         } else {

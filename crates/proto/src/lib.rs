@@ -9,6 +9,7 @@ pub mod chunked;
 pub mod conditional;
 pub mod credentials;
 pub mod date;
+pub mod encode;
 pub mod error;
 pub mod fastcgi;
 pub mod head;

@@ -11,8 +11,8 @@ use freerun_runtime::loops;
 use freerun_runtime::stats::Counter;
 use tokio::sync::Notify;
 
+use crate::connection::Connection;
 use crate::connection::queues::{Place, Queues};
-use crate::request::Connection;
 use crate::worker::LoopState;
 
 /// What an idle connection has, to be taken out again.

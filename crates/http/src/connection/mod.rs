@@ -1,592 +1,210 @@
-//! A client connection: requests one after the other, and the waiting between them.
-//!
-//! While it is idle a connection holds neither a buffer nor the future of a request, which is what keeps ten thousand of
-//! them small.
+//! Client connections: what is known of one, what a request sees of it, and those that are idle.
 
+pub mod client;
 pub mod idle;
-mod linger;
-mod packed;
-mod proxied;
+pub mod proxy_header;
 mod queues;
-mod server;
-pub mod silent;
-mod spare;
-pub mod takeover;
+pub mod stream;
+pub mod unanswered;
 
-pub use server::Servers;
-
-use std::borrow::Cow;
-use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::Instant;
 
-use freerun_proto::{BodyFraming, Method, Version, uri};
-use freerun_runtime::log::{Errno, Level};
-use freerun_runtime::timer::Timer;
-use freerun_runtime::{buffers, loops};
+use freerun_proto::ProxyHeader;
+use freerun_runtime::loops;
+use freerun_transport::Transport;
 
-use crate::connection::idle::Waiting;
-use crate::connection::server::{Post, Server};
-use crate::connection::silent::{Awaited, End};
-use crate::connection::spare::Spare;
-use crate::connection::takeover::{Left, Takeover};
-use crate::content::response::{Body, Response};
-use crate::head::body::{self, BodyError, finish_discarding};
-use crate::head::read::{self, Reading};
-use crate::head::words;
-use crate::log::write_connection;
-use crate::phases::{self, Answer};
-use crate::request::{Connection, Head, Request};
-use crate::settings::core::{CoreSettings, LingeringClose};
-use crate::settings::server::ServerSettings;
-use crate::write::{self, WriteError};
-use crate::{finish, log_error};
+use crate::here::{Answering, Current, Here};
+use crate::listen::ListenSpec;
+use crate::request::{Address, States};
+use crate::worker::LoopState;
 
-/// How long a connection is kept that has no request.
-#[derive(Clone, Copy)]
-struct Keep {
-    /// Until it is closed.
-    most: Duration,
-    /// Until it may be closed to make room, or because the worker ends (`keepalive_min_timeout`).
-    least: Duration,
-}
-
-impl Keep {
-    fn most(most: Duration) -> Keep {
-        Keep { most, least: Duration::ZERO }
-    }
-}
-
-/// What happens after a request.
-enum After {
-    /// Another one; bytes of it may be here already.
-    Next(Vec<u8>, Keep),
-    /// HTTP is over, the connection is not.
-    Left(Box<Left>),
-    /// The client may still be sending: read on for a while so that it sees the response.
-    Linger(Duration, Duration),
-    /// Nothing.
-    Close,
-}
-
-/// Serves a connection to its end.
+/// A client connection: its transport, and the facts of it that requests ask for. It lives as long as the connection.
 ///
-/// Written by hand, and not as an `async fn`, for its size: this is all of the task of a connection that waits for its
-/// next request.
-pub struct Serve {
-    connection: Rc<Connection>,
-    state: State,
+/// In two halves of about a hundred bytes each, because that is what fits the gaps that the allocator leaves behind the
+/// runtime's allocations for a connection, which are aligned to 128 bytes: as one struct it cost an idle connection 20 %
+/// more memory.
+pub struct Connection {
+    facts: Facts,
+    /// The byte stream to the client.
+    pub transport: Transport,
+    /// Since when it is idle, or was for the last time: nanoseconds since the process began.
+    pub idle_since: Cell<u64>,
+    /// Whether a response is being written: nothing else may be sent then.
+    pub responding: Cell<bool>,
+    /// Whether it was looked at for a first time.
+    pub was_polled: Cell<bool>,
+    close_when_idle: Cell<bool>,
+    nodelay: Cell<bool>,
 }
 
-enum State {
-    /// Requests are being served.
-    Active(Server),
-    /// Between two requests.
-    Idle(idle::Key),
-    /// Something else than HTTP goes on.
-    Left(Box<Left>),
-    /// It ended, or it could not be entered among the idle ones.
-    Over,
+/// What requests ask of the connection that they came on, whatever carries it.
+pub struct Facts {
+    /// Serial number, `$connection`.
+    pub number: u64,
+    /// The loop it lives on.
+    pub loop_state: Rc<LoopState>,
+    origin: Box<Origin>,
 }
 
-impl Serve {
+/// Where a connection comes from and what it has come to; read through the [`Facts`].
+pub struct Origin {
+    /// The address that the connection came from: the client's, or that of a proxy before us. What asks for the client
+    /// asks [`Request::peer`](crate::request::Request::peer).
+    pub peer: Address,
+    /// How the listening socket that accepted it was made.
+    pub listen: Here<ListenSpec>,
+    /// When it was accepted.
+    pub accepted: Instant,
+    /// Number of the request that is served, or was served last, from 1.
+    pub requests: Cell<u64>,
+    /// What few connections have.
+    extra: OnceCell<Box<Extra>>,
+    /// The servers that answer here, and the generation that they are of.
+    servers: RefCell<Option<(Rc<Current>, Rc<Answering>)>>,
+}
+
+/// What few connections have.
+#[derive(Default)]
+struct Extra {
+    /// What the PROXY protocol header before the first request said (`listen … proxy_protocol`).
+    proxied: OnceCell<ProxyHeader>,
+    /// What modules keep with the connection.
+    states: States,
+}
+
+impl Deref for Connection {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl Deref for Facts {
+    type Target = Origin;
+
+    fn deref(&self) -> &Origin {
+        &self.origin
+    }
+}
+
+impl Facts {
+    /// The facts of a connection that was just accepted, or of what stands for one.
+    pub fn new(number: u64, peer: Address, listen: Here<ListenSpec>, loop_state: Rc<LoopState>) -> Facts {
+        let accepted = loops::now();
+        let (requests, extra, servers) = Default::default();
+        Facts { number, loop_state, origin: Box::new(Origin { peer, listen, accepted, requests, extra, servers }) }
+    }
+
+    /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
+    /// newest generation still listens there: if not, it is the last one that did. `local` is the address that the client
+    /// connected to, where the listening address has servers for some of its addresses alone.
+    fn servers_at(&self, local: impl FnOnce() -> Address) -> Option<(Rc<Current>, Rc<Answering>, bool)> {
+        let generation = self.loop_state.generation();
+        let mut known = self.servers.borrow_mut();
+        if let Some((of, servers)) = &*known
+            && of.number == generation.number
+        {
+            return Some((generation, servers.clone(), true));
+        }
+        match generation.listen(&self.listen.name) {
+            Some(listen) => {
+                let local = if listen.specific.is_empty() { self.listen.address() } else { local() };
+                let servers = generation.servers(listen.servers_for(&local));
+                *known = Some((generation.clone(), servers.clone()));
+                Some((generation, servers, true))
+            }
+            // Their settings speak of logs and pools of their own generation.
+            None => known.as_ref().map(|(of, servers)| (of.clone(), servers.clone(), false)),
+        }
+    }
+
+    /// What the PROXY protocol header said, where there was one.
+    pub fn proxied(&self) -> Option<&ProxyHeader> {
+        self.extra.get()?.proxied.get()
+    }
+
+    /// Keeps the PROXY protocol header; the first one counts.
+    pub fn set_proxied(&self, header: ProxyHeader) {
+        let _ = self.extra.get_or_init(Box::default).proxied.set(header);
+    }
+
+    /// What a module keeps with the connection, made at first use.
+    pub fn state<T: Default + 'static>(&self) -> Rc<T> {
+        self.extra.get_or_init(Box::default).states.get()
+    }
+
+    /// What a module keeps with the connection, if it does.
+    pub fn find_state<T: 'static>(&self) -> Option<Rc<T>> {
+        self.extra.get()?.states.find()
+    }
+}
+
+impl Connection {
     /// A connection that was just accepted.
-    pub fn new(connection: Rc<Connection>) -> Serve {
-        let state = State::Active(connection.home.servers.take(&connection));
-        Serve { connection, state }
-    }
-
-    /// Polls the requests. A panic ends them and the connection, not the loop. Ready with how long to wait for the next one,
-    /// or with `None` when the connection is to be closed.
-    fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<Keep>> {
-        let State::Active(server) = &mut self.state else { return Poll::Ready(None) };
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| server.future.as_mut().poll(context)));
-        if let Err(panic) = polled {
-            report_panic(&self.connection, &*panic);
-            self.state = State::Over;
-            return Poll::Ready(None);
-        }
-        let Some(keep) = server.post.answer.take() else { return Poll::Pending };
-        let left = server.post.left.take();
-        if let State::Active(server) = std::mem::replace(&mut self.state, State::Over) {
-            self.connection.home.servers.give_back(server);
-        }
-        if let Some(left) = left {
-            self.state = State::Left(left);
-        }
-        Poll::Ready(keep)
-    }
-
-    /// Polls what goes on after HTTP. A panic ends it and the connection.
-    fn poll_left(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let State::Left(left) = &mut self.state else { return Poll::Ready(()) };
-        match std::panic::catch_unwind(AssertUnwindSafe(|| left.poll(context))) {
-            Ok(polled) => polled,
-            Err(panic) => {
-                report_panic(&self.connection, &*panic);
-                Poll::Ready(())
-            }
+    pub fn new(
+        number: u64,
+        transport: Transport,
+        peer: Address,
+        listen: Here<ListenSpec>,
+        loop_state: Rc<LoopState>,
+    ) -> Connection {
+        Connection {
+            facts: Facts::new(number, peer, listen, loop_state),
+            transport,
+            idle_since: Cell::new(0),
+            responding: Cell::new(false),
+            was_polled: Cell::new(false),
+            close_when_idle: Cell::new(false),
+            nodelay: Cell::new(false),
         }
     }
 
-    /// Ready with whether the socket can be read, if only to find its end.
-    fn poll_idle(&self, context: &mut Context<'_>) -> Poll<bool> {
-        self.connection.transport.poll_readable(context).map(|ready| ready.is_ok())
+    /// The address the client connected to: the listening one, unless that is a wildcard.
+    pub fn local(&self) -> Address {
+        match self.listen.address() {
+            Address::Ip(address) if address.ip().is_unspecified() => {
+                self.transport.local_address().map_or(Address::Ip(address), Address::Ip)
+            }
+            address => address,
+        }
     }
 
-    fn leave_idle(&mut self) {
-        if let State::Idle(key) = std::mem::replace(&mut self.state, State::Over) {
-            self.connection.home.idle.leave(&self.connection.home, key);
+    /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
+    /// newest generation still listens there: if not, it is the last one that did.
+    pub fn servers(&self) -> Option<(Rc<Current>, Rc<Answering>, bool)> {
+        self.servers_at(|| self.local())
+    }
+
+    /// Lets go of the configuration of the last request, if there is a newer one and it listens here as well: without a
+    /// request, nothing speaks for keeping it.
+    pub fn renew(&self) {
+        let is_old = |(of, _): &(Rc<Current>, Rc<Answering>)| of.number != self.loop_state.generation_number();
+        if self.servers.borrow().as_ref().is_some_and(is_old) {
+            let _ = self.servers();
         }
     }
-}
 
-impl Future for Serve {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        loop {
-            if let State::Idle(_) = self.state {
-                let goes_on = ready!(self.poll_idle(context));
-                self.leave_idle();
-                if !goes_on {
-                    return Poll::Ready(());
-                }
-                self.state = State::Active(self.connection.home.servers.take(&self.connection));
-            }
-            if let State::Left(_) = self.state {
-                return self.poll_left(context);
-            }
-            let keep = ready!(self.poll_active(context));
-            if let State::Left(_) = self.state {
-                continue;
-            }
-            let connection = &self.connection;
-            match keep {
-                Some(mut keep) if !connection.is_closing() => {
-                    let is_fresh = connection.requests.get() == 0;
-                    if connection.home.is_draining() && !is_fresh {
-                        keep.most = keep.most.min(keep.least);
-                        if keep.most.is_zero() {
-                            return Poll::Ready(());
-                        }
-                    }
-                    connection.renew();
-                    let waiting = if is_fresh { Waiting::First } else { Waiting::Next };
-                    let key = connection.home.idle.enter(&connection.home, connection, waiting, keep.most, keep.least);
-                    connection.home.became_idle();
-                    self.state = State::Idle(key);
-                }
-                _ => return Poll::Ready(()),
-            }
-        }
+    /// Asks the connection to close as soon as it has no request.
+    ///
+    /// Ending the receiving side wakes its task as the end of the stream would; what has come already can still be read.
+    pub fn close_when_idle(&self) {
+        self.close_when_idle.set(true);
+        self.transport.shutdown_read();
     }
-}
 
-impl Drop for Serve {
-    fn drop(&mut self) {
-        self.leave_idle();
-        if Rc::strong_count(&self.connection) > 1 {
-            // A request that goes on in the background must not keep the client waiting for the end.
-            self.connection.transport.end();
-        }
-        self.connection.home.ended();
+    /// Whether it was asked to.
+    pub fn is_closing(&self) -> bool {
+        self.close_when_idle.get()
     }
-}
 
-fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
-    let what = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let what = what.unwrap_or("no message");
-    write_connection(connection, Level::Alert, format_args!("request ended by a panic: {what}"));
-    if !connection.responding.get() {
-        let sorry = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        // The panic is in the log; a client that cannot take these bytes learns from the closing.
-        let _ = connection.transport.try_write(&[std::io::IoSlice::new(sorry)], false);
-    }
-}
-
-/// Serves one connection after the other, each until it has no request.
-async fn serve(post: Rc<Post>) {
-    let mut spare = Spare::default();
-    loop {
-        let connection = std::future::poll_fn(|_| match post.connection.take() {
-            Some(connection) => Poll::Ready(connection),
-            None => Poll::Pending,
-        });
-        let connection = connection.await;
-        let keep = requests(&connection, &post, &mut spare).await;
-        drop(connection);
-        post.answer.set(Some(keep));
-    }
-}
-
-/// Serves requests until none is there: ends with how long to wait for the next one, or with `None` when the connection
-/// is to be closed.
-async fn requests(connection: &Rc<Connection>, post: &Post, spare: &mut Spare) -> Option<Keep> {
-    let mut buffer = Vec::new();
-    if !connection.was_polled.replace(true) {
-        let first = &connection.home.first_reads;
-        let read = if first.pays() {
-            buffer = buffers::take();
-            let read = connection.transport.try_read(&mut buffer);
-            first.came_out(matches!(read, Ok(1..)));
-            read
-        } else {
-            Err(std::io::ErrorKind::WouldBlock.into())
-        };
-        match read {
-            Ok(1..) => {}
-            // A client that has sent nothing yet waits among the idle ones: without a buffer, and the first to make room
-            // when there are too many connections.
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                buffers::give_back(buffer);
-                let (_, servers, _) = connection.servers()?;
-                return Some(Keep::most(servers.entry.settings.get::<ServerSettings>().client_header_timeout));
-            }
-            ended => {
-                buffers::give_back(buffer);
-                let (_, servers, _) = connection.servers()?;
-                let awaited = if servers.proxy_protocol { Awaited::ProxyHeader } else { Awaited::First };
-                silent::log(connection, awaited, &ended.err().map_or(End::Closed, End::Broken));
-                return None;
-            }
+    /// Sends small segments at once from now on (`tcp_nodelay`).
+    pub fn set_nodelay(&self) {
+        if !self.nodelay.replace(true) && self.listen.ip.is_some() {
+            self.transport.set_nodelay();
         }
-    }
-    let mut timer = Timer::default();
-    if connection.requests.get() == 0 && connection.proxied().is_none() {
-        let (_, servers, _) = connection.servers()?;
-        if servers.proxy_protocol {
-            let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
-            let Some(header) = proxied::read(connection, &mut timer, timeout, &mut buffer).await else {
-                buffers::give_back(buffer);
-                return None;
-            };
-            connection.set_proxied(header);
-            if buffer.is_empty() {
-                buffers::give_back(buffer);
-                return Some(Keep::most(timeout));
-            }
-        }
-    }
-    loop {
-        // A client that always has its next request there must not keep the others waiting.
-        loops::consume_budget().await;
-        let serial = connection.requests.get() + 1;
-        connection.requests.set(serial);
-        match one_request(connection, &mut timer, buffer, serial, spare).await {
-            After::Next(rest, keep) if rest.is_empty() => return Some(keep),
-            After::Next(rest, _) => buffer = rest,
-            After::Linger(pause, total) => {
-                linger::linger(connection, &mut timer, pause, total).await;
-                return None;
-            }
-            After::Left(left) => {
-                post.left.set(Some(left));
-                return None;
-            }
-            After::Close => return None,
-        }
-    }
-}
-
-async fn one_request(
-    connection: &Rc<Connection>,
-    timer: &mut Timer,
-    buffer: Vec<u8>,
-    serial: u64,
-    spare: &mut Spare,
-) -> After {
-    let Some((generation, servers, still_listens)) = connection.servers() else { return After::Close };
-    let settings = servers.entry.settings.get::<ServerSettings>();
-    let rules = read::rules(settings);
-    loops::note(connection.number, "reading a request head");
-    let pipelined = serial > 1 && !buffer.is_empty();
-    let mut first_byte = loops::now();
-    let timeout = settings.client_header_timeout;
-    let reading = read::read(connection, timer, buffer, spare.head(), &rules, timeout, &mut first_byte).await;
-    let (head, fault) = match reading {
-        Reading::Head(head) => (head, None),
-        Reading::Bad(mut head, error) => {
-            // A request line that was not understood is answered with a head, unlike a request of HTTP/0.9.
-            if head.parsed.version == Version::Http09 {
-                head.parsed.version = Version::Http10;
-            }
-            (head, Some(Fault::Protocol(error)))
-        }
-        Reading::TimedOut(head) => {
-            let text = words::timed_out(&head, pipelined);
-            (head, Some(Fault::Silent(408, text)))
-        }
-        Reading::Broken(head, error) => {
-            let text = words::broken(&head, pipelined, error.as_ref());
-            (head, Some(Fault::Silent(400, text)))
-        }
-        Reading::Nothing(end) => {
-            silent::log(connection, if serial == 1 { Awaited::First } else { Awaited::Next }, &end);
-            return After::Close;
-        }
-    };
-    connection.home.stats.requests.add_alone();
-    let place = (servers.server.clone(), servers.entry.clone());
-    let mut request = Request::new(connection.clone(), generation, place, head, serial, first_byte);
-    request.pipelined = pipelined;
-    loops::note(connection.number, "answering");
-    let answer = match fault {
-        Some(Fault::Silent(status, text)) => {
-            if !request.head.parsed.method_text.is_empty() {
-                // For the log alone.
-                let _ = route_server(&mut request, &servers, false, settings.merge_slashes, spare);
-            }
-            log_error!(request, Info, "{text}");
-            request.sent.status = status;
-            if status == 408 {
-                reset_if_wanted(&request);
-            }
-            finish::finish(&mut request);
-            return After::Close;
-        }
-        Some(Fault::Protocol(error)) => {
-            // What came before the fault chooses the server, and is in the log.
-            let understood = !request.head.parsed.method_text.is_empty();
-            let whole = error.is_of_the_whole_head();
-            let routed = understood.then(|| route_server(&mut request, &servers, whole, settings.merge_slashes, spare));
-            let status = match routed {
-                Some(Err(earlier)) => earlier,
-                _ => {
-                    log_error!(request, Info, "{}", words::bad(&request.head, pipelined, error));
-                    error.status()
-                }
-            };
-            phases::respond_with_status(&mut request, status).await
-        }
-        None => {
-            request.keep_alive = request.head.parsed.keep_alive && still_listens;
-            let routed = route_server(&mut request, &servers, true, settings.merge_slashes, spare);
-            if routed.is_ok() && !request.server.is_same(&servers.server) {
-                let chosen = request.server.entry.settings.get::<ServerSettings>();
-                read::apply_names_rules(&mut request.head, &rules, chosen);
-            }
-            match routed.and_then(|()| refuse_methods(&mut request)) {
-                Ok(()) => phases::respond(&mut request).await,
-                Err(status) => phases::respond_with_status(&mut request, status).await,
-            }
-        }
-    };
-    let after = conclude(&mut request, timer, answer).await;
-    // Not the request as a whole, which would be moved for that.
-    spare.keep(request.head, request.path, request.args, request.host);
-    after
-}
-
-/// Why a request never reaches the phases.
-enum Fault {
-    /// It is answered with the error's status.
-    Protocol(freerun_proto::Error),
-    /// It is logged with this status, and the connection is closed without an answer.
-    Silent(u16, String),
-}
-
-/// Normalises the path, and chooses the server by name: in this order, so that a path that is wrong is an error of the
-/// default server, as in nginx, which has seen no field then. So is one in a field of a head that is not `whole`, without a
-/// host so far: the server named "" is for those that have none.
-fn route_server(
-    request: &mut Request,
-    servers: &crate::listen::Servers,
-    whole: bool,
-    merge_slashes: bool,
-    spare: &mut Spare,
-) -> Result<(), u16> {
-    let Head { buffer, parsed } = &mut request.head;
-    match uri::normalise(parsed.target.uri(buffer), merge_slashes) {
-        Ok(uri) => {
-            request.path = match uri.path {
-                Cow::Borrowed(path) => spare.path(path),
-                Cow::Owned(path) => path,
-            };
-            request.args = uri.args.filter(|args| !args.is_empty()).map(|args| spare.args(args));
-        }
-        Err(error) => {
-            parsed.forget_fields();
-            let line = parsed.request_line;
-            let end = if buffer.get(line.end as usize) == Some(&b'\r') { 2 } else { 1 };
-            parsed.len = line.end + end;
-            log_error!(request, Info, "{error}");
-            return Err(error.status());
-        }
-    }
-    request.host = parsed.host.map(|host| spare.host(host, buffer));
-    if !servers.names.is_empty() && (whole || request.host.is_some()) {
-        let host = request.host.as_deref().unwrap_or_default();
-        match servers.names.find(host, &request.captures) {
-            Ok(Some(server)) => {
-                request.location = request.generation.location(&server.entry);
-                request.server = request.generation.server(server);
-            }
-            Ok(None) => {}
-            Err(error) => {
-                log_error!(request, Alert, "{error} on \"{host}\"");
-                return Err(500);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Refuses what is never routed.
-fn refuse_methods(request: &mut Request) -> Result<(), u16> {
-    let name = match request.method {
-        Method::Trace => "TRACE",
-        Method::Connect => "CONNECT",
-        _ => return Ok(()),
-    };
-    log_error!(request, Info, "client sent {name} method while reading client request headers");
-    request.keep_alive = false;
-    Err(405)
-}
-
-/// Sends the answer, logs, and decides about the connection.
-async fn conclude(request: &mut Request, timer: &mut Timer, answer: Answer) -> After {
-    let connection = request.connection.clone();
-    let location = request.location.clone();
-    let core = &*location.core;
-    let written = match answer {
-        Answer::Response(mut response) => {
-            if let Some(takeover) = response.takeover.take() {
-                return take_over(request, response, takeover).await;
-            }
-            body::look_at_rest(request);
-            decide_keep_alive(request, core);
-            // What is the first to be sent, and leaves in one piece, is not held back.
-            if request.keep_alive && core.tcp_nodelay && (request.serial > 1 || request.sent.bytes > 0) {
-                connection.set_nodelay();
-            }
-            let written = write::write(request, response, false).await;
-            body::take_back(request);
-            written
-        }
-        Answer::Close => {
-            if request.sent.status == 0 {
-                request.sent.status = 444;
-            }
-            request.keep_alive = false;
-            if matches!(request.sent.status, 444 | 408) {
-                reset_if_wanted(request);
-            }
-            finish::finish(request);
-            return After::Close;
-        }
-    };
-    connection.responding.set(false);
-    if let Err(error) = &written {
-        log_write_error(request, error);
-        if matches!(error, WriteError::TimedOut) {
-            reset_if_wanted(request);
-        }
-    }
-    finish::finish(request);
-    if written.is_err() {
-        return After::Close;
-    }
-    let unread = !request.body.is_done();
-    if request.keep_alive {
-        return match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
-            Ok(()) => {
-                let keep = Keep { most: core.keepalive_timeout.timeout, least: core.keepalive_min_timeout };
-                After::Next(rest_of(request), keep)
-            }
-            Err(BodyError::Status(_)) => linger_or_close(core, true),
-            Err(BodyError::TimedOut | BodyError::Broken(_)) => After::Close,
-        };
-    }
-    let pipelined = request.head.buffer.len() > request.body.used();
-    let may_be_sending = unread || pipelined || (!was_emptied_now(request) && has_more(request));
-    linger_or_close(core, may_be_sending)
-}
-
-/// Sends the head that ends HTTP; then something else goes on.
-async fn take_over(request: &mut Request, mut response: Box<Response>, takeover: Box<dyn Takeover>) -> After {
-    request.keep_alive = false;
-    request.connection.set_nodelay();
-    response.body = Body::Empty;
-    let written = write::write(request, response, true).await;
-    request.connection.responding.set(false);
-    match written {
-        Ok(()) => After::Left(Box::new(Left::new(takeover, request))),
-        Err(error) => {
-            log_write_error(request, &error);
-            finish::finish(request);
-            After::Close
-        }
-    }
-}
-
-/// `reset_timedout_connection`
-fn reset_if_wanted(request: &Request) {
-    if request.settings().get::<ServerSettings>().reset_timedout_connection {
-        request.connection.transport.reset_on_close();
-    }
-}
-
-/// Whether the socket was found empty within this poll: what has come since then could as well come after the closing.
-fn was_emptied_now(request: &Request) -> bool {
-    let Head { buffer, parsed } = &request.head;
-    let short = buffer.len() < buffer.capacity() && matches!(parsed.body, BodyFraming::None | BodyFraming::Length(0));
-    short && !request.pipelined && request.started == loops::now()
-}
-
-/// Whether bytes have come that nobody has read: closing the socket on top of them would reset the connection.
-fn has_more(request: &mut Request) -> bool {
-    let mut scratch = std::mem::take(&mut request.head.buffer);
-    scratch.clear();
-    let has_more = matches!(request.connection.transport.try_read(&mut scratch), Ok(1..));
-    buffers::give_back(scratch);
-    has_more
-}
-
-fn linger_or_close(core: &CoreSettings, may_be_sending: bool) -> After {
-    match core.lingering_close {
-        LingeringClose::Off => After::Close,
-        LingeringClose::On if !may_be_sending => After::Close,
-        _ => After::Linger(core.lingering_timeout, core.lingering_time),
-    }
-}
-
-fn decide_keep_alive(request: &mut Request, core: &CoreSettings) {
-    // Otherwise each location that it came through has had its say.
-    if request.location.is(&request.server.entry) {
-        request.judge_keep_alive();
-    }
-    let connection = &request.connection;
-    let may = core.keepalive_timeout.timeout > Duration::ZERO
-        && connection.accepted.checked_add(core.keepalive_time).is_none_or(|end| request.started < end)
-        && !connection.home.is_draining()
-        && !connection.is_closing();
-    request.keep_alive &= may;
-}
-
-/// What has come of the next request, in a buffer of its own; the head's buffer goes back to the loop. Line ends, which some
-/// clients send behind a body, are nothing of it (RFC 9112 section 2.2).
-fn rest_of(request: &mut Request) -> Vec<u8> {
-    let used = request.body.used();
-    let mut buffer = std::mem::take(&mut request.head.buffer);
-    if buffer.iter().skip(used).all(|byte| matches!(byte, b'\r' | b'\n')) {
-        buffers::give_back(buffer);
-        return Vec::new();
-    }
-    buffer.drain(..used);
-    buffer
-}
-
-fn log_write_error(request: &Request, error: &WriteError) {
-    match error {
-        WriteError::Client(error) => {
-            log_error!(request, Info, "send() failed ({}) while sending response to client", Errno(error));
-        }
-        WriteError::TimedOut => {
-            log_error!(request, Info, "client timed out (110: Connection timed out) while sending response to client")
-        }
-        WriteError::Body => {}
     }
 }

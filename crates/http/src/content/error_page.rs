@@ -5,6 +5,7 @@ use freerun_proto::status;
 
 use crate::content::msie;
 use crate::content::response::{Body, Response};
+use crate::message::persistence::CloseReason;
 use crate::request::Request;
 use crate::settings::core::{CoreSettings, ServerTokens};
 
@@ -30,7 +31,7 @@ pub fn closes(status: u16) -> bool {
 /// The built-in response of a status. `error_page` may replace it.
 pub fn built_in(request: &mut Request, status: u16) -> Box<Response> {
     if closes(status) {
-        request.keep_alive = false;
+        request.persistence.close(CloseReason::Response);
     }
     let page = status::page(status).map(|page| {
         let tokens = request.settings().get::<CoreSettings>().server_tokens;

@@ -8,14 +8,13 @@ use std::hash::Hasher;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use freerun_proto::date;
+use freerun_proto::{date, encode};
 use rustc_hash::FxHasher;
 
 use crate::content::hot::HotFile;
 use crate::content::response::Response;
 use crate::generation::Location;
 use crate::here::Here;
-use crate::write::head;
 
 /// How many are known at a time; others take their places.
 const PLACES: usize = 1024;
@@ -51,11 +50,11 @@ impl Described {
     pub fn new(file: &HotFile, media_type: &Bytes) -> Described {
         let (mut text, mut tag) = (Vec::new(), Vec::new());
         if !media_type.is_empty() {
-            head::field(&mut text, b"Content-Type", media_type);
+            encode::field(&mut text, b"Content-Type", media_type);
         }
-        head::number_field(&mut text, b"Content-Length", file.meta.size);
-        head::field(&mut text, b"Last-Modified", &date::imf_fixdate(file.meta.mtime));
-        head::field(&mut tag, b"ETag", &file.etag);
+        encode::number_field(&mut text, b"Content-Length", file.meta.size);
+        encode::field(&mut text, b"Last-Modified", &date::imf_fixdate(file.meta.mtime));
+        encode::field(&mut tag, b"ETag", &file.etag);
         Described {
             content_type: media_type.clone(),
             length: file.meta.size,

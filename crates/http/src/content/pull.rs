@@ -2,15 +2,15 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, DirectFile, FileSystem, OpenFile, Via};
 
+use crate::connection::client::ClientStream;
 use crate::content::aio;
 use crate::content::response::{Body, FileRange, LocalBoxFuture, Part, Source};
-use crate::request::{Connection, Request};
+use crate::request::Request;
 use crate::settings::core::CoreSettings;
 use crate::settings::knobs::{DirectIo, TransferSettings};
 use crate::write::gone::ClientGone;
@@ -23,10 +23,9 @@ const MAX_DIRECT: usize = 1 << 20;
 pub struct Reader {
     files: Arc<FileSystem>,
     aio: Option<Aio>,
-    connection: Rc<Connection>,
-    /// It goes on without its client.
-    is_background: bool,
-    client: u64,
+    client: ClientStream,
+    /// Stands for the client, for sharing a thread pool fairly.
+    client_key: u64,
     chunk: usize,
     /// Files from this size on are read past the cache, so aligned, in pieces of so many bytes.
     direct: Option<(u64, u64, usize)>,
@@ -45,9 +44,8 @@ impl Reader {
             opened: RefCell::default(),
             files: request.generation.files.clone(),
             aio: aio::resolve(request),
-            connection: request.connection.clone(),
-            is_background: request.is_background,
-            client: request.client_key(),
+            client: request.client.clone(),
+            client_key: request.client_key(),
             chunk: usize::try_from(request.settings().get::<CoreSettings>().output_buffers.size)
                 .map_or(PIECE, |size| size.max(1)),
         }
@@ -55,15 +53,15 @@ impl Reader {
 
     /// Goes on though the client goes.
     pub fn forget_client(&mut self) {
-        self.is_background = true;
+        self.client = self.client.in_background();
     }
 
     /// The next piece of a file, and the range without it. A range that is longer than the file is an error: what was
     /// announced cannot be sent.
     pub async fn read(&self, range: &mut FileRange) -> io::Result<Bytes> {
         let Some(aio) = &self.aio else { return Err(io::Error::other("no such thread pool")) };
-        let gone = ClientGone::on(&self.connection, self.is_background);
-        let via = Via { aio, client: self.client, gone: Some(&gone) };
+        let gone = ClientGone::on(&self.client);
+        let via = Via { aio, client: self.client_key, gone: Some(&gone) };
         let most = usize::try_from(range.len).unwrap_or(usize::MAX);
         let (len, bytes) = match self.direct(&range.file, via).await? {
             Some((file, chunk)) => {

@@ -10,7 +10,7 @@ use freerun_runtime::files::OpenFile;
 
 use super::fields::Fields;
 use super::known::Described;
-use crate::connection::takeover::Takeover;
+use crate::protocol::h1::upgraded::Takeover;
 use crate::request::Request;
 
 /// A future of this loop.

@@ -1,3 +1,4 @@
 //! What a client has sent and what it is answered, as values: leaf types, which know nothing of how they travel.
 
 pub mod head;
+pub mod persistence;

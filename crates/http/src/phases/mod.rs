@@ -14,6 +14,7 @@ use crate::content::response::Response;
 use crate::content::{error_page, msie, path};
 use crate::filters;
 use crate::log_error;
+use crate::message::persistence::CloseReason;
 use crate::module::{Later, Outcome, Phase, Run, Slot};
 use crate::request::Request;
 use crate::rewrite::{self, Ended};
@@ -163,7 +164,7 @@ fn choose(request: &mut Request) -> Step {
         request.body.give_up();
         request.body_judged = true;
         log_error!(request, Error, "client intended to send too large body: {length} bytes");
-        request.keep_alive = false;
+        request.persistence.close(CloseReason::BadBody);
         return follow(request, Outcome::Status(413));
     }
     Step::Location
@@ -231,7 +232,7 @@ async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
         if !delay.is_zero() {
             tokio::select! {
                 () = freerun_runtime::timer::sleep(delay) => {}
-                () = request.connection.transport.gone() => return Some(Outcome::Status(499)),
+                () = request.client.gone() => return Some(Outcome::Status(499)),
             }
         }
     }

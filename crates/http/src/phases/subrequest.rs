@@ -125,7 +125,7 @@ pub fn background(
 ) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
     let mut request = fork(parent, path, args)?;
     request.method = method;
-    request.is_background = true;
+    request.client = request.client.in_background();
     request.without_body = !with_body;
     Ok(Box::pin(async move {
         let answer = phases::respond(&mut request).await;
@@ -173,7 +173,7 @@ fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Re
 
 /// The answer, or none when the client goes before it is there.
 async fn unless_gone(request: &mut Request) -> Answer {
-    let connection = request.connection.clone();
+    let client = request.client.clone();
     let answer = {
         let mut responding = pin!(phases::respond(request));
         // Most subrequests never wait: the socket is watched only for the others.
@@ -182,7 +182,7 @@ async fn unless_gone(request: &mut Request) -> Answer {
             Poll::Pending => tokio::select! {
                 biased;
                 answer = responding => Some(answer),
-                () = connection.transport.gone() => None,
+                () = client.gone() => None,
             },
         }
     };

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem};
 
+use crate::body;
 use crate::content::response::{Body, Response};
 use crate::content::{error_page, media_type};
-use crate::head::body;
 use crate::module::Outcome;
 use crate::request::Request;
 use crate::template::Template;

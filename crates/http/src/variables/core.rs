@@ -12,8 +12,8 @@ use freerun_proto::{BodyFraming, Credentials, HeaderId, Method, uri};
 use freerun_runtime::log::clock;
 use freerun_transport::TcpInfo;
 
+use crate::body::collect::{Collected, KeptBody};
 use crate::content::path;
-use crate::head::collect::{Collected, KeptBody};
 use crate::log_error;
 use crate::request::{Address, Request};
 use crate::variables::{Value, Variable};
@@ -37,9 +37,9 @@ pub const VARIABLES: &[Variable] = &[
     }),
     Variable::named("body_bytes_sent", |r, _| number(r.sent.body_bytes)),
     Variable::named("bytes_sent", |r, _| number(r.sent.bytes)),
-    Variable::named("connection", |r, _| number(r.connection.number)),
+    Variable::named("connection", |r, _| number(r.client.number)),
     Variable::named("connection_requests", |r, _| number(r.serial)),
-    Variable::named("connection_time", |r, _| seconds(r.connection.accepted.elapsed())),
+    Variable::named("connection_time", |r, _| seconds(r.client.accepted.elapsed())),
     Variable::named("content_length", content_length),
     Variable::named("content_type", |r, _| header(r, HeaderId::ContentType)),
     Variable::family("cookie_", cookie),
@@ -68,7 +68,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("proxy_protocol_port", |r, _| port(ends(r)?.client_port)),
     Variable::named("proxy_protocol_server_addr", |r, _| ends(r).map(|ends| Cow::Borrowed(ends.server.as_bytes()))),
     Variable::named("proxy_protocol_server_port", |r, _| port(ends(r)?.server_port)),
-    Variable::family("proxy_protocol_tlv_", |r, name| r.connection.proxied()?.tlv(name)),
+    Variable::family("proxy_protocol_tlv_", |r, name| r.client.proxied()?.tlv(name)),
     Variable::named("query_string", |r, _| some(r.args.as_deref())),
     Variable::named("realpath_root", |r, _| path::real_root(r).map(Cow::Owned)),
     Variable::named("remote_addr", |r, _| owned(crate::log::Peer(r.peer()).to_string().into_bytes())),
@@ -105,15 +105,15 @@ pub const VARIABLES: &[Variable] = &[
     }),
     Variable::named("request_time", |r, _| seconds(r.started.elapsed())),
     Variable::named("request_uri", |r, _| some(understood(r).then(|| r.head.uri()))),
-    Variable::named("scheme", |_, _| text("http")),
+    Variable::named("scheme", |r, _| text(r.client.scheme())),
     Variable::family("sent_http_", sent_http).kept(),
     Variable::family("sent_trailer_", sent_trailer).kept(),
-    Variable::named("server_addr", |r, _| match r.connection.local() {
+    Variable::named("server_addr", |r, _| match r.client.local() {
         Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
         Address::Unix(name) => owned(name.as_bytes().to_vec()),
     }),
     Variable::named("server_name", |r, _| some(Some(r.server.name.as_bytes()))),
-    Variable::named("server_port", |r, _| match &r.connection.listen.ip {
+    Variable::named("server_port", |r, _| match &r.client.listen.ip {
         Some(address) => number(u64::from(address.port())),
         None => text(""),
     }),
@@ -203,13 +203,13 @@ fn owned<'r>(value: Vec<u8>) -> Value<'r> {
 
 fn number<'r>(value: u64) -> Value<'r> {
     let mut out = Vec::with_capacity(20);
-    crate::write::head::push_number(&mut out, value);
+    freerun_proto::encode::push_number(&mut out, value);
     owned(out)
 }
 
 /// What the kernel knows of the client's TCP connection.
 fn tcp(request: &Request) -> Option<TcpInfo> {
-    request.connection.transport.tcp_info().ok()
+    request.client.tcp_info()
 }
 
 /// A port; none if it is not known.
@@ -219,7 +219,7 @@ fn port<'r>(port: u16) -> Value<'r> {
 
 /// What a proxy before us has said about the client's connection.
 fn ends(request: &Request) -> Option<&Ends> {
-    request.connection.proxied()?.ends.as_ref()
+    request.client.proxied()?.ends.as_ref()
 }
 
 fn seconds<'r>(time: std::time::Duration) -> Value<'r> {

@@ -2,28 +2,26 @@
 
 use freerun_runtime::files::Gone;
 
-use crate::request::{Connection, Request};
+use crate::connection::client::ClientStream;
+use crate::request::Request;
 
-/// The client's socket as the pool watches it; none for what goes on without its client.
-pub struct ClientGone<'c>(Option<&'c Connection>);
+/// The client as a pool watches it; what goes on without its client is never given up.
+pub struct ClientGone<'c>(&'c ClientStream);
 
 impl<'c> ClientGone<'c> {
     /// For work on behalf of a request.
     pub fn of(request: &'c Request) -> ClientGone<'c> {
-        ClientGone::on(&request.connection, request.is_background)
+        ClientGone(&request.client)
     }
 
-    /// The same where the request is not at hand.
-    pub fn on(connection: &'c Connection, is_background: bool) -> ClientGone<'c> {
-        ClientGone((!is_background).then_some(connection))
+    /// For work on behalf of a client whose request is not at hand.
+    pub fn on(client: &'c ClientStream) -> ClientGone<'c> {
+        ClientGone(client)
     }
 }
 
 impl Gone for ClientGone<'_> {
     fn gone(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + '_>> {
-        match self.0 {
-            Some(connection) => Box::pin(connection.transport.gone()),
-            None => Box::pin(std::future::pending()),
-        }
+        Box::pin(self.0.gone())
     }
 }

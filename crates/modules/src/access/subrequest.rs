@@ -8,7 +8,7 @@ use freerun_http::phases::subrequest::{Subrequest, subrequest};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_http::variables::{Target, VariableTable};
-use freerun_http::write::head;
+use freerun_http::write::text;
 
 settings! {
     /// Asking another location whether a request may pass.
@@ -94,7 +94,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 /// Gives a variable its value, seen from the subrequest.
 fn assign(request: &mut Request, answer: &mut Subrequest, target: Target, value: &Template) -> Result<(), Outcome> {
     if let Some(response) = &answer.response {
-        head::preview(&mut answer.request, response);
+        text::preview(&mut answer.request, response);
     }
     match target {
         Target::Slot(slot) => {

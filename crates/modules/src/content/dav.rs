@@ -6,12 +6,12 @@ use std::ffi::CString;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, keyword_enum, settings};
+use freerun_http::body::collect::Collected;
+use freerun_http::body::{self, BodyError};
 use freerun_http::content::aio;
 use freerun_http::content::response::{Body, LocalBoxFuture, Response};
 use freerun_http::content::{hot, open, open_files, path};
 use freerun_http::generation::TempFolders;
-use freerun_http::head::body::{self, BodyError};
-use freerun_http::head::collect::Collected;
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
@@ -272,7 +272,6 @@ async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u1
     let body = match body::collect(request).await {
         Ok(body) => body,
         Err(BodyError::Status(status)) => {
-            request.keep_alive = false;
             return Err(status);
         }
         Err(BodyError::TimedOut) => return Err(408),

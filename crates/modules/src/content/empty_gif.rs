@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use freerun_conf::{SettingsSet, group, settings};
+use freerun_http::body;
 use freerun_http::content::response::{Body, Response};
-use freerun_http::head::body;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::core::Present;

@@ -9,12 +9,12 @@ use std::io;
 
 use bytes::{Bytes, BytesMut};
 use freerun_conf::{SettingsSet, Size, group, settings};
+use freerun_http::body;
 use freerun_http::content::aio;
 use freerun_http::content::hot::{Content, HotFile};
 use freerun_http::content::open;
 use freerun_http::content::path;
 use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Part as Piece, Response};
-use freerun_http::head::body;
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;

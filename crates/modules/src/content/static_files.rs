@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use freerun_http::body;
 use freerun_http::content::aio;
 use freerun_http::content::error_page;
 use freerun_http::content::hot::{Content, HotFile};
@@ -10,7 +11,6 @@ use freerun_http::content::known::Described;
 use freerun_http::content::open::{self, OpenError};
 use freerun_http::content::path;
 use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Response};
-use freerun_http::head::body;
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;

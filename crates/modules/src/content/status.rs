@@ -188,9 +188,9 @@ mod upstreams;
 use bytes::Bytes;
 use freerun_cache::key::Key;
 use freerun_conf::{SettingsSet, group, settings};
+use freerun_http::body;
 use freerun_http::content::aio;
 use freerun_http::content::response::{Body, LocalBoxFuture, Response};
-use freerun_http::head::body;
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
@@ -268,7 +268,7 @@ fn answer(request: &mut Request) -> Outcome {
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
-    let figures = Figures::collect(&request.connection.home.shared);
+    let figures = Figures::collect(&request.client.loop_state.shared);
     match format {
         Format::Json => json(request, &figures),
         Format::Prometheus => respond(prometheus::CONTENT_TYPE, prometheus::text(&figures).into_bytes()),

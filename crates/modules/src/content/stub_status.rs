@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use freerun_conf::{SettingsSet, group, settings};
+use freerun_http::body;
 use freerun_http::content::response::{Body, Response};
-use freerun_http::head::body;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::core::Present;
@@ -59,7 +59,7 @@ struct Figures {
 impl Figures {
     fn of(request: &Request) -> Figures {
         let mut sums = Figures::default();
-        for stats in &request.connection.home.shared.loops {
+        for stats in &request.client.loop_state.shared.loops {
             sums.active += stats.active.get();
             sums.accepted += stats.accepted.get();
             sums.requests += stats.requests.get();

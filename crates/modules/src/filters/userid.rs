@@ -313,7 +313,7 @@ fn make(request: &Request, settings: &UserIdSettings, mode: Mode) -> Uid {
 
 /// Four bytes of the server's address.
 fn address(request: &Request) -> [u8; 4] {
-    match request.connection.local() {
+    match request.client.local() {
         Address::Ip(address) => match address.ip() {
             IpAddr::V4(ip) => ip.octets(),
             IpAddr::V6(ip) => (ip.to_bits() as u32).to_be_bytes(),

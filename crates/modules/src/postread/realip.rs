@@ -125,13 +125,13 @@ fn run(request: &mut Request) -> Outcome {
 fn real_peer(request: &Request, settings: &RealIpSettings) -> Option<SocketAddr> {
     let trusted = &settings.set_real_ip_from;
     let is_trusted = |address: &Address| trusted.iter().any(|one| one.contains(address));
-    if !is_trusted(&request.connection.peer) {
+    if !is_trusted(&request.client.peer) {
         return None;
     }
     let head = &request.head;
     let fields: Vec<&[u8]> = match &settings.real_ip_header {
         Where::ProxyProtocol => {
-            let ends = request.connection.proxied()?.ends.as_ref()?;
+            let ends = request.client.proxied()?.ends.as_ref()?;
             let mut address = parse_address(&ends.client)?;
             address.set_port(ends.client_port);
             return Some(address);
@@ -160,11 +160,11 @@ fn real_peer(request: &Request, settings: &RealIpSettings) -> Option<SocketAddr>
 }
 
 fn remote_addr<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
-    Some(freerun_http::log::Peer(&request.connection.peer).to_string().into_bytes().into())
+    Some(freerun_http::log::Peer(&request.client.peer).to_string().into_bytes().into())
 }
 
 fn remote_port<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
-    match &request.connection.peer {
+    match &request.client.peer {
         Address::Ip(address) if address.port() != 0 => Some(address.port().to_string().into_bytes().into()),
         _ => Some(b"".as_slice().into()),
     }

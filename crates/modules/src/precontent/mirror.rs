@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings};
 use freerun_http::background::Background;
-use freerun_http::head::body::{self, BodyError};
+use freerun_http::body::{self, BodyError};
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::phases::subrequest::background;
@@ -88,7 +88,6 @@ async fn run(request: &mut Request) -> Outcome {
         match body::collect(request).await {
             Ok(_) => {}
             Err(error) => {
-                request.keep_alive = false;
                 return Outcome::Status(match error {
                     BodyError::Status(status) => status,
                     BodyError::TimedOut => 408,
@@ -97,7 +96,7 @@ async fn run(request: &mut Request) -> Outcome {
             }
         }
     }
-    let running = request.connection.home.module::<Running>();
+    let running = request.client.loop_state.module::<Running>();
     let uris = request.settings().get::<MirrorSettings>().mirror.0.clone();
     for uri in uris.iter() {
         if running.0.get() >= MAX_RUNNING {
@@ -108,8 +107,8 @@ async fn run(request: &mut Request) -> Outcome {
             break;
         };
         running.0.set(running.0.get() + 1);
-        let place = (Place(running.clone()), Background::new(&request.connection.home.shared));
-        loops::spawn(request.connection.number, "mirroring a request", async move {
+        let place = (Place(running.clone()), Background::new(&request.client.loop_state.shared));
+        loops::spawn(request.client.number, "mirroring a request", async move {
             let _place = place;
             mirrored.await.finish();
         });

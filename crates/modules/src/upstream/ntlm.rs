@@ -53,7 +53,7 @@ impl Tie {
     /// That of the request's connection to this group: the one there is, or a new one if the request shows credentials.
     pub(super) fn of(request: &Request, group: &Group) -> Option<Rc<Tie>> {
         let is_this = |(state, _): &&(Arc<GroupState>, Rc<Tie>)| Arc::ptr_eq(state, group.state());
-        let connection = &request.connection;
+        let connection = &request.client;
         let ties = connection.find_state::<Ties>();
         if let Some((_, tie)) = ties.as_ref().and_then(|ties| ties.0.borrow().iter().find(is_this).cloned()) {
             return Some(tie);

@@ -6,9 +6,9 @@ use std::io;
 
 use bytes::Bytes;
 use freerun_conf::{SettingsSet, group, keyword_enum, settings};
+use freerun_http::body;
 use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::content::{open, path};
-use freerun_http::head::body;
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;

@@ -128,7 +128,7 @@ impl Compressed {
             params,
             cpu: request.generation.pools.cpu().clone(),
             client: request.client_key(),
-            held: request.connection.home.module::<Held>(),
+            held: request.client.loop_state.module::<Held>(),
             ratio,
             again,
             stage: Stage::Fresh(source),

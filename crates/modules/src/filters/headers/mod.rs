@@ -10,7 +10,7 @@ use freerun_http::content::response::{Field, Response};
 use freerun_http::module::{Filter, Module, Slot};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
-use freerun_http::write::head;
+use freerun_http::write::text;
 
 use expires::Expires;
 
@@ -135,14 +135,14 @@ fn run(request: &mut Request, response: &mut Response) {
     if request.is_subrequest() {
         return;
     }
-    head::preview(request, response);
+    text::preview(request, response);
     let location = request.location.clone();
     let settings = location.settings.get::<HeadersSettings>();
     let status = request.sent.status;
     if matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308) {
         expires::set(&settings.expires, request, response);
         if !settings.expires.is_off() {
-            head::preview(request, response);
+            text::preview(request, response);
         }
     }
     for Addition { name, value, .. } in settings.add_header.for_status(status) {
@@ -152,13 +152,13 @@ fn run(request: &mut Request, response: &mut Response) {
             response.remove(name);
         } else if name.eq_ignore_ascii_case(b"ETag") {
             response.etag = (!value.is_empty()).then(|| Bytes::copy_from_slice(&value));
-            head::preview(request, response);
+            text::preview(request, response);
             continue;
         }
         if !value.is_empty() {
             let value = Bytes::copy_from_slice(&value);
             // Those after it may ask for it.
-            head::preview_field(request, name, &value);
+            text::preview_field(request, name, &value);
             response.fields.push((name.clone(), value));
         }
     }

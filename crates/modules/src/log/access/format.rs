@@ -155,7 +155,7 @@ impl Format {
             What::RequestLength => {
                 line.push_number(u64::from(request.head.told_len()) + request.body.length());
             }
-            What::Connection => line.push_number(request.connection.number),
+            What::Connection => line.push_number(request.client.number),
             What::ConnectionRequests => line.push_number(request.serial),
             What::RequestLine => line.push_value(self.escape, request.head.request_line()),
             What::Header(id, _) if !request.head.has(*id) => self.push_missing(line),

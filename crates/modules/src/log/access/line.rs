@@ -1,7 +1,7 @@
 //! A line on its way. Short pieces are written with one store of a fixed size, of which the next piece takes the place of what
 //! is too much: calling `memcpy` for a handful of bytes costs more than they do.
 
-use freerun_http::write::head;
+use freerun_proto::encode;
 
 use super::escape::Escape;
 
@@ -112,7 +112,7 @@ impl<'o> Line<'o> {
             self.push_four((number / 10_000) as usize);
             self.push_all(&four((number % 10_000) as usize));
         } else {
-            head::push_number(self.flush(), number);
+            encode::push_number(self.flush(), number);
         }
     }
 

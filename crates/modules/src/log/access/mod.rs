@@ -34,7 +34,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 
 fn write(request: &mut Request) -> Outcome {
     let request = &*request;
-    let home = &request.connection.home;
+    let home = &request.client.loop_state;
     let buffers = home.module::<Buffers>();
     buffers.hook(home);
     let settings = request.settings().get::<AccessLogSettings>();

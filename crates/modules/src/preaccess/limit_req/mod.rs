@@ -93,7 +93,7 @@ async fn wait(request: &mut Request, delay: Duration) -> Outcome {
     tokio::select! {
         biased;
         () = freerun_runtime::timer::sleep(delay) => Outcome::Declined,
-        () = request.connection.transport.gone() => {
+        () = request.client.gone() => {
             log_error!(request, Info, "client prematurely closed connection");
             Outcome::Status(499)
         }

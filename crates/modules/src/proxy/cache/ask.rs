@@ -51,7 +51,7 @@ impl<'s> Ask<'s> {
     /// Asks for this request alone: nothing is kept of the response, and what the client asks for is passed on as it is.
     pub async fn alone(&self, request: &mut Request, status: Status, stale: Option<Arc<Object>>) -> Outcome {
         status::note(request, &self.serve.wanted.cache, status);
-        match reach(request, self.serve.family, !request.is_background).await {
+        match reach(request, self.serve.family, !request.client.is_background()).await {
             Ok(reached) => match self.covers(reached.head().status, stale.as_ref()) {
                 Some(object) => {
                     reached.dismiss(request);
@@ -123,7 +123,7 @@ impl<'s> Ask<'s> {
     /// A request that may change what the server has: what is stored of it is invalid after an answer without an error (RFC
     /// 9111 section 4.4).
     pub async fn invalidating(&self, request: &mut Request) -> Outcome {
-        let reached = match reach(request, self.serve.family, !request.is_background).await {
+        let reached = match reach(request, self.serve.family, !request.client.is_background()).await {
             Ok(reached) => reached,
             Err(unreached) => return unreached.outcome,
         };
@@ -265,8 +265,8 @@ fn rewrite(request: &Request, object: &Object, mut filling: Filling) -> bool {
         return false;
     }
     let mut source = body.into_source(request);
-    let background = Background::new(&request.connection.home.shared);
-    loops::spawn(request.connection.number, "storing a response anew", async move {
+    let background = Background::new(&request.client.loop_state.shared);
+    loops::spawn(request.client.number, "storing a response anew", async move {
         let _background = background;
         loop {
             match source.next().await {

@@ -36,22 +36,22 @@ impl Drop for Place {
 /// # Errors
 /// There are too many of them already; what it would have filled comes back.
 pub fn update(request: &Request, serve: &Serve<'_>, object: Arc<Object>, filling: Filling) -> Result<(), Filling> {
-    let running = request.connection.home.module::<Running>();
+    let running = request.client.loop_state.module::<Running>();
     if running.0.get() >= MAX_RUNNING {
         log_full(request, MAX_RUNNING);
         return Err(filling);
     }
     running.0.set(running.0.get() + 1);
-    let place = (Place(running), Background::new(&request.connection.home.shared));
+    let place = (Place(running), Background::new(&request.client.loop_state.shared));
     let mut fork = request.fork();
     fork.depth += 1;
     fork.main_method = Some(request.main_method.unwrap_or(request.method));
     fork.method = Method::Get;
-    fork.is_background = true;
+    fork.client = fork.client.in_background();
     fork.without_body = true;
     fork.sent = Sent::default();
     let (family, wanted, aio) = (serve.family, serve.wanted.clone(), serve.aio.clone());
-    loops::spawn(request.connection.number, "updating a cache", async move {
+    loops::spawn(request.client.number, "updating a cache", async move {
         let _place = place;
         let location = fork.location.clone();
         let response = match family.shared(&location.settings) {

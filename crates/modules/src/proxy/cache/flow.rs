@@ -11,10 +11,10 @@ use freerun_cache::key::Key;
 use freerun_cache::object::Object;
 use freerun_cache::rules::Lifetime;
 use freerun_cache::rules::reuse::{Use, reuse};
+use freerun_http::body::collect::KeptBody;
+use freerun_http::body::{self, BodyError};
 use freerun_http::content::aio;
 use freerun_http::content::response::Body;
-use freerun_http::head::body::{self, BodyError};
-use freerun_http::head::collect::KeptBody;
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
@@ -185,15 +185,11 @@ fn key(request: &Request, family: &dyn Family, shared: &FamilySettings) -> Resul
 pub async fn read(request: &mut Request, family: &'static dyn Family) -> Quick {
     match body::collect(request).await {
         Ok(_) => look(request, family, true),
-        Err(error) => {
-            // What is left of the body is anybody's guess.
-            request.keep_alive = false;
-            Quick::Answered(Outcome::Status(match error {
-                BodyError::Status(status) => status,
-                BodyError::TimedOut => 408,
-                BodyError::Broken(_) => 400,
-            }))
-        }
+        Err(error) => Quick::Answered(Outcome::Status(match error {
+            BodyError::Status(status) => status,
+            BodyError::TimedOut => 408,
+            BodyError::Broken(_) => 400,
+        })),
     }
 }
 
@@ -399,7 +395,7 @@ impl Serve<'_> {
                 let Some(follower) = fill.join(self.aio.clone(), request.client_key()) else { return Waited::Again };
                 // After `lock_age` one of those who wait asks, too.
                 let pause = left.min(self.shared.proxy_cache_lock_age.max(Duration::from_millis(1)));
-                let client = Client::new(request.connection.clone(), !request.is_background);
+                let client = Client::new(request.client.clone(), !request.client.is_background());
                 match client.unless_gone(freerun_runtime::timer::timeout(pause, follower.head())).await {
                     Err(gone) => return Waited::Answered(gone.outcome(request)),
                     Ok(Ok(Some(head))) => {
@@ -418,7 +414,7 @@ impl Serve<'_> {
         if !matches!(judged(request, self.shared, &head.lifetime, unix_now()), Judged::Fresh) {
             // What was stale from the beginning, or is to this client, is no answer. It is stored soon, and can be revalidated then.
             drop(place);
-            let client = Client::new(request.connection.clone(), !request.is_background);
+            let client = Client::new(request.client.clone(), !request.client.is_background());
             return match client.unless_gone(freerun_runtime::timer::timeout(left, fill.closed())).await {
                 Err(gone) => Waited::Answered(gone.outcome(request)),
                 Ok(Ok(())) => Waited::Again,

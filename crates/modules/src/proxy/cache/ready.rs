@@ -7,7 +7,8 @@ use freerun_cache::object::{MADE, Object};
 use freerun_http::content::fields::{Fields, Made};
 use freerun_http::content::response::{AsWritten, Body, Field, Response};
 use freerun_http::request::Request;
-use freerun_http::write::head::further;
+use freerun_http::write::fields::further;
+use freerun_http::write::text::TextHead;
 use freerun_proto::HeaderId;
 
 use crate::proxy::settings::FamilySettings;
@@ -85,7 +86,7 @@ pub fn keep(object: &Object, place: Place, request: &Request, response: &Respons
         return;
     }
     let mut text = Vec::new();
-    further(request, response, &mut text);
+    further(request, response, &mut TextHead::new(&mut text));
     if text.len() + response.fields.len() * size_of::<Field>() > MOST {
         return;
     }

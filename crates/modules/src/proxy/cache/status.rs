@@ -18,7 +18,7 @@ pub fn of(request: &Request) -> Option<Status> {
 /// Notes it. A request may change its mind; the last word counts. What is fetched behind a client's back does not.
 pub fn note(request: &Request, cache: &Cache, status: Status) {
     let was = request.own.get::<Note>().0.replace(Some(status));
-    if !request.is_background {
+    if !request.client.is_background() {
         cache.usage().count(was, status);
     }
 }

@@ -7,6 +7,7 @@ use freerun_http::content::aio;
 use freerun_http::content::response::Body;
 use freerun_http::log::Detached;
 use freerun_http::log_error;
+use freerun_http::message::persistence::CloseReason;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
@@ -148,7 +149,7 @@ fn upgrade(request: &mut Request, passage: Box<Passage>, lease: Lease) -> Outcom
         let early = Fault::invalid("upstream switched protocols before it had all of the request");
         Trouble::Fault(early).log(request, Doing::ReadingHead);
         plan.record.with(|last| last.status = 502);
-        request.keep_alive = false;
+        request.persistence.close(CloseReason::BadBody);
         return Outcome::Status(502);
     }
     match plan.family.respond(request, &plan.target, head) {
@@ -179,7 +180,7 @@ fn flowing(request: &mut Request, mut reader: Reader, front: Front, broken: bool
     reader.borrow_body(request);
     let finish = reader.plan().options.ignore_client_abort;
     let paced = Pace::is_expected(request);
-    let manner = Manner { buffering, broken, finish, paced, connection: request.connection.number };
+    let manner = Manner { buffering, broken, finish, paced, connection: request.client.number };
     Body::Source(Box::new(Flow::new(reader, front, announced, manner)))
 }
 

@@ -1,12 +1,11 @@
 //! `103 Early Hints` of an upstream server, passed on before the response (RFC 8297).
 
-use std::io::{self, IoSlice};
-
+use bytes::Bytes;
+use freerun_http::connection::stream::ResponseHead;
 use freerun_http::request::Request;
 use freerun_http::settings::core::CoreSettings;
 use freerun_http::settings::knobs::TransferSettings;
-use freerun_http::write::head::field;
-use freerun_runtime::timer::Timer;
+use freerun_http::write::interim;
 
 use super::trouble::Trouble;
 use crate::proxy::exchange::{Family, UpstreamHead};
@@ -22,31 +21,12 @@ pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &Upstream
         return Ok(());
     }
     let hides = |one: &HeadField<'_>| family.hides(request, one.id, one.name());
-    let mut out = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
-    for one in head.fields.iter() {
-        if !OURS.iter().any(|ours| one.name().eq_ignore_ascii_case(ours)) && !hides(&one) {
-            field(&mut out, one.name(), one.value());
-        }
-    }
-    out.extend_from_slice(b"\r\n");
+    let passed =
+        head.fields.iter().filter(|one| !OURS.iter().any(|ours| one.name().eq_ignore_ascii_case(ours)) && !hides(one));
+    let fields = passed.map(|one| (Bytes::copy_from_slice(one.name()), Bytes::copy_from_slice(one.value())));
+    let early = ResponseHead { status: head.status, fields: fields.collect() };
     let wait = request.settings().get::<CoreSettings>().send_timeout;
-    let (mut timer, mut rest) = (Timer::default(), &out[..]);
-    let transport = &request.connection.transport;
-    while !rest.is_empty() {
-        match transport.try_write(&[IoSlice::new(rest)], false) {
-            Ok(n) => rest = &rest[n..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                match timer.within(wait, transport.writable_after_full()).await {
-                    Some(Ok(())) => {}
-                    _ => return Err(Trouble::ClientGone),
-                }
-            }
-            Err(_) => return Err(Trouble::ClientGone),
-        }
-    }
-    request.sent.bytes += out.len() as u64;
-    Ok(())
+    interim::send(request, &early, wait).await.map_err(|_| Trouble::ClientGone)
 }
 
 /// Any value that is neither empty nor `0`.

@@ -63,8 +63,8 @@ impl Kept {
         reader.log = Some(Detached::of(request));
         let family = reader.plan().family;
         reader.leave_client();
-        let background = Background::new(&request.connection.home.shared);
-        loops::spawn(request.connection.number, "keeping a response", async move {
+        let background = Background::new(&request.client.loop_state.shared);
+        loops::spawn(request.client.number, "keeping a response", async move {
             feed(reader, front, broken, filling).await;
             drop(background);
         });

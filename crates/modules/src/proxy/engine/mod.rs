@@ -85,7 +85,7 @@ fn made_in_place<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F)
 
 /// Has a request answered that no cache has to do with.
 async fn uncached(request: &mut Request, family: &'static dyn Family) -> Outcome {
-    let outcome = match reach(request, family, !request.is_background).await {
+    let outcome = match reach(request, family, !request.client.is_background()).await {
         Ok(reached) => reached.answer(request, None),
         Err(failed) => failed.outcome,
     };
@@ -265,7 +265,7 @@ fn begin(
     request.passed_to = Some(record.clone());
     let idempotent = family.is_idempotent(request);
     let options = family.options(request);
-    let client = Client::new(request.connection.clone(), watched && !options.ignore_client_abort);
+    let client = Client::new(request.client.clone(), watched && !options.ignore_client_abort);
     Ok(Passage::new(Plan { family, target, options, client, record, idempotent }))
 }
 
@@ -276,7 +276,7 @@ async fn begin_later(
     watched: bool,
 ) -> Result<Box<Passage>, Unreached> {
     let ignored = family.shared(request.settings()).is_some_and(|shared| shared.proxy_ignore_client_abort);
-    let client = Client::new(request.connection.clone(), watched && !ignored);
+    let client = Client::new(request.client.clone(), watched && !ignored);
     let target = match family.target(request) {
         Aim::Now(target) => Ok(target),
         Aim::Later(later) => client.unless_gone(later).await,

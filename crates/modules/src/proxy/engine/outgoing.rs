@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
+use freerun_http::body;
+use freerun_http::body::collect::{Collected, KeptBody};
 use freerun_http::content::aio;
-use freerun_http::head::body;
-use freerun_http::head::collect::{Collected, KeptBody};
 use freerun_http::log_error;
+use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
 use freerun_http::write::gone::ClientGone;
 use freerun_runtime::files::{FileError, Gone, Via};
@@ -78,7 +79,7 @@ impl Outgoing {
     pub async fn collect(request: &mut Request, family: &dyn Family) -> Result<Outgoing, Trouble> {
         if is_begun(request) {
             log_error!(request, Error, "the request body was passed on before, and cannot be sent again");
-            request.keep_alive = false;
+            request.persistence.close(CloseReason::BadBody);
             return Err(Trouble::Ours);
         }
         let collected = body::collect(request).await.map_err(Trouble::Body)?;

@@ -4,8 +4,9 @@
 use std::fmt;
 use std::io;
 
-use freerun_http::head::body::BodyError;
+use freerun_http::body::BodyError;
 use freerun_http::log::Detached;
+use freerun_http::message::persistence::CloseReason;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_runtime::log::{Errno, Level};
@@ -112,7 +113,7 @@ impl Trouble {
     pub fn outcome(&self, request: &mut Request) -> Outcome {
         if let Trouble::Body(_) = self {
             // What is left of the body is anybody's guess.
-            request.keep_alive = false;
+            request.persistence.close(CloseReason::BadBody);
         }
         Outcome::Status(self.status())
     }

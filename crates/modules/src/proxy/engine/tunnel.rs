@@ -9,9 +9,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use freerun_http::connection::takeover::Takeover;
+use freerun_http::connection::Connection;
 use freerun_http::log_error;
-use freerun_http::request::{Connection, Request};
+use freerun_http::protocol::h1::upgraded::Takeover;
+use freerun_http::request::Request;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Errno;
 use freerun_runtime::loops;

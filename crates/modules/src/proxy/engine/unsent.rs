@@ -6,10 +6,10 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
+use freerun_http::body::collect::Collected;
+use freerun_http::body::{self, BodyError, Lent};
 use freerun_http::content::pull;
 use freerun_http::content::response::{FileRange, LocalBoxFuture};
-use freerun_http::head::body::{self, BodyError, Lent};
-use freerun_http::head::collect::Collected;
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_runtime::log::{Errno, Level};

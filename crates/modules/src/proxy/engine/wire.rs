@@ -4,13 +4,12 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use freerun_http::request::Connection;
-use freerun_http::write::body::PAUSE;
+use freerun_http::connection::client::ClientStream;
+use freerun_http::write::PAUSE;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
@@ -26,20 +25,20 @@ use crate::proxy::variables::Record;
 /// The client, as far as it has to be there while the upstream server is waited for.
 #[derive(Clone)]
 pub struct Client {
-    connection: Rc<Connection>,
+    stream: ClientStream,
     /// Whether anything depends on it.
     watched: bool,
 }
 
 impl Client {
     /// Of this connection. `watched`: what is done for it is given up when it goes.
-    pub fn new(connection: Rc<Connection>, watched: bool) -> Client {
-        Client { connection, watched }
+    pub fn new(stream: ClientStream, watched: bool) -> Client {
+        Client { stream, watched }
     }
 
     /// The same client, of whom nothing depends any more.
     pub fn unwatched(&self) -> Client {
-        Client { connection: self.connection.clone(), watched: false }
+        Client { stream: self.stream.clone(), watched: false }
     }
 
     /// Whether what is done for it is given up when it goes.
@@ -49,7 +48,7 @@ impl Client {
 
     /// How many bytes its socket would certainly take now.
     pub fn room(&self) -> usize {
-        self.connection.transport.certain_room()
+        self.stream.certain_room()
     }
 
     /// Waits for `future`, unless the client goes before.
@@ -69,7 +68,7 @@ impl Client {
     /// Waits for the client to go. Only its own task does so, which is the one that reads from it.
     async fn gone(&self) {
         match self.watched {
-            true => self.connection.transport.gone_for_reader().await,
+            true => self.stream.gone_for_reader().await,
             false => std::future::pending().await,
         }
     }

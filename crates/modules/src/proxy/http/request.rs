@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 
 use freerun_http::request::Request;
-use freerun_http::write::head::{field, push_number};
+use freerun_proto::encode::{field, push_number};
 use freerun_proto::{HeaderId, Method};
 
 use super::exchange::SentBody;

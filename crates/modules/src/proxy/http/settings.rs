@@ -6,8 +6,8 @@ use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, settings};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
-use freerun_http::write::head::field;
 use freerun_proto::HeaderId;
+use freerun_proto::encode::field;
 
 use crate::proxy::cookies::{Attribute, FlagRules};
 use crate::proxy::redirect::Redirects;

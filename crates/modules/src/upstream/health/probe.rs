@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use freerun_http::connection::Facts;
+use freerun_http::connection::client::ClientStream;
 use freerun_http::generation::{Generation, Location};
 use freerun_http::here::Here;
-use freerun_http::request::{Address, Connection, Head, Request};
+use freerun_http::request::{Address, Head, Request};
 use freerun_http::worker::LoopState;
 use freerun_proto::{HeadRules, parse_request};
 use freerun_runtime::loops;
@@ -59,30 +61,25 @@ pub struct Kept {
     since: Instant,
 }
 
-/// The connection that requests of checks pretend to have come on: one for each loop.
+/// The facts that requests of checks have in place of those of a client's connection: one for each loop.
 #[derive(Default)]
-pub struct Pretended(OnceCell<Rc<Connection>>);
+pub struct NoConnection(OnceCell<Rc<Facts>>);
 
-impl Pretended {
-    fn get(&self, home: &Rc<LoopState>, generation: &Generation) -> Option<Rc<Connection>> {
-        if let Some(known) = self.0.get() {
-            return Some(known.clone());
-        }
-        let listen = Here::new(generation.listens.first()?.spec.clone());
-        let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
-        let (ours, _) =
-            rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)
-                .ok()?;
-        let peer = Address::Unix("".into());
-        let connection = Rc::new(Connection::new(0, Transport::plain(ours), peer, listen, home.clone()));
-        Some(self.0.get_or_init(|| connection).clone())
+impl NoConnection {
+    fn client(&self, home: &Rc<LoopState>, generation: &Generation) -> Option<ClientStream> {
+        let listen = &generation.listens.first()?.spec;
+        let facts = self.0.get_or_init(|| {
+            let nobody = Address::Unix("".into());
+            Rc::new(Facts::new(0, nobody, Here::new(listen.clone()), home.clone()))
+        });
+        Some(ClientStream::nobody(facts.clone()))
     }
 }
 
 /// A request for a check, as if a client had sent it to the location.
-fn request(check: &Check, home: &Rc<LoopState>, pretended: &Pretended) -> Option<Request> {
+fn request(check: &Check, home: &Rc<LoopState>, no_connection: &NoConnection) -> Option<Request> {
     let generation = home.generation();
-    let connection = pretended.get(home, &generation)?;
+    let client = no_connection.client(home, &generation)?;
     let server = generation.server(&generation.listens.first()?.servers.default);
     let uri = &check.rules.uri;
     let buffer = format!("GET {uri} HTTP/1.1\r\nHost: {}\r\n\r\n", check.name).into_bytes();
@@ -90,7 +87,7 @@ fn request(check: &Check, home: &Rc<LoopState>, pretended: &Pretended) -> Option
     let parsed = parse_request(&buffer, &rules).ok().flatten()?;
     let head = Head::new(buffer, parsed);
     let place = (server, Here::new(Arc::new(location(check))));
-    let mut request = Request::new(connection, generation, place, head, 1, loops::now());
+    let mut request = Request::new(client, generation, place, head, 1, loops::now());
     let (path, args) = uri.split_once('?').map_or((&**uri, None), |(path, args)| (path, Some(args)));
     request.path = path.as_bytes().to_vec();
     request.args = args.map(|args| args.as_bytes().to_vec());
@@ -127,9 +124,9 @@ pub async fn check(
     peer: &Arc<Peer>,
     kept: &mut Option<Kept>,
     home: &Rc<LoopState>,
-    pretended: &Pretended,
+    no_connection: &NoConnection,
 ) -> Result<(), Failed> {
-    let request = request(check, home, pretended).ok_or("making the request")?;
+    let request = request(check, home, no_connection).ok_or("making the request")?;
     let Aim::Now(Ok(mut target)) = check.family.target(&request) else { return Err("making the request") };
     target.uri = check.rules.uri.clone().into_bytes().into();
     let options = check.family.options(&request);

@@ -16,7 +16,7 @@ use freerun_upstream::random::Random;
 use freerun_upstream::{Peer, now};
 use tokio::sync::Notify;
 
-use super::probe::{self, Pretended};
+use super::probe::{self, NoConnection};
 use super::{Check, Checks, Known};
 
 /// How often it is looked whether groups have other servers.
@@ -57,7 +57,7 @@ pub struct Watcher {
     looking: Cell<bool>,
     /// Number of the generation, and how often its groups changed.
     seen: RefCell<(u64, u64)>,
-    pretended: Pretended,
+    no_connection: NoConnection,
 }
 
 impl Watcher {
@@ -157,7 +157,7 @@ impl Watcher {
             let (check, peer) = (running.check.borrow().clone(), running.peer.borrow().clone());
             let jitter = Duration::from_millis(random.below(check.rules.jitter.as_millis() as u64 + 1));
             freerun_runtime::timer::sleep(jitter).await;
-            let answer = probe::check(&check, &peer, &mut kept, home, &self.pretended).await;
+            let answer = probe::check(&check, &peer, &mut kept, home, &self.no_connection).await;
             if watch.observe(answer.is_ok(), now()) {
                 let (name, group) = (&peer.name, &check.name);
                 let log = &home.generation().error_log;

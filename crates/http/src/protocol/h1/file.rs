@@ -12,12 +12,12 @@ use crate::content::pull::Reader;
 use crate::content::response::{FileRange, Source};
 use crate::content::{aio, direct, open};
 use crate::log_error;
+use crate::protocol::h1::writer::Writer;
 use crate::request::Request;
 use crate::settings::core::CoreSettings;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 use crate::write::gone::ClientGone;
-use crate::write::writer::Writer;
 
 /// A file range up to this size is read into the head's buffer and leaves with it in one system call, if it is in
 /// memory: cheaper than a second call.

@@ -9,8 +9,9 @@ use freerun_runtime::loops::LoopStats;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use crate::connection::silent::End;
-use crate::request::{Connection, Head};
+use crate::connection::Connection;
+use crate::connection::unanswered::End;
+use crate::request::Head;
 use crate::settings::server::ServerSettings;
 
 /// What reading a head came to.
@@ -83,7 +84,7 @@ pub async fn read(
             match parser.advance(&buffer, rules) {
                 Ok(Progress::Complete) => return Reading::Head(Head { buffer, parsed: parser.into_head() }),
                 Ok(Progress::Partial) => {
-                    counted.get_or_insert_with(|| Reader::begin(&connection.home.stats));
+                    counted.get_or_insert_with(|| Reader::begin(&connection.loop_state.stats));
                 }
                 Err(error) => return Reading::Bad(Head { buffer, parsed: parser.into_head() }, error),
             }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 
+use crate::connection::Connection;
 use crate::log::Peer;
-use crate::request::Connection;
 use crate::settings::server::ServerSettings;
 
 /// How it ended.

@@ -12,17 +12,19 @@ use bytes::Bytes;
 use freerun_proto::head::{HeadParser, parse_request};
 use freerun_proto::{BodyFraming, Method, RequestHead};
 
+use crate::body::ClientBody;
+use crate::connection::Connection;
+use crate::connection::client::ClientStream;
 use crate::generation::{Location, Server};
-use crate::head::body::ClientBody;
-use crate::head::read;
 use crate::here::{Current, Here};
+use crate::protocol::h1::read;
 use crate::regex::{Captures, Groups};
-use crate::request::{Address, Connection, Head, Request, Sent, State, States};
+use crate::request::{Address, Head, Request, Sent, State, States};
 use crate::settings::server::ServerSettings;
 use crate::variables::Values;
 
 /// What is left of a request.
-pub struct Packed {
+pub struct TunnelRequest {
     generation: Rc<Current>,
     server: Here<Server>,
     location: Here<Location>,
@@ -101,9 +103,9 @@ fn parse(head: &[u8], server: &Server) -> Option<Box<RequestHead>> {
     parse_request(head, &read::rules(server.entry.settings.get::<ServerSettings>())).ok().flatten()
 }
 
-impl Packed {
+impl TunnelRequest {
     /// Takes what is needed out of the request, whose response has been sent.
-    pub fn of(request: &mut Request) -> Packed {
+    pub fn of(request: &mut Request) -> TunnelRequest {
         let len = (request.head.parsed.len as usize).min(request.head.buffer.len());
         let head: Box<[u8]> = request.head.buffer[..len].into();
         let again = parse(&head, &request.server);
@@ -118,7 +120,7 @@ impl Packed {
             sent_head: take(&mut request.sent_head).into(),
             sent_location: request.sent_location.take(),
         };
-        Packed {
+        TunnelRequest {
             generation: request.generation.clone(),
             server: request.server.clone(),
             location: request.location.clone(),
@@ -150,7 +152,14 @@ impl Packed {
         // The last one of its connection.
         let serial = connection.requests.get();
         let place = (self.server, self.location);
-        let mut request = Request::new(connection.clone(), self.generation, place, head, serial, self.started);
+        let mut request = Request::new(
+            ClientStream::of_connection(connection.clone()),
+            self.generation,
+            place,
+            head,
+            serial,
+            self.started,
+        );
         request.path = asked.path;
         request.args = asked.args;
         request.host = asked.host;
@@ -178,13 +187,13 @@ impl Packed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::takeover::Left;
+    use crate::protocol::h1::upgraded::Upgraded;
 
     /// Ten thousand tunnels are idle at once: who adds a field here, does so ten thousand times.
     #[test]
     fn what_is_left_of_a_request_stays_small() {
-        assert!(size_of::<Packed>() <= 168, "{}", size_of::<Packed>());
-        assert!(size_of::<Left>() <= 192, "{}", size_of::<Left>());
+        assert!(size_of::<TunnelRequest>() <= 168, "{}", size_of::<TunnelRequest>());
+        assert!(size_of::<Upgraded>() <= 192, "{}", size_of::<Upgraded>());
         assert!(size_of::<Rare>() <= 80, "{}", size_of::<Rare>());
     }
 }

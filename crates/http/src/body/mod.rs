@@ -5,7 +5,7 @@
 
 use std::ffi::CString;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -17,13 +17,15 @@ use freerun_proto::chunked::{ChunkedDecoder, Step};
 use freerun_runtime::files::FileError;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
-use freerun_transport::Transport;
 
+use self::collect::{Collected, Collector, KeptBody, Spool};
+use crate::connection::client::ClientStream;
 use crate::content::aio;
-use crate::head::collect::{Collected, Collector, KeptBody, Spool};
+use crate::message::persistence::CloseReason;
 use crate::request::{Head, Request};
 use crate::settings::core::{CoreSettings, InFileOnly};
 
+pub mod collect;
 mod lent;
 
 use lent::Returned;
@@ -49,6 +51,8 @@ enum Framing {
     Done,
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
+    /// The client's stream gives it, and tells its end.
+    Stream,
     /// Somebody reads it apart from its request, and gives it back there.
     Lent(Rc<Returned>),
 }
@@ -84,6 +88,16 @@ impl ClientBody {
         }
     }
 
+    /// The body that comes by a stream of a multiplexed protocol, behind a head of `head_len` bytes. `declared` is its
+    /// `Content-Length`, which the driver has the stream keep to.
+    pub fn of_stream(declared: Option<u64>, head_len: usize, expects_continue: bool) -> ClientBody {
+        ClientBody {
+            framing: Framing::Stream,
+            declared,
+            ..ClientBody::new(BodyFraming::None, head_len, expects_continue)
+        }
+    }
+
     /// `Content-Length`, where there is one.
     pub fn declared_length(&self) -> Option<u64> {
         self.declared
@@ -99,7 +113,7 @@ impl ClientBody {
         match self.framing {
             Framing::Length(left) => left <= buffer.len().saturating_sub(self.used) as u64,
             Framing::Done => true,
-            Framing::Chunked(_) | Framing::Lent(_) => false,
+            Framing::Chunked(_) | Framing::Stream | Framing::Lent(_) => false,
         }
     }
 
@@ -140,7 +154,7 @@ impl ClientBody {
             let start = self.used;
             let rest = &buffer[start..];
             match &mut self.framing {
-                Framing::Done | Framing::Lent(_) => return Ok(None),
+                Framing::Done | Framing::Stream | Framing::Lent(_) => return Ok(None),
                 _ if rest.is_empty() => return Ok(None),
                 Framing::Length(left) => {
                     let here = rest.len().min(most).min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -212,7 +226,7 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
     match request.body.skip(&request.head.buffer) {
         Err(BodyError::Status(status)) => {
             crate::log_error!(request, Error, "client sent invalid chunked body");
-            request.keep_alive = false;
+            request.persistence.close(CloseReason::BadBody);
             Err(status)
         }
         _ => Ok(()),
@@ -224,7 +238,7 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
 pub fn look_at_rest(request: &mut Request) {
     take_back(request);
     if request.body.skip(&request.head.buffer).is_err() {
-        request.keep_alive = false;
+        request.persistence.close(CloseReason::BadBody);
     }
 }
 
@@ -232,11 +246,7 @@ pub fn look_at_rest(request: &mut Request) {
 fn send_continue(request: &mut Request) {
     if request.body.expects_continue && request.is_http11() {
         request.body.expects_continue = false;
-        let line = IoSlice::new(b"HTTP/1.1 100 Continue\r\n\r\n");
-        // A socket that cannot take 25 bytes has a client that does not read: it may do without.
-        if let Ok(sent) = request.connection.transport.try_write(&[line], false) {
-            request.sent.bytes += sent as u64;
-        }
+        request.sent.bytes += request.client.send_continue() as u64;
     }
 }
 
@@ -267,11 +277,10 @@ pub async fn finish_discarding(
 /// Reads what comes next behind the bytes that have been used, whose room it takes.
 async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<(), BodyError> {
     loops::consume_budget().await;
-    let connection = request.connection.clone();
     let head = request.head.parsed.len as usize;
     let more = poll_fn(|context| {
-        let Request { body, head: Head { buffer, .. }, .. } = request;
-        body.poll_more(context, (buffer, head), &connection.transport)
+        let Request { body, head: Head { buffer, .. }, client, .. } = request;
+        body.poll_more(context, (buffer, head), client)
     });
     timer.within(wait, more).await.unwrap_or(Err(BodyError::TimedOut))
 }
@@ -288,11 +297,10 @@ pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -
     send_continue(request);
     loops::consume_budget().await;
     let (wait, limit) = limits(request);
-    let connection = request.connection.clone();
     let head = request.head.parsed.len as usize;
     let piece = poll_fn(|context| {
-        let Request { body, head: Head { buffer, .. }, .. } = request;
-        body.poll_piece(context, (buffer, head), &connection.transport, most)
+        let Request { body, head: Head { buffer, .. }, client, .. } = request;
+        body.poll_piece(context, (buffer, head), client, most)
     });
     let piece = timer.within(wait, piece).await.unwrap_or(Err(BodyError::TimedOut))?;
     if request.body.declared.is_none() {
@@ -314,9 +322,12 @@ impl ClientBody {
         &mut self,
         context: &mut Context<'_>,
         (buffer, head): (&mut Vec<u8>, usize),
-        transport: &Transport,
+        client: &ClientStream,
         most: usize,
     ) -> Poll<Result<Option<Bytes>, BodyError>> {
+        if let Framing::Stream = self.framing {
+            return self.poll_stream(context, client, most);
+        }
         loop {
             let mut piece = Vec::new();
             while piece.len() < most {
@@ -330,6 +341,7 @@ impl ClientBody {
                 return Poll::Ready(Ok(None));
             }
             if let Framing::Length(left) = &mut self.framing {
+                let Some(transport) = client.transport() else { return Poll::Ready(Err(nobody())) };
                 // Nothing else can come: it does not have to pass through the connection's buffer.
                 let room = usize::try_from(*left).map_or(most, |left| left.min(most));
                 let mut piece = BytesMut::new();
@@ -345,7 +357,7 @@ impl ClientBody {
                 self.received += piece.len() as u64;
                 return Poll::Ready(Ok(Some(piece.freeze())));
             }
-            ready!(self.poll_more(context, (&mut *buffer, head), transport))?;
+            ready!(self.poll_more(context, (&mut *buffer, head), client))?;
         }
     }
 
@@ -354,12 +366,13 @@ impl ClientBody {
         &mut self,
         context: &mut Context<'_>,
         (buffer, head): (&mut Vec<u8>, usize),
-        transport: &Transport,
+        client: &ClientStream,
     ) -> Poll<Result<(), BodyError>> {
         if let Framing::Lent(_) = self.framing {
             // Whoever has it has not given it back: nothing is known of what comes.
             return Poll::Ready(Err(BodyError::Status(400)));
         }
+        let Some(transport) = client.transport() else { return Poll::Ready(Err(nobody())) };
         // What has been used makes room; the head must stay, the handlers look into it.
         buffer.drain(head..self.used);
         self.used = head;
@@ -371,11 +384,32 @@ impl ClientBody {
         Poll::Ready(some(ready!(read)))
     }
 
+    /// What a stream of a multiplexed protocol gives of the body next; `None` at its end.
+    fn poll_stream(
+        &mut self,
+        context: &mut Context<'_>,
+        client: &ClientStream,
+        most: usize,
+    ) -> Poll<Result<Option<Bytes>, BodyError>> {
+        let Some(stream) = client.stream() else { return Poll::Ready(Err(nobody())) };
+        let piece = ready!(stream.poll_body(context, most)).map_err(BodyError::Broken)?;
+        match &piece {
+            Some(piece) => self.received += piece.len() as u64,
+            None => self.framing = Framing::Done,
+        }
+        Poll::Ready(Ok(piece))
+    }
+
     /// Whether more has come than there may be; 0 is no limit.
     fn is_beyond(&self, limit: u64) -> bool {
         // Of one with a length that was judged when the location was chosen; a named location does not judge again.
         self.declared.is_none() && limit > 0 && self.received > limit
     }
+}
+
+/// The error of reading a body where there is no client: one that nobody sends breaks off.
+fn nobody() -> BodyError {
+    BodyError::Broken(io::ErrorKind::NotConnected.into())
 }
 
 /// A body that ends before its end is broken.
@@ -392,7 +426,7 @@ fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
     if request.body.is_beyond(limit) {
         let received = request.body.received;
         crate::log_error!(request, Error, "client intended to send too large chunked body: {received} bytes");
-        request.keep_alive = false;
+        request.persistence.close(CloseReason::BadBody);
         return Err(BodyError::Status(413));
     }
     Ok(())
@@ -413,7 +447,15 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
         crate::log_error!(request, Error, "a request body that was passed on in part cannot be read again");
         return Err(BodyError::Status(500));
     }
-    let body = Rc::new(read_all(request).await.inspect_err(|_| request.body.give_up())?);
+    let body = match read_all(request).await {
+        Ok(body) => Rc::new(body),
+        Err(error) => {
+            request.body.give_up();
+            // What is left of the body is anybody's guess.
+            request.persistence.close(CloseReason::BadBody);
+            return Err(error);
+        }
+    };
     *kept.0.borrow_mut() = Some(body.clone());
     Ok(body)
 }
@@ -441,11 +483,28 @@ async fn read_all(request: &mut Request) -> Result<Collected, BodyError> {
             check_size(request, limit)?;
             collector.push(&request.head.buffer[range]).await.map_err(|error| not_kept(request, &error))?;
         }
+        if let Framing::Stream = request.body.framing
+            && let Some(piece) = next_of_stream(request, &mut timer, core.client_body_timeout).await?
+        {
+            check_size(request, limit)?;
+            collector.push(&piece).await.map_err(|error| not_kept(request, &error))?;
+            continue;
+        }
         if request.body.is_done() {
             return collector.finish().await.map_err(|error| not_kept(request, &error));
         }
         read_more(request, &mut timer, core.client_body_timeout).await?;
     }
+}
+
+/// What comes next of a body by a stream.
+async fn next_of_stream(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<Option<Bytes>, BodyError> {
+    loops::consume_budget().await;
+    let piece = poll_fn(|context| {
+        let Request { body, client, .. } = &mut *request;
+        body.poll_stream(context, client, buffers::BUFFER_SIZE)
+    });
+    timer.within(wait, piece).await.unwrap_or(Err(BodyError::TimedOut))
 }
 
 fn not_kept(request: &Request, error: &FileError) -> BodyError {

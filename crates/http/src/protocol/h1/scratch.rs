@@ -10,14 +10,14 @@ const MOST: usize = 1024;
 
 /// Memory of a request that has ended.
 #[derive(Default)]
-pub struct Spare {
+pub struct RequestScratch {
     head: Option<Box<RequestHead>>,
     path: Vec<u8>,
     args: Vec<u8>,
     host: String,
 }
 
-impl Spare {
+impl RequestScratch {
     /// A head.
     pub fn head(&mut self) -> Option<Box<RequestHead>> {
         self.head.take()

@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 
 use freerun_runtime::buffers;
 
-use crate::connection::packed::Packed;
+use crate::connection::Connection;
 use crate::finish;
-use crate::request::{Connection, Request};
+use crate::protocol::h1::tunnel_request::TunnelRequest;
+use crate::request::Request;
 
 /// What goes on with a connection after the response that ended HTTP on it.
 pub trait Takeover {
@@ -25,20 +26,20 @@ pub trait Takeover {
 }
 
 /// A takeover, and what is left of the request that led to it.
-pub struct Left {
+pub struct Upgraded {
     takeover: Box<dyn Takeover>,
     client: Rc<Connection>,
     /// `None` at the end.
-    request: Option<Packed>,
+    request: Option<TunnelRequest>,
 }
 
-impl Left {
+impl Upgraded {
     /// Takes what is needed for the log out of the request, whose response has been sent.
-    pub fn new(mut takeover: Box<dyn Takeover>, request: &mut Request) -> Left {
+    pub fn new(mut takeover: Box<dyn Takeover>, client: &Rc<Connection>, request: &mut Request) -> Upgraded {
         takeover.begin(request.head.buffer.get(request.body.used()..).unwrap_or_default().to_vec());
-        let packed = Packed::of(request);
+        let packed = TunnelRequest::of(request);
         buffers::give_back(std::mem::take(&mut request.head.buffer));
-        Left { takeover, client: request.connection.clone(), request: Some(packed) }
+        Upgraded { takeover, client: client.clone(), request: Some(packed) }
     }
 
     /// Goes on; ready when it is over.
@@ -47,7 +48,7 @@ impl Left {
     }
 }
 
-impl Drop for Left {
+impl Drop for Upgraded {
     fn drop(&mut self) {
         let Some(packed) = self.request.take() else { return };
         let mut request = packed.unpack(&self.client);

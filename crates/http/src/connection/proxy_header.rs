@@ -8,9 +8,9 @@ use freerun_runtime::log::Level;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use crate::connection::silent::{self, Awaited, End};
+use crate::connection::Connection;
+use crate::connection::unanswered::{self, Awaited, End};
 use crate::log::{Peer, write_connection};
-use crate::request::Connection;
 
 /// How much of a broken header is logged: the length of the longest line of version 1.
 const SHOWN: usize = 107;
@@ -47,7 +47,7 @@ pub async fn read(
         match timer.within(left, connection.transport.read(buffer)).await {
             Some(Ok(1..)) => {}
             Some(Ok(0)) if buffer.is_empty() => {
-                silent::log(connection, Awaited::ProxyHeader, &End::Closed);
+                unanswered::log(connection, Awaited::ProxyHeader, &End::Closed);
                 return None;
             }
             Some(Ok(0)) => {
@@ -55,11 +55,11 @@ pub async fn read(
                 return None;
             }
             Some(Err(error)) => {
-                silent::log(connection, Awaited::ProxyHeader, &End::Broken(error));
+                unanswered::log(connection, Awaited::ProxyHeader, &End::Broken(error));
                 return None;
             }
             None => {
-                silent::log(connection, Awaited::ProxyHeader, &End::TimedOut);
+                unanswered::log(connection, Awaited::ProxyHeader, &End::TimedOut);
                 return None;
             }
         }

@@ -10,7 +10,8 @@ use freerun_proto::BodyFraming;
 use freerun_runtime::timer::Timer;
 
 use super::{BodyError, ClientBody, Framing, limits};
-use crate::request::{Connection, Request};
+use crate::connection::client::ClientStream;
+use crate::request::Request;
 
 /// A body that is read apart from its request, while the response to that is on its way. When it is dropped the request can
 /// have back what is left of it ([`take_back`]).
@@ -18,7 +19,7 @@ pub struct Lent {
     body: ClientBody,
     /// What has come of it, or behind it.
     buffer: Vec<u8>,
-    connection: Rc<Connection>,
+    client: ClientStream,
     timer: Timer,
     waiting: bool,
     wait: Duration,
@@ -53,8 +54,8 @@ pub fn lend(request: &mut Request) -> Lent {
     let buffer = request.head.buffer.split_off(body.used);
     request.head.buffer.truncate(head);
     body.used = 0;
-    let connection = request.connection.clone();
-    Lent { body, buffer, connection, timer: Timer::default(), waiting: false, wait, limit, failed: false, returned }
+    let client = request.client.clone();
+    Lent { body, buffer, client, timer: Timer::default(), waiting: false, wait, limit, failed: false, returned }
 }
 
 /// Takes back what is left of a body that was lent, if it is there.
@@ -80,7 +81,7 @@ impl Lent {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
-        let piece = match self.body.poll_piece(context, (&mut self.buffer, 0), &self.connection.transport, most) {
+        let piece = match self.body.poll_piece(context, (&mut self.buffer, 0), &self.client, most) {
             Poll::Ready(piece) => piece?,
             Poll::Pending => {
                 if !std::mem::replace(&mut self.waiting, true) {

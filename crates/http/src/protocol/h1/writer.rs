@@ -7,8 +7,8 @@ use freerun_runtime::loops;
 use freerun_runtime::tasks::LongWork;
 use freerun_runtime::timer::Timer;
 
+use crate::connection::Connection;
 use crate::content::response::Source;
-use crate::request::Connection;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 use crate::write::pace::Pace;

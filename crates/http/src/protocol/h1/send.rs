@@ -1,37 +1,70 @@
-//! The body: memory with one `sendmsg`, sources piece by piece.
+//! Sending a response over HTTP/1: the head, then the body; memory with one `sendmsg`, sources piece by piece.
 
 use std::io::{self, IoSlice};
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
+use freerun_proto::encode::field;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use crate::content::response::{Body, Field, LateTrailers, Part, Source};
+use crate::connection::Connection;
+use crate::content::response::{Body, Field, LateTrailers, Part, Response, Source};
+use crate::protocol::h1::{file, writer::Writer};
 use crate::request::Request;
 use crate::settings::core::CoreSettings;
 use crate::settings::knobs::TransferSettings;
 use crate::write::beside::{poll_once, sent_beside};
-use crate::write::head::{Framing, field};
+use crate::write::decide::Framing;
 use crate::write::pace::Pace;
-use crate::write::writer::Writer;
-use crate::write::{WriteError, file};
+use crate::write::text;
+use crate::write::{PAUSE, WriteError};
 
 /// A body in memory up to this size is copied behind the head: one `send` costs less than a `sendmsg` of two pieces.
 const COPIED: usize = 2048;
 /// The same for the last piece of a source, which is followed by the end of its chunk and of the body.
 const COPIED_LAST: usize = 16 * 1024;
-/// How long what is held back waits for a source to give more.
-pub const PAUSE: Duration = Duration::from_millis(10);
+
+/// Writes a response; one that ends HTTP on the connection (101), if `upgrades`. What was sent is noted in the request, whatever
+/// happens.
+///
+/// # Errors
+/// The response is not complete, and the connection is of no further use.
+pub async fn response(
+    connection: &Connection,
+    request: &mut Request,
+    mut response: Box<Response>,
+    upgrades: bool,
+) -> Result<(), WriteError> {
+    let mut out = buffers::take_to_send();
+    let (decided, fields) = text::head(request, &response, upgrades, &mut out);
+    if request.generation.keeps_sent_head {
+        request.sent_head.clear();
+        request.sent_head.extend_from_slice(&out[fields..]);
+        request.sent_location = None;
+    }
+    connection.responding.set(true);
+    let body = std::mem::replace(&mut response.body, Body::Empty);
+    let (trailers, late_trailers) = (std::mem::take(&mut response.trailers), response.late_trailers);
+    // What the head was made of keeps the buffer that it came in from another server: not for as long as the body takes.
+    drop(response);
+    let result = write(connection, request, &mut out, body, decided.framing, trailers, late_trailers).await;
+    buffers::give_back_sent(out);
+    if result.is_err() && decided.framing == Framing::Close {
+        connection.transport.reset_on_close();
+    }
+    request.sent.complete = result.is_ok();
+    result
+}
 
 /// Writes `head` and then the body. `head` is emptied.
 ///
 /// # Errors
 /// The response is not complete.
-pub async fn write(
+async fn write(
+    connection: &Connection,
     request: &mut Request,
     head: &mut Vec<u8>,
     body: Body,
@@ -42,22 +75,23 @@ pub async fn write(
     let head_len = head.len() as u64;
     let before = request.sent;
     let pace = Pace::of(request, loops::now());
-    let (bytes, rest) = at_once(request, head, body, framing, &pace)?;
+    let (bytes, rest) = at_once(connection, head, body, framing, &pace)?;
     let Some(body) = rest else {
         request.sent.bytes += bytes;
         request.sent.body_bytes += bytes.saturating_sub(head_len);
         return Ok(());
     };
-    let connection = request.connection.clone();
     let core = request.settings().get::<CoreSettings>();
-    if request.keep_alive && core.tcp_nodelay {
+    if request.persistence.is_kept() && core.tcp_nodelay {
         connection.set_nodelay();
     }
     let send_timeout = core.send_timeout;
-    let mut writer = Writer { connection: &connection, timer: Timer::default(), send_timeout, pace, bytes, long: None };
+    let mut writer = Writer { connection, timer: Timer::default(), send_timeout, pace, bytes, long: None };
     let result = match framing {
         Framing::None => writer.all(head, b"", false).await,
-        Framing::Length | Framing::Close => write_body(request, &mut writer, head, body, framing).await,
+        Framing::Length | Framing::Close | Framing::Stream => {
+            write_body(request, &mut writer, head, body, framing).await
+        }
         Framing::Chunked => match write_chunked(request, &mut writer, head, body).await {
             Ok(()) => {
                 request.sent.bytes = before.bytes + writer.bytes;
@@ -80,7 +114,7 @@ pub async fn write(
 /// # Errors
 /// What `sendmsg(2)` answers.
 fn at_once(
-    request: &Request,
+    connection: &Connection,
     head: &mut Vec<u8>,
     body: Body,
     framing: Framing,
@@ -93,7 +127,7 @@ fn at_once(
         Body::Bytes(bytes) => bytes,
         body => return Ok((0, Some(body))),
     };
-    let transport = &request.connection.transport;
+    let transport = &connection.transport;
     let (sent, bytes) = if bytes.len() <= COPIED {
         head.extend_from_slice(&bytes);
         (transport.try_write(&[IoSlice::new(head)], false), Bytes::new())

@@ -1,0 +1,168 @@
+//! What a request sees of its client.
+
+use std::future::{pending, poll_fn};
+use std::io::IoSlice;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use freerun_proto::encode;
+use freerun_transport::{TcpInfo, Transport};
+
+use super::stream::{ResponseHead, Stream};
+use super::{Connection, Facts};
+use crate::request::Address;
+
+/// The client of a request: the facts of the connection it came on, its body's way in, and whether it is still there. How the
+/// response goes out is the business of the protocol's driver, which knows what it has made.
+///
+/// Subrequests share that of their request. A request that goes on in the background, and one that no client has sent, have
+/// nobody who could go.
+#[derive(Clone)]
+pub struct ClientStream {
+    way: Way,
+    is_background: bool,
+}
+
+/// What carries a request.
+#[derive(Clone)]
+enum Way {
+    /// The connection carries one request at a time: HTTP/1.
+    Connection(Rc<Connection>),
+    /// The connection carries several at once.
+    Stream(Rc<Connection>, Rc<dyn Stream>),
+    /// The server has made the request for itself: a health check.
+    Nobody(Rc<Facts>),
+}
+
+impl Deref for ClientStream {
+    type Target = Facts;
+
+    #[inline]
+    fn deref(&self) -> &Facts {
+        match &self.way {
+            Way::Connection(connection) | Way::Stream(connection, _) => connection,
+            Way::Nobody(facts) => facts,
+        }
+    }
+}
+
+impl ClientStream {
+    /// The client of a connection that carries one request at a time.
+    #[inline]
+    pub fn of_connection(connection: Rc<Connection>) -> ClientStream {
+        ClientStream { way: Way::Connection(connection), is_background: false }
+    }
+
+    /// The client of a connection that carries several requests at once.
+    pub fn of_stream(connection: Rc<Connection>, stream: Rc<dyn Stream>) -> ClientStream {
+        ClientStream { way: Way::Stream(connection, stream), is_background: false }
+    }
+
+    /// No client at all: the server asks for itself.
+    pub fn nobody(facts: Rc<Facts>) -> ClientStream {
+        ClientStream { way: Way::Nobody(facts), is_background: true }
+    }
+
+    /// The client of a request that goes on, whether or not the client does.
+    pub fn in_background(&self) -> ClientStream {
+        ClientStream { is_background: true, ..self.clone() }
+    }
+
+    /// Whether the request goes on when the client has gone.
+    #[inline]
+    pub fn is_background(&self) -> bool {
+        self.is_background
+    }
+
+    /// The byte stream that the request has for itself, where there is one.
+    #[inline]
+    pub(crate) fn transport(&self) -> Option<&Transport> {
+        match &self.way {
+            Way::Connection(connection) => Some(&connection.transport),
+            Way::Stream(..) | Way::Nobody(_) => None,
+        }
+    }
+
+    /// The stream of a multiplexed protocol, where it is one.
+    #[inline]
+    pub(crate) fn stream(&self) -> Option<&Rc<dyn Stream>> {
+        match &self.way {
+            Way::Stream(_, stream) => Some(stream),
+            Way::Connection(_) | Way::Nobody(_) => None,
+        }
+    }
+
+    /// Whether the protocol tells the ends of messages itself, apart from what it carries in them (HTTP/2, HTTP/3).
+    #[inline]
+    pub fn is_multiplexed(&self) -> bool {
+        self.stream().is_some()
+    }
+
+    /// The address the client connected to: the listening one, unless that is a wildcard.
+    pub fn local(&self) -> Address {
+        match &self.way {
+            Way::Connection(connection) | Way::Stream(connection, _) => connection.local(),
+            Way::Nobody(facts) => facts.listen.address(),
+        }
+    }
+
+    /// The scheme that the client has asked by: `$scheme`.
+    #[inline]
+    pub fn scheme(&self) -> &'static str {
+        "http"
+    }
+
+    /// What the kernel knows of the client's connection, where it is one of TCP.
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
+        match &self.way {
+            Way::Connection(connection) | Way::Stream(connection, _) => connection.transport.tcp_info().ok(),
+            Way::Nobody(_) => None,
+        }
+    }
+
+    /// Resolves when the client has gone. It never does for a request that goes on without it.
+    pub async fn gone(&self) {
+        if self.is_background {
+            return pending().await;
+        }
+        match &self.way {
+            Way::Connection(connection) => connection.transport.gone().await,
+            Way::Stream(_, stream) => poll_fn(|context| stream.poll_gone(context)).await,
+            Way::Nobody(_) => pending().await,
+        }
+    }
+
+    /// Resolves as [`ClientStream::gone`] does, for the task that otherwise reads from the client: waiting costs less.
+    pub async fn gone_for_reader(&self) {
+        match &self.way {
+            Way::Connection(connection) => connection.transport.gone_for_reader().await,
+            Way::Stream(_, stream) => poll_fn(|context| stream.poll_gone(context)).await,
+            Way::Nobody(_) => pending().await,
+        }
+    }
+
+    /// How many bytes of a response the client would certainly take now.
+    #[inline]
+    pub fn certain_room(&self) -> usize {
+        match &self.way {
+            Way::Connection(connection) => connection.transport.certain_room(),
+            Way::Stream(_, stream) => stream.certain_room(),
+            Way::Nobody(_) => 0,
+        }
+    }
+
+    /// Has a client that waits for it send its body (`100 Continue`). Says how many bytes that took.
+    pub(crate) fn send_continue(&self) -> usize {
+        match &self.way {
+            // A socket that cannot take 25 bytes has a client that does not read: it may do without.
+            Way::Connection(connection) => {
+                connection.transport.try_write(&[IoSlice::new(encode::CONTINUE)], false).unwrap_or(0)
+            }
+            Way::Stream(_, stream) => {
+                stream.send_interim(&ResponseHead { status: 100, fields: Vec::new() });
+                0
+            }
+            Way::Nobody(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether a connection can be used for another request, and why not.
+
+/// Whether the connection is kept for another request. It begins as what the head of the request asks for; whatever speaks
+/// against it afterwards is added with its reason, and nothing takes that back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persistence {
+    /// The connection is kept (RFC 9112 section 9.3).
+    Kept,
+    /// The connection is closed behind the response.
+    Closed(CloseReason),
+}
+
+/// Why a connection is closed behind a response; the first reason counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The client asked for it: by its version, or by `Connection`.
+    ClientAsked,
+    /// The head was not understood, or it did not come in time: nobody knows what comes next.
+    BadHead,
+    /// The new configuration does not listen at the address any more.
+    AddressGone,
+    /// The method is one after which nothing can be trusted (`TRACE`, `CONNECT`).
+    RefusedMethod,
+    /// The body was wrong, too large, or did not come: where it ends is not known.
+    BadBody,
+    /// A handler, or the status of the response, demands it.
+    Response,
+    /// Nothing else can tell the client where the body ends.
+    EndsBody,
+    /// HTTP/0.9 has one request for each connection.
+    Version09,
+    /// `keepalive_timeout`, `keepalive_requests` or `keepalive_disable` of a location.
+    Settings,
+    /// `keepalive_time`
+    Age,
+    /// The worker ends.
+    Draining,
+    /// The connection was asked to close as soon as it has no request, to make room.
+    MakesRoom,
+    /// Something else than HTTP goes on (`101 Switching Protocols`).
+    Upgraded,
+    /// There is no response (`return 444`, a client that timed out).
+    NoResponse,
+    /// Another server's answer was cut short; the client has to find that out.
+    CutShort,
+}
+
+impl Persistence {
+    /// Whether the connection is kept.
+    #[inline]
+    pub fn is_kept(self) -> bool {
+        self == Persistence::Kept
+    }
+
+    /// Adds a reason to close the connection.
+    #[inline]
+    pub fn close(&mut self, reason: CloseReason) {
+        if self.is_kept() {
+            *self = Persistence::Closed(reason);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_counts_and_none_is_taken_back() {
+        let mut persistence = Persistence::Kept;
+        assert!(persistence.is_kept());
+        persistence.close(CloseReason::BadBody);
+        persistence.close(CloseReason::Draining);
+        assert_eq!(persistence, Persistence::Closed(CloseReason::BadBody));
+    }
+}

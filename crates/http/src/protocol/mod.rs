@@ -1,0 +1,3 @@
+//! The drivers of protocols: each owns its connections, makes requests of what they bring, and sends the responses.
+
+pub mod h1;

@@ -1,0 +1,72 @@
+//! What the head of a response says, decided once for every protocol.
+
+use freerun_proto::Version;
+use freerun_proto::status;
+
+use crate::content::response::Response;
+use crate::message::persistence::{CloseReason, Persistence};
+use crate::request::Request;
+
+/// How the client learns where the body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body (HEAD, 204, 304).
+    None,
+    /// By its length.
+    Length,
+    /// By a last chunk (RFC 9112 section 7.1).
+    Chunked,
+    /// By closing the connection.
+    Close,
+    /// By the protocol, which frames what it carries (HTTP/2, HTTP/3).
+    Stream,
+}
+
+/// What was decided about a response, before a protocol prints it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decided {
+    /// How the client learns where the body ends.
+    pub framing: Framing,
+    /// Whether HTTP ends on the connection with this head (101).
+    pub upgrades: bool,
+    /// Whether the connection is kept for another request.
+    pub persistence: Persistence,
+}
+
+impl Decided {
+    /// Whether the body is sent in HTTP/1's chunks.
+    #[inline]
+    pub fn is_chunked(&self) -> bool {
+        self.framing == Framing::Chunked
+    }
+}
+
+/// Decides about a response; `upgrades` is whether it ends HTTP on the connection. The request notes the status that is sent.
+#[inline]
+pub fn decide(request: &mut Request, response: &Response, upgrades: bool) -> Decided {
+    request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
+    if response.close {
+        request.persistence.close(CloseReason::Response);
+    }
+    // `return 199 text` has its text, as in nginx.
+    let bodiless = request.is_head() || matches!(response.status, 204 | 304) || upgrades;
+    let multiplexed = request.client.is_multiplexed();
+    let may_chunk = request.is_http11() && request.core().chunked_transfer_encoding && !multiplexed;
+    let trailers = (may_chunk || multiplexed) && response.has_trailers();
+    let framing = if bodiless {
+        Framing::None
+    } else if response.length().is_some() && !trailers {
+        Framing::Length
+    } else if multiplexed {
+        Framing::Stream
+    } else if may_chunk {
+        Framing::Chunked
+    } else {
+        request.persistence.close(CloseReason::EndsBody);
+        Framing::Close
+    };
+    if request.head.version() == Version::Http09 {
+        request.persistence.close(CloseReason::Version09);
+    }
+    Decided { framing, upgrades, persistence: request.persistence }
+}

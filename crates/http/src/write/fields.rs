@@ -1,0 +1,196 @@
+//! The fields of a response's head, in nginx's order, for whichever protocol prints them.
+
+use freerun_proto::encode;
+
+use crate::content::error_page::server_name;
+use crate::content::response::{PLACE, Response};
+use crate::request::{Address, Request};
+use crate::settings::core::CoreSettings;
+use crate::settings::server::ServerSettings;
+use crate::write::decide::Decided;
+
+/// What a protocol makes of a head. A value may come in pieces, between [`HeadSink::begin`] and [`HeadSink::end`].
+pub trait HeadSink {
+    /// Prints the status, `Server` and `Date`, as far as the response has none of its own ([`own_start`]).
+    fn start(&mut self, request: &Request, response: &Response, core: &CoreSettings);
+
+    /// Prints what belongs to an HTTP/1 connection alone, where the protocol is that.
+    fn connection(&mut self, _request: &Request, _response: &Response, _decided: &Decided, _core: &CoreSettings) {}
+
+    /// Prints whole fields that are kept as lines of HTTP/1, each with its line end.
+    fn lines(&mut self, lines: &[u8]);
+
+    /// Begins a field.
+    fn begin(&mut self, name: &[u8]);
+
+    /// Adds to the value of the field that was begun.
+    fn push(&mut self, value: &[u8]);
+
+    /// Ends the field that was begun.
+    fn end(&mut self);
+
+    /// Prints a field.
+    #[inline]
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        self.begin(name);
+        self.push(value);
+        self.end();
+    }
+}
+
+/// Prints `Server` and `Date` where the response has none of its own from another server.
+#[inline]
+pub fn own_start(request: &Request, response: &Response, core: &CoreSettings, sink: &mut impl HeadSink) {
+    let written = response.as_written.as_deref();
+    if !written.is_some_and(|written| written.server) {
+        sink.field(b"Server", server_name(core.server_tokens).as_bytes());
+    }
+    if !written.is_some_and(|written| written.date) {
+        request.client.loop_state.date(|date| sink.field(b"Date", date));
+    }
+}
+
+/// Prints the whole head.
+#[inline]
+pub fn print(request: &mut Request, response: &Response, decided: &Decided, sink: &mut impl HeadSink) {
+    if request.generation.keeps_sent_head {
+        request.sent_location.clone_from(&response.location);
+    }
+    let location = request.location.clone();
+    let core = &*location.core;
+    sink.start(request, response, core);
+    let placed = Placed::of(response);
+    let described = response.described.as_deref();
+    let usual = !decided.is_chunked() && !decided.upgrades;
+    match described.filter(|_| usual).and_then(|described| described.text_for(response)) {
+        Some(text) => sink.lines(text),
+        None => describe(request, response, decided, &placed, sink),
+    }
+    let mut late_location = None;
+    if let Some(location) = response.location.as_ref().filter(|_| !placed.location) {
+        if location.starts_with(b"/") && core.absolute_redirect {
+            sink.begin(b"Location");
+            absolute(request, core, location, sink);
+            sink.end();
+        } else {
+            late_location = Some(location);
+        }
+    }
+    sink.connection(request, response, decided, core);
+    if response.vary {
+        sink.lines(b"Vary: Accept-Encoding\r\n");
+    }
+    if let Some(location) = late_location {
+        sink.field(b"Location", location);
+    }
+    if let Some(etag) = response.etag.as_ref().filter(|_| !placed.etag) {
+        match described.and_then(|described| described.tag_for(etag)) {
+            Some(tag) => sink.lines(tag),
+            None => sink.field(b"ETag", etag),
+        }
+    }
+    match response.fields.made_for(response.etag.as_ref(), response.last_modified) {
+        Some(([made, offer], added)) => {
+            sink.lines(made);
+            sink.lines(offer);
+            added.iter().for_each(|(name, value)| sink.field(name, value));
+        }
+        None if response.fields.is_empty() => {}
+        None => further(request, response, sink),
+    }
+}
+
+/// Prints `Content-Type`, `Content-Length` and `Last-Modified`.
+fn describe(request: &Request, response: &Response, decided: &Decided, placed: &Placed, sink: &mut impl HeadSink) {
+    if !response.content_type.is_empty() && (response.status != 204 || response.as_written.is_some()) {
+        sink.begin(b"Content-Type");
+        let (content_type, charset) = response.media_type();
+        sink.push(content_type);
+        if let Some(charset) = charset {
+            sink.push(b"; charset=");
+            sink.push(charset);
+        }
+        sink.end();
+    }
+    let no_length = response.no_length || response.status == 204 || decided.upgrades;
+    if let Some(length) = response.length().filter(|_| !no_length && !decided.is_chunked()) {
+        sink.field(b"Content-Length", encode::digits(length, &mut [0; 20]));
+    }
+    if let Some(modified) = response.last_modified.filter(|_| !placed.last_modified) {
+        request.client.loop_state.http_date(modified, |date| sink.field(b"Last-Modified", date));
+    }
+}
+
+/// Prints the further fields.
+#[inline]
+pub fn further(request: &Request, response: &Response, sink: &mut impl HeadSink) {
+    for (name, value) in &response.fields {
+        if *value == PLACE {
+            place(request, response, name, sink);
+        } else {
+            sink.field(name, value);
+        }
+    }
+}
+
+/// Which of the response's own members stand among its fields.
+#[derive(Default)]
+struct Placed {
+    last_modified: bool,
+    etag: bool,
+    location: bool,
+}
+
+impl Placed {
+    fn of(response: &Response) -> Placed {
+        let mut placed = Placed::default();
+        if response.as_written.is_some() {
+            for (name, _) in response.fields.iter().filter(|(_, value)| *value == PLACE) {
+                match name.len() {
+                    4 => placed.etag = true,
+                    8 => placed.location = true,
+                    _ => placed.last_modified = true,
+                }
+            }
+        }
+        placed
+    }
+}
+
+/// Appends the member that stands here, if it is still there.
+fn place(request: &Request, response: &Response, name: &[u8], sink: &mut impl HeadSink) {
+    match name.len() {
+        4 => response.etag.iter().for_each(|etag| sink.field(name, etag)),
+        8 => response.location.iter().for_each(|location| sink.field(name, location)),
+        _ => response.last_modified.iter().for_each(|modified| {
+            request.client.loop_state.http_date(*modified, |date| sink.field(name, date));
+        }),
+    }
+}
+
+/// Adds `scheme://host[:port]/path`, as `server_name_in_redirect` and `port_in_redirect` say.
+fn absolute(request: &Request, core: &CoreSettings, path: &[u8], sink: &mut impl HeadSink) {
+    sink.push(request.client.scheme().as_bytes());
+    sink.push(b"://");
+    let local = request.client.local();
+    let name = &request.server.entry.settings.get::<ServerSettings>().server_name.first;
+    match &request.host {
+        _ if core.server_name_in_redirect && !name.is_empty() => sink.push(name.as_bytes()),
+        Some(host) if !core.server_name_in_redirect => sink.push(host.as_bytes()),
+        _ => match &local {
+            Address::Ip(address) => match address.ip() {
+                std::net::IpAddr::V4(ip) => sink.push(ip.to_string().as_bytes()),
+                std::net::IpAddr::V6(ip) => sink.push(format!("[{ip}]").as_bytes()),
+            },
+            Address::Unix(_) => {}
+        },
+    }
+    if let Address::Ip(address) = local
+        && core.port_in_redirect
+        && address.port() != 80
+    {
+        sink.push(b":");
+        sink.push(encode::digits(address.port().into(), &mut [0; 20]));
+    }
+    sink.push(path);
+}

@@ -1,0 +1,129 @@
+//! The head of a response as text: as HTTP/1 sends it, and as `$sent_http_…` looks into it.
+
+use std::io::Write;
+
+use freerun_proto::encode::{field, push_number, push_value, status_line};
+use freerun_proto::{Version, status};
+
+use crate::content::response::{AsWritten, Response};
+use crate::request::Request;
+use crate::settings::core::CoreSettings;
+use crate::write::decide::{Decided, decide};
+use crate::write::fields::{self, HeadSink};
+
+/// A head as text, which grows at the end of a buffer.
+pub struct TextHead<'o> {
+    out: &'o mut Vec<u8>,
+    /// Where the fields begin that `$sent_http_…` shows: behind the server's own `Server` and `Date`.
+    fields: usize,
+}
+
+impl<'o> TextHead<'o> {
+    /// A head behind what is in `out`.
+    #[inline]
+    pub fn new(out: &'o mut Vec<u8>) -> TextHead<'o> {
+        TextHead { fields: out.len(), out }
+    }
+}
+
+impl HeadSink for TextHead<'_> {
+    #[inline]
+    fn start(&mut self, request: &Request, response: &Response, core: &CoreSettings) {
+        let written = response.as_written.as_deref();
+        if request.sent.status == 200 && written.is_none_or(|written| written.begins_plainly() && !response.special) {
+            request.client.loop_state.head_start(core.server_tokens, |start| self.out.extend_from_slice(start));
+        } else {
+            match written.filter(|written| written.status == request.sent.status && !response.special) {
+                Some(written) => written_status_line(written, self.out),
+                None => status_line(request.sent.status, self.out),
+            }
+            fields::own_start(request, response, core, self);
+        }
+        self.fields = self.out.len();
+    }
+
+    #[inline]
+    fn connection(&mut self, _: &Request, response: &Response, decided: &Decided, core: &CoreSettings) {
+        let out = &mut *self.out;
+        if decided.is_chunked() {
+            out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+        }
+        if decided.upgrades || response.status == 101 {
+            out.extend_from_slice(b"Connection: upgrade\r\n");
+        } else if decided.persistence.is_kept() {
+            out.extend_from_slice(b"Connection: keep-alive\r\n");
+            if let Some(seconds) = core.keepalive_timeout.header.filter(|seconds| *seconds > 0) {
+                out.extend_from_slice(b"Keep-Alive: timeout=");
+                let _ = write!(out, "{seconds}");
+                out.extend_from_slice(b"\r\n");
+            }
+        } else {
+            out.extend_from_slice(b"Connection: close\r\n");
+        }
+    }
+
+    #[inline]
+    fn lines(&mut self, lines: &[u8]) {
+        self.out.extend_from_slice(lines);
+    }
+
+    #[inline]
+    fn begin(&mut self, name: &[u8]) {
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(b": ");
+    }
+
+    #[inline]
+    fn push(&mut self, value: &[u8]) {
+        push_value(value, self.out);
+    }
+
+    #[inline]
+    fn end(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Decides about a response and writes its head into `out`. Says, too, where the fields begin that `$sent_http_…` shows: behind
+/// the server's own `Server` and `Date`.
+pub fn head(request: &mut Request, response: &Response, upgrades: bool, out: &mut Vec<u8>) -> (Decided, usize) {
+    let decided = decide(request, response, upgrades);
+    if request.head.version() == Version::Http09 {
+        return (decided, out.len());
+    }
+    let mut text = TextHead::new(out);
+    fields::print(request, response, &decided, &mut text);
+    let fields = text.fields;
+    out.extend_from_slice(b"\r\n");
+    (decided, fields)
+}
+
+fn written_status_line(written: &AsWritten, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    push_number(out, written.status.into());
+    out.push(b' ');
+    push_value(&written.reason, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Keeps the head as it is so far in the request, for `$sent_http_…` and `$status` in what filters add to it.
+pub fn preview(request: &mut Request, response: &Response) {
+    if !request.generation.keeps_sent_head {
+        request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
+        return;
+    }
+    let persistence = request.persistence;
+    let mut text = std::mem::take(&mut request.sent_head);
+    text.clear();
+    let (_, fields) = head(request, response, response.takeover.is_some(), &mut text);
+    text.drain(..fields);
+    request.sent_head = text;
+    request.persistence = persistence;
+}
+
+/// Adds a field to what [`preview`] has kept.
+pub fn preview_field(request: &mut Request, name: &[u8], value: &[u8]) {
+    if request.generation.keeps_sent_head {
+        field(&mut request.sent_head, name, value);
+    }
+}
