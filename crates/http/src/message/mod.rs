@@ -2,3 +2,4 @@
 
 pub mod head;
 pub mod persistence;
+pub mod scratch;

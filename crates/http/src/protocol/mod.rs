@@ -1,3 +1,4 @@
 //! The drivers of protocols: each owns its connections, makes requests of what they bring, and sends the responses.
 
 pub mod h1;
+pub mod multiplexed;

@@ -1,5 +1,6 @@
 //! Choosing the server and the location.
 
+pub mod arrive;
 pub mod locations;
 pub mod names;
 

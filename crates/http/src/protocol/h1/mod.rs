@@ -7,7 +7,6 @@ mod file;
 mod linger;
 pub mod read;
 mod runner;
-mod scratch;
 mod send;
 pub mod tunnel_request;
 pub mod upgraded;
@@ -16,14 +15,13 @@ mod writer;
 
 pub use runner::RunnerPool;
 
-use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use freerun_proto::{BodyFraming, Method, Version, uri};
+use freerun_proto::{BodyFraming, Version};
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
@@ -36,12 +34,13 @@ use crate::connection::{Connection, proxy_header};
 use crate::content::response::{Body, Response};
 use crate::log::write_connection;
 use crate::message::persistence::{CloseReason, Persistence};
+use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer};
 use crate::protocol::h1::read::Reading;
 use crate::protocol::h1::runner::{Post, RequestRunner};
-use crate::protocol::h1::scratch::RequestScratch;
 use crate::protocol::h1::upgraded::{Takeover, Upgraded};
 use crate::request::{Head, Request};
+use crate::route::arrive;
 use crate::settings::core::{CoreSettings, LingeringClose};
 use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
@@ -347,7 +346,7 @@ async fn one_request(
         Some(Fault::Silent(status, text)) => {
             if !request.head.parsed.method_text.is_empty() {
                 // For the log alone.
-                let _ = route_server(&mut request, &servers, false, settings.merge_slashes, scratch);
+                let _ = arrive::route_server(&mut request, &servers, false, settings.merge_slashes, scratch);
             }
             log_error!(request, Info, "{text}");
             request.sent.status = status;
@@ -361,8 +360,8 @@ async fn one_request(
             // What came before the fault chooses the server, and is in the log.
             let understood = !request.head.parsed.method_text.is_empty();
             let whole = error.is_of_the_whole_head();
-            let routed =
-                understood.then(|| route_server(&mut request, &servers, whole, settings.merge_slashes, scratch));
+            let routed = understood
+                .then(|| arrive::route_server(&mut request, &servers, whole, settings.merge_slashes, scratch));
             let status = match routed {
                 Some(Err(earlier)) => earlier,
                 _ => {
@@ -378,12 +377,12 @@ async fn one_request(
                 (false, _) => Persistence::Closed(CloseReason::ClientAsked),
                 (true, false) => Persistence::Closed(CloseReason::AddressGone),
             };
-            let routed = route_server(&mut request, &servers, true, settings.merge_slashes, scratch);
+            let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, scratch);
             if routed.is_ok() && !request.server.is_same(&servers.server) {
                 let chosen = request.server.entry.settings.get::<ServerSettings>();
                 read::apply_names_rules(&mut request.head, &rules, chosen);
             }
-            match routed.and_then(|()| refuse_methods(&mut request)) {
+            match routed.and_then(|()| arrive::refuse_methods(&mut request)) {
                 Ok(()) => phases::respond(&mut request).await,
                 Err(status) => phases::respond_with_status(&mut request, status).await,
             }
@@ -401,64 +400,6 @@ enum Fault {
     Protocol(freerun_proto::Error),
     /// It is logged with this status, and the connection is closed without an answer.
     Silent(u16, String),
-}
-
-/// Normalises the path, and chooses the server by name: in this order, so that a path that is wrong is an error of the
-/// default server, as in nginx, which has seen no field then. So is one in a field of a head that is not `whole`, without a
-/// host so far: the server named "" is for those that have none.
-fn route_server(
-    request: &mut Request,
-    servers: &crate::listen::Servers,
-    whole: bool,
-    merge_slashes: bool,
-    scratch: &mut RequestScratch,
-) -> Result<(), u16> {
-    let Head { buffer, parsed } = &mut request.head;
-    match uri::normalise(parsed.target.uri(buffer), merge_slashes) {
-        Ok(uri) => {
-            request.path = match uri.path {
-                Cow::Borrowed(path) => scratch.path(path),
-                Cow::Owned(path) => path,
-            };
-            request.args = uri.args.filter(|args| !args.is_empty()).map(|args| scratch.args(args));
-        }
-        Err(error) => {
-            parsed.forget_fields();
-            let line = parsed.request_line;
-            let end = if buffer.get(line.end as usize) == Some(&b'\r') { 2 } else { 1 };
-            parsed.len = line.end + end;
-            log_error!(request, Info, "{error}");
-            return Err(error.status());
-        }
-    }
-    request.host = parsed.host.map(|host| scratch.host(host, buffer));
-    if !servers.names.is_empty() && (whole || request.host.is_some()) {
-        let host = request.host.as_deref().unwrap_or_default();
-        match servers.names.find(host, &request.captures) {
-            Ok(Some(server)) => {
-                request.location = request.generation.location(&server.entry);
-                request.server = request.generation.server(server);
-            }
-            Ok(None) => {}
-            Err(error) => {
-                log_error!(request, Alert, "{error} on \"{host}\"");
-                return Err(500);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Refuses what is never routed.
-fn refuse_methods(request: &mut Request) -> Result<(), u16> {
-    let name = match request.method {
-        Method::Trace => "TRACE",
-        Method::Connect => "CONNECT",
-        _ => return Ok(()),
-    };
-    log_error!(request, Info, "client sent {name} method while reading client request headers");
-    request.persistence.close(CloseReason::RefusedMethod);
-    Err(405)
 }
 
 /// Sends the answer, logs, and decides about the connection.

@@ -3,7 +3,7 @@
 use freerun_proto::{HostSpan, RequestHead};
 use freerun_runtime::buffers;
 
-use crate::request::Head;
+use super::head::Head;
 
 /// Longer texts than this many bytes are not kept.
 const MOST: usize = 1024;

@@ -1,0 +1,263 @@
+//! One request of a connection that carries several at once: the driver of such a protocol hands over its stream, and the
+//! request takes the path that every request takes.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use freerun_runtime::loops;
+use freerun_runtime::timer::Timer;
+
+use crate::body::ClientBody;
+use crate::connection::Connection;
+use crate::connection::client::ClientStream;
+use crate::connection::stream::{ResponseHead, Stream};
+use crate::content::response::{Body, Field, Response, Source};
+use crate::finish;
+use crate::log_error;
+use crate::message::persistence::Persistence;
+use crate::message::scratch::RequestScratch;
+use crate::phases::{self, Answer};
+use crate::request::{Head, Request};
+use crate::route::arrive;
+use crate::settings::core::CoreSettings;
+use crate::settings::server::ServerSettings;
+use crate::write::WriteError;
+use crate::write::beside::meanwhile;
+use crate::write::decide::{Framing, decide};
+use crate::write::fields::{self, HeadSink};
+use crate::write::pace::Pace;
+
+/// A request as its driver has received it.
+pub struct Arrived {
+    /// The head, in a buffer that the driver has written.
+    pub head: Head,
+    /// Whether a body follows.
+    pub has_body: bool,
+    /// `Content-Length`, which the driver holds the client to.
+    pub declared: Option<u64>,
+    /// The number of the request on its connection, from 1.
+    pub serial: u64,
+}
+
+/// Serves a request, from its head to its line in the log. The driver runs this future beside those of the connection's other
+/// requests, and drops it when the stream has been reset.
+pub async fn serve(connection: Rc<Connection>, stream: Rc<dyn Stream>, arrived: Arrived) {
+    let Some((generation, servers, _)) = connection.servers() else { return stream.reset() };
+    let settings = servers.entry.settings.get::<ServerSettings>();
+    connection.loop_state.stats.requests.add_alone();
+    connection.requests.set(connection.requests.get().max(arrived.serial));
+    let client = ClientStream::of_stream(connection.clone(), stream.clone());
+    let place = (servers.server.clone(), servers.entry.clone());
+    let mut request = Request::new(client, generation, place, arrived.head, arrived.serial, loops::now());
+    request.persistence = Persistence::Kept;
+    if arrived.has_body {
+        request.body = ClientBody::of_stream(arrived.declared, request.head.most_bytes(), false);
+    }
+    loops::note(connection.number, "answering");
+    let mut scratch = RequestScratch::default();
+    let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, &mut scratch);
+    let answer = match routed.and_then(|()| arrive::refuse_methods(&mut request)) {
+        Ok(()) => phases::respond(&mut request).await,
+        Err(status) => phases::respond_with_status(&mut request, status).await,
+    };
+    match answer {
+        Answer::Response(response) => {
+            let sent = send(&mut request, &*stream, response).await;
+            if let Err(error) = &sent {
+                log_failure(&request, error);
+                // Never an end that looks like that of a whole response.
+                stream.reset();
+            }
+            request.sent.complete = sent.is_ok();
+        }
+        Answer::Close => {
+            if request.sent.status == 0 {
+                request.sent.status = 444;
+            }
+            stream.reset();
+        }
+    }
+    finish::finish(&mut request);
+}
+
+/// A head as fields.
+#[derive(Default)]
+struct FieldList {
+    fields: Vec<Field>,
+    name: Bytes,
+    value: Vec<u8>,
+}
+
+impl HeadSink for FieldList {
+    fn start(&mut self, request: &Request, response: &Response, core: &CoreSettings) {
+        fields::own_start(request, response, core, self);
+    }
+
+    fn lines(&mut self, lines: &[u8]) {
+        for line in lines.split(|byte| *byte == b'\n') {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if let Some(colon) = memchr::memchr(b':', line) {
+                self.field(&line[..colon], line[colon + 1..].trim_ascii_start());
+            }
+        }
+    }
+
+    fn begin(&mut self, name: &[u8]) {
+        self.name = Bytes::copy_from_slice(name);
+        self.value.clear();
+    }
+
+    fn push(&mut self, value: &[u8]) {
+        freerun_proto::encode::push_value(value, &mut self.value);
+    }
+
+    fn end(&mut self) {
+        self.fields.push((std::mem::take(&mut self.name), Bytes::copy_from_slice(&self.value)));
+    }
+}
+
+/// Sends a response. What was sent is noted in the request.
+async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Response>) -> Result<(), WriteError> {
+    // What would go on behind a 101 needs the connection for itself.
+    let decided = decide(request, &response, false);
+    if response.takeover.take().is_some() {
+        log_error!(request, Error, "the connection cannot be upgraded, it carries other requests");
+        return Err(WriteError::Body);
+    }
+    let mut list = FieldList::default();
+    fields::print(request, &response, &decided, &mut list);
+    let fields = list.fields;
+    if request.generation.keeps_sent_head {
+        let sent_head = &mut request.sent_head;
+        sent_head.clear();
+        fields.iter().for_each(|(name, value)| freerun_proto::encode::field(sent_head, name, value));
+        request.sent_location = None;
+    }
+    let body = std::mem::replace(&mut response.body, Body::Empty);
+    let mut trailers = std::mem::take(&mut response.trailers);
+    let late = response.late_trailers;
+    drop(response);
+    let has_trailers = decided.framing == Framing::Stream && (!trailers.is_empty() || late.is_some());
+    let nothing = decided.framing == Framing::None || body.is_empty() && !has_trailers;
+    request.sent.bytes += fields.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum::<u64>();
+    stream.send_head(ResponseHead { status: request.sent.status, fields }, nothing);
+    if nothing {
+        return Ok(());
+    }
+    let mut sender = Sender {
+        stream,
+        timer: Timer::default(),
+        pace: Pace::of(request, loops::now()),
+        send_timeout: request.core().send_timeout,
+        sent: 0,
+    };
+    let source = body.into_source(request);
+    let owed = source.remaining();
+    let sent = sender.body(source, owed, !has_trailers).await;
+    request.sent.bytes += sender.sent;
+    request.sent.body_bytes += sender.sent;
+    sent?;
+    if has_trailers {
+        for make in [late.passed, late.added].into_iter().flatten() {
+            make(request, &mut trailers);
+        }
+        match trailers.is_empty() {
+            true => stream.send_data(Bytes::new(), true),
+            false => stream.send_trailers(&trailers),
+        }
+        request.sent_trailers = trailers;
+    }
+    Ok(())
+}
+
+/// What the sending of one body needs again and again.
+struct Sender<'s> {
+    stream: &'s dyn Stream,
+    timer: Timer,
+    pace: Pace,
+    send_timeout: std::time::Duration,
+    sent: u64,
+}
+
+impl Sender<'_> {
+    /// Sends what a source gives. `owed` is the length that was announced; `ends` says that nothing comes behind the body.
+    async fn body(&mut self, mut source: Box<dyn Source>, owed: Option<u64>, ends: bool) -> Result<(), WriteError> {
+        let mut owed = owed;
+        loop {
+            // A client as fast as the source must not keep the loop from others.
+            loops::consume_budget().await;
+            let Some(piece) = source.next().await.map_err(|_| WriteError::Body)? else { break };
+            if let Some(owed) = &mut owed {
+                *owed = owed.checked_sub(piece.len() as u64).ok_or(WriteError::Body)?;
+            }
+            let last = ends && source.remaining() == Some(0);
+            if last && owed.is_some_and(|owed| owed > 0) {
+                return Err(WriteError::Body);
+            }
+            self.piece(&mut source, piece, last).await?;
+            if last {
+                return Ok(());
+            }
+        }
+        if owed.is_some_and(|owed| owed > 0) {
+            return Err(WriteError::Body);
+        }
+        if ends {
+            self.stream.send_data(Bytes::new(), true);
+        }
+        Ok(())
+    }
+
+    /// Sends a piece as far as there is room, and waits for more; the source goes on meanwhile.
+    async fn piece(&mut self, source: &mut Box<dyn Source>, mut piece: Bytes, last: bool) -> Result<(), WriteError> {
+        while !piece.is_empty() {
+            let wanted = piece.len();
+            let mut source = Some(&mut *source);
+            let allowed = match self.pace.is_free() {
+                true => wanted,
+                false => usize::try_from(meanwhile(&mut source, self.paced(wanted as u64)).await).unwrap_or(wanted),
+            };
+            let room = meanwhile(&mut source, self.room()).await?;
+            let part = piece.split_to(wanted.min(allowed).min(room));
+            self.sent += part.len() as u64;
+            self.stream.send_data(part, last && piece.is_empty());
+        }
+        Ok(())
+    }
+
+    /// How many of `wanted` bytes may be sent now by `limit_rate`; waits until it is some.
+    async fn paced(&mut self, wanted: u64) -> u64 {
+        loop {
+            match self.pace.room(self.sent, wanted, loops::now()) {
+                Ok(room) => return room,
+                Err(wait) => drop(self.timer.within(wait, std::future::pending::<()>()).await),
+            }
+        }
+    }
+
+    /// Waits for room in the stream.
+    async fn room(&mut self) -> Result<usize, WriteError> {
+        let stream = self.stream;
+        match self.timer.within(self.send_timeout, poll_fn(|context| stream.poll_room(context))).await {
+            Some(Ok(0)) => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            Some(room) => Ok(room?),
+            None => Err(WriteError::TimedOut),
+        }
+    }
+}
+
+fn log_failure(request: &Request, error: &WriteError) {
+    match error {
+        WriteError::Client(error) => {
+            let shown = freerun_runtime::log::Errno(error);
+            log_error!(request, Info, "send() failed ({shown}) while sending response to client");
+        }
+        WriteError::TimedOut => {
+            log_error!(request, Info, "client timed out (110: Connection timed out) while sending response to client");
+        }
+        // Whoever found out has logged it.
+        WriteError::Body => {}
+    }
+}

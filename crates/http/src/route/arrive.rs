@@ -1,0 +1,69 @@
+//! The first look at a request: its path in normal form, the virtual server that it is for, and methods that are never served.
+
+use std::borrow::Cow;
+
+use freerun_proto::{Method, uri};
+
+use crate::listen::Servers;
+use crate::log_error;
+use crate::message::persistence::CloseReason;
+use crate::message::scratch::RequestScratch;
+use crate::request::{Head, Request};
+
+/// Normalises the path, and chooses the server by name: in this order, so that a path that is wrong is an error of the
+/// default server, as in nginx, which has seen no field then. So is one in a field of a head that is not `whole`, without a
+/// host so far: the server named "" is for those that have none.
+pub fn route_server(
+    request: &mut Request,
+    servers: &Servers,
+    whole: bool,
+    merge_slashes: bool,
+    scratch: &mut RequestScratch,
+) -> Result<(), u16> {
+    let Head { buffer, parsed } = &mut request.head;
+    match uri::normalise(parsed.target.uri(buffer), merge_slashes) {
+        Ok(uri) => {
+            request.path = match uri.path {
+                Cow::Borrowed(path) => scratch.path(path),
+                Cow::Owned(path) => path,
+            };
+            request.args = uri.args.filter(|args| !args.is_empty()).map(|args| scratch.args(args));
+        }
+        Err(error) => {
+            parsed.forget_fields();
+            let line = parsed.request_line;
+            let end = if buffer.get(line.end as usize) == Some(&b'\r') { 2 } else { 1 };
+            parsed.len = line.end + end;
+            log_error!(request, Info, "{error}");
+            return Err(error.status());
+        }
+    }
+    request.host = parsed.host.map(|host| scratch.host(host, buffer));
+    if !servers.names.is_empty() && (whole || request.host.is_some()) {
+        let host = request.host.as_deref().unwrap_or_default();
+        match servers.names.find(host, &request.captures) {
+            Ok(Some(server)) => {
+                request.location = request.generation.location(&server.entry);
+                request.server = request.generation.server(server);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                log_error!(request, Alert, "{error} on \"{host}\"");
+                return Err(500);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what is never routed.
+pub fn refuse_methods(request: &mut Request) -> Result<(), u16> {
+    let name = match request.method {
+        Method::Trace => "TRACE",
+        Method::Connect => "CONNECT",
+        _ => return Ok(()),
+    };
+    log_error!(request, Info, "client sent {name} method while reading client request headers");
+    request.persistence.close(CloseReason::RefusedMethod);
+    Err(405)
+}
