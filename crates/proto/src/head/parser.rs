@@ -276,8 +276,7 @@ impl HeadParser {
     /// Checks a line whose end has not come.
     fn check_pending(&mut self, buf: &[u8], rules: &HeadRules) -> Result<(), Error> {
         let pending = &buf[self.line_start..];
-        let large = if self.taken < rules.large_buffers { rules.large_buffer_size } else { 0 };
-        let fits = pending.len() < self.room || pending.len() < large;
+        let fits = pending.len() < self.longest_line(rules);
         let span = Span::new(self.line_start as u32, buf.len() as u32);
         if self.stage == HeadStage::RequestLine {
             let checked = if fits { line::check_prefix(pending) } else { Err(self.too_long(pending, rules)) };
@@ -289,9 +288,14 @@ impl HeadParser {
         if fits { Ok(()) } else { Err(Error::HeaderTooLarge(span)) }
     }
 
+    /// The length of the longest line that there is a buffer for now: what is left of the current one, or a large one.
+    fn longest_line(&self, rules: &HeadRules) -> usize {
+        if self.taken < rules.large_buffers { self.room.max(rules.large_buffer_size) } else { self.room }
+    }
+
     /// The error of a request line that does not fit: what is wrong within the limit counts first.
     fn too_long(&self, line: &[u8], rules: &HeadRules) -> Error {
-        let limit = self.room.max(rules.large_buffer_size).min(line.len());
+        let limit = self.longest_line(rules).min(line.len());
         line::check_prefix(&line[..limit]).err().unwrap_or(Error::UriTooLong)
     }
 

@@ -12,8 +12,8 @@ fn status(text: &str, rules: &HeadRules) -> u16 {
     let mut parser = HeadParser::new();
     let mut slow = Ok(Progress::Partial);
     for end in 0..=text.len() {
-        assert!(end < rules.max_len() || slow != Ok(Progress::Partial) || end == text.len() && end <= rules.max_len());
         slow = parser.advance(&text.as_bytes()[..end], rules);
+        assert!(slow != Ok(Progress::Partial) || end < rules.max_len());
         if slow != Ok(Progress::Partial) {
             break;
         }
@@ -96,4 +96,13 @@ fn what_is_wrong_within_the_limit_counts_first() {
     let text = format!("GET /{}\x01", "x".repeat(500));
     assert_eq!(bad(text.as_bytes(), &rules), Error::UriTooLong);
     assert_eq!(status(&long_line(200), &rules), 414);
+}
+
+/// Without large buffers the first one is the limit, and what lies behind it is not looked at.
+#[test]
+fn without_large_buffers_the_first_one_is_the_limit() {
+    let rules = rules(64, 0, 512);
+    assert_eq!(status(&format!("GET /{}\x01\r\n", "x".repeat(70)), &rules), 414);
+    assert_eq!(status(&format!("GET /{}\x01", "x".repeat(70)), &rules), 414);
+    assert_eq!(status(&format!("GET /\x01{}", "x".repeat(70)), &rules), 400);
 }
