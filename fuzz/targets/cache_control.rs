@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::caches::cache_control`.
+//! See `freerun_fuzz::targets::CACHE_CONTROL`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::caches::cache_control(data));
+use freerun_fuzz::targets::CACHE_CONTROL;
+
+libfuzzer_sys::fuzz_target!(init: CACHE_CONTROL.write_corpus(), |data: &[u8]| (CACHE_CONTROL.body)(data));

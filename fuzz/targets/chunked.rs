@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::chunked`.
+//! See `freerun_fuzz::targets::CHUNKED`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::chunked(data));
+use freerun_fuzz::targets::CHUNKED;
+
+libfuzzer_sys::fuzz_target!(init: CHUNKED.write_corpus(), |data: &[u8]| (CHUNKED.body)(data));

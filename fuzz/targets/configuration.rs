@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::configuration`.
+//! See `freerun_fuzz::targets::CONFIGURATION`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::configuration(data));
+use freerun_fuzz::targets::CONFIGURATION;
+
+libfuzzer_sys::fuzz_target!(init: CONFIGURATION.write_corpus(), |data: &[u8]| (CONFIGURATION.body)(data));

@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::upstreams::fastcgi`.
+//! See `freerun_fuzz::targets::FASTCGI`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::upstreams::fastcgi(data));
+use freerun_fuzz::targets::FASTCGI;
+
+libfuzzer_sys::fuzz_target!(init: FASTCGI.write_corpus(), |data: &[u8]| (FASTCGI.body)(data));

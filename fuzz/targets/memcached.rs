@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::upstreams::memcached`.
+//! See `freerun_fuzz::targets::MEMCACHED`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::upstreams::memcached(data));
+use freerun_fuzz::targets::MEMCACHED;
+
+libfuzzer_sys::fuzz_target!(init: MEMCACHED.write_corpus(), |data: &[u8]| (MEMCACHED.body)(data));

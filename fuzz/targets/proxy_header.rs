@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::proxy_header`.
+//! See `freerun_fuzz::targets::PROXY_HEADER`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::proxy_header(data));
+use freerun_fuzz::targets::PROXY_HEADER;
+
+libfuzzer_sys::fuzz_target!(init: PROXY_HEADER.write_corpus(), |data: &[u8]| (PROXY_HEADER.body)(data));

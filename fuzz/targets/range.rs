@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::range`.
+//! See `freerun_fuzz::targets::RANGE`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::range(data));
+use freerun_fuzz::targets::RANGE;
+
+libfuzzer_sys::fuzz_target!(init: RANGE.write_corpus(), |data: &[u8]| (RANGE.body)(data));

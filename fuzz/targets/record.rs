@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::caches::record`.
+//! See `freerun_fuzz::targets::RECORD`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::caches::record(data));
+use freerun_fuzz::targets::RECORD;
+
+libfuzzer_sys::fuzz_target!(init: RECORD.write_corpus(), |data: &[u8]| (RECORD.body)(data));

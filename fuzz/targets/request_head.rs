@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::request_head`.
+//! See `freerun_fuzz::targets::REQUEST_HEAD`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::request_head(data));
+use freerun_fuzz::targets::REQUEST_HEAD;
+
+libfuzzer_sys::fuzz_target!(init: REQUEST_HEAD.write_corpus(), |data: &[u8]| (REQUEST_HEAD.body)(data));

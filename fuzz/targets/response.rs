@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::upstreams::response`.
+//! See `freerun_fuzz::targets::RESPONSE`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::upstreams::response(data));
+use freerun_fuzz::targets::RESPONSE;
+
+libfuzzer_sys::fuzz_target!(init: RESPONSE.write_corpus(), |data: &[u8]| (RESPONSE.body)(data));

@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::upstreams::scgi`.
+//! See `freerun_fuzz::targets::SCGI`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::upstreams::scgi(data));
+use freerun_fuzz::targets::SCGI;
+
+libfuzzer_sys::fuzz_target!(init: SCGI.write_corpus(), |data: &[u8]| (SCGI.body)(data));

@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::uri`.
+//! See `freerun_fuzz::targets::URI`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::uri(data));
+use freerun_fuzz::targets::URI;
+
+libfuzzer_sys::fuzz_target!(init: URI.write_corpus(), |data: &[u8]| (URI.body)(data));

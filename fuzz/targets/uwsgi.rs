@@ -1,4 +1,6 @@
-//! See `freerun_fuzz::upstreams::uwsgi`.
+//! See `freerun_fuzz::targets::UWSGI`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| freerun_fuzz::upstreams::uwsgi(data));
+use freerun_fuzz::targets::UWSGI;
+
+libfuzzer_sys::fuzz_target!(init: UWSGI.write_corpus(), |data: &[u8]| (UWSGI.body)(data));

@@ -1,8 +1,9 @@
-//! Source checks and chores of the repository: `cargo xtask tidy`, `cargo xtask release`.
+//! Source checks and chores of the repository: `cargo xtask tidy`, `cargo xtask release`, `cargo xtask fuzz`.
 //!
 //! The same checks run as a test of this package, so `cargo test --workspace` cannot pass on a tree that `cargo xtask tidy`
 //! refuses.
 
+mod fuzz;
 mod release;
 mod tidy;
 
@@ -11,10 +12,11 @@ use std::process::ExitCode;
 
 /// What `cargo xtask` prints when it does not understand its arguments.
 const USAGE: &str = "\
-usage: cargo xtask tidy|release
+usage: cargo xtask tidy|release|fuzz [SECONDS]
 
   tidy      check the rules that the compiler cannot: see CONTRIBUTING.md
   release   build freerun with what a load on it has shown (profile-guided): see README.md
+  fuzz      run every fuzz target for SECONDS (60) with libFuzzer: see fuzz/README.md
 ";
 
 /// The root of the repository: the folder above this package.
@@ -28,6 +30,8 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy_command(),
         ["release"] => release_command(),
+        ["fuzz"] => fuzz_command("60"),
+        ["fuzz", seconds] => fuzz_command(seconds),
         ["-h" | "--help" | "help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
@@ -48,6 +52,25 @@ fn release_command() -> ExitCode {
         }
         Err(error) => {
             eprintln!("release: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the fuzz targets, which print what they find.
+fn fuzz_command(seconds: &str) -> ExitCode {
+    // libFuzzer takes 0 for no limit.
+    let Some(seconds) = seconds.parse().ok().filter(|&seconds| seconds > 0) else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match fuzz::fuzz(&repository(), seconds) {
+        Ok(()) => {
+            println!("fuzz: nothing found");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("fuzz: {error}");
             ExitCode::FAILURE
         }
     }

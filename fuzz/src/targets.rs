@@ -1,0 +1,333 @@
+//! The list of targets: the body of each, the inputs to begin with, and the words that its inputs are made of.
+
+use std::path::Path;
+use std::{fs, io};
+
+use crate::{caches, upstreams};
+
+/// A fuzz target.
+pub struct Target {
+    /// The name of its binary.
+    pub name: &'static str,
+    /// What must hold for every input; it panics where that does not.
+    pub body: fn(&[u8]),
+    /// Inputs to begin with.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// What inputs of this kind are made of.
+    pub words: &'static [&'static [u8]],
+}
+
+impl Target {
+    /// Writes the seeds and the words for libFuzzer, if the environment's `FUZZ_CORPUS` names a folder: a file for each seed
+    /// in the folder `NAME`, and the dictionary `NAME.dict`.
+    ///
+    /// # Panics
+    /// Where they cannot be written: the fuzzer would begin with nothing.
+    pub fn write_corpus(&self) {
+        if let Some(folder) = std::env::var_os("FUZZ_CORPUS") {
+            let written = self.write_corpus_to(Path::new(&folder));
+            assert!(written.is_ok(), "{}: {written:?}", folder.display());
+        }
+    }
+
+    fn write_corpus_to(&self, folder: &Path) -> io::Result<()> {
+        let own = folder.join(self.name);
+        fs::create_dir_all(&own)?;
+        for (number, seed) in (self.seeds)().iter().enumerate() {
+            fs::write(own.join(format!("seed-{number}")), seed)?;
+        }
+        fs::write(folder.join(format!("{}.dict", self.name)), self.dictionary())
+    }
+
+    /// The words in the form of libFuzzer's dictionaries: one in quotes on each line, unusual bytes as `\xNN`.
+    fn dictionary(&self) -> String {
+        let mut text = String::new();
+        for word in self.words {
+            text.push('"');
+            for &byte in *word {
+                match byte {
+                    b'"' | b'\\' => text.extend(['\\', byte.into()]),
+                    b' '..=b'~' => text.push(byte.into()),
+                    _ => text.push_str(&format!("\\x{byte:02x}")),
+                }
+            }
+            text.push_str("\"\n");
+        }
+        text
+    }
+}
+
+fn owned(seeds: &[&[u8]]) -> Vec<Vec<u8>> {
+    seeds.iter().map(|seed| seed.to_vec()).collect()
+}
+
+/// Runs [`crate::request_head`].
+pub static REQUEST_HEAD: Target = Target {
+    name: "request_head",
+    body: crate::request_head,
+    seeds: || {
+        owned(&[
+            b"\x02GET /a/b?c HTTP/1.1\r\nHost: www.example.com:80\r\nConnection: keep-alive\r\nRange: bytes=0-1\r\n\r\n",
+            b"\x04\r\nPOST http://h:8080/x HTTP/1.1\nHost: a\nContent-Length: 5\nExpect: 100-continue\n\nhello",
+            b"\x8ePUT /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\nX_Y: z\r\nIf-None-Match: \"a-1\", W/\"b\"\r\n\r\n",
+            b"\x26CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\nIf-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT\r\n\r\n",
+            b"\x72GET /x\r\nGET /y\r\n",
+            // A line longer than all buffers, and wrong behind them.
+            b"\x41GET /0123456789012345678901234567890123456789012345678901234567890123456789\x01 HTTP/1.1\r\n",
+        ])
+    },
+    words: &[
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b"\0",
+        b": ",
+        b" ",
+        b"\t",
+        b"Host: b\r\n",
+        b"_",
+        b"(",
+        b"http://",
+        b"HTTP/1.1",
+        b"%2e",
+        b"//",
+        b"\r\n\r\n",
+    ],
+};
+
+/// Runs [`crate::chunked`].
+pub static CHUNKED: Target = Target {
+    name: "chunked",
+    body: crate::chunked,
+    seeds: || {
+        owned(&[
+            b"\x00" as &[u8],
+            b"\x013\r\nabc\r\n0\r\n\r\n",
+            b"\x07a;x=y\r\n0123456789\r\n002 \r\nab\r\n0\r\nX: y\r\nA-B: c\r\n\r\nGET",
+        ])
+    },
+    words: &[
+        b"\r\n",
+        b"\n",
+        b"0\r\n",
+        b"1\r\na\r\n",
+        b"7fffffffffffffff\r\n",
+        b"ffffffffffffffff\r\n",
+        b";",
+        b" ",
+        b"X:\r\n",
+        b"0\r\n\r\n",
+    ],
+};
+
+/// Runs [`crate::uri`].
+pub static URI: Target = Target {
+    name: "uri",
+    body: crate::uri,
+    seeds: || {
+        owned(&[
+            b"\x00/a/b/../c/./d//e/%2e%2e/f?q=1#x",
+            b"\x01//a//../..%2fb%25%32%65/.",
+            b"\x00/index.html?a=b&c=d",
+            b"\x01?x",
+        ])
+    },
+    words: &[b"/", b"//", b".", b"..", b"/..", b"%2e", b"%2F", b"%00", b"%25", b"%", b"?", b"#", b"a"],
+};
+
+/// Runs [`crate::range`].
+pub static RANGE: Target = Target {
+    name: "range",
+    body: crate::range,
+    seeds: || {
+        owned(&[
+            b"\x0a\0\0\0\0\0\0\0\x00bytes=0-0,2-3",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\x09bytes=-5, 0 - 9,7-,9223372036854775807-",
+            b"\0\0\0\0\0\0\0\0\x00bytes=0-",
+        ])
+    },
+    words: &[b",", b"-", b" ", b"0-", b"-1", b"9223372036854775807", b"5-4", b"bytes=", b"\t"],
+};
+
+/// Runs [`crate::configuration`].
+pub static CONFIGURATION: Target = Target {
+    name: "configuration",
+    body: crate::configuration,
+    seeds: || {
+        owned(&[
+            b"user a b; events { worker_connections 10; } http { include 1; server { listen 80; location ~ \\.php$ { return 200 \"a\\\"b$x\"; } } }\xffserver { root 'x y'; }",
+            b"# c\nhttp{types{text/html html;}log_format a '$b' \"c\\n\";\nmap $a $b { default 1; ~^x{2} y; }\n if ($x = a) { set ${y} z; } }",
+            b"include *;\xffinclude 0;\xff}{\xff\"\xff'",
+        ])
+    },
+    words: &[
+        b"{",
+        b"}",
+        b";",
+        b"\"",
+        b"'",
+        b"\\",
+        b"#",
+        b"\n",
+        b"$",
+        b"${",
+        b"include 1;",
+        b"\xff",
+        b"\0",
+        b"\xef\xbb\xbf",
+        b"include *;",
+    ],
+};
+
+/// Runs [`crate::proxy_header`].
+pub static PROXY_HEADER: Target = Target {
+    name: "proxy_header",
+    body: crate::proxy_header,
+    seeds: || {
+        owned(&[
+            b"PROXY TCP4 192.0.2.9 198.51.100.3 5555 443\r\nGET / HTTP/1.1\r\n",
+            b"PROXY TCP6 2001:db8::9 2001:db8::3 5555 443\r\n",
+            b"PROXY UNKNOWN whatever\r\n",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x09\xc6\x33\x64\x03\x15\xb3\x01\xbbGET /",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x1f\xc0\0\x02\x09\xc6\x33\x64\x03\x15\xb3\x01\xbb\x01\0\x02h2\x20\0\x0b\x01\0\0\0\0\x21\0\x03abc",
+            b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
+        ])
+    },
+    words: &[b"\r\n", b" ", b"PROXY ", b"TCP4 ", b"UNKNOWN", b"\0\0", b"\xff", b"65536", b":", b"\x20\0\x05"],
+};
+
+/// Runs [`upstreams::response`].
+pub static RESPONSE: Target = Target {
+    name: "response",
+    body: upstreams::response,
+    seeds: || {
+        owned(&[
+            b"\x00HTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: b\r\n\r\nhelloX",
+            b"\x23HTTP/1.1 103 E\r\nLink: a\r\n\r\nHTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nT: v\r\n\r\n",
+            b"\x41Status: 404 Not Found\r\nContent-Type: text/html\r\nLocation: /x\r\n\r\nbody",
+            b"\x62HTTP/1.0 200 OK\nConnection: close\n\nall",
+            b"\x1cHTTP/1.1 200 OK\r\nConnection: keep-alive\r\nX\r\n\r\n",
+            b"\x00HTTP/1.1 304 N\r\nContent-Length: 5\r\n\r\n",
+        ])
+    },
+    words: &[
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b"\0",
+        b" ",
+        b":",
+        b"HTTP/1.1 100 C\r\n\r\n",
+        b"Content-Length: 1\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Status: 500\r\n",
+        b"\r\n\r\n",
+        b"0\r\n\r\n",
+    ],
+};
+
+/// Runs [`upstreams::fastcgi`].
+pub static FASTCGI: Target = Target {
+    name: "fastcgi",
+    body: upstreams::fastcgi,
+    seeds: || {
+        owned(&[
+            b"\x00\x01\x06\0\x01\0\x04\x04\0ok\r\npppp\x01\x06\0\x01\0\0\0\0\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0X",
+            b"\x02\x01\x07\0\x01\0\x03\x01\0errp\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0",
+            b"\x01\x02\x03ABxyz\x00\x00\x04\xffNAMEvalue",
+        ])
+    },
+    words: &[b"\x01\x06\0\x01\0\x01\0\0x", b"\x01\x07\0\x01", b"\0", b"\xff", b"\x01\x03", b"\0\0\0\0"],
+};
+
+/// Names and values for [`UWSGI`] and [`SCGI`].
+const PAIRS: &[&[u8]] = &[b"\x00\x02\x03ABxyz\x00\x00\x04\xffNAMEvalue", b"\xff\x01\x01ab", b"\x07"];
+const PAIRS_WORDS: &[&[u8]] = &[b"\0", b"\x01\x01", b"\xff\xff", b"abc", b":", b","];
+
+/// Runs [`upstreams::uwsgi`].
+pub static UWSGI: Target = Target { name: "uwsgi", body: upstreams::uwsgi, seeds: || owned(PAIRS), words: PAIRS_WORDS };
+
+/// Runs [`upstreams::scgi`].
+pub static SCGI: Target = Target { name: "scgi", body: upstreams::scgi, seeds: || owned(PAIRS), words: PAIRS_WORDS };
+
+/// Runs [`upstreams::memcached`].
+pub static MEMCACHED: Target = Target {
+    name: "memcached",
+    body: upstreams::memcached,
+    seeds: || {
+        owned(&[
+            b"\x00VALUE k 3 5\r\nhello\r\nEND\r\nX",
+            b"\x01END\r\n",
+            b"\x02VALUE k 0 0\r\n\r\nEND\r\n",
+            b"\x03SERVER_ERROR x\r\n",
+        ])
+    },
+    words: &[b"\r\n", b" ", b"VALUE k ", b"END\r\n", b"99999999999999999999", b"-1", b"\0", b"\n"],
+};
+
+/// Runs [`caches::record`].
+pub static RECORD: Target = Target {
+    name: "record",
+    body: caches::record,
+    seeds: stored_heads,
+    words: &[b"\0\0\0\0", b"\xff", b"\x01\0\0\0", b"frcache1"],
+};
+
+/// A head as the cache writes it, so that the seeds follow its format.
+fn stored_heads() -> Vec<Vec<u8>> {
+    let head = freerun_cache::record::Head {
+        key: "http://a/b".into(),
+        status: 200,
+        reason: "OK".into(),
+        fields: vec![("A".into(), "b".into()), ("Cache-Control".into(), "max-age=1".into())],
+        tags: vec!["tag".into()],
+        body: 5,
+        ..Default::default()
+    };
+    let Ok(bytes) = head.encode() else { return Vec::new() };
+    [0, 1].map(|options| [&[options], &bytes[..], b"hello"].concat()).to_vec()
+}
+
+/// Runs [`caches::cache_control`].
+pub static CACHE_CONTROL: Target = Target {
+    name: "cache_control",
+    body: caches::cache_control,
+    seeds: || {
+        owned(&[
+            b"\x00max-age=100, s-maxage=\"5\"\n\x03Age 3\n\x01Sun, 06 Nov 2094 08:49:37 GMT",
+            b"\x00no-cache=\"a, b\", private=c, stale-if-error=5\n\x06a, b\n\x02@1900000000",
+            b"\x05Sun, 06 Nov 1994 08:49:37 GMT\n\x07a b c\n\x00must-understand, no-store",
+        ])
+    },
+    words: &[
+        b",",
+        b"=",
+        b"\"",
+        b"\\",
+        b" ",
+        b"max-age=",
+        b"99999999999999999999",
+        b"*",
+        b"\n\x00",
+        b"\n\x03",
+        b"\n\x06",
+        b";",
+    ],
+};
+
+/// Every target.
+pub static ALL: [&Target; 13] = [
+    &REQUEST_HEAD,
+    &CHUNKED,
+    &URI,
+    &RANGE,
+    &CONFIGURATION,
+    &PROXY_HEADER,
+    &RESPONSE,
+    &FASTCGI,
+    &UWSGI,
+    &SCGI,
+    &MEMCACHED,
+    &RECORD,
+    &CACHE_CONTROL,
+];
