@@ -3,7 +3,11 @@
 pub mod access;
 pub mod content;
 pub mod filters;
+#[cfg(test)]
+mod in_process;
 pub mod log;
+#[cfg(test)]
+mod multiplexed_tests;
 pub mod postread;
 pub mod preaccess;
 pub mod precontent;

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use freerun_http::request::Address;
 
-use super::support::{Log, Server};
+use crate::in_process::{Log, Server};
 
 /// A server with these directives, which answers everything with `OK`.
 fn server(http: &str) -> String {

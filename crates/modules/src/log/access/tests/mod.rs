@@ -2,4 +2,3 @@
 
 mod lines;
 mod settings;
-mod support;

@@ -1,6 +1,6 @@
 //! `access_log` and `log_format` in configurations.
 
-use super::support::read;
+use crate::in_process::read;
 
 const SERVER: &str = "server { listen 127.0.0.1:1; }";
 

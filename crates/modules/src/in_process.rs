@@ -4,16 +4,19 @@ use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Loader, Problem, Registry, apply_block, parse};
 use freerun_http::build::{Builder, STRUCTURE, core_groups};
+use freerun_http::connection::Connection;
 use freerun_http::generation::{Blueprint, Generation, Paths};
 use freerun_http::request::Address;
 use freerun_http::worker::{Worker, WorkerOptions};
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile, Writer};
 use freerun_runtime::pool::Pools;
+use freerun_transport::Transport;
 
 use crate::MODULES;
 use crate::log::access::DefaultAccessLog;
@@ -100,6 +103,9 @@ impl Server {
         let options =
             WorkerOptions { loops: 1, connections: 16, accept_mutex: false, multi_accept: false, cpus: Vec::new() };
         let worker = Worker::start(&options, generation.clone()).unwrap();
+        for prepare in MODULES.iter().filter_map(|module| module.prepare) {
+            prepare(&generation, worker.shared());
+        }
         (Server { worker, writer, pools, files, generation }, logs)
     }
 
@@ -119,6 +125,19 @@ impl Server {
         let spec = self.generation.listens[0].spec.clone();
         assert!(self.worker.shared().tell(0, move |home| {
             home.accepted(server, peer, &freerun_http::here::Here::new(spec), false);
+        }));
+        client
+    }
+
+    /// Hands a connection from `peer` to the first address to another driver than that of HTTP/1.
+    pub fn connect_by(&self, peer: Address, driver: impl FnOnce(Rc<Connection>) + Send + 'static) -> UnixStream {
+        let (client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let server: OwnedFd = server.into();
+        let spec = self.generation.listens[0].spec.clone();
+        assert!(self.worker.shared().tell(0, move |loop_state| {
+            let (transport, listen) = (Transport::plain(server), freerun_http::here::Here::new(spec));
+            driver(Rc::new(Connection::new(1, transport, peer, listen, loop_state.clone())));
         }));
         client
     }

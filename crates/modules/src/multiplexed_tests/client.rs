@@ -1,0 +1,141 @@
+//! A client of the toy protocol, whose calls wait.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use freerun_http::request::Address;
+
+use super::toy::{self, Frame, Kind};
+use crate::in_process::Server;
+
+/// How a response has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ended {
+    /// It has not.
+    #[default]
+    NotYet,
+    /// It is whole.
+    Whole,
+    /// The server has given it up.
+    Reset,
+}
+
+/// What has come of a response.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    pub status: u16,
+    pub fields: String,
+    pub body: Vec<u8>,
+    pub trailers: String,
+    pub ended: Ended,
+}
+
+impl Answer {
+    /// The value of a field, by its name in lower case.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let mut fields = self.fields.lines().filter_map(|line| line.split_once(": "));
+        fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+/// A connection with its streams.
+pub struct Client {
+    socket: UnixStream,
+    input: BytesMut,
+    answers: HashMap<u32, Answer>,
+}
+
+impl Client {
+    /// Connects; each response may be `window` bytes long before [`Client::open`] allows more.
+    pub fn connect(server: &Server, window: usize) -> Client {
+        let peer = Address::Ip(([192, 0, 2, 7], 4711).into());
+        let socket = server.connect_by(peer, move |connection| toy::drive(connection, window));
+        // A test that waits in vain ends.
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client { socket, input: BytesMut::new(), answers: HashMap::new() }
+    }
+
+    fn write(&mut self, kind: Kind, stream: u32, payload: &[u8]) {
+        let mut out = Vec::new();
+        Frame::write(kind, stream, payload, &mut out);
+        self.socket.write_all(&out).unwrap();
+    }
+
+    /// Begins a stream.
+    pub fn ask(&mut self, stream: u32, head: &str) {
+        self.write(Kind::Head, stream, head.as_bytes());
+    }
+
+    /// Sends a piece of the body.
+    pub fn send(&mut self, stream: u32, piece: &[u8]) {
+        self.write(Kind::Data, stream, piece);
+    }
+
+    /// Ends the body.
+    pub fn end(&mut self, stream: u32) {
+        self.write(Kind::End, stream, b"");
+    }
+
+    /// Gives the request up.
+    pub fn reset(&mut self, stream: u32) {
+        self.write(Kind::Reset, stream, b"");
+    }
+
+    /// Opens the window for so many bytes more.
+    pub fn open(&mut self, stream: u32, bytes: u32) {
+        self.write(Kind::Window, stream, &bytes.to_be_bytes());
+    }
+
+    /// What has come of a response so far.
+    pub fn have(&self, stream: u32) -> Answer {
+        self.answers.get(&stream).cloned().unwrap_or_default()
+    }
+
+    /// Waits until a response has ended.
+    pub fn answer(&mut self, stream: u32) -> Answer {
+        self.read_until(|answers| answers.get(&stream).is_some_and(|answer| answer.ended != Ended::NotYet));
+        self.have(stream)
+    }
+
+    /// Waits until so much of a body has come.
+    pub fn wait_for(&mut self, stream: u32, body: &[u8]) {
+        self.read_until(|answers| answers.get(&stream).is_some_and(|answer| answer.body == body));
+    }
+
+    fn read_until(&mut self, is_there: impl Fn(&HashMap<u32, Answer>) -> bool) {
+        while !is_there(&self.answers) {
+            while let Some(frame) = Frame::read(&mut self.input).unwrap() {
+                self.take(frame);
+            }
+            if is_there(&self.answers) {
+                return;
+            }
+            let mut piece = [0; 65536];
+            let read = self.socket.read(&mut piece).unwrap();
+            assert!(read > 0, "the server has closed the connection");
+            self.input.extend_from_slice(&piece[..read]);
+        }
+    }
+
+    fn take(&mut self, frame: Frame) {
+        let answer = self.answers.entry(frame.stream).or_default();
+        assert_eq!(answer.ended, Ended::NotYet, "{frame:?} behind the end");
+        let text = || String::from_utf8(frame.payload.to_vec()).unwrap();
+        match frame.kind {
+            Kind::Head => {
+                let text = text();
+                let (status, fields) = text.split_once('\n').unwrap();
+                (answer.status, answer.fields) = (status.parse().unwrap(), fields.to_owned());
+            }
+            Kind::Interim => {}
+            Kind::Data => answer.body.extend_from_slice(&frame.payload),
+            Kind::Trailers => answer.trailers = text(),
+            Kind::End => answer.ended = Ended::Whole,
+            Kind::Reset => answer.ended = Ended::Reset,
+            Kind::Window => panic!("a server sends no window"),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The path of a request under another protocol than HTTP/1: handlers and filters serve streams of a toy protocol unchanged.
+
+mod client;
+mod toy;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc;
+
+use self::client::{Client, Ended};
+use crate::in_process::Server;
+
+/// More than any client here leaves unread.
+const WIDE: usize = 1 << 24;
+
+/// A folder of files that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str, files: &[(&str, &[u8])]) -> Folder {
+        let path = std::env::temp_dir().join(format!("freerun-toy-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        for (name, content) in files {
+            std::fs::write(path.join(name), content).unwrap();
+        }
+        Folder(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An origin that hands each of its connections to the test.
+fn origin() -> (u16, mpsc::Receiver<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            if send.send(stream).is_err() {
+                return;
+            }
+        }
+    });
+    (port, receive)
+}
+
+/// What has come up to, and with, these bytes.
+fn read_until(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+    let mut got = Vec::new();
+    let mut byte = [0];
+    while !got.ends_with(end) {
+        stream.read_exact(&mut byte).unwrap();
+        got.push(byte[0]);
+    }
+    got
+}
+
+#[test]
+fn files_come_whole_and_in_part_and_several_at_once() {
+    let large: Vec<u8> = (0..=250).cycle().take(300_000).collect();
+    let folder = Folder::new("files", &[("large.bin", &large), ("small.txt", b"small\n")]);
+    let (server, _logs) = Server::start(&format!("server {{ listen 8080; root {}; }}", folder.path()));
+    let mut client = Client::connect(&server, WIDE);
+    client.ask(1, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.ask(2, "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.ask(3, "GET /large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=1000-1999\r\n\r\n");
+    client.ask(4, "GET /missing HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.ask(5, "HEAD /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (whole, small, part) = (client.answer(1), client.answer(2), client.answer(3));
+    assert_eq!((whole.status, whole.ended), (200, Ended::Whole));
+    assert!(whole.body == large);
+    assert_eq!(whole.field("content-length"), Some("300000"));
+    assert_eq!((whole.field("connection"), whole.field("transfer-encoding")), (None, None));
+    assert_eq!((small.status, &small.body[..]), (200, &b"small\n"[..]));
+    assert_eq!(part.status, 206);
+    assert!(part.body == large[1000..2000]);
+    assert_eq!(part.field("content-range"), Some("bytes 1000-1999/300000"));
+    assert_eq!(client.answer(4).status, 404);
+    let head = client.answer(5);
+    assert_eq!((head.field("content-length"), head.body.len(), head.ended), (Some("300000"), 0, Ended::Whole));
+    server.stop();
+}
+
+#[test]
+fn no_more_is_sent_than_the_window_allows_and_others_go_on() {
+    let large: Vec<u8> = (0..=250).cycle().take(200_000).collect();
+    let folder = Folder::new("window", &[("large.bin", &large), ("small.txt", b"small\n")]);
+    let (server, _logs) = Server::start(&format!("server {{ listen 8080; root {}; }}", folder.path()));
+    let mut client = Client::connect(&server, 1000);
+    client.ask(1, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.ask(2, "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(&client.answer(2).body[..], b"small\n");
+    // The driver panics at a byte more than this.
+    assert_eq!(client.have(1).body.len(), 1000);
+    for _ in 0..199 {
+        client.open(1, 1000);
+    }
+    let whole = client.answer(1);
+    assert!(whole.body == large);
+    server.stop();
+}
+
+#[test]
+fn a_slow_upstream_server_holds_no_other_stream_up_and_bodies_go_both_ways() {
+    let folder = Folder::new("proxy", &[("small.txt", b"small\n")]);
+    let (port, origin) = origin();
+    let (server, _logs) = Server::start(&format!(
+        "server {{ listen 8080; root {}; location /app {{ proxy_pass http://127.0.0.1:{port}; }}
+           location /through {{ proxy_pass http://127.0.0.1:{port}; proxy_request_buffering off; proxy_buffering off;
+                                add_trailer Sum $bytes_sent; }} }}",
+        folder.path()
+    ));
+    let mut client = Client::connect(&server, WIDE);
+    client.ask(1, "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n");
+    client.send(1, b"01234");
+    client.ask(2, "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(&client.answer(2).body[..], b"small\n");
+    client.send(1, b"56789");
+    client.end(1);
+    let mut upstream = origin.recv().unwrap();
+    let asked = read_until(&mut upstream, b"0123456789");
+    assert!(asked.starts_with(b"POST /app HTTP/1.1\r\n"), "{}", asked.escape_ascii());
+    upstream.write_all(b"HTTP/1.1 201 Created\r\nX-From: there\r\nContent-Length: 4\r\n\r\nmade").unwrap();
+    let made = client.answer(1);
+    assert_eq!((made.status, made.field("x-from"), &made.body[..]), (201, Some("there"), &b"made"[..]));
+
+    client.ask(3, "POST /through HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n");
+    client.send(3, b"abc");
+    let mut upstream = origin.recv().unwrap();
+    read_until(&mut upstream, b"\r\n\r\nabc");
+    client.send(3, b"def");
+    client.end(3);
+    read_until(&mut upstream, b"def");
+    upstream.write_all(b"HTTP/1.1 200 OK\r\n\r\nfirst,").unwrap();
+    client.wait_for(3, b"first,");
+    upstream.write_all(b"second").unwrap();
+    drop(upstream);
+    let through = client.answer(3);
+    assert_eq!((&through.body[..], through.ended), (&b"first,second"[..], Ended::Whole));
+    assert!(through.trailers.starts_with("Sum: "), "{}", through.trailers);
+    server.stop();
+}
+
+#[test]
+fn a_reset_gives_the_upstream_request_up_and_a_cut_response_is_reset() {
+    let (port, origin) = origin();
+    let (server, mut logs) = Server::start(&format!(
+        "log_format f '$uri $status'; access_log all f;
+         server {{ listen 8080; location / {{ proxy_pass http://127.0.0.1:{port}; }} }}"
+    ));
+    let mut client = Client::connect(&server, WIDE);
+    client.ask(1, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut upstream = origin.recv().unwrap();
+    read_until(&mut upstream, b"\r\n\r\n");
+    client.reset(1);
+    assert_eq!(upstream.read(&mut [0; 16]).unwrap(), 0, "the request was given up");
+    assert_eq!(logs[0].line(), "/slow 499");
+
+    client.ask(2, "GET /cut HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut upstream = origin.recv().unwrap();
+    read_until(&mut upstream, b"\r\n\r\n");
+    upstream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nnot all").unwrap();
+    drop(upstream);
+    let cut = client.answer(2);
+    assert_eq!((cut.status, cut.ended), (200, Ended::Reset), "nobody may take it for whole");
+    server.stop();
+}
+
+#[test]
+fn pages_are_put_together_and_responses_are_stored() {
+    let page = b"<!--#include virtual=\"/part\" -->, <!--#echo var=\"arg_x\" -->";
+    let folder = Folder::new("cache", &[("page.shtml", page)]);
+    let (port, origin) = origin();
+    let (server, _logs) = Server::start(&format!(
+        "proxy_cache_path {0}/cache keys_zone=z:1m;
+         server {{ listen 8080; root {0}; ssi on; ssi_types *;
+                   location /part {{ proxy_pass http://127.0.0.1:{port}; proxy_cache z; proxy_cache_valid 1h; }}
+                   location /stored {{ proxy_pass http://127.0.0.1:{port}; proxy_cache z; proxy_cache_valid 1h;
+                                       add_header X-Cache $upstream_cache_status; }} }}",
+        folder.path()
+    ));
+    let mut client = Client::connect(&server, WIDE);
+    client.ask(1, "GET /page.shtml?x=argument HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut upstream = origin.recv().unwrap();
+    read_until(&mut upstream, b"\r\n\r\n");
+    upstream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nincluded").unwrap();
+    assert_eq!(&client.answer(1).body[..], b"included, argument");
+
+    client.ask(2, "GET /stored HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut upstream = origin.recv().unwrap();
+    read_until(&mut upstream, b"\r\n\r\n");
+    upstream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstored").unwrap();
+    let first = client.answer(2);
+    assert_eq!((first.field("x-cache"), &first.body[..]), (Some("MISS"), &b"stored"[..]));
+    client.ask(3, "GET /stored HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.ask(4, "GET /page.shtml?x=again HTTP/1.1\r\nHost: a\r\n\r\n");
+    let second = client.answer(3);
+    assert_eq!((second.field("x-cache"), &second.body[..]), (Some("HIT"), &b"stored"[..]));
+    assert_eq!(&client.answer(4).body[..], b"included, again");
+    assert!(origin.try_recv().is_err(), "the origin was asked once for each");
+    server.stop();
+}

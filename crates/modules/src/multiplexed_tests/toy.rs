@@ -1,0 +1,290 @@
+//! A toy protocol that carries several requests at once, and its driver: as much of it as HTTP/2 has too.
+//!
+//! A frame is a kind, the number of its stream, the length of what follows (both four bytes, the highest first), and that.
+//! The client begins a stream with a head in the words of HTTP/1. It opens windows as it takes bytes; the server does not send
+//! more than they allow. There is no window for bodies of requests: a test sends little.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use freerun_http::connection::Connection;
+use freerun_http::connection::stream::{ResponseHead, Stream};
+use freerun_http::content::response::Field;
+use freerun_http::message::head::Head;
+use freerun_http::protocol::multiplexed::{Arrived, serve};
+use freerun_proto::{BodyFraming, HeadRules, parse_request};
+use freerun_runtime::loops;
+
+/// The kinds of frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The head of a request, or of a response.
+    Head = 1,
+    /// The head of an interim response.
+    Interim,
+    /// A piece of a body.
+    Data,
+    /// The fields behind a body.
+    Trailers,
+    /// The message is whole.
+    End,
+    /// The stream is over, and its message is not whole.
+    Reset,
+    /// The peer may send so many bytes more.
+    Window,
+}
+
+impl Kind {
+    const ALL: [Kind; 7] =
+        [Kind::Head, Kind::Interim, Kind::Data, Kind::Trailers, Kind::End, Kind::Reset, Kind::Window];
+
+    fn of(byte: u8) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// Bytes in front of what a frame holds.
+const FRAME_HEAD: usize = 9;
+
+/// A frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    pub kind: Kind,
+    pub stream: u32,
+    pub payload: Bytes,
+}
+
+impl Frame {
+    /// Appends the frame as it travels.
+    pub fn write(kind: Kind, stream: u32, payload: &[u8], out: &mut impl Extend<u8>) {
+        out.extend([kind as u8]);
+        out.extend(stream.to_be_bytes());
+        out.extend(u32::try_from(payload.len()).unwrap().to_be_bytes());
+        out.extend(payload.iter().copied());
+    }
+
+    /// Takes the first frame from what has come, if it is whole.
+    pub fn read(input: &mut BytesMut) -> io::Result<Option<Frame>> {
+        let Some(head) = input.get(..FRAME_HEAD) else { return Ok(None) };
+        let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
+        let (kind, stream, len) = (head[0], number(1), number(5) as usize);
+        if input.len() < FRAME_HEAD + len {
+            return Ok(None);
+        }
+        let kind = Kind::of(kind).ok_or(io::ErrorKind::InvalidData)?;
+        let payload = input.split_to(FRAME_HEAD + len).split_off(FRAME_HEAD).freeze();
+        Ok(Some(Frame { kind, stream, payload }))
+    }
+}
+
+/// What the requests of a connection and its driver share.
+#[derive(Default)]
+struct Shared {
+    streams: HashMap<u32, State>,
+    out: BytesMut,
+    driver: Option<Waker>,
+}
+
+/// A stream, as its driver knows it.
+#[derive(Default)]
+struct State {
+    body: VecDeque<Bytes>,
+    has_ended: bool,
+    is_gone: bool,
+    window: usize,
+    waiting: Vec<Waker>,
+}
+
+impl State {
+    fn wake(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+}
+
+/// The stream of one request.
+struct ToyStream {
+    shared: Rc<RefCell<Shared>>,
+    number: u32,
+}
+
+impl ToyStream {
+    fn state<T>(&self, use_it: impl FnOnce(&mut State) -> T) -> T {
+        use_it(self.shared.borrow_mut().streams.entry(self.number).or_default())
+    }
+
+    fn send(&self, kind: Kind, payload: &[u8]) {
+        let mut shared = self.shared.borrow_mut();
+        let shared = &mut *shared;
+        if shared.streams.get(&self.number).is_some_and(|state| !state.is_gone) {
+            Frame::write(kind, self.number, payload, &mut shared.out);
+            shared.driver.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn poll<T>(&self, context: &mut Context<'_>, look: impl FnOnce(&mut State) -> Option<T>) -> Poll<io::Result<T>> {
+        self.state(|state| {
+            if state.is_gone {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            match look(state) {
+                Some(value) => Poll::Ready(Ok(value)),
+                None => {
+                    state.waiting.push(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+    }
+}
+
+/// A head or trailers as the toy has them: the status, if there is one, and a line for each field.
+fn lines(status: Option<u16>, fields: &[Field]) -> Vec<u8> {
+    let mut out = status.map(|status| format!("{status}\n").into_bytes()).unwrap_or_default();
+    for (name, value) in fields {
+        out.extend_from_slice(&[name, &b": "[..], value, b"\n"].concat());
+    }
+    out
+}
+
+impl Stream for ToyStream {
+    fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>> {
+        self.poll(context, |state| match state.body.front_mut() {
+            Some(piece) if piece.len() > most => Some(Some(piece.split_to(most))),
+            Some(_) => Some(state.body.pop_front()),
+            None => state.has_ended.then_some(None),
+        })
+    }
+
+    fn send_interim(&self, head: &ResponseHead) {
+        self.send(Kind::Interim, &lines(Some(head.status), &head.fields));
+    }
+
+    fn send_head(&self, head: ResponseHead, ends: bool) {
+        self.send(Kind::Head, &lines(Some(head.status), &head.fields));
+        if ends {
+            self.send(Kind::End, b"");
+        }
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.poll(context, |state| (state.window > 0).then_some(state.window))
+    }
+
+    fn send_data(&self, data: Bytes, ends: bool) {
+        let left = self.state(|state| state.window.checked_sub(data.len()).map(|left| state.window = left));
+        left.expect("nobody sends more than there is room for");
+        if !data.is_empty() {
+            self.send(Kind::Data, &data);
+        }
+        if ends {
+            self.send(Kind::End, b"");
+        }
+    }
+
+    fn send_trailers(&self, fields: &[Field]) {
+        self.send(Kind::Trailers, &lines(None, fields));
+        self.send(Kind::End, b"");
+    }
+
+    fn reset(&self) {
+        self.send(Kind::Reset, b"");
+    }
+
+    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.state(|state| {
+            if state.is_gone {
+                return Poll::Ready(());
+            }
+            state.waiting.push(context.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    fn certain_room(&self) -> usize {
+        self.state(|state| state.window)
+    }
+}
+
+/// Serves a connection by the toy protocol, `window` bytes of each response before the client has to open its window.
+pub fn drive(connection: Rc<Connection>, window: usize) {
+    loops::spawn(connection.number, "a toy protocol", async move {
+        let shared = Rc::new(RefCell::new(Shared::default()));
+        let mut input = BytesMut::new();
+        // However the connection ends, nobody is there for its streams any more.
+        let _ = poll_fn(|context| poll(context, &connection, &shared, &mut input, window)).await;
+        for state in shared.borrow_mut().streams.values_mut() {
+            state.is_gone = true;
+            state.wake();
+        }
+    });
+}
+
+/// Ready when the client has closed the connection.
+fn poll(
+    context: &mut Context<'_>,
+    connection: &Rc<Connection>,
+    shared: &Rc<RefCell<Shared>>,
+    input: &mut BytesMut,
+    window: usize,
+) -> Poll<io::Result<()>> {
+    loop {
+        while let Some(frame) = Frame::read(input)? {
+            take(connection, shared, frame, window);
+        }
+        {
+            let mut shared = shared.borrow_mut();
+            while !shared.out.is_empty() {
+                match connection.transport.poll_write(context, &shared.out) {
+                    Poll::Ready(sent) => drop(shared.out.split_to(sent?)),
+                    Poll::Pending => break,
+                }
+            }
+            shared.driver = Some(context.waker().clone());
+        }
+        input.reserve(4096);
+        match connection.transport.poll_read_bytes(context, input, usize::MAX) {
+            Poll::Ready(read) => {
+                if read? == 0 {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+}
+
+fn take(connection: &Rc<Connection>, shared: &Rc<RefCell<Shared>>, frame: Frame, window: usize) {
+    let number = frame.stream;
+    match frame.kind {
+        Kind::Head => {
+            let buffer = frame.payload.to_vec();
+            let parsed = parse_request(&buffer, &HeadRules::default()).unwrap().unwrap();
+            let (has_body, declared) = match parsed.body {
+                BodyFraming::None => (false, None),
+                BodyFraming::Length(length) => (true, Some(length)),
+                BodyFraming::Chunked => (true, None),
+            };
+            shared.borrow_mut().streams.insert(number, State { window, ..State::default() });
+            let stream = Rc::new(ToyStream { shared: shared.clone(), number });
+            let arrived = Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into() };
+            loops::spawn(connection.number, "a stream", serve(connection.clone(), stream, arrived));
+        }
+        kind => {
+            let mut shared = shared.borrow_mut();
+            let Some(state) = shared.streams.get_mut(&number) else { return };
+            match kind {
+                Kind::Data => state.body.push_back(frame.payload),
+                Kind::End => state.has_ended = true,
+                Kind::Reset => state.is_gone = true,
+                Kind::Window => state.window += u32::from_be_bytes(frame.payload[..].try_into().unwrap()) as usize,
+                other => panic!("a client sends no {other:?}"),
+            }
+            state.wake();
+        }
+    }
+}
