@@ -1,8 +1,10 @@
-//! Source checks and chores of the repository: `cargo xtask tidy`, `cargo xtask release`.
+//! Source checks and chores of the repository: `cargo xtask tidy`, `cargo xtask release`, `cargo xtask instructions`.
 //!
 //! The same checks run as a test of this package, so `cargo test --workspace` cannot pass on a tree that `cargo xtask tidy`
 //! refuses.
 
+mod command;
+mod instructions;
 mod release;
 mod tidy;
 
@@ -11,10 +13,15 @@ use std::process::ExitCode;
 
 /// What `cargo xtask` prints when it does not understand its arguments.
 const USAGE: &str = "\
-usage: cargo xtask tidy|release
+usage: cargo xtask tidy|release|instructions
 
   tidy      check the rules that the compiler cannot: see CONTRIBUTING.md
   release   build freerun with what a load on it has shown (profile-guided): see README.md
+  instructions [--check] [--record] [--nginx]
+            count what a request costs, under valgrind: see bench/README.md
+            --check   fail where it is more than xtask/instructions.toml allows
+            --record  write what was counted there
+            --nginx   count nginx too
 ";
 
 /// The root of the repository: the folder above this package.
@@ -28,6 +35,7 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy_command(),
         ["release"] => release_command(),
+        ["instructions", options @ ..] => instructions_command(options),
         ["-h" | "--help" | "help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
@@ -48,6 +56,22 @@ fn release_command() -> ExitCode {
         }
         Err(error) => {
             eprintln!("release: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Counts what requests cost, and prints it.
+fn instructions_command(options: &[&str]) -> ExitCode {
+    let Some(options) = instructions::Options::read(options) else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match instructions::instructions(&repository(), options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("instructions: {error}");
             ExitCode::FAILURE
         }
     }
