@@ -1,9 +1,11 @@
-//! Source checks and chores of the repository: `cargo xtask tidy`, `cargo xtask release`, `cargo xtask fuzz`.
+//! Source checks and chores of the repository: `cargo xtask tidy`, `release`, `fuzz` and `instructions`.
 //!
 //! The same checks run as a test of this package, so `cargo test --workspace` cannot pass on a tree that `cargo xtask tidy`
 //! refuses.
 
+mod command;
 mod fuzz;
+mod instructions;
 mod release;
 mod tidy;
 
@@ -12,11 +14,17 @@ use std::process::ExitCode;
 
 /// What `cargo xtask` prints when it does not understand its arguments.
 const USAGE: &str = "\
-usage: cargo xtask tidy|release|fuzz [SECONDS]
+usage: cargo xtask tidy|release|fuzz|instructions
 
   tidy      check the rules that the compiler cannot: see CONTRIBUTING.md
   release   build freerun with what a load on it has shown (profile-guided): see README.md
-  fuzz      run every fuzz target for SECONDS (60) with libFuzzer: see fuzz/README.md
+  fuzz [SECONDS]
+            run every fuzz target for SECONDS (60) with libFuzzer: see fuzz/README.md
+  instructions [--check] [--record] [--nginx]
+            count what a request costs, under valgrind: see bench/README.md
+            --check   fail where it is more than xtask/instructions.toml allows
+            --record  write what was counted there
+            --nginx   count nginx too
 ";
 
 /// The root of the repository: the folder above this package.
@@ -32,6 +40,7 @@ fn main() -> ExitCode {
         ["release"] => release_command(),
         ["fuzz"] => fuzz_command("60"),
         ["fuzz", seconds] => fuzz_command(seconds),
+        ["instructions", options @ ..] => instructions_command(options),
         ["-h" | "--help" | "help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
@@ -71,6 +80,22 @@ fn fuzz_command(seconds: &str) -> ExitCode {
         }
         Err(error) => {
             eprintln!("fuzz: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Counts what requests cost, and prints it.
+fn instructions_command(options: &[&str]) -> ExitCode {
+    let Some(options) = instructions::Options::read(options) else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match instructions::instructions(&repository(), options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("instructions: {error}");
             ExitCode::FAILURE
         }
     }

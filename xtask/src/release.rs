@@ -7,14 +7,14 @@
 
 mod bolt;
 
-use std::ffi::OsStr;
-use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bolt::Bolt;
+
+use crate::command::{self, ask, cargo, run};
 
 /// The benchmarks that the counting binary runs: files, connections that come and go, logs, packing, limits, proxied and
 /// cached responses, tunnels.
@@ -50,13 +50,8 @@ pub enum Error {
         folder: PathBuf,
     },
     /// A command did not start or failed.
-    #[error("{command}: {reason}")]
-    Failed {
-        /// The command.
-        command: String,
-        /// How it ended.
-        reason: String,
-    },
+    #[error(transparent)]
+    Failed(#[from] command::Error),
     /// A file or folder cannot be made.
     #[error("{}: {reason}", path.display())]
     File {
@@ -151,7 +146,7 @@ fn load(repository: &Path, scratch: &Path, counting: &Path) -> Result<(), Error>
     // Standard output is for the path alone.
     load.stdout(Stdio::null());
     load.arg("--scratch").arg(scratch).arg("--freerun").arg(counting);
-    run(&mut load)
+    Ok(run(&mut load)?)
 }
 
 impl Compiler {
@@ -234,38 +229,6 @@ fn say(what: &str) {
     eprintln!("release: {what}");
 }
 
-fn cargo(repository: &Path) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").as_deref().unwrap_or(OsStr::new("cargo")));
-    cargo.current_dir(repository);
-    cargo
-}
-
-fn failed(command: &Command, reason: impl fmt::Display) -> Error {
-    let words: Vec<_> =
-        std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_string_lossy).collect();
-    Error::Failed { command: words.join(" "), reason: reason.to_string() }
-}
-
-fn run(command: &mut Command) -> Result<(), Error> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(failed(command, status)),
-        Err(error) => Err(failed(command, error)),
-    }
-}
-
-fn ask(command: &mut Command) -> Result<String, Error> {
-    match command.output() {
-        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-            Err(failed(command, format!("{}: {last}", output.status)))
-        }
-        Err(error) => Err(failed(command, error)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,13 +240,6 @@ mod tests {
         let debian = "Debian LLVM version 14.0.6\n  \n  Optimized build.\n";
         assert_eq!(version_said(debian).and_then(major), Some(14));
         assert_eq!(version_said("llvm-profdata: Unknown command!"), None);
-    }
-
-    #[test]
-    fn what_a_tool_said_last_is_told_when_it_fails() {
-        let error =
-            ask(Command::new("sh").args(["-c", "echo first >&2; echo 'no such profile' >&2; exit 3"])).unwrap_err();
-        assert!(error.to_string().ends_with("exit status: 3: no such profile"), "{error}");
     }
 
     #[test]

@@ -34,7 +34,8 @@ impl Server {
         fs::write(dir.path().join("nginx.conf"), &text).map_err(|error| failed(error.to_string()))?;
         fs::create_dir_all(dir.path().join("logs")).map_err(|error| failed(error.to_string()))?;
         let stderr = fs::File::create(dir.path().join("stderr")).map_err(|error| failed(error.to_string()))?;
-        let child = Command::new(kind.program()?)
+        let child = setup
+            .command(kind, dir.path())?
             .arg("-c")
             .arg(dir.path().join("nginx.conf"))
             .arg("-p")

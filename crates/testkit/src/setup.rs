@@ -3,6 +3,7 @@
 use crate::dir::Site;
 use crate::{Error, Server, ports, require};
 use std::path::PathBuf;
+use std::process::Command;
 
 /// Which server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,9 @@ pub struct Setup {
     whole: Option<String>,
     root: Option<PathBuf>,
     arguments: Vec<String>,
+    program: Option<PathBuf>,
+    under: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
 impl Setup {
@@ -81,6 +85,44 @@ impl Setup {
     pub fn argument(mut self, argument: &str) -> Setup {
         self.arguments.push(argument.to_owned());
         self
+    }
+
+    /// Runs this binary instead of the one that the kind of server stands for.
+    pub fn program(mut self, path: &std::path::Path) -> Setup {
+        self.program = Some(path.to_owned());
+        self
+    }
+
+    /// Runs the server under another program, such as valgrind: that program and its arguments, which come before the
+    /// server's. It has to become the server (`execve`), so that signals reach it.
+    pub fn under(mut self, words: &[&str]) -> Setup {
+        self.under = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Sets an environment variable of the server.
+    pub fn environment(mut self, name: &str, value: &str) -> Setup {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The command that starts the server, without its arguments.
+    pub(crate) fn command(&self, kind: Kind, dir: &std::path::Path) -> Result<Command, Error> {
+        let program = match &self.program {
+            Some(program) => program.clone(),
+            None => kind.program()?,
+        };
+        let mut words = self.under.iter().map(|word| word.replace("@DIR@", &dir.display().to_string()));
+        let mut command = match words.next() {
+            Some(first) => {
+                let mut command = Command::new(first);
+                command.args(words).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        Ok(command)
     }
 
     pub(crate) fn arguments(&self) -> &[String] {

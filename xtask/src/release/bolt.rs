@@ -81,7 +81,7 @@ impl Bolt {
         place.arg(program).arg("-o").arg(placed).arg(format!("-data={}", counted.display())).args(PLACED);
         ask(&mut place)?;
         // What it made has to start before it is anybody's.
-        ask(Command::new(placed).arg("-v")).map(drop)
+        Ok(ask(Command::new(placed).arg("-v")).map(drop)?)
     }
 }
 

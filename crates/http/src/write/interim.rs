@@ -21,7 +21,11 @@ pub async fn send(request: &mut Request, head: &ResponseHead, wait: Duration) ->
     }
     let Some(transport) = request.client.transport() else { return Ok(()) };
     let mut out = Vec::new();
-    encode::status_line(head.status, &mut out);
+    match head.status {
+        // No response has this status, so the table of status lines does not have it.
+        103 => out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n"),
+        status => encode::status_line(status, &mut out),
+    }
     for (name, value) in &head.fields {
         encode::field(&mut out, name, value);
     }

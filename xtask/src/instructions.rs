@@ -1,0 +1,166 @@
+//! `cargo xtask instructions`: what a request costs in instructions of user mode, and an idle connection in bytes, held to a
+//! recorded budget.
+//!
+//! Times differ by several per cent from run to run and from machine to machine; these counts hardly do, so that a change
+//! which makes a request 2 % dearer is seen when it is made. The counts are callgrind's, of the plain release build in one
+//! process (`docs/design/0009-cost-of-a-connection.md`).
+
+mod budget;
+mod cases;
+mod count;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use freerun_testkit::Kind;
+
+use crate::command::{self, ask, cargo, run};
+use budget::{Budget, Verdict};
+use cases::Case;
+
+/// The file with the budget, from the root of the repository.
+const BUDGET: &str = "xtask/instructions.toml";
+
+/// Why there are no counts.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A command did not start or failed.
+    #[error(transparent)]
+    Command(#[from] command::Error),
+    /// Without valgrind nothing can be counted.
+    #[error("valgrind is not installed; on Debian: apt-get install valgrind")]
+    NoValgrind,
+    /// A server under valgrind did not start.
+    #[error(transparent)]
+    Server(#[from] freerun_testkit::Error),
+    /// A server did not answer as it has to.
+    #[error("{case}: {what}")]
+    Answer {
+        /// The name of the case.
+        case: String,
+        /// What came instead.
+        what: String,
+    },
+    /// Valgrind has written something else than a count.
+    #[error("no count in what valgrind has written: {0}")]
+    NoCount(String),
+    /// The budget cannot be read or written.
+    #[error("{}: {reason}", path.display())]
+    Budget {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// As many connections as are wanted need more open files than may be had.
+    #[error("{wanted} open files are needed, and {limit} may be had: ulimit -n")]
+    OpenFiles {
+        /// Needed.
+        wanted: u64,
+        /// The hard limit.
+        limit: u64,
+    },
+}
+
+/// What the command line says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    check: bool,
+    record: bool,
+    nginx: bool,
+    freerun: Option<PathBuf>,
+}
+
+impl Options {
+    /// Reads the arguments; `None` if one is not understood.
+    pub fn read(arguments: &[&str]) -> Option<Options> {
+        let mut options = Options::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            match *argument {
+                "--check" => options.check = true,
+                "--record" => options.record = true,
+                "--nginx" => options.nginx = true,
+                "--freerun" => options.freerun = Some(arguments.next()?.into()),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+/// Builds freerun, counts each case and prints the table. Answers whether all is within the budget, or need not be.
+pub fn instructions(repository: &Path, options: Options) -> Result<bool, Error> {
+    if ask(Command::new("valgrind").arg("--version")).is_err() {
+        return Err(Error::NoValgrind);
+    }
+    let binary = match options.freerun {
+        Some(path) => std::path::absolute(&path).unwrap_or(path),
+        None => build(repository)?,
+    };
+    let path = repository.join(BUDGET);
+    let budget = Budget::load(&path)?;
+    let here = budget::toolchain()?;
+    let alike = budget.as_ref().is_none_or(|budget| budget.toolchain == here);
+    let nginx = if options.nginx { Kind::Nginx.program().ok() } else { None };
+    if options.nginx && nginx.is_none() {
+        eprintln!("instructions: no nginx is there to be counted too");
+    }
+
+    let mut measured = Vec::new();
+    let mut within = true;
+    println!("{:24} {:>9} {:>9} {:>7} {:>9}", "case", "measured", "recorded", "ratio", "nginx");
+    for case in Case::ALL {
+        let count = count::count(case, Kind::Freerun, &binary)?;
+        let recorded = budget.as_ref().and_then(|budget| budget.cases.get(case.name()).copied());
+        let other = match &nginx {
+            Some(program) => format!("{:.0}", count::count(case, Kind::Nginx, program)?),
+            None => String::new(),
+        };
+        let verdict = match recorded {
+            Some(recorded) => Verdict::of(case, count, recorded, alike),
+            None => Verdict::Unknown,
+        };
+        within &= verdict != Verdict::Over;
+        println!(
+            "{:24} {count:>9.0} {:>9} {:>7} {other:>9}{}",
+            case.name(),
+            recorded.map_or_else(String::new, |recorded| format!("{recorded:.0}")),
+            recorded.map_or_else(String::new, |recorded| format!("{:.3}", count / recorded)),
+            verdict.word()
+        );
+        measured.push((case.name(), count));
+    }
+    if let Some(budget) = budget.filter(|_| !alike) {
+        println!(
+            "recorded with {}, counted with {here}: held to {} % and {} bytes only",
+            budget.toolchain,
+            budget::OTHER_TOOLCHAIN.percent,
+            budget::OTHER_TOOLCHAIN.bytes
+        );
+    }
+    if options.record {
+        Budget::store(&path, &here, &measured)?;
+    }
+    Ok(within || !options.check)
+}
+
+/// Builds freerun as users build it.
+fn build(repository: &Path) -> Result<PathBuf, Error> {
+    run(cargo(repository).args(["build", "--release", "--locked", "--package", "freerun"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from);
+    Ok(std::path::absolute(&target).unwrap_or(target).join("release/freerun"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_others_refused() {
+        let read = Options::read(&["--check", "--freerun", "/a"]);
+        assert_eq!(read, Some(Options { check: true, freerun: Some("/a".into()), ..Options::default() }));
+        assert_eq!(Options::read(&["--chekc"]), None);
+        assert_eq!(Options::read(&["--freerun"]), None);
+    }
+}
