@@ -15,6 +15,7 @@ pub mod here;
 pub mod likely;
 pub mod listen;
 pub mod log;
+pub mod loop_state;
 pub mod message;
 pub mod module;
 pub mod phases;
