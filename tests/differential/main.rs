@@ -4,6 +4,7 @@
 mod access;
 mod access_logs;
 mod additions;
+mod assigned;
 mod auth_requests;
 mod balancing;
 mod cache_rules;
