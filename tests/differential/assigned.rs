@@ -71,11 +71,11 @@ fn what_is_set_counts_from_then_on() {
     let set: String =
         all.split(['[', ']']).filter(|name| !name.is_empty()).map(|name| format!("set {name} q; ")).collect();
     let lines = format!(
-        "valid_referers none; modern_browser msie 5.0;
+        "valid_referers good.test; modern_browser msie 5.0;
          location /set {{ {set} return 200 \"{all}\"; }}
          location /as-it-is {{ return 200 \"{all}\"; }}
          location /once {{ if ($arg_x) {{ set $msie set; }} return 200 \"[$msie]\"; }}
-         location ~ ^/of-path/(?<msie>.*) {{ return 200 \"[$msie]\"; }}"
+         location ~ ^/of-path/(?<cookie_y>.*) {{ return 200 \"[$cookie_y]\"; }}"
     );
     let msie = "User-Agent: Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)";
     let targets = ["/set?x=1", "/as-it-is?x=1", "/once", "/once?x=1", "/of-path/taken"];
@@ -87,26 +87,41 @@ fn what_is_set_counts_from_then_on() {
 #[test]
 fn a_host_and_a_port_that_are_set_are_passed_on() {
     let lines = format!(
-        "{TODAY} add_header X \"$proxy_host $proxy_port\";
-         location /set {{ set $proxy_host x; set $proxy_port 1; proxy_pass http://@UP@; }}
-         location /computed {{ set $proxy_host x; set $to @UP@; proxy_pass http://$to; }}
-         location /if {{ if ($arg_h) {{ set $proxy_host $arg_h; }} proxy_pass http://@UP@; }}
+        "proxy_http_version 1.1; add_header X \"$proxy_host $proxy_port\";
+         location /set {{ set $proxy_host x; set $proxy_port 1; {TODAY} proxy_pass http://@UP@; }}
+         location /computed {{ set $proxy_host x; set $to @UP@; {TODAY} proxy_pass http://$to; }}
+         location /if {{ if ($arg_h) {{ set $proxy_host $arg_h; }} {TODAY} proxy_pass http://@UP@; }}
          location /own {{ set $proxy_host x; proxy_set_header Host own; proxy_set_header X-H $proxy_host;
-             proxy_set_header X-P $proxy_port; proxy_pass http://@UP@; }}
-         location ~ ^/of-path/(?<proxy_port>.*) {{ proxy_pass http://@UP@; }}"
+             proxy_set_header X-P $proxy_port; {TODAY} proxy_pass http://@UP@; }}
+         location / {{ {TODAY} proxy_pass http://@UP@; }}"
     );
-    let targets = ["/set", "/computed", "/if", "/if?h=y", "/own", "/of-path/2"];
+    let targets = ["/set", "/computed", "/if", "/if?h=y", "/own", "/other"];
     compare_proxied("", &lines, targets.map(|target| passed(get(target))).into());
+}
+
+#[test]
+fn what_is_captured_is_nothing_else() {
+    let lines = "
+        location ~ ^/arg/(?<arg_a>.*) { return 200 \"$arg_a\"; }
+        location ~ ^/field/(?<http_x>.*) { return 200 \"$http_x\"; }
+        location ~ ^/browser/(?<msie>.*) { return 200 \"$msie\"; }
+        location ~ ^/own/(?<own>.*) { return 200 \"$own\"; }
+        location / { return 200 \"[$arg_a][$http_x][$msie][$own]\"; }
+    ";
+    let targets = ["/arg/1", "/arg/", "/field/2", "/browser/3", "/own/4", "/none"];
+    let msie = "User-Agent: Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)";
+    let cases = targets.map(|target| get(&format!("{target}?a=1")).field("X: 2").field(msie));
+    compare(&Setup::server(&site(), lines), cases.into());
 }
 
 #[test]
 fn a_mapped_host_is_found_anew_at_each_use() {
     let http = "map $uri $proxy_host { default d; /b b; /c \"\"; }";
     let lines = format!(
-        "{TODAY} add_header X $proxy_host;
+        "proxy_http_version 1.1; add_header X $proxy_host;
          location /a {{ set $before $proxy_host; rewrite ^ /b last; }}
-         location / {{ proxy_set_header X-B $before; proxy_pass http://@UP@; }}
-         location /set {{ set $proxy_host x; proxy_pass http://@UP@; }}"
+         location / {{ proxy_set_header X-B $before; {TODAY} proxy_pass http://@UP@; }}
+         location /set {{ set $proxy_host x; {TODAY} proxy_pass http://@UP@; }}"
     );
     compare_proxied(http, &lines, ["/a", "/b", "/c", "/d", "/set"].map(|target| passed(get(target))).into());
 }

@@ -61,6 +61,7 @@ mod site;
 mod ssi;
 mod substitutions;
 mod symlinks;
+mod tls;
 mod tries;
 mod upstream_checks;
 mod uris;

@@ -24,6 +24,9 @@ struct Entry {
     /// Whether the first directive that assigns to it is `set`.
     by_set: Option<bool>,
     compute: Option<Arc<dyn Compute>>,
+    /// Whether a named group of an expression gives it its value: it is not there for requests that did not match, even
+    /// where the name means something else otherwise.
+    captured: bool,
 }
 
 /// The variables; lives in the configuration's context while that is read.
@@ -80,12 +83,13 @@ impl VariableTable {
         may.then_some(()).ok_or_else(|| Problem::new(format!("the duplicate \"{name}\" variable")))
     }
 
-    /// A regular expression sets `$name`: the slot for it.
+    /// A regular expression sets `$name`: the slot for it. What the name means otherwise counts no longer, as in nginx.
     ///
     /// # Errors
     /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
     pub fn add_capture(&mut self, name: &str) -> Result<u32, Problem> {
         self.may_change(name, &name.to_ascii_lowercase())?;
+        self.entry(name).captured = true;
         Ok(self.slot(name))
     }
 
@@ -181,6 +185,12 @@ impl VariableTable {
         if let (Some(compute), Some(slot)) = (&entry.compute, entry.slot) {
             let keep = !compute.is_volatile() && !changeable;
             return Some(Definition::Computed(slot, compute.clone(), keep));
+        }
+        if let Some(slot) = entry.slot
+            && entry.captured
+            && (changeable || own.is_none())
+        {
+            return Some(Definition::User(slot, None, entry.by_set == Some(true)));
         }
         match (entry.slot, own, family) {
             (Some(slot), Some((get, argument, true)), _) => Some(Definition::Kept(slot, get, argument)),
