@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 
 use freerun_conf::{
-    Cx, Flags, Level, Many, Node, Place, Problem, Seconds, SettingsSet, Shape, Size, Value, Word, group, keyword_enum,
+    Cx, Flags, Many, Node, Place, Problem, Seconds, SettingsSet, Shape, Size, Value, Word, group, keyword_enum,
     parse_size, settings,
 };
 use freerun_http::module::Module;
 
 /// Why the directives do nothing, for the reference.
-const NO_TLS: &str = "freerun does not have TLS yet; where it is asked for, the configuration is refused";
+const NO_TLS: &str = "freerun does not have TLS yet";
 
 keyword_enum! {
     /// A version of the protocol.
@@ -61,7 +61,7 @@ keyword_enum! {
 settings! {
     /// TLS towards clients.
     ///
-    /// freerun does not have it yet. The directives are accepted where nothing listens with `ssl`; one notice names those
+    /// freerun does not have it yet. The directives are accepted where nothing listens with `ssl`; one warning names those
     /// that are written.
     #[module = "ssl"]
     pub struct SslSettings {
@@ -133,7 +133,7 @@ settings! {
 settings! {
     /// TLS towards upstream servers of `proxy_pass`.
     ///
-    /// freerun does not have it yet. The directives are accepted, as nothing is passed to `https://`; one notice names those
+    /// freerun does not have it yet. The directives are accepted, as nothing is passed to `https://`; one warning names those
     /// that are written.
     #[module = "proxy_ssl"]
     pub struct ProxySslSettings {
@@ -215,10 +215,9 @@ fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     let have = if names.len() == 1 { "has" } else { "have" };
     let message = format!("{} {have} no effect: TLS is not supported yet", names.join(", "));
-    let mut notice = Problem::warning(message).at(place).reported_at(end);
-    notice.level = Level::Notice;
-    notice.order = Some(order);
-    cx.warn(notice);
+    let mut warning = Problem::warning(message).at(place).reported_at(end);
+    warning.order = Some(order);
+    cx.warn(warning);
     Ok(())
 }
 
