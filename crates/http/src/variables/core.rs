@@ -47,7 +47,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("document_uri", |r, _| path(r)),
     Variable::named("host", host),
     Variable::named("hostname", |_, _| text(hostname())),
-    Variable::family("http_", http),
+    Variable::family("http_", http).but_fixed(&["cookie", "host", "referer", "user_agent", "via", "x_forwarded_for"]),
     Variable::named("https", |_, _| text("")),
     Variable::named("is_args", |r, _| {
         text(if r.args.as_ref().is_some_and(|args| !args.is_empty()) { "?" } else { "" })
@@ -106,7 +106,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("request_time", |r, _| seconds(r.started.elapsed())),
     Variable::named("request_uri", |r, _| some(understood(r).then(|| r.head.uri()))),
     Variable::named("scheme", |r, _| text(r.client.scheme())),
-    Variable::family("sent_http_", sent_http).kept(),
+    Variable::family("sent_http_", sent_http).but_fixed(SENT_BY_ITSELF).kept(),
     Variable::family("sent_trailer_", sent_trailer).kept(),
     Variable::named("server_addr", |r, _| match r.client.local() {
         Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
@@ -126,6 +126,19 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("time_iso8601", |_, _| owned(clock::time_iso8601(now()).to_vec())),
     Variable::named("time_local", |_, _| owned(clock::time_local(now()).to_vec())),
     Variable::named("uri", |r, _| path(r)),
+];
+
+/// The `$sent_http_…` that nothing may change.
+const SENT_BY_ITSELF: &[&str] = &[
+    "cache_control",
+    "connection",
+    "content_length",
+    "content_type",
+    "keep_alive",
+    "last_modified",
+    "link",
+    "location",
+    "transfer_encoding",
 ];
 
 /// Whether the request line was understood: otherwise nothing is known of what it asks for.

@@ -43,23 +43,39 @@ pub struct Variable {
     pub set: Option<Set>,
     /// Whether it stays what it was when it was first asked for, as in nginx, for the client's request and its subrequests.
     pub kept: bool,
+    /// Whether a value that a directive or a capture gives it takes the place of what the getter finds.
+    pub changeable: bool,
+    /// What follows the prefix in those names of a family that nothing may change, though all others may be.
+    pub fixed: &'static [&'static str],
 }
 
 impl Variable {
     /// A single variable.
     pub const fn named(name: &'static str, get: Get) -> Variable {
-        Variable { name, prefix: false, get, set: None, kept: false }
+        Variable { name, prefix: false, get, set: None, kept: false, changeable: false, fixed: &[] }
     }
 
     /// A family of variables.
     pub const fn family(name: &'static str, get: Get) -> Variable {
-        Variable { name, prefix: true, get, set: None, kept: false }
+        Variable { name, prefix: true, get, set: None, kept: false, changeable: true, fixed: &[] }
     }
 
     /// The same, and `set` may change it.
     #[must_use]
     pub const fn settable(self, set: Set) -> Variable {
         Variable { set: Some(set), ..self }
+    }
+
+    /// A variable that may be given another value, which counts from then on. A `map` for it is looked at anew at each use.
+    #[must_use]
+    pub const fn changeable(self) -> Variable {
+        Variable { changeable: true, ..self }
+    }
+
+    /// A family of which these names, given without the prefix, cannot be changed.
+    #[must_use]
+    pub const fn but_fixed(self, fixed: &'static [&'static str]) -> Variable {
+        Variable { fixed, ..self }
     }
 
     /// The same, and it stays what it first was.
@@ -99,11 +115,10 @@ enum Definition {
     Getter(Get, Box<str>),
     /// The same, asked once.
     Kept(u32, Get, Box<str>),
-    /// Given by `set` or a capture; the getter is that of the family with this prefix, if there is one, which counts until
-    /// then. The flag: `set` declares it, so a use before it is worth a warning.
+    /// Given by `set` or a capture; the getter, of a family or of a changeable variable, counts until then. The flag: `set` declares it, so a use before it is worth a warning.
     User(u32, Option<(Get, Box<str>)>, bool),
-    /// Computed, and then kept; `set` may replace it.
-    Computed(u32, Arc<dyn Compute>),
+    /// Computed, and where the flag says so kept; `set` may replace it.
+    Computed(u32, Arc<dyn Compute>, bool),
 }
 
 /// A name that is used somewhere; defined at the latest when all of the configuration has been read.
@@ -130,7 +145,7 @@ impl Reference {
                     None => self.uninitialized(request, *slot, *by_set),
                 },
             },
-            Definition::Computed(slot, compute) => self.computed(request, *slot, &**compute),
+            Definition::Computed(slot, compute, keep) => self.computed(request, *slot, &**compute, *keep),
         }
     }
 
@@ -146,7 +161,7 @@ impl Reference {
         Some(Cow::Borrowed(b""))
     }
 
-    fn computed<'r>(&'r self, request: &'r Request, slot: u32, compute: &'r dyn Compute) -> Value<'r> {
+    fn computed<'r>(&'r self, request: &'r Request, slot: u32, compute: &'r dyn Compute, keep: bool) -> Value<'r> {
         let values = request.values();
         match values.slot(slot) {
             Slot::Text(text) => return Some(Cow::Borrowed(values.text(text))),
@@ -162,7 +177,6 @@ impl Reference {
         values.put(slot, Slot::Pending);
         let found = compute.find(request);
         values.put(slot, Slot::Unset);
-        let keep = !compute.is_volatile();
         match found {
             Found::Entry(number) => {
                 if keep {
@@ -185,6 +199,11 @@ impl Reference {
                 None
             }
         }
+    }
+
+    /// Whether the configuration gives it a value of its own somewhere, so that it is not always what the getter finds.
+    pub fn is_assigned(&self) -> bool {
+        matches!(self.0.definition.get(), Some(Definition::User(..) | Definition::Computed(..)))
     }
 
     /// Whether finding the value may change the captures of the request.
