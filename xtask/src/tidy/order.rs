@@ -47,7 +47,7 @@ struct Found {
     arrows: Vec<(String, usize, String)>,
     /// The files of each circle that is too large, the largest first.
     circles: Vec<Vec<String>>,
-    /// Files without a place.
+    /// Files and folders without a place.
     homeless: Vec<String>,
     /// Places without a file.
     empty: Vec<String>,
@@ -88,7 +88,9 @@ impl Order {
             }
         }
         let homeless = graph.files.iter().zip(&places).filter(|(_, place)| place.is_none());
-        found.homeless = homeless.map(|(file, _)| file.clone()).collect();
+        let top = |file: &String| file.split('/').next().map(str::to_owned);
+        found.homeless = homeless.filter_map(|(file, _)| top(file)).collect();
+        found.homeless.dedup();
         let empty = self.steps.iter().flatten().filter(|name| !places.iter().flatten().any(|(_, own)| own == name));
         found.empty = empty.cloned().collect();
         found
@@ -117,7 +119,7 @@ pub(crate) fn check(tree: &Tree, sources: &[Source], exceptions: &Exceptions, pr
         let found = order.look(sources);
         for file in &found.homeless {
             let file = format!("{}src/{file}", order.folder);
-            report(format!("{file} has no place in the order"), "add its folder to the steps");
+            report(format!("{file} has no place in the order"), "add it to the steps");
         }
         for name in &found.empty {
             report(format!("{}: nothing is called \"{name}\"", order.folder), "remove it from the steps");
@@ -257,7 +259,7 @@ mod tests {
     #[test]
     fn everything_has_a_place() {
         let (problems, ..) = run("arrows = 0\ncircles = []", &with(&[("new/a.rs", "")]));
-        assert_eq!(problems, ["2: crates/http/src/new/a.rs has no place in the order"]);
+        assert_eq!(problems, ["2: crates/http/src/new has no place in the order"]);
         let less: Vec<(&str, &str)> = GOOD.iter().filter(|(path, _)| *path != "other.rs").copied().collect();
         assert_eq!(run("arrows = 0\ncircles = []", &less).0, ["2: crates/http/: nothing is called \"other\""]);
     }
