@@ -11,6 +11,7 @@ mod imports;
 mod layers;
 mod links;
 mod manifests;
+mod markdown;
 mod order;
 mod rules;
 mod size;
@@ -120,6 +121,7 @@ pub(crate) fn check(tree: &Tree) -> Report {
     size::check(tree, &mut exceptions, &mut problems);
     words::check(tree, &mut problems);
     links::check(tree, &mut problems);
+    markdown::check(tree, &mut problems);
     exceptions.unused(&mut problems);
     problems.sort();
     problems.dedup();
