@@ -109,7 +109,7 @@ pub struct AccessLog {
     pub target: Target,
     /// The line.
     pub format: Arc<Format>,
-    /// `if=`
+    /// What decides whether a request is logged: the parameter `if=`.
     pub condition: Option<Template>,
     /// Whether lines of this file are gathered: known when all of the configuration has been read.
     buffering: Arc<OnceLock<Buffering>>,
@@ -213,7 +213,7 @@ const PACKED_SIZE: u64 = 64 * 1024;
 #[derive(Default)]
 struct Buffered(HashMap<usize, Arc<OnceLock<Buffering>>>);
 
-/// `open_log_file_cache`
+/// The descriptors that are kept for logs with variables in their paths: `open_log_file_cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogFileCache(pub Option<Keep>);
 
