@@ -16,6 +16,7 @@ pub mod engine;
 pub mod exchange;
 pub mod fastcgi;
 pub mod fields;
+pub mod forward;
 pub mod gather;
 pub mod headers;
 pub mod http;

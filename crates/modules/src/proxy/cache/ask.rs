@@ -17,11 +17,12 @@ use freerun_http::request::Request;
 use freerun_proto::{HeaderId, Method};
 use freerun_runtime::loops;
 
+use super::answer::offer;
 use super::asking::{Asking, Validators};
 use super::flow::{Serve, unix_now};
-use super::keep::{Keep, asked, ignored, rules};
+use super::keep::{Judged, Keep, asked, ignored, rules};
 use super::status::{self, Status};
-use crate::proxy::engine::{Reached, Unreached, reach};
+use crate::proxy::engine::{Reached, Terms, Unreached, reach};
 use crate::proxy::exchange::NextUpstream;
 
 /// The reason phrase of what is kept where no server has answered: the answer is this server's own. No phrase that was sent
@@ -51,13 +52,15 @@ impl<'s> Ask<'s> {
     /// Asks for this request alone: nothing is kept of the response, and what the client asks for is passed on as it is.
     pub async fn alone(&self, request: &mut Request, status: Status, stale: Option<Arc<Object>>) -> Outcome {
         status::note(request, &self.serve.wanted.cache, status);
-        match reach(request, self.serve.family, !request.client.is_background()).await {
+        // Others may follow it, from its head on.
+        let terms = Terms { watched: !request.client.is_background(), head_at_once: true };
+        match reach(request, self.serve.family, terms).await {
             Ok(reached) => match self.covers(reached.head().status, stale.as_ref()) {
                 Some(object) => {
                     reached.dismiss(request);
                     self.serve.use_stored(request, &object, Status::Stale)
                 }
-                None => reached.answer(request, None),
+                None => reached.answer(request),
             },
             Err(unreached) => self.unreached(request, unreached, stale),
         }
@@ -83,7 +86,8 @@ impl<'s> Ask<'s> {
             };
             Asking::begin(request, self.as_get, validators);
             // Others wait for it: it goes on without the client.
-            let reached = reach(request, self.serve.family, false).await;
+            let terms = Terms { watched: false, head_at_once: true };
+            let reached = reach(request, self.serve.family, terms).await;
             Asking::end(request);
             match (reached, &stale) {
                 (Ok(reached), Some(object)) if conditional && self.is_of_another(&reached, object) => {
@@ -117,13 +121,20 @@ impl<'s> Ask<'s> {
         }
         let wanted = &self.serve.wanted;
         let keep = Keep { filling, text: wanted.text.clone(), main: wanted.key, sent };
-        reached.answer(request, Some(keep))
+        let Judged { kept, offers } = keep.judge(request, self.serve.family, reached.head());
+        let mut outcome = reached.answer_with_tee(request, kept);
+        if let (Some(rfc9111), Outcome::Response(response)) = (offers, &mut outcome) {
+            offer(response, rfc9111);
+            response.single_range = true;
+        }
+        outcome
     }
 
     /// A request that may change what the server has: what is stored of it is invalid after an answer without an error (RFC
     /// 9111 section 4.4).
     pub async fn invalidating(&self, request: &mut Request) -> Outcome {
-        let reached = match reach(request, self.serve.family, !request.client.is_background()).await {
+        let terms = Terms { watched: !request.client.is_background(), head_at_once: false };
+        let reached = match reach(request, self.serve.family, terms).await {
             Ok(reached) => reached,
             Err(unreached) => return unreached.outcome,
         };
@@ -140,7 +151,7 @@ impl<'s> Ask<'s> {
                 }
             }
         }
-        reached.answer(request, None)
+        reached.answer(request)
     }
 
     /// Whether a 304 speaks of another response than the one that is stored: one with another strong validator (RFC 9111 section

@@ -27,11 +27,12 @@ use super::answer::{respond, stored};
 use super::ask::Ask;
 use super::background;
 use super::find::{Wanted, in_memory};
+use super::followed::Followed;
 use super::keep::{control, variant};
 use super::purge;
 use super::status::{self, Status};
 use super::sums::key_of;
-use crate::proxy::engine::{Client, Followed};
+use crate::proxy::engine::Client;
 use crate::proxy::exchange::{Family, NextUpstream};
 use crate::proxy::settings::FamilySettings;
 

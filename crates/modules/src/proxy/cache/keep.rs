@@ -1,17 +1,19 @@
 //! Whether a response is kept, and what of it.
 
 use bytes::{Bytes, BytesMut};
-use freerun_cache::fill::Filling;
+use freerun_cache::fill::{Filling, Follower};
 use freerun_cache::key::Key;
 use freerun_cache::record::Head;
 use freerun_cache::rules::control::RequestControl;
 use freerun_cache::rules::{Answer, Asked, Ignored, Rules, Vary, Verdict, Why, judge, tags, update};
-use freerun_http::content::response::Field;
+use freerun_http::content::aio;
+use freerun_http::content::response::{Body, Field};
 use freerun_http::request::Request;
 use freerun_proto::{HeaderId, Method};
 
 use super::flow::unix_now;
-use crate::proxy::engine::Kept;
+use super::followed::Followed;
+use crate::proxy::engine::BodyTee;
 use crate::proxy::exchange::{Family, UpstreamHead};
 use crate::proxy::settings::FamilySettings;
 use crate::proxy::settings::lists::Ignorable;
@@ -82,7 +84,43 @@ impl Keep {
             vary,
             body: 0,
         };
-        Judged { kept: Some(Kept { filling, head, key }), offers }
+        Judged { kept: Some(Kept { filling, head: Some((head, key)) }), offers }
+    }
+}
+
+/// A response that is going to be kept: its body goes to the fill of its object, which the client follows as all others do.
+pub struct Kept {
+    filling: Filling,
+    /// What is kept of its head, and the key that it is kept under, until its body begins.
+    head: Option<(Head, Key)>,
+}
+
+impl BodyTee for Kept {
+    fn give_up(self) {
+        self.filling.not_storable();
+    }
+
+    fn begin(&mut self, length: Option<u64>) {
+        if let Some((head, key)) = self.head.take() {
+            self.filling.head(head, length, key);
+        }
+    }
+
+    fn whole(self, body: Bytes) {
+        self.filling.whole(body);
+    }
+
+    fn follow(&self, request: &Request, family: &'static dyn Family) -> Option<Body> {
+        let follower: Follower = self.filling.follow(aio::resolve(request)?, request.client_key())?;
+        Some(Body::Source(Box::new(Followed::new(request, family, follower))))
+    }
+
+    async fn push(&mut self, piece: Bytes) -> bool {
+        self.filling.push(piece).await.is_ok()
+    }
+
+    fn end(self) {
+        self.filling.end();
     }
 }
 

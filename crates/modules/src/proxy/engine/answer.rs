@@ -14,31 +14,27 @@ use freerun_http::settings::core::CoreSettings;
 use freerun_http::variables::LimitRate;
 use freerun_http::write::pace::Pace;
 use freerun_proto::HeaderId;
-use freerun_runtime::loops;
 use freerun_upstream::Lease;
 use smallvec::SmallVec;
 
-use super::Keep;
+use super::Reached;
 use super::attempt::{Passage, Plan};
 use super::flow::{Announced, Buffering, Flow, Manner};
 use super::reader::{Broken, Ejected, ErrorOutput, Reader, Ready};
 use super::spool::Place;
+use super::tee::{self, BodyTee};
 use super::trouble::{Doing, Trouble};
 use super::tunnel::Tunnel;
-use crate::proxy::cache::answer::offer;
-use crate::proxy::cache::keep::Judged;
 use crate::proxy::exchange::{Family, Fault, Passed};
 use crate::proxy::fields::HeadFields;
 
 /// How many pieces of a body are taken at once that have come with the head.
 const TAKEN_AT_ONCE: usize = 16;
 
-/// Makes the answer. `keep` is what is to become of it besides.
-pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: Option<Keep>) -> Outcome {
-    let began = note(request, &passage, &lease);
+/// Makes the answer, whose body goes to `tee`, too.
+pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T>) -> Outcome {
+    let Reached { passage, lease, began } = reached;
     let status = passage.head.status;
-    let judged = keep.map(|keep| keep.judge(request, passage.plan.family, &passage.head));
-    let Judged { kept, offers } = judged.unwrap_or_default();
     if status == 101 {
         return upgrade(request, passage, lease);
     }
@@ -48,8 +44,8 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
         if status == 401 {
             request.challenges = reader.take_head().fields.values(b"WWW-Authenticate").collect();
         }
-        match kept {
-            Some(kept) => drop(kept.run(request, reader, false)),
+        match tee {
+            Some(tee) => drop(tee::run(tee, request, reader, false)),
             None => finish_quickly(request, reader, false),
         }
         return Outcome::Status(status);
@@ -62,8 +58,8 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
     let (mut response, advice) = match plan.family.respond(request, &plan.target, head) {
         Ok(Passed::Response(response, advice)) => (response, advice),
         Ok(Passed::Elsewhere(outcome)) => {
-            if let Some(kept) = kept {
-                kept.give_up();
+            if let Some(tee) = tee {
+                tee.give_up();
             }
             finish_quickly(request, reader, false);
             return outcome;
@@ -81,26 +77,22 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
     if let Some(rate) = advice.limit_rate {
         request.own.get::<LimitRate>().set(rate);
     }
-    if let Some(rfc9111) = offers {
-        offer(&mut response, rfc9111);
-        response.single_range = true;
-    }
-    // As in nginx, what is to come to the client as it comes is not kept.
+    // As in nginx, what is to come to the client as it comes goes nowhere else.
     let buffered = advice.buffering.unwrap_or(buffering);
     if buffered {
         reader.limit_rate();
     }
-    if let Some(kept) = kept {
+    if let Some(tee) = tee {
         if buffered {
             let follows = !is_bodiless(request, status);
-            response.body = match kept.run(request, reader, follows) {
+            response.body = match tee::run(tee, request, reader, follows) {
                 Some(body) if follows => body,
                 None if follows => return Outcome::Status(500),
                 _ => Body::Source(Box::new(Announced(announced))),
             };
             return Outcome::Response(response);
         }
-        kept.give_up();
+        tee.give_up();
     }
     if length.is_none() {
         response.late_trailers.passed = pass_trailers;
@@ -120,17 +112,9 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
     Outcome::Response(response)
 }
 
-/// Takes note of an answer, whose body is still to be read; when the try began, in [`loops::nanos`].
-fn note(request: &Request, passage: &Passage, lease: &Lease) -> u64 {
-    let (record, head) = (&passage.plan.record, &passage.head);
-    let began = record.answered(head, request.generation.variables.uses_upstream_head());
-    lease.header(head.status, record.took(), loops::millis());
-    began
-}
-
 /// An answer that the client does not get.
-pub fn dismiss(request: &Request, passage: Box<Passage>, lease: Lease) {
-    let began = note(request, &passage, &lease);
+pub fn dismiss(request: &Request, reached: Reached) {
+    let Reached { passage, lease, began } = reached;
     finish_quickly(request, Reader::new(passage, lease, began), false);
 }
 

@@ -21,7 +21,6 @@ use super::reader::ErrorOutput;
 use super::trouble::{Doing, Trouble};
 use super::unsent::Unsent;
 use super::wire::{Client, Kit, Wire};
-use crate::proxy::cache::status;
 use crate::proxy::exchange::{Exchange, Exchanging, Family, Fault, Options, Servers, Target, To, UpstreamHead};
 use crate::proxy::variables::Record;
 
@@ -52,6 +51,8 @@ pub struct Plan {
     pub record: Rc<Record>,
     /// The request may be sent twice without harm.
     pub idempotent: bool,
+    /// The response is passed on from its head on, and does not wait for a small body behind it.
+    pub head_at_once: bool,
 }
 
 /// A request on its way to a server and back: it stands in one place, whoever has it, from the first try to the end of the
@@ -320,8 +321,7 @@ impl Run<'_> {
         let waits = self.plan.options.buffering
             && ((self.head.bytes + here) as u64) < held_back
             && left <= SOON
-            // What a cache may keep others follow, from its head on.
-            && status::of(request).is_none()
+            && !self.plan.head_at_once
             && !self.head.fields.has_other(b"X-Accel-Buffering");
         waits.then_some(missing)
     }

@@ -1,7 +1,7 @@
 //! The engine: has one request answered by upstream servers, whatever protocol they speak.
 //!
 //! `mod.rs` chooses servers and decides about further tries; `attempt.rs` is one try, up to the response's head; `answer.rs`
-//! makes the client's response of it, whose body is a `flow.rs` that `reader.rs` fills, or what `keep.rs` has a cache keep;
+//! makes the client's response of it, whose body is a `flow.rs` that `reader.rs` fills, or follows a `tee.rs`, where somebody else gets it, too;
 //! `unsent.rs` is what of the request is sent meanwhile.
 //! `trouble.rs` knows what follows from
 //! what went wrong. After `101 Switching Protocols` a `tunnel.rs` is all that is left.
@@ -11,103 +11,55 @@ mod attempt;
 mod early;
 mod flow;
 mod input;
-mod keep;
 mod outgoing;
 mod pieces;
 mod reader;
-mod spool;
-mod trouble;
+pub mod spool;
+pub mod tee;
+pub mod trouble;
 mod tunnel;
 mod turns;
 mod unsent;
 mod wire;
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use freerun_http::content::response::LocalBoxFuture;
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_runtime::{loops, timer};
 use freerun_upstream::{Failure, Lease, NoPeer, Tried, Verdict};
 
-use crate::proxy::cache;
-use crate::proxy::cache::flow::Quick;
-use crate::proxy::cache::keep::Keep;
 use crate::proxy::exchange::{Aim, Family, NextUpstream, Pick, Target, UpstreamHead};
-use crate::proxy::settings::store::Store;
-use crate::proxy::store;
 use crate::proxy::variables::{Record, Took};
-pub use answer::{content_length, has_page};
+pub use answer::{content_length, has_page, temporary};
 use attempt::{Failed, Passage, Plan};
 pub use flow::Announced;
-pub use keep::{Followed, Kept};
 use outgoing::Outgoing;
 use reader::Ejected;
+pub use tee::BodyTee;
 use trouble::{Doing, Trouble};
 pub use wire::Client;
 
-/// Passes the request on: the content handler of a location of the family.
-pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
-    match cache::flow::quick(request, family) {
-        Quick::Answered(outcome) => Box::pin(std::future::ready(outcome)),
-        Quick::Uncached => made_at_hand(|| uncached(request, family)),
-        Quick::Ask(job) => made_in_place(|| cache::flow::serve(request, family, job)),
-        Quick::Read => Box::pin(async move {
-            match Box::pin(cache::flow::read(request, family)).await {
-                Quick::Answered(outcome) => outcome,
-                Quick::Ask(job) => Box::pin(cache::flow::serve(request, family, job)).await,
-                Quick::Uncached | Quick::Read => Box::pin(uncached(request, family)).await,
-            }
-        }),
-    }
-}
-
-/// The largest piece of memory that glibc's malloc keeps for the thread when it is freed, bytes. A larger one costs some 300
-/// instructions more, and is not in the processor's caches the next time.
-const AT_HAND: usize = 1032;
-
-/// [`made_in_place`], of one that every request has.
-fn made_at_hand<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F) -> LocalBoxFuture<'r, Outcome> {
-    const { assert!(size_of::<F>() <= AT_HAND, "what is kept while the server is waited for has grown too large") };
-    made_in_place(make)
-}
-
-/// A future in a box of its own. It is a thousand bytes of which few are used at first: alone in a function they are written where they
-/// stay, among others of them the compiler makes it on the stack and copies all of it.
-#[inline(never)]
-fn made_in_place<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F) -> LocalBoxFuture<'r, Outcome> {
-    let future: Box<F> = Box::write(Box::new_uninit(), make());
-    Box::into_pin(future)
-}
-
-/// Has a request answered that no cache has to do with.
-async fn uncached(request: &mut Request, family: &'static dyn Family) -> Outcome {
-    let outcome = match reach(request, family, !request.client.is_background()).await {
-        Ok(reached) => reached.answer(request, None),
-        Err(failed) => failed.outcome,
-    };
-    match family.shared(request.settings()) {
-        Some(shared) if !matches!(shared.proxy_store, Store::Off) => {
-            let location = request.location.clone();
-            Box::pin(async move {
-                match family.shared(&location.settings) {
-                    Some(shared) => store::keep(request, shared, outcome).await,
-                    None => outcome,
-                }
-            })
-            .await
-        }
-        _ => outcome,
-    }
+/// How a server is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// The request is given up when the client goes.
+    pub watched: bool,
+    /// The response is passed on from its head on: others may wait for that. Otherwise a head waits for a small body that is just about
+    /// to come.
+    pub head_at_once: bool,
 }
 
 /// A server has answered.
 pub struct Reached {
     passage: Box<Passage>,
     lease: Lease,
+    /// When the try began, in [`loops::nanos`].
+    began: u64,
 }
 
 impl Reached {
@@ -116,14 +68,19 @@ impl Reached {
         &self.passage.head
     }
 
-    /// The response for the client. `keep` says what else becomes of it.
-    pub fn answer(self, request: &mut Request, keep: Option<Keep>) -> Outcome {
-        answer::answer(request, self.passage, self.lease, keep)
+    /// The response for the client.
+    pub fn answer(self, request: &mut Request) -> Outcome {
+        self.answer_with_tee::<Infallible>(request, None)
+    }
+
+    /// The response for the client, whose body goes to `tee`, too, unless it is passed on as it comes.
+    pub fn answer_with_tee<T: BodyTee>(self, request: &mut Request, tee: Option<T>) -> Outcome {
+        answer::answer(request, self, tee)
     }
 
     /// The response is not for the client: something else is answered instead.
     pub fn dismiss(self, request: &Request) {
-        answer::dismiss(request, self.passage, self.lease);
+        answer::dismiss(request, self);
     }
 }
 
@@ -145,14 +102,14 @@ impl Unreached {
     }
 }
 
-/// Has the request answered by a server. `watched`: it is given up when the client goes.
+/// Has the request answered by a server, up to the head of its response.
 ///
 /// # Errors
 /// There is no response; why is logged.
-pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: bool) -> Result<Reached, Unreached> {
-    let mut passage = match begin_now(request, family, watched) {
+pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Terms) -> Result<Reached, Unreached> {
+    let mut passage = match begin_now(request, family, terms) {
         Some(begun) => begun?,
-        None => Box::pin(begin_later(request, family, watched)).await?,
+        None => Box::pin(begin_later(request, family, terms)).await?,
     };
     let mut body = match Outgoing::ready(request, family, &passage.plan.options) {
         Some(body) => body,
@@ -226,27 +183,28 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, watched: 
         }
     }
     passage.keep_rest(request, body);
-    Ok(Reached { passage, lease })
+    let began = note(request, &passage, &lease);
+    Ok(Reached { passage, lease, began })
 }
 
 /// What there is before the first try, unless the target has to be looked up.
 fn begin_now(
     request: &mut Request,
     family: &'static dyn Family,
-    watched: bool,
+    terms: Terms,
 ) -> Option<Result<Box<Passage>, Unreached>> {
     let target = match family.target(request) {
         Aim::Now(target) => target,
         Aim::Later(_) => return None,
     };
-    Some(begin(request, family, watched, target))
+    Some(begin(request, family, terms, target))
 }
 
 /// What there is before the first try.
 fn begin(
     request: &mut Request,
     family: &'static dyn Family,
-    watched: bool,
+    terms: Terms,
     target: Result<Target, Outcome>,
 ) -> Result<Box<Passage>, Unreached> {
     let target = match target {
@@ -265,26 +223,34 @@ fn begin(
     request.passed_to = Some(record.clone());
     let idempotent = family.is_idempotent(request);
     let options = family.options(request);
-    let client = Client::new(request.client.clone(), watched && !options.ignore_client_abort);
-    Ok(Passage::new(Plan { family, target, options, client, record, idempotent }))
+    let client = Client::new(request.client.clone(), terms.watched && !options.ignore_client_abort);
+    Ok(Passage::new(Plan { family, target, options, client, record, idempotent, head_at_once: terms.head_at_once }))
 }
 
 /// The same where the target has to be looked up.
 async fn begin_later(
     request: &mut Request,
     family: &'static dyn Family,
-    watched: bool,
+    terms: Terms,
 ) -> Result<Box<Passage>, Unreached> {
     let ignored = family.shared(request.settings()).is_some_and(|shared| shared.proxy_ignore_client_abort);
-    let client = Client::new(request.client.clone(), watched && !ignored);
+    let client = Client::new(request.client.clone(), terms.watched && !ignored);
     let target = match family.target(request) {
         Aim::Now(target) => Ok(target),
         Aim::Later(later) => client.unless_gone(later).await,
     };
     match target {
-        Ok(target) => begin(request, family, watched, target),
+        Ok(target) => begin(request, family, terms, target),
         Err(gone) => Err(Unreached::of(request, &gone)),
     }
+}
+
+/// Takes note of a response's head; when the try began, in [`loops::nanos`].
+fn note(request: &Request, passage: &Passage, lease: &Lease) -> u64 {
+    let (record, head) = (&passage.plan.record, &passage.head);
+    let began = record.answered(head, request.generation.variables.uses_upstream_head());
+    lease.header(head.status, record.took(), loops::millis());
+    began
 }
 
 /// There is no server to ask.

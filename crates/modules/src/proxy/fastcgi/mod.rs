@@ -12,7 +12,7 @@ use freerun_http::variables::Variable;
 use self::exchange::FastCgiExchange;
 use self::script::Split;
 use super::cgi::{self, Cgi, Script};
-use super::engine;
+use super::forward;
 use super::exchange::{Exchange, Family};
 use super::members::FastCgi;
 use super::params::Param;
@@ -52,7 +52,7 @@ pub static MODULE: Module = Module {
     handlers: &[Handler {
         phase: Phase::Content,
         wanted: |settings| FastCgiScript::pass(settings).is_some(),
-        run: Run::Later(|request| engine::pass(request, Cgi::<FastCgiScript>::FAMILY)),
+        run: Run::Later(|request| forward::pass(request, Cgi::<FastCgiScript>::FAMILY)),
     }],
     content: Some("fastcgi_pass"),
     variables: &[

@@ -15,7 +15,7 @@ use freerun_proto::response::Asked;
 
 use self::exchange::{HttpExchange, WriteHead};
 use self::settings::{HttpSettings, HttpVersion};
-use super::engine;
+use super::forward;
 use super::exchange::{Aim, Exchanging, Family, Fault, Options, Passed, RequestBody, Target, UpstreamHead};
 use super::headers::{self, Changes};
 use super::members::Proxy;
@@ -31,7 +31,7 @@ pub static MODULE: Module = Module {
     handlers: &[Handler {
         phase: Phase::Content,
         wanted: |settings| settings.get::<HttpSettings>().proxy_pass.is_some(),
-        run: Run::Later(|request| engine::pass(request, &Http)),
+        run: Run::Later(|request| forward::pass(request, &Http)),
     }],
     content: Some("proxy_pass"),
     variables: target::VARIABLES,

@@ -13,7 +13,7 @@ use freerun_proto::memcached::escape_key;
 use freerun_proto::{HeaderId, Method};
 
 use self::exchange::MemcachedExchange;
-use super::engine;
+use super::forward;
 use super::exchange::{Advice, Aim, Exchanging, Family, Fault, Options, Passed, RequestBody, Target, UpstreamHead};
 use super::members::Memcached;
 use super::pass::Pass;
@@ -70,7 +70,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     if !matches!(request.method, Method::Get | Method::Head) {
         return Box::pin(async { Outcome::Status(405) });
     }
-    engine::pass(request, &Values)
+    forward::pass(request, &Values)
 }
 
 /// The key, unless it is empty.

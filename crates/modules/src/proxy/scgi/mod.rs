@@ -8,7 +8,7 @@ use freerun_http::request::Request;
 use freerun_proto::scgi::Variables;
 
 use super::cgi::{self, Cgi, Script};
-use super::engine;
+use super::forward;
 use super::exchange::{BodyPlan, Exchange, Family, Fault};
 use super::members::Scgi;
 use super::params::{self, Param};
@@ -40,7 +40,7 @@ pub static MODULE: Module = Module {
     handlers: &[Handler {
         phase: Phase::Content,
         wanted: |settings| ScgiScript::pass(settings).is_some(),
-        run: Run::Later(|request| engine::pass(request, Cgi::<ScgiScript>::FAMILY)),
+        run: Run::Later(|request| forward::pass(request, Cgi::<ScgiScript>::FAMILY)),
     }],
     content: Some("scgi_pass"),
     settle: Some(cgi::settle::<ScgiScript>),

@@ -6,7 +6,7 @@ use freerun_http::request::Request;
 use freerun_proto::uwsgi::Packet;
 
 use super::cgi::{self, Cgi, Script};
-use super::engine;
+use super::forward;
 use super::exchange::{Exchange, Family, Fault};
 use super::headers::HIDDEN_UWSGI;
 use super::members::Uwsgi;
@@ -46,7 +46,7 @@ pub static MODULE: Module = Module {
     handlers: &[Handler {
         phase: Phase::Content,
         wanted: |settings| UwsgiScript::pass(settings).is_some(),
-        run: Run::Later(|request| engine::pass(request, Cgi::<UwsgiScript>::FAMILY)),
+        run: Run::Later(|request| forward::pass(request, Cgi::<UwsgiScript>::FAMILY)),
     }],
     content: Some("uwsgi_pass"),
     settle: Some(cgi::settle::<UwsgiScript>),

@@ -1,106 +1,24 @@
-//! A response that a cache keeps: its body goes to the fill of its object, which the client follows as all others do.
+//! The body of a response that is being fetched for a cache, as one client of several follows it.
 
 use std::io;
 
 use bytes::Bytes;
-use freerun_cache::fill::{Filling, Follower};
-use freerun_cache::key::Key;
-use freerun_cache::record::Head;
-use freerun_http::background::Background;
-use freerun_http::content::aio;
-use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Source};
+use freerun_cache::fill::Follower;
+use freerun_http::content::response::{FileRange, LocalBoxFuture, Source};
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
-use super::answer::{self, Front};
-use super::pieces;
-use super::reader::{Broken, Reader, Ready};
-use super::spool::{MAX_READ, Place, Spool};
-use super::trouble::Doing;
+use crate::proxy::engine::spool::{MAX_READ, Place, Spool};
+use crate::proxy::engine::temporary;
+use crate::proxy::engine::trouble::Doing;
 use crate::proxy::exchange::Family;
 
-/// What one read brings at most.
+/// How much is taken ahead of the client at a time at most.
 const READ: usize = 128 * 1024;
 /// How much of what a slow client has not taken is written to its file at a time, at least.
 const SPOOLED: usize = 64 * 1024;
-
-/// A response that is going to be kept.
-pub struct Kept {
-    /// Where it goes.
-    pub filling: Filling,
-    /// What is kept of its head.
-    pub head: Head,
-    /// The key that it is kept under.
-    pub key: Key,
-}
-
-impl Kept {
-    /// It is not kept after all.
-    pub fn give_up(self) {
-        self.filling.not_storable();
-    }
-
-    /// Has the body read and kept. What the client gets of it, if it follows: `None`: nothing can be had.
-    pub fn run(self, request: &Request, mut reader: Reader, follows: bool) -> Option<Body> {
-        let Kept { mut filling, head, key, .. } = self;
-        let length = reader.left();
-        let (mut front, broken) = answer::front(request, &mut reader);
-        filling.head(head, length, key);
-        if reader.is_over() && !broken && front.len() <= 1 {
-            let body = front.pop().unwrap_or_default();
-            filling.whole(body.clone());
-            return Some(if body.is_empty() { Body::Empty } else { Body::Bytes(body) });
-        }
-        let follower = match follows {
-            true => Some(filling.follow(aio::resolve(request)?, request.client_key())?),
-            false => None,
-        };
-        if let Some(trouble) = reader.unsaid.trouble.take() {
-            trouble.log(request, Doing::ReadingBody);
-        }
-        reader.log = Some(Detached::of(request));
-        let family = reader.plan().family;
-        reader.leave_client();
-        let background = Background::new(&request.client.loop_state.shared);
-        loops::spawn(request.client.number, "keeping a response", async move {
-            feed(reader, front, broken, filling).await;
-            drop(background);
-        });
-        Some(follower.map_or(Body::Empty, |follower| Body::Source(Box::new(Followed::new(request, family, follower)))))
-    }
-}
-
-/// Gives what the server sends to the fill, to its end.
-async fn feed(mut reader: Reader, front: Front, broken: bool, mut filling: Filling) {
-    for piece in front {
-        if filling.push(piece).await.is_err() {
-            return;
-        }
-    }
-    if broken {
-        return;
-    }
-    loop {
-        loops::consume_budget().await;
-        match reader.ready() {
-            Ok(Ready::Piece(piece)) => {
-                if filling.push(pieces::own(piece)).await.is_err() {
-                    return;
-                }
-            }
-            Ok(Ready::Nothing) => {
-                let room = reader.room(READ);
-                if reader.receive(room).await.is_err() {
-                    return;
-                }
-            }
-            Ok(Ready::End) => return filling.end(),
-            Err(Broken) => return,
-        }
-    }
-}
 
 /// The body of an object that is being fetched.
 ///
@@ -119,7 +37,7 @@ impl Followed {
     /// For a request of this member of the family.
     pub fn new(request: &Request, family: &dyn Family, follower: Follower) -> Followed {
         let max = family.shared(request.settings()).map_or(0, |shared| shared.proxy_max_temp_file_size.0);
-        let place = answer::temporary(request, family, max, MAX_READ);
+        let place = temporary(request, family, max, MAX_READ);
         Followed { follower, spool: None, place, log: Detached::of(request) }
     }
 
