@@ -1,32 +1,23 @@
 //! One try: a connection, the request on it, and the response's head.
 
 use std::io::{self, IoSlice};
-use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_http::log_error;
 use freerun_http::request::Request;
-use freerun_http::settings::core::CoreSettings;
 use freerun_http::settings::knobs::TransferSettings;
-use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
-use freerun_upstream::connect::{ConnectOptions, connect};
-use freerun_upstream::idle::{Kept, Scope};
 use freerun_upstream::{Failure, Lease};
 
-use crate::client::client_watch::ClientWatch;
 use crate::client::connection::{Kit, UpstreamConnection, receive_error};
 use crate::client::early_hints;
 use crate::client::error::{Stage, UpstreamError};
+use crate::client::plan::{Failed, Plan};
 use crate::client::reader::ErrorOutput;
 use crate::client::request_body::{OutgoingBody, Position};
 use crate::client::request_rest::RequestRest;
-use crate::exchange::family::{Exchanging, Family};
-use crate::exchange::target::{Servers, Target};
+use crate::exchange::family::Exchanging;
 use crate::exchange::{Exchange, Fault, To, UpstreamHead};
-use crate::settings::options::Options;
-use crate::state::record::Record;
 
 /// What the first read has room for: a head and a small body come with it. The buffer is as large as `proxy_buffer_size`
 /// where that is more.
@@ -41,31 +32,13 @@ const SOON: usize = 8 * 1024;
 /// How many interim heads (1xx) may come before the final one.
 const MAX_INTERIM: usize = 64;
 
-/// What all tries of a request have in common.
-pub struct Plan {
-    /// The member of the family.
-    pub family: &'static dyn Family,
-    /// What the request is passed to.
-    pub target: Target,
-    /// The member's directives.
-    pub options: Options,
-    /// The client, while it is waited for.
-    pub client: ClientWatch,
-    /// What is noted.
-    pub record: Rc<Record>,
-    /// The request may be sent twice without harm.
-    pub idempotent: bool,
-    /// The response is passed on from its head on, and does not wait for a small body behind it.
-    pub head_at_once: bool,
-}
-
 /// A request on its way to a server and back: it stands in one place, whoever has it, from the first try to the end of the
 /// response's body.
 pub struct UpstreamExchange {
     /// What all tries have in common.
     pub plan: Plan,
     /// The connection of the last try, until the end of the response.
-    pub wire: Option<UpstreamConnection>,
+    pub connection: Option<UpstreamConnection>,
     /// Its protocol.
     pub exchange: Option<Exchanging>,
     /// The final head, if there is one.
@@ -76,29 +49,19 @@ pub struct UpstreamExchange {
     pub unsent: Option<Box<RequestRest>>,
 }
 
-/// A try that failed.
-pub struct Failed {
-    /// Why.
-    pub trouble: UpstreamError,
-    /// In what.
-    pub doing: Stage,
-    /// Whether something of the request was sent.
-    pub sent: bool,
-}
-
 impl UpstreamExchange {
     /// Before the first try.
     pub fn new(plan: Plan) -> Box<UpstreamExchange> {
         let place = Box::new_uninit();
-        let passage = UpstreamExchange {
+        let upstream = UpstreamExchange {
             plan,
-            wire: None,
+            connection: None,
             exchange: None,
             head: UpstreamHead::default(),
             sent_all: false,
             unsent: None,
         };
-        Box::write(place, passage)
+        Box::write(place, upstream)
     }
 
     /// Keeps the body of a request of which not all was sent.
@@ -125,12 +88,12 @@ impl UpstreamExchange {
         let mut fresh_only = false;
         self.unsent = None;
         loop {
-            self.wire = if fresh_only { None } else { self.plan.idle(lease, scope, surely) };
-            let wire = match &mut self.wire {
-                Some(wire) => wire,
+            self.connection = if fresh_only { None } else { self.plan.idle(lease, scope, surely) };
+            let connection = match &mut self.connection {
+                Some(connection) => connection,
                 none => {
                     let connected = Box::pin(self.plan.connect(request, lease, scope)).await;
-                    let failed = |trouble| Failed { trouble, doing: Stage::Connecting, sent: false };
+                    let failed = |trouble| Failed { trouble, stage: Stage::Connecting, sent: false };
                     none.insert(connected.map_err(failed)?)
                 }
             };
@@ -140,16 +103,17 @@ impl UpstreamExchange {
                 self.plan.options.buffer_size,
             ));
             let unsent = &mut self.unsent;
-            let mut run = Run { plan: &self.plan, wire, exchange, head: &mut self.head, unsent, sent: 0, interim: 0 };
+            let mut run =
+                Run { plan: &self.plan, connection, exchange, head: &mut self.head, unsent, sent: 0, interim: 0 };
             match run.run(request, body, lease).await {
                 Ok(sent_all) => {
                     self.sent_all = sent_all;
                     return Ok(());
                 }
-                Err((trouble, doing)) => {
+                Err((trouble, stage)) => {
                     // The server has closed an idle connection just as it was used: that says nothing about it.
-                    let stale = run.wire.reused
-                        && run.wire.kit.input.bytes.is_empty()
+                    let stale = run.connection.reused
+                        && run.connection.kit.input.bytes.is_empty()
                         && matches!(
                             trouble,
                             UpstreamError::Send(_) | UpstreamError::Receive(_) | UpstreamError::Fault(Fault::Cut)
@@ -157,9 +121,9 @@ impl UpstreamExchange {
                         && (self.plan.idempotent || run.sent == 0)
                         && body.can_be_sent_again();
                     let sent = run.sent > 0;
-                    self.wire = None;
+                    self.connection = None;
                     if !stale {
-                        return Err(Failed { trouble, doing, sent });
+                        return Err(Failed { trouble, stage, sent });
                     }
                     let failures = &lease.peer().figures.failures;
                     failures[Failure::Stale as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -171,92 +135,10 @@ impl UpstreamExchange {
     }
 }
 
-impl Plan {
-    /// Does what the configuration wants done anew for each server, when one was chosen.
-    ///
-    /// # Errors
-    /// The server may not be asked.
-    #[inline]
-    fn prepare(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), Failed> {
-        let Options { conditional, request_dynamic, bind_dynamic, .. } = self.options;
-        if conditional || request_dynamic || bind_dynamic { self.prepare_anew(request, body) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn prepare_anew(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), Failed> {
-        let table = self.family.table(request.settings());
-        if !table.proxy_allow_upstream.all_hold(request) {
-            return Err(Failed { trouble: UpstreamError::Denied, doing: Stage::Connecting, sent: false });
-        }
-        if self.options.bind_dynamic {
-            self.options.connect = table.connect_options(request);
-        }
-        if self.options.request_dynamic {
-            body.set_anew(request, self.family);
-        }
-        Ok(())
-    }
-
-    /// The servers that the request is passed to.
-    pub fn servers(&self) -> Option<&dyn Servers> {
-        self.target.whom().servers.as_deref()
-    }
-
-    /// Whose idle connections may be used: those that speak the same protocol.
-    fn scope(&self, request: &Request) -> Scope {
-        let Some(servers) = self.servers() else { return Scope::SHARED };
-        let (keepalive, _) = servers.keepalive();
-        let family = self.family.name();
-        let connect = self.options.connect.as_deref();
-        let (bind, transparent) = connect.map_or((None, false), |connect| (connect.bind, connect.transparent));
-        if let Some(scope) = servers.tied_scope(request, &|| Scope::of((family, bind, transparent))) {
-            return scope;
-        }
-        if !keepalive.local && bind.is_none() && family == "proxy" {
-            return Scope::SHARED;
-        }
-        let local = keepalive.local.then_some(request.location.identity);
-        Scope::of((family, local, bind, transparent))
-    }
-
-    /// An idle connection, if there is one.
-    fn idle(&self, lease: &Lease, scope: Scope, surely: bool) -> Option<UpstreamConnection> {
-        let kept = lease.peer().idle.take(scope, surely)?;
-        lease.connected(true, Duration::ZERO);
-        self.record.with(|last| last.connect = Duration::ZERO.into());
-        Some(UpstreamConnection::new(kept, true))
-    }
-
-    /// A new connection.
-    async fn connect(
-        &self,
-        request: &Request,
-        lease: &Lease,
-        scope: Scope,
-    ) -> Result<UpstreamConnection, UpstreamError> {
-        let peer = lease.peer();
-        let nodelay = request.settings().get::<CoreSettings>().tcp_nodelay;
-        let options = ConnectOptions { nodelay, ..self.options.connect.as_deref().copied().unwrap_or_default() };
-        let began = loops::now();
-        let mut timer = Timer::default();
-        let connecting = self.client.unless_gone(connect(&peer.address, &options));
-        let transport = match timer.within(self.options.connect_timeout, connecting).await {
-            None => return Err(UpstreamError::TimedOut),
-            Some(Err(gone)) => return Err(gone),
-            Some(Ok(Err(error))) => return Err(UpstreamError::Connect(error)),
-            Some(Ok(Ok(transport))) => transport,
-        };
-        let took = loops::now().saturating_duration_since(began);
-        lease.connected(false, took);
-        self.record.with(|last| last.connect = took.into());
-        Ok(UpstreamConnection::new(Kept::new(transport, scope), false))
-    }
-}
-
 /// One request on one connection.
 struct Run<'p> {
     plan: &'p Plan,
-    wire: &'p mut UpstreamConnection,
+    connection: &'p mut UpstreamConnection,
     exchange: &'p mut dyn Exchange,
     /// Where the head goes.
     head: &'p mut UpstreamHead,
@@ -321,14 +203,14 @@ impl Run<'_> {
                 Seen::Interim => self.interim(request).await.map_err(reading)?,
                 Seen::Nothing => {
                     let Plan { options, client, .. } = self.plan;
-                    let received = self.wire.receive(self.room(), options.read_timeout, client).await;
+                    let received = self.connection.receive(self.room(), options.read_timeout, client).await;
                     self.received(received).map_err(reading)?;
                 }
             }
         }
         if let Some(missing) = self.is_about_to_come(request) {
             self.plan.record.with(|last| last.head_came(loops::nanos()));
-            self.wire.soon(missing, &self.plan.record).await;
+            self.connection.soon(missing, &self.plan.record).await;
         }
         Ok(true)
     }
@@ -338,7 +220,7 @@ impl Run<'_> {
     /// made ready for a body that takes its time.
     fn is_about_to_come(&self, request: &Request) -> Option<usize> {
         let left = usize::try_from(self.exchange.remaining()?).ok()?;
-        let here = self.wire.kit.input.bytes.len();
+        let here = self.connection.kit.input.bytes.len();
         let missing = left.checked_sub(here).filter(|missing| *missing > 0)?;
         let held_back = request.settings().get::<TransferSettings>().postpone_output.0;
         let waits = self.plan.options.buffering
@@ -351,7 +233,7 @@ impl Run<'_> {
 
     /// How much the next read may bring.
     fn room(&self) -> usize {
-        FIRST_READ.max(self.plan.options.buffer_size).saturating_sub(self.wire.kit.input.bytes.len()).max(1)
+        FIRST_READ.max(self.plan.options.buffer_size).saturating_sub(self.connection.kit.input.bytes.len()).max(1)
     }
 
     /// Takes note of what a read has brought.
@@ -371,15 +253,15 @@ impl Run<'_> {
     /// Takes the next head, if what has come has it.
     fn head(&mut self, request: &mut Request) -> Result<Seen, UpstreamError> {
         let limit = self.plan.options.buffer_size;
-        if self.wire.kit.input.bytes.is_empty() {
+        if self.connection.kit.input.bytes.is_empty() {
             return Ok(Seen::Nothing);
         }
-        let found = self.exchange.head(&mut self.wire.kit.input.bytes).map_err(UpstreamError::Fault);
+        let found = self.exchange.head(&mut self.connection.kit.input.bytes).map_err(UpstreamError::Fault);
         while let Some(text) = self.exchange.take_error_output() {
             log_error!(request, Error, "{}", ErrorOutput(&text, Stage::ReadingHead));
         }
         let Some(head) = found? else {
-            let too_big = self.wire.kit.input.bytes.len() >= limit;
+            let too_big = self.connection.kit.input.bytes.len() >= limit;
             return if too_big { Err(UpstreamError::Fault(Fault::TooBig)) } else { Ok(Seen::Nothing) };
         };
         *self.head = head;
@@ -444,7 +326,7 @@ impl Run<'_> {
         }
         self.exchange.body_end(out);
         // An error, whatever it is, the next write says again.
-        if let Ok(n) = self.wire.kept.transport.try_write(&[IoSlice::new(out)], false) {
+        if let Ok(n) = self.connection.kept.transport.try_write(&[IoSlice::new(out)], false) {
             self.sent += n as u64;
             if n == out.len() {
                 return Ok(None);
@@ -526,7 +408,7 @@ impl Run<'_> {
                 return Ok(());
             }
             let Plan { options, client, .. } = self.plan;
-            let trouble = match self.wire.receive(self.room(), options.read_timeout, client).await {
+            let trouble = match self.connection.receive(self.room(), options.read_timeout, client).await {
                 Ok(0) | Err(UpstreamError::Receive(_)) => UpstreamError::Send(error),
                 Ok(n) => match self.received(Ok(n)) {
                     Ok(()) => continue,
@@ -550,7 +432,7 @@ impl Run<'_> {
             return Ok((body.next(request, position, most, &self.plan.client).await?, false));
         }
         let room = self.room();
-        let UpstreamConnection { kept, kit, .. } = &mut *self.wire;
+        let UpstreamConnection { kept, kit, .. } = &mut *self.connection;
         let input = &mut kit.input;
         let received = tokio::select! {
             biased;
@@ -568,9 +450,11 @@ impl Run<'_> {
             let rest = &out[done..];
             let answer = match (rest.is_empty(), piece.is_empty()) {
                 (true, true) => break,
-                (false, false) => self.wire.kept.transport.try_write(&[IoSlice::new(rest), IoSlice::new(piece)], false),
-                (false, true) => self.wire.kept.transport.try_write(&[IoSlice::new(rest)], false),
-                (true, false) => self.wire.kept.transport.try_write(&[IoSlice::new(piece)], false),
+                (false, false) => {
+                    self.connection.kept.transport.try_write(&[IoSlice::new(rest), IoSlice::new(piece)], false)
+                }
+                (false, true) => self.connection.kept.transport.try_write(&[IoSlice::new(rest)], false),
+                (true, false) => self.connection.kept.transport.try_write(&[IoSlice::new(piece)], false),
             };
             match answer {
                 Ok(n) => {
@@ -599,7 +483,7 @@ impl Run<'_> {
     async fn wait_for_room(&mut self) -> Result<bool, UpstreamError> {
         let room = self.room();
         let wait = self.plan.options.send_timeout;
-        let UpstreamConnection { kept, kit, .. } = &mut *self.wire;
+        let UpstreamConnection { kept, kit, .. } = &mut *self.connection;
         let Kit { input, timer, .. } = &mut **kit;
         let either = async {
             tokio::select! {

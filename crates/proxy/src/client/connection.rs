@@ -35,7 +35,7 @@ pub struct Kit {
 }
 
 thread_local! {
-    #[expect(clippy::vec_box, reason = "a wire is moved about, and with it the pointer alone")]
+    #[expect(clippy::vec_box, reason = "a connection is moved about, and with it the pointer alone")]
     static SPARE: RefCell<Vec<Box<Kit>>> = const { RefCell::new(Vec::new()) };
 }
 

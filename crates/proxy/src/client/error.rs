@@ -66,6 +66,8 @@ pub enum UpstreamError {
     Body(BodyError),
     /// Something of our own failed, and is logged already.
     Ours,
+    /// This program has made a mistake: what never should be so is so.
+    Internal(&'static str),
 }
 
 /// Who is to blame.
@@ -84,7 +86,7 @@ impl UpstreamError {
     pub fn side(&self) -> Side {
         match self {
             UpstreamError::ClientGone | UpstreamError::Body(_) => Side::Client,
-            UpstreamError::Ours | UpstreamError::Fault(Fault::Request(_)) => Side::Us,
+            UpstreamError::Ours | UpstreamError::Internal(_) | UpstreamError::Fault(Fault::Request(_)) => Side::Us,
             UpstreamError::Connect(error) if !error.is_of_peer() => Side::Us,
             _ => Side::Upstream,
         }
@@ -172,7 +174,7 @@ impl UpstreamError {
                 let usual = usual.iter().any(|usual| code == Some(usual.raw_os_error()));
                 if usual || error.io().kind() == io::ErrorKind::TimedOut { Level::Error } else { Level::Crit }
             }
-            UpstreamError::Fault(Fault::Request(_)) => Level::Alert,
+            UpstreamError::Fault(Fault::Request(_)) | UpstreamError::Internal(_) => Level::Alert,
             _ => Level::Error,
         }
     }
@@ -183,21 +185,21 @@ impl UpstreamError {
     }
 
     /// The log's words.
-    fn words(&self, doing: Stage) -> Words<'_> {
-        Words(self, doing)
+    fn words(&self, stage: Stage) -> Words<'_> {
+        Words(self, stage)
     }
 
     /// Logs it.
-    pub fn log(&self, request: &Request, doing: Stage) {
+    pub fn log(&self, request: &Request, stage: Stage) {
         if !self.is_silent() {
-            freerun_http::log::write(&request, self.level(), format_args!("{}", self.words(doing)));
+            freerun_http::log::write(&request, self.level(), format_args!("{}", self.words(stage)));
         }
     }
 
     /// Logs it, while the response is sent.
-    pub fn log_detached(&self, log: &Detached, doing: Stage) {
+    pub fn log_detached(&self, log: &Detached, stage: Stage) {
         if !self.is_silent() {
-            log.write(self.level(), format_args!("{}", self.words(doing)));
+            log.write(self.level(), format_args!("{}", self.words(stage)));
         }
     }
 }
@@ -206,22 +208,23 @@ struct Words<'t>(&'t UpstreamError, Stage);
 
 impl fmt::Display for Words<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Words(trouble, doing) = self;
+        let Words(trouble, stage) = self;
         match trouble {
-            UpstreamError::NoPeer(_) => write!(formatter, "no live upstreams while {doing}"),
-            UpstreamError::Denied => write!(formatter, "access to upstream denied by \"allow_upstream\" while {doing}"),
-            UpstreamError::Connect(error) => write!(formatter, "{error} ({}) while {doing}", Errno(error.io())),
-            UpstreamError::Send(error) => write!(formatter, "writev() failed ({}) while {doing}", Errno(error)),
-            UpstreamError::Receive(error) => write!(formatter, "recv() failed ({}) while {doing}", Errno(error)),
+            UpstreamError::NoPeer(_) => write!(formatter, "no live upstreams while {stage}"),
+            UpstreamError::Denied => write!(formatter, "access to upstream denied by \"allow_upstream\" while {stage}"),
+            UpstreamError::Connect(error) => write!(formatter, "{error} ({}) while {stage}", Errno(error.io())),
+            UpstreamError::Send(error) => write!(formatter, "writev() failed ({}) while {stage}", Errno(error)),
+            UpstreamError::Receive(error) => write!(formatter, "recv() failed ({}) while {stage}", Errno(error)),
             UpstreamError::TimedOut => {
-                write!(formatter, "upstream timed out (110: Connection timed out) while {doing}")
+                write!(formatter, "upstream timed out (110: Connection timed out) while {stage}")
             }
-            UpstreamError::Fault(fault) => write!(formatter, "{fault} while {doing}"),
+            UpstreamError::Fault(fault) => write!(formatter, "{fault} while {stage}"),
             UpstreamError::ClientGone => write!(
                 formatter,
                 "epoll_wait() reported that client prematurely closed connection, so upstream connection is closed too \
-                 while {doing}"
+                 while {stage}"
             ),
+            UpstreamError::Internal(what) => write!(formatter, "{what} while {stage}"),
             UpstreamError::Body(_) | UpstreamError::Ours => Ok(()),
         }
     }
@@ -241,7 +244,7 @@ mod tests {
         let refused = || UpstreamError::Connect(ConnectError::Failed(os(E::CONNREFUSED)));
         let bind = || UpstreamError::Connect(ConnectError::Bind("1.2.3.4:0".parse().unwrap(), os(E::ADDRNOTAVAIL)));
         let invalid = || UpstreamError::Fault(Fault::invalid("upstream sent invalid header"));
-        for (trouble, doing, status, next, words) in [
+        for (trouble, stage, status, next, words) in [
             (
                 refused(),
                 Stage::Connecting,
@@ -299,7 +302,7 @@ mod tests {
                 "recv() failed (104: Connection reset by peer) while reading response header from upstream",
             ),
         ] {
-            assert_eq!(trouble.words(doing).to_string(), words);
+            assert_eq!(trouble.words(stage).to_string(), words);
             assert_eq!((trouble.status(), trouble.next()), (status, next), "{words}");
         }
         assert_eq!((refused().level(), bind().level()), (Level::Error, Level::Crit));

@@ -1,6 +1,6 @@
 //! Has one request answered by upstream servers, whatever protocol they speak.
 //!
-//! `mod.rs` chooses servers and decides about further tries. `attempt.rs` is one try, up to the response's head: on a
+//! `mod.rs` chooses servers and decides about further tries. `plan.rs` is what all tries have in common, `attempt.rs` one of them, up to the response's head: on a
 //! `connection.rs`, with a `request_body.rs`; what is left of that when the head comes is sent by `request_rest.rs`. `response.rs` makes
 //! the client's response, whose body is a `response_body.rs` that `reader.rs` fills; where somebody else gets it, too, it goes to a
 //! `tee.rs`. After `101 Switching Protocols` a `tunnel.rs` is all that is left. `error.rs` knows what follows from what went wrong,
@@ -13,6 +13,7 @@ mod early_hints;
 pub mod error;
 mod input;
 mod pieces;
+mod plan;
 mod reader;
 mod request_body;
 mod request_rest;
@@ -39,9 +40,10 @@ use crate::exchange::family::Family;
 use crate::exchange::target::{Pick, Target, TargetLookup};
 use crate::settings::next::NextUpstream;
 use crate::state::record::{Record, Took};
-use attempt::{Failed, Plan, UpstreamExchange};
+use attempt::UpstreamExchange;
 use client_watch::ClientWatch;
 use error::{Stage, UpstreamError};
+use plan::{Failed, Plan};
 use reader::Ejected;
 use request_body::OutgoingBody;
 use tee::BodyTee;
@@ -58,7 +60,7 @@ pub struct Terms {
 
 /// A server has answered.
 pub struct Reached {
-    passage: Box<UpstreamExchange>,
+    upstream: Box<UpstreamExchange>,
     lease: Lease,
     /// When the try began, in [`loops::nanos`].
     began: u64,
@@ -67,7 +69,7 @@ pub struct Reached {
 impl Reached {
     /// The head of its response.
     pub fn head(&self) -> &UpstreamHead {
-        &self.passage.head
+        &self.upstream.head
     }
 
     /// The response for the client.
@@ -109,11 +111,11 @@ impl Unreached {
 /// # Errors
 /// There is no response; why is logged.
 pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Terms) -> Result<Reached, Unreached> {
-    let mut passage = match begin_now(request, family, terms) {
+    let mut upstream = match begin_now(request, family, terms) {
         Some(begun) => begun?,
         None => Box::pin(begin_later(request, family, terms)).await?,
     };
-    let mut body = match OutgoingBody::ready(request, family, &passage.plan.options) {
+    let mut body = match OutgoingBody::ready(request, family, &upstream.plan.options) {
         Some(body) => body,
         None => match Box::pin(OutgoingBody::collect(request, family)).await {
             Ok(body) => body,
@@ -121,21 +123,21 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
         },
     };
     let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::nanos(), queued: Took::default() };
-    let mut lease = match tries.pick(request, &passage.plan).await {
+    let mut lease = match tries.pick(request, &upstream.plan).await {
         Ok(lease) => lease,
-        Err(trouble) => return Err(without_server(request, &passage.plan, &trouble, tries.queued)),
+        Err(trouble) => return Err(without_server(request, &upstream.plan, &trouble, tries.queued)),
     };
     loop {
         // Many servers that refuse at once are many tries without a wait.
         loops::consume_budget().await;
-        passage.plan.record.begin(lease.peer().clone(), loops::nanos(), tries.queued);
+        upstream.plan.record.begin(lease.peer().clone(), loops::nanos(), tries.queued);
         tries.count += 1;
-        let tried = passage.attempt(request, &mut body, &lease).await;
-        let plan = &passage.plan;
+        let tried = upstream.attempt(request, &mut body, &lease).await;
+        let plan = &upstream.plan;
         let Plan { options, record, .. } = plan;
         match tried {
             Ok(()) => {
-                let status = passage.head.status;
+                let status = upstream.head.status;
                 let cause = NextUpstream::of_status(status).filter(|cause| options.next_upstream.contains(*cause));
                 // Where no other server can be asked at once, the client gets this response, and nothing speaks against the server.
                 if let Some(cause) = cause
@@ -149,7 +151,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                     });
                     record.end(now);
                     lease.header(status, record.took(), loops::millis());
-                    passage.wire = None;
+                    upstream.connection = None;
                     record.count(&lease);
                     // These two say nothing about the server.
                     if !matches!(status, 403 | 404) {
@@ -160,13 +162,13 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                 }
                 break;
             }
-            Err(Failed { trouble, doing, sent }) => {
-                trouble.log(request, doing);
+            Err(Failed { trouble, stage, sent }) => {
+                trouble.log(request, stage);
                 record.with(|last| last.status = trouble.upstream_status());
                 record.end(loops::nanos());
                 record.count(&lease);
                 if let Some(failure) = trouble.failure() {
-                    fail(request, lease, failure, doing);
+                    fail(request, lease, failure, stage);
                 }
                 if !trouble
                     .next()
@@ -184,9 +186,9 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
             }
         }
     }
-    passage.keep_rest(request, body);
-    let began = note(request, &passage, &lease);
-    Ok(Reached { passage, lease, began })
+    upstream.keep_rest(request, body);
+    let began = note(request, &upstream, &lease);
+    Ok(Reached { upstream, lease, began })
 }
 
 /// What there is before the first try, unless the target has to be looked up.
@@ -256,8 +258,8 @@ async fn begin_later(
 }
 
 /// Takes note of a response's head; when the try began, in [`loops::nanos`].
-fn note(request: &Request, passage: &UpstreamExchange, lease: &Lease) -> u64 {
-    let (record, head) = (&passage.plan.record, &passage.head);
+fn note(request: &Request, upstream: &UpstreamExchange, lease: &Lease) -> u64 {
+    let (record, head) = (&upstream.plan.record, &upstream.head);
     let began = record.answered(head, request.generation.variables.uses_upstream_head());
     lease.header(head.status, record.took(), loops::millis());
     began
@@ -272,17 +274,17 @@ fn without_server(request: &mut Request, plan: &Plan, trouble: &UpstreamError, q
     Unreached::of(request, trouble)
 }
 
-fn fail(request: &Request, lease: Lease, failure: Failure, doing: Stage) {
-    tell(request, lease.failed(failure, loops::millis()), doing);
+fn fail(request: &Request, lease: Lease, failure: Failure, stage: Stage) {
+    tell(request, lease.failed(failure, loops::millis()), stage);
 }
 
 /// Says what became of a server.
-fn tell(request: &Request, verdict: Verdict, doing: Stage) {
+fn tell(request: &Request, verdict: Verdict, stage: Stage) {
     if verdict.disabled {
-        log_error!(request, Warn, "upstream server temporarily disabled while {doing}");
+        log_error!(request, Warn, "upstream server temporarily disabled while {stage}");
     }
     if verdict.ejected {
-        log_error!(request, Warn, "{}", Ejected(doing));
+        log_error!(request, Warn, "{}", Ejected(stage));
     }
 }
 

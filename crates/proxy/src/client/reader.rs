@@ -14,10 +14,14 @@ use freerun_runtime::loops;
 use freerun_transport::Transport;
 use freerun_upstream::{Lease, Peer, Verdict};
 
-use crate::client::attempt::{Plan, UpstreamExchange};
+use crate::client::attempt::UpstreamExchange;
 use crate::client::error::{Stage, UpstreamError};
+use crate::client::plan::Plan;
 use crate::client::request_rest::RequestRest;
 use crate::exchange::{BodyStep, Exchange, Fault, TOO_MUCH, UpstreamHead};
+
+/// What the log says where a body is read from no connection.
+const LOST: &str = "the upstream connection was given up before the end of the response";
 
 /// What [`Reader::ready`] says.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,9 +38,21 @@ pub enum Ready {
 #[derive(Debug)]
 pub struct Broken;
 
+/// How far a body was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// More of it is to come: there is a connection, and an exchange on it.
+    Reading,
+    /// All of it has come. Only [`Reader::complete`] and [`Reader::too_much`] say so.
+    Complete,
+    /// It is not complete, and never will be.
+    Broken,
+}
+
 /// Reads a body to its end, and has the connection used again if that was a clean one.
 pub struct Reader {
-    passage: Box<UpstreamExchange>,
+    state: State,
+    upstream: Box<UpstreamExchange>,
     lease: Option<Lease>,
     /// The server, once the lease was given back though the end of the response has not come.
     settled: Option<Arc<Peer>>,
@@ -70,10 +86,12 @@ pub struct Unsaid {
 
 impl Reader {
     /// A reader behind the head, of a try that began then.
-    pub fn new(passage: Box<UpstreamExchange>, lease: Lease, began: u64) -> Reader {
+    pub fn new(upstream: Box<UpstreamExchange>, lease: Lease, began: u64) -> Reader {
+        debug_assert!(upstream.connection.is_some() && upstream.exchange.is_some(), "a head has come on a connection");
         Reader {
-            left: passage.head.length,
-            passage,
+            state: State::Reading,
+            left: upstream.head.length,
+            upstream,
             lease: Some(lease),
             settled: None,
             pace: Pace::default(),
@@ -86,12 +104,12 @@ impl Reader {
 
     /// What is known of the request's way.
     pub fn plan(&self) -> &Plan {
-        &self.passage.plan
+        &self.upstream.plan
     }
 
     /// The response's head, once.
     pub fn take_head(&mut self) -> UpstreamHead {
-        std::mem::take(&mut self.passage.head)
+        std::mem::take(&mut self.upstream.head)
     }
 
     /// From now on the server is read no faster than `proxy_limit_rate` says.
@@ -111,7 +129,7 @@ impl Reader {
         let Some(lease) = self.lease.take() else { return false };
         self.settled = Some(lease.peer().clone());
         self.judged(lease.succeeded(took, loops::millis()));
-        self.passage.exchange.as_ref().is_some_and(|exchange| exchange.framing() > 0)
+        self.upstream.exchange.as_ref().is_some_and(|exchange| exchange.framing() > 0)
     }
 
     /// Nothing of the body is for the client: as in nginx, it has no length then, and can have too much of nothing.
@@ -121,7 +139,12 @@ impl Reader {
 
     /// Whether the body is over, completely or not.
     pub fn is_over(&self) -> bool {
-        self.passage.wire.is_none()
+        self.state != State::Reading
+    }
+
+    /// Whether all of the body has come.
+    pub fn is_complete(&self) -> bool {
+        self.state == State::Complete
     }
 
     /// The server, until the body is over.
@@ -140,7 +163,7 @@ impl Reader {
         match self.left.and_then(|left| usize::try_from(left).ok()) {
             Some(left) if left <= most => {
                 left + self
-                    .passage
+                    .upstream
                     .exchange
                     .as_ref()
                     .map_or(0, |exchange| exchange.framing())
@@ -155,12 +178,17 @@ impl Reader {
     /// # Errors
     /// The body is broken.
     pub fn ready(&mut self) -> Result<Ready, Broken> {
-        let UpstreamExchange { wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else {
-            return Ok(Ready::End);
+        match self.state {
+            State::Reading => {}
+            State::Complete => return Ok(Ready::End),
+            State::Broken => return Err(Broken),
+        }
+        let UpstreamExchange { connection: Some(connection), exchange: Some(exchange), .. } = &mut *self.upstream
+        else {
+            return Err(self.lost());
         };
-        let step = exchange.body(&mut wire.kit.input.bytes);
+        let step = exchange.body(&mut connection.kit.input.bytes);
         self.hear();
-        let UpstreamExchange { exchange: Some(exchange), .. } = &mut *self.passage else { return Ok(Ready::End) };
         match step {
             Ok(BodyStep::Data(mut piece)) => {
                 let mut beyond = false;
@@ -171,16 +199,20 @@ impl Reader {
                     }
                     *left -= piece.len() as u64;
                 }
-                let is_done = exchange.is_done();
+                let is_done = self.upstream.exchange.as_ref().is_some_and(|exchange| exchange.is_done());
                 if self.wanted {
                     self.plan().record.with(|last| last.length += piece.len() as u64);
                 }
                 if beyond {
                     self.too_much();
-                } else if is_done || self.left == Some(0) && self.is_ended() {
+                } else if is_done || self.left == Some(0) && self.is_ended()? {
                     self.complete()?;
                 }
-                if piece.is_empty() { Ok(Ready::End) } else { Ok(Ready::Piece(piece)) }
+                match self.state {
+                    _ if !piece.is_empty() => Ok(Ready::Piece(piece)),
+                    State::Complete => Ok(Ready::End),
+                    _ => Err(self.lost()),
+                }
             }
             Ok(BodyStep::More) => Ok(Ready::Nothing),
             Ok(BodyStep::End) => {
@@ -193,7 +225,7 @@ impl Reader {
 
     /// Takes what the application has said.
     fn hear(&mut self) {
-        let Some(exchange) = &mut self.passage.exchange else { return };
+        let Some(exchange) = &mut self.upstream.exchange else { return };
         while let Some(text) = exchange.take_error_output() {
             match &self.log {
                 Some(log) => log.write(Level::Error, format_args!("{}", ErrorOutput(&text, Stage::ReadingBody))),
@@ -204,13 +236,14 @@ impl Reader {
 
     /// Whether what ends the response (the last record of FastCGI, memcached's `END`) has come with the last bytes of its body:
     /// nobody asks for more then.
-    fn is_ended(&mut self) -> bool {
-        let UpstreamExchange { wire: Some(wire), exchange: Some(exchange), .. } = &mut *self.passage else {
-            return false;
+    fn is_ended(&mut self) -> Result<bool, Broken> {
+        let UpstreamExchange { connection: Some(connection), exchange: Some(exchange), .. } = &mut *self.upstream
+        else {
+            return Err(self.lost());
         };
-        let step = exchange.body(&mut wire.kit.input.bytes);
+        let step = exchange.body(&mut connection.kit.input.bytes);
         self.hear();
-        matches!(step, Ok(BodyStep::End))
+        Ok(matches!(step, Ok(BodyStep::End)))
     }
 
     /// Reads from the server, about `room` bytes at most.
@@ -219,16 +252,16 @@ impl Reader {
     /// The body is broken.
     pub async fn receive(&mut self, room: usize) -> Result<(), Broken> {
         let room = self.pace.room(room).await;
-        let UpstreamExchange { plan, wire: Some(wire), exchange: Some(exchange), unsent, sent_all, .. } =
-            &mut *self.passage
+        let UpstreamExchange { plan, connection: Some(connection), exchange: Some(exchange), unsent, sent_all, .. } =
+            &mut *self.upstream
         else {
-            return Ok(());
+            return Err(self.lost());
         };
         let log = self.log.as_ref();
         let send_on = |transport: &Transport, context: &mut Context<'_>| {
             send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, transport, context)
         };
-        match wire.receive_while(room, plan.options.read_timeout, &plan.client, send_on).await {
+        match connection.receive_while(room, plan.options.read_timeout, &plan.client, send_on).await {
             Ok(0) => match exchange.closed() {
                 Ok(()) => self.complete(),
                 Err(fault) => Err(self.broken(UpstreamError::Fault(fault))),
@@ -248,17 +281,17 @@ impl Reader {
     /// The body is broken.
     pub async fn readable(&mut self) -> Result<(), Broken> {
         self.pace.room(1).await;
-        let UpstreamExchange { plan, wire: Some(wire), exchange: Some(exchange), unsent, sent_all, .. } =
-            &mut *self.passage
+        let UpstreamExchange { plan, connection: Some(connection), exchange: Some(exchange), unsent, sent_all, .. } =
+            &mut *self.upstream
         else {
-            return Ok(());
+            return Err(self.lost());
         };
-        wire.kit.input.be_exact();
+        connection.kit.input.be_exact();
         let log = self.log.as_ref();
         let send_on = |transport: &Transport, context: &mut Context<'_>| {
             send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, transport, context)
         };
-        let readable = wire.readable_while(plan.options.read_timeout, &plan.client, send_on).await;
+        let readable = connection.readable_while(plan.options.read_timeout, &plan.client, send_on).await;
         readable.map_err(|trouble| self.broken(trouble))
     }
 
@@ -267,14 +300,21 @@ impl Reader {
     /// # Errors
     /// The body is broken.
     pub async fn send_rest(&mut self) -> Result<(), Broken> {
+        match self.state {
+            State::Reading => {}
+            // The server has got all that it wanted.
+            State::Complete => return Ok(()),
+            State::Broken => return Err(Broken),
+        }
         let sent = poll_fn(|context| {
-            let UpstreamExchange { plan, wire: Some(wire), exchange: Some(exchange), unsent, sent_all, .. } =
-                &mut *self.passage
+            let UpstreamExchange {
+                plan, connection: Some(connection), exchange: Some(exchange), unsent, sent_all, ..
+            } = &mut *self.upstream
             else {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Err(UpstreamError::Internal(LOST)));
             };
             let log = self.log.as_ref();
-            let sent = send_on((unsent, sent_all), (&mut **exchange, plan), log, &wire.kept.transport, context);
+            let sent = send_on((unsent, sent_all), (&mut **exchange, plan), log, &connection.kept.transport, context);
             match sent {
                 Ok(_) if unsent.is_some() => Poll::Pending,
                 sent => Poll::Ready(sent.map(|_| ())),
@@ -285,36 +325,38 @@ impl Reader {
 
     /// What is left of the request is going to be read from the client while this reads the response.
     pub fn borrow_body(&mut self, request: &mut Request) {
-        if let Some(unsent) = &mut self.passage.unsent {
+        if let Some(unsent) = &mut self.upstream.unsent {
             unsent.borrow(request);
         }
     }
 
     /// The body is over, and whole.
     fn complete(&mut self) -> Result<(), Broken> {
+        debug_assert_eq!(self.state, State::Reading, "a body ends once");
         if self.left.is_some_and(|left| left > 0) {
             return Err(self.broken(UpstreamError::Fault(Fault::Cut)));
         }
-        let UpstreamExchange { plan, wire, exchange: Some(exchange), sent_all, .. } = &mut *self.passage else {
-            return Ok(());
+        let UpstreamExchange { plan, connection, exchange: Some(exchange), sent_all, .. } = &mut *self.upstream else {
+            return Err(self.lost());
         };
+        let Some(connection) = connection.take() else { return Err(self.lost()) };
+        self.state = State::Complete;
         plan.record.set_trailers(exchange.take_trailers());
-        let Some(wire) = wire.take() else { return Ok(()) };
         let reusable = *sent_all && exchange.reusable();
-        let behind = !wire.kit.input.bytes.is_empty();
+        let behind = !connection.kit.input.bytes.is_empty();
         if let Some(surplus) = exchange.surplus().or_else(|| if behind { self.surplus() } else { None }) {
             self.say_surplus(surplus);
         }
         let took = self.end();
         if let Some(lease) = self.lease.take() {
             if reusable && let Some(servers) = self.plan().servers() {
-                wire.give_back(lease.peer(), servers);
+                connection.give_back(lease.peer(), servers);
             }
             self.judged(lease.succeeded(took, loops::millis()));
         } else if let Some(peer) = self.settled.take().filter(|_| reusable)
             && let Some(servers) = self.plan().servers()
         {
-            wire.give_back(&peer, servers);
+            connection.give_back(&peer, servers);
         }
         Ok(())
     }
@@ -324,7 +366,10 @@ impl Reader {
         if let Some(surplus) = self.surplus() {
             self.say_surplus(surplus);
         }
-        if self.passage.wire.take().is_some() {
+        // What the head has announced has come, and the rest was cut off.
+        debug_assert!(self.state == State::Reading && self.left == Some(0), "only a body of known length has too much");
+        self.state = State::Complete;
+        if self.upstream.connection.take().is_some() {
             let took = self.end();
             if let Some(lease) = self.lease.take() {
                 self.judged(lease.succeeded(took, loops::millis()));
@@ -336,7 +381,7 @@ impl Reader {
     fn surplus(&self) -> Option<Surplus> {
         match self.left {
             Some(_) => Some((Level::Warn, TOO_MUCH)),
-            None => Some((Level::Warn, self.passage.exchange.as_ref()?.behind_end()?)),
+            None => Some((Level::Warn, self.upstream.exchange.as_ref()?.behind_end()?)),
         }
     }
 
@@ -358,13 +403,23 @@ impl Reader {
         }
     }
 
+    /// There is no connection, or no exchange, though more of the body is to come: a mistake in this program. What has come is not
+    /// all of the body, and must not be taken for it.
+    #[cold]
+    fn lost(&mut self) -> Broken {
+        debug_assert!(false, "{LOST}");
+        self.broken(UpstreamError::Internal(LOST))
+    }
+
+    /// The body is not complete, and never will be.
     fn broken(&mut self, trouble: UpstreamError) -> Broken {
+        self.state = State::Broken;
         // Once it is settled nobody misses what does not come.
         if let Some(log) = self.log.as_ref().filter(|_| self.settled.is_none()) {
             trouble.log_detached(log, Stage::ReadingBody);
         }
-        self.passage.wire = None;
-        self.passage.unsent = None;
+        self.upstream.connection = None;
+        self.upstream.unsent = None;
         self.end();
         if let (Some(lease), Some(failure)) = (self.lease.take(), trouble.failure()) {
             self.judged(lease.broken(failure, loops::millis()));
@@ -388,7 +443,7 @@ impl Reader {
 
     /// Goes on without the client, if it can: not where the rest of the request was to come from there.
     pub fn leave_client(&mut self) -> bool {
-        let UpstreamExchange { plan: Plan { client, .. }, unsent, .. } = &mut *self.passage;
+        let UpstreamExchange { plan: Plan { client, .. }, unsent, .. } = &mut *self.upstream;
         *client = client.unwatched();
         unsent.as_mut().is_none_or(|unsent| unsent.leave_client())
     }
@@ -411,7 +466,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if self.passage.wire.is_some() {
+        if self.state == State::Reading {
             self.end();
         }
     }

@@ -17,8 +17,8 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_transport::Transport;
 
-use crate::client::attempt::Plan;
 use crate::client::error::{Stage, UpstreamError};
+use crate::client::plan::Plan;
 use crate::client::request_body::{OutgoingBody, PIECE, Position};
 use crate::exchange::Exchange;
 
@@ -71,7 +71,7 @@ pub enum Stopped {
 impl Stopped {
     /// Says it, where nobody else does.
     pub fn log(&self, log: &Detached) {
-        let doing = Stage::Sending;
+        let stage = Stage::Sending;
         let (level, words) = match self {
             Stopped::Gone => return,
             Stopped::Refused(error) => (Level::Info, format!("send() failed ({})", Errno(error))),
@@ -85,7 +85,7 @@ impl Stopped {
             }
             Stopped::File(error) => (Level::Crit, error.to_string()),
         };
-        log.write(level, format_args!("{words} while {doing}, whose response has begun"));
+        log.write(level, format_args!("{words} while {stage}, whose response has begun"));
     }
 
     /// Why the response is given up, too. It goes on where the server takes no more, and as long as the server does not mind a

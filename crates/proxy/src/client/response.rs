@@ -18,8 +18,9 @@ use freerun_upstream::Lease;
 use smallvec::SmallVec;
 
 use crate::client::Reached;
-use crate::client::attempt::{Plan, UpstreamExchange};
+use crate::client::attempt::UpstreamExchange;
 use crate::client::error::{Stage, UpstreamError};
+use crate::client::plan::Plan;
 use crate::client::reader::{Broken, Ejected, ErrorOutput, Reader, Ready};
 use crate::client::response_body::{Announced, Buffering, Flow, Manner};
 use crate::client::spool::Place;
@@ -35,12 +36,12 @@ const TAKEN_AT_ONCE: usize = 16;
 
 /// Makes the answer, whose body goes to `tee`, too.
 pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T>) -> Outcome {
-    let Reached { passage, lease, began } = reached;
-    let status = passage.head.status;
+    let Reached { upstream, lease, began } = reached;
+    let status = upstream.head.status;
     if status == 101 {
-        return upgrade(request, passage, lease);
+        return upgrade(request, upstream, lease);
     }
-    let mut reader = Reader::new(passage, lease, began);
+    let mut reader = Reader::new(upstream, lease, began);
     let options = &reader.plan().options;
     if options.intercept_errors && status >= 300 && has_page(request, status) {
         if status == 401 {
@@ -106,7 +107,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
     }
     let announced = reader.left().is_some();
     let (mut front, broken) = front(request, &mut reader);
-    response.body = if announced && reader.is_over() && !broken && front.len() <= 1 {
+    response.body = if announced && reader.is_complete() && !broken && front.len() <= 1 {
         front.pop().map_or(Body::Empty, Body::Bytes)
     } else {
         flowing(request, reader, front, broken, buffered)
@@ -116,15 +117,17 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
 
 /// An answer that the client does not get.
 pub fn dismiss(request: &Request, reached: Reached) {
-    let Reached { passage, lease, began } = reached;
-    finish_quickly(request, Reader::new(passage, lease, began), false);
+    let Reached { upstream, lease, began } = reached;
+    finish_quickly(request, Reader::new(upstream, lease, began), false);
 }
 
 /// Passes `101 Switching Protocols` on, after which bytes go both ways.
-fn upgrade(request: &mut Request, passage: Box<UpstreamExchange>, lease: Lease) -> Outcome {
-    let UpstreamExchange { plan, wire: Some(wire), head, sent_all, .. } = *passage else { return Outcome::Status(500) };
+fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease) -> Outcome {
+    let UpstreamExchange { plan, connection: Some(connection), head, sent_all, .. } = *upstream else {
+        return Outcome::Status(500);
+    };
     // What goes through the tunnel counts at its end, with what of it has come behind the head.
-    let behind = wire.kit.input.bytes.len() as u64;
+    let behind = connection.kit.input.bytes.len() as u64;
     plan.record.with(|last| last.received = last.received.saturating_sub(behind));
     plan.record.count(&lease);
     if request.is_subrequest() {
@@ -142,7 +145,7 @@ fn upgrade(request: &mut Request, passage: Box<UpstreamExchange>, lease: Lease) 
         Ok(Passed::Response(mut response, _)) => {
             plan.record.shrink();
             let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
-            response.takeover = Some(Box::new(Tunnel::new(wire, lease, plan, send_timeout)));
+            response.takeover = Some(Box::new(Tunnel::new(connection, lease, plan, send_timeout)));
             Outcome::Response(response)
         }
         Ok(Passed::Elsewhere(outcome)) => outcome,

@@ -164,8 +164,14 @@ impl Flow {
             if self.broken {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            if self.is_over() {
-                return Ok(None);
+            match &self.reader {
+                Some(reader) if reader.is_complete() => return Ok(None),
+                Some(reader) if !reader.is_over() => {}
+                reader => {
+                    debug_assert!(reader.is_some(), "it is taken when this is dropped");
+                    self.broken = true;
+                    continue;
+                }
             }
             let room = self.room();
             if let Some(piece) = self.advance(room).await {

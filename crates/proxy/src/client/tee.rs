@@ -74,7 +74,7 @@ pub fn run<T: BodyTee>(mut tee: T, request: &Request, mut reader: Reader, follow
     let length = reader.left();
     let (mut front, broken) = response::front(request, &mut reader);
     tee.begin(length);
-    if reader.is_over() && !broken && front.len() <= 1 {
+    if reader.is_complete() && !broken && front.len() <= 1 {
         let body = front.pop().unwrap_or_default();
         tee.whole(body.clone());
         return Some(if body.is_empty() { Body::Empty } else { Body::Bytes(body) });

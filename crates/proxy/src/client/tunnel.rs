@@ -19,9 +19,9 @@ use freerun_runtime::loops;
 use freerun_transport::Transport;
 use freerun_upstream::Lease;
 
-use crate::client::attempt::Plan;
 use crate::client::connection::UpstreamConnection;
 use crate::client::error::{Stage, UpstreamError};
+use crate::client::plan::Plan;
 use crate::state::record::Record;
 
 /// How much is read at a time.
@@ -173,9 +173,9 @@ impl Held {
 
 impl Tunnel {
     /// Between the client and the server that has sent 101. `send_timeout` is that of the client's connection.
-    pub fn new(wire: UpstreamConnection, lease: Lease, plan: Plan, send_timeout: Duration) -> Tunnel {
+    pub fn new(connection: UpstreamConnection, lease: Lease, plan: Plan, send_timeout: Duration) -> Tunnel {
         let Plan { record, options, .. } = plan;
-        let (upstream, rest) = wire.leave();
+        let (upstream, rest) = connection.leave();
         let quiet = u64::try_from(options.read_timeout.as_millis()).unwrap_or(u64::MAX);
         Tunnel {
             upstream,
@@ -260,14 +260,14 @@ impl Takeover for Tunnel {
     }
 
     fn end(&mut self, request: &Request) -> u64 {
-        let doing = Stage::Tunnelling;
+        let stage = Stage::Tunnelling;
         match self.why.take().map(|why| *why) {
             None => {}
             Some(Why::ClientLate) => {
                 let late = std::io::Error::from_raw_os_error(rustix::io::Errno::TIMEDOUT.raw_os_error());
-                log_error!(request, Info, "client timed out ({}) while {doing}", Errno(&late));
+                log_error!(request, Info, "client timed out ({}) while {stage}", Errno(&late));
             }
-            Some(Why::UpstreamError(trouble)) => trouble.log(request, doing),
+            Some(Why::UpstreamError(trouble)) => trouble.log(request, stage),
         }
         self.note();
         self.down.total

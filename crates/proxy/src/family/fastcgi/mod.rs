@@ -4,6 +4,9 @@ pub mod exchange;
 pub mod reply;
 pub mod script;
 
+#[cfg(test)]
+mod framing_tests;
+
 use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, settings};
 use freerun_http::request::Request;
 
