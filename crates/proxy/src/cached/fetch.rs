@@ -6,7 +6,7 @@ use bytes::Bytes;
 use freerun_cache::cache::Leave;
 use freerun_cache::fill::Filling;
 use freerun_cache::object::{Made, Object, ObjectBody};
-use freerun_cache::record::Head;
+use freerun_cache::record::{Head, Reason};
 use freerun_cache::rules::update::{also_invalid, invalidates, refreshed};
 use freerun_cache::rules::{Answer, Field, Lifetime, Renewed, Vary, may_validate, revalidated, values};
 use freerun_http::background::Background;
@@ -25,10 +25,6 @@ use crate::settings::next::NextUpstream;
 use crate::state::cache_fetch::{CacheFetch, Validators};
 use crate::state::cache_status;
 use crate::state::cache_status::Status;
-
-/// The reason phrase of what is kept where no server has answered: the answer is this server's own. No phrase that was sent
-/// has a NUL.
-pub const OWN_FAILURE: &[u8] = b"\0";
 
 /// Asks on behalf of a request.
 pub struct Ask<'s> {
@@ -187,7 +183,7 @@ impl<'s> Ask<'s> {
         };
         let now = unix_now();
         let lifetime = Lifetime { fresh_until: now + u64::from(seconds), born: now, ..Lifetime::default() };
-        let reason = Bytes::from_static(OWN_FAILURE);
+        let reason = Reason::OwnFailure;
         let head = Head { key: wanted.text.clone(), status, reason, created: now, lifetime, vary, ..Head::default() };
         filling.head(head, Some(0), key);
         filling.whole(Bytes::new());

@@ -28,6 +28,7 @@ use crate::cached::fetch::Ask;
 use crate::cached::find::{Wanted, in_memory};
 use crate::cached::follower_body::FollowerBody;
 use crate::cached::key_sums::key_of;
+use crate::cached::key_text::{Answers, for_head_alone};
 use crate::cached::purge;
 use crate::cached::respond::{respond, stored};
 use crate::cached::storing::{control, variant};
@@ -40,9 +41,6 @@ use crate::state::cache_status::Status;
 
 /// How often a request looks again after what it has waited for turned out to be something else.
 const MAX_ROUNDS: usize = 8;
-
-/// What a key ends with whose response is one to HEAD, passed on as such. No other key does, since text has no NUL.
-pub const HEAD_ALONE: &[u8] = b"\0HEAD";
 
 /// The time, as caches count it.
 pub fn unix_now() -> u64 {
@@ -145,7 +143,7 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     if as_head && what == What::Answer && cache.fill_of(sum).is_none() && cache.peek(sum).is_none() {
         // The answer to HEAD that was passed on as such has no body, and must never be taken for one to GET; one to GET does
         // for both.
-        text.extend_from_slice(HEAD_ALONE);
+        for_head_alone(&mut text);
         sum = key_of(&text);
     }
     let ask = |what, text: Vec<u8>| {
@@ -245,7 +243,7 @@ impl Serve<'_> {
         // What the body of a GET says is no part of the key.
         let fat = request.method != Method::Post && !request.is_subrequest() && has_body(request);
         let as_head = request.method == Method::Head && !self.family.converts_head(request);
-        !fat && !self.is_far(request) && (!as_head || self.wanted.text.ends_with(HEAD_ALONE))
+        !fat && !self.is_far(request) && (!as_head || Answers::of(&self.wanted.text) == Answers::HeadAlone)
             // What comes after 101 is nobody else's.
             && !self.family.upgrades(request)
     }

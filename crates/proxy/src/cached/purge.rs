@@ -14,7 +14,8 @@ use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 
 use crate::cached::find::Wanted;
-use crate::cached::lookup::{HEAD_ALONE, unix_now};
+use crate::cached::key_text::for_head_alone;
+use crate::cached::lookup::unix_now;
 
 /// The most tags that one request may name; one with more is refused.
 const MAX_TAGS: usize = 64;
@@ -67,7 +68,9 @@ impl Wanted {
         let coming = self.cache.fill_of(self.key);
         let coming = coming.is_some_and(|fill| matches!(fill.progress(), Progress::Known(_)));
         // What was answered to HEAD under a key of its own goes, too.
-        self.cache.remove(Key::of(&[&self.text[..], HEAD_ALONE].concat()));
+        let mut alone = self.text.to_vec();
+        for_head_alone(&mut alone);
+        self.cache.remove(Key::of(&alone));
         self.cache.remove(self.key) || unknown || coming
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_cache::object::{Object, ObjectBody};
-use freerun_cache::record::Head;
+use freerun_cache::record::{Head, Reason};
 use freerun_cache::rules::Lifetime;
 use freerun_http::content::response::{Body, Conditional, FileRange, Response};
 use freerun_http::log_error;
@@ -13,8 +13,7 @@ use freerun_http::request::Request;
 use freerun_http::variables::LimitRate;
 use freerun_proto::date::{imf_fixdate, parse_http_date};
 
-use crate::cached::fetch::OWN_FAILURE;
-use crate::cached::lookup::HEAD_ALONE;
+use crate::cached::key_text::Answers;
 use crate::cached::made_head;
 use crate::cached::made_head::Place;
 use crate::client::response::{content_length, has_page};
@@ -95,9 +94,7 @@ pub fn respond(
     length: Option<u64>,
     body: impl FnOnce() -> Body,
 ) -> Outcome {
-    if *head.reason == *OWN_FAILURE {
-        return Outcome::Status(head.status);
-    }
+    let Reason::Sent(reason) = &head.reason else { return Outcome::Status(head.status) };
     let mut fields = head.fields.clone();
     let mut dated = None;
     if shared.proxy_cache_rfc9111 {
@@ -114,11 +111,11 @@ pub fn respond(
     let fields = HeadFields::Made(fields);
     // An answer to HEAD that was passed on as such has no body, and the length of that of GET: if it says none, nobody knows it.
     let announced = match head.body {
-        0 if head.key.ends_with(HEAD_ALONE) => content_length(&fields),
+        0 if Answers::of(&head.key) == Answers::HeadAlone => content_length(&fields),
         0 => content_length(&fields).or(length),
         _ => length,
     };
-    let head = UpstreamHead { status: head.status, reason: head.reason.clone(), fields, length, bytes: 0 };
+    let head = UpstreamHead { status: head.status, reason: reason.clone(), fields, length, bytes: 0 };
     let status = head.status;
     if status >= 300 && shared.proxy_intercept_errors && has_page(request, status) {
         if status == 401 {

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use freerun_cache::fill::{Filling, Follower};
 use freerun_cache::key::Key;
-use freerun_cache::record::Head;
+use freerun_cache::record::{Head, Reason};
 use freerun_cache::rules::control::RequestControl;
 use freerun_cache::rules::{Answer, Asked, Ignored, Rules, Vary, Verdict, Why, judge, tags, update};
 use freerun_http::content::aio;
@@ -77,7 +77,7 @@ impl Keep {
         let head = Head {
             key: text,
             status: head.status,
-            reason: Bytes::copy_from_slice(&head.reason),
+            reason: Reason::Sent(Bytes::copy_from_slice(&head.reason)),
             tags: tags::tags(&fields),
             fields,
             created: now,

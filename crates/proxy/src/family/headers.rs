@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_http::content::charsets;
-use freerun_http::content::response::{AsWritten, Body, Conditional, Field, PLACE, Response};
+use freerun_http::content::response::{AsWritten, Body, Conditional, Field, Response};
 use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
@@ -205,7 +205,8 @@ pub fn respond(
             }
             HeaderId::Etag if response.etag.is_none() && !field.value().is_empty() => {
                 response.etag = Some(field.keep_value());
-                PLACE
+                response.fields.push_own(field.keep_name());
+                continue;
             }
             HeaderId::Server => {
                 written.server = true;
@@ -228,7 +229,8 @@ pub fn respond(
                 match request.client.loop_state.clock.time_of(field.value()) {
                     Some(time) => {
                         response.last_modified = Some(time);
-                        PLACE
+                        response.fields.push_own(field.keep_name());
+                        continue;
                     }
                     None => field.keep_value(),
                 }
