@@ -227,7 +227,7 @@ enum Waited {
     Answered(Outcome),
     /// There is nothing to be had from there: look again.
     Again,
-    /// The same, with another variant's key, and the names of the fields that choose it.
+    /// Another variant is wanted: look again under its key. The names are those of the fields that choose it.
     Variant(Key, Bytes),
     /// The server is asked without keeping anything.
     Alone,

@@ -74,7 +74,7 @@ impl Wanted {
         self.cache.remove(self.key) || unknown || coming
     }
 
-    /// The same for another target of the same server, by a key that ends with the request's.
+    /// What would be wanted of another target of the same server, where the key ends with the request's target.
     pub fn beside(&self, path: &[u8], target: &[u8]) -> Option<Wanted> {
         let text: Bytes = [self.text.strip_suffix(path)?, target].concat().into();
         let key = Key::of(&text);

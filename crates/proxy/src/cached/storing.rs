@@ -172,7 +172,7 @@ pub fn variant(request: &Request, names: Bytes, main: Key) -> Vary {
     })
 }
 
-/// The same fields without the buffer that they came in, which is larger; usual names take up nothing.
+/// Copies fields out of the buffer that they came in, which is larger. Usual names take up nothing.
 fn compact(fields: &[Field]) -> Vec<Field> {
     let usual = |name: &Bytes| {
         let usual = HeaderId::of(name).name().as_bytes();

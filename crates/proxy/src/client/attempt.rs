@@ -93,7 +93,7 @@ impl UpstreamExchange {
                 Some(connection) => connection,
                 none => {
                     let connected = Box::pin(self.plan.connect(request, lease, scope)).await;
-                    let failed = |trouble| Failed { trouble, stage: Stage::Connecting, sent: false };
+                    let failed = |error| Failed { error, stage: Stage::Connecting, sent: false };
                     none.insert(connected.map_err(failed)?)
                 }
             };
@@ -110,12 +110,12 @@ impl UpstreamExchange {
                     self.sent_all = sent_all;
                     return Ok(());
                 }
-                Err((trouble, stage)) => {
+                Err((error, stage)) => {
                     // The server has closed an idle connection just as it was used: that says nothing about it.
                     let stale = run.connection.reused
                         && run.connection.kit.input.bytes.is_empty()
                         && matches!(
-                            trouble,
+                            error,
                             UpstreamError::Send(_) | UpstreamError::Receive(_) | UpstreamError::Fault(Fault::Cut)
                         )
                         && (self.plan.idempotent || run.sent == 0)
@@ -123,7 +123,7 @@ impl UpstreamExchange {
                     let sent = run.sent > 0;
                     self.connection = None;
                     if !stale {
-                        return Err(Failed { trouble, stage, sent });
+                        return Err(Failed { error, stage, sent });
                     }
                     let failures = &lease.peer().figures.failures;
                     failures[Failure::Stale as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl Run<'_> {
         if early {
             return Ok(false);
         }
-        let reading = |trouble| (trouble, Stage::ReadingHead);
+        let reading = |error| (error, Stage::ReadingHead);
         loop {
             // In a place of its own, the result is not kept while this waits.
             let seen = self.head(request).map_err(reading)?;
@@ -276,7 +276,7 @@ impl Run<'_> {
 
     /// Takes the heads that have come: whether the final one has.
     async fn heads(&mut self, request: &mut Request) -> Result<bool, Stopped> {
-        let reading = |trouble| (trouble, Stage::ReadingHead);
+        let reading = |error| (error, Stage::ReadingHead);
         loop {
             match self.head(request).map_err(reading)? {
                 Seen::Final => return Ok(true),
@@ -344,7 +344,7 @@ impl Run<'_> {
         rest: Rest,
         out: &mut Vec<u8>,
     ) -> Result<bool, Stopped> {
-        let sending = |trouble| (trouble, Stage::Sending);
+        let sending = |error| (error, Stage::Sending);
         let Rest { mut position, mut over } = rest;
         let mut piece = Bytes::new();
         loop {
@@ -408,15 +408,15 @@ impl Run<'_> {
                 return Ok(());
             }
             let Plan { options, client, .. } = self.plan;
-            let trouble = match self.connection.receive(self.room(), options.read_timeout, client).await {
+            let error = match self.connection.receive(self.room(), options.read_timeout, client).await {
                 Ok(0) | Err(UpstreamError::Receive(_)) => UpstreamError::Send(error),
                 Ok(n) => match self.received(Ok(n)) {
                     Ok(()) => continue,
-                    Err(trouble) => trouble,
+                    Err(error) => error,
                 },
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
-            return Err((trouble, Stage::Sending));
+            return Err((error, Stage::Sending));
         }
     }
 

@@ -22,7 +22,7 @@ impl ClientWatch {
         ClientWatch { stream, watched }
     }
 
-    /// The same client, of whom nothing depends any more.
+    /// A watch over the client that gives nothing up when it goes.
     pub fn unwatched(&self) -> ClientWatch {
         ClientWatch { stream: self.stream.clone(), watched: false }
     }

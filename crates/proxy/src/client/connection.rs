@@ -70,11 +70,11 @@ impl UpstreamConnection {
         self.receive_while(room, wait, client, |_, _| Ok(false))
     }
 
-    /// The same, while something else is done on the connection as far as it can be, which says whether it has got on: the other side
-    /// is at work then, and the time begins anew.
+    /// Waits for bytes as [`UpstreamConnection::receive`] does, while something else is done on the connection as far as it can be.
+    /// That says whether it has got on: the other side is at work then, and the time begins anew.
     ///
     /// # Errors
-    /// As those of [`UpstreamConnection::receive`], or what `meanwhile` says.
+    /// Those of [`UpstreamConnection::receive`], or what `meanwhile` says.
     pub fn receive_while(
         &mut self,
         room: usize,
@@ -117,7 +117,7 @@ impl UpstreamConnection {
     /// Waits until there is something to receive, and needs no buffer meanwhile.
     ///
     /// # Errors
-    /// As those of [`UpstreamConnection::receive_while`].
+    /// Those of [`UpstreamConnection::receive_while`].
     pub fn readable_while(
         &mut self,
         wait: Duration,

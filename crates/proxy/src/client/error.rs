@@ -100,7 +100,7 @@ impl UpstreamError {
             UpstreamError::Body(BodyError::Status(status)) => *status,
             UpstreamError::Body(BodyError::TimedOut) => 408,
             UpstreamError::Body(BodyError::Broken(_)) => 400,
-            trouble => match trouble.side() {
+            error => match error.side() {
                 Side::Us => 500,
                 _ => 502,
             },
@@ -208,8 +208,8 @@ struct Words<'t>(&'t UpstreamError, Stage);
 
 impl fmt::Display for Words<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Words(trouble, stage) = self;
-        match trouble {
+        let Words(error, stage) = self;
+        match error {
             UpstreamError::NoPeer(_) => write!(formatter, "no live upstreams while {stage}"),
             UpstreamError::Denied => write!(formatter, "access to upstream denied by \"allow_upstream\" while {stage}"),
             UpstreamError::Connect(error) => write!(formatter, "{error} ({}) while {stage}", Errno(error.io())),
@@ -244,7 +244,7 @@ mod tests {
         let refused = || UpstreamError::Connect(ConnectError::Failed(os(E::CONNREFUSED)));
         let bind = || UpstreamError::Connect(ConnectError::Bind("1.2.3.4:0".parse().unwrap(), os(E::ADDRNOTAVAIL)));
         let invalid = || UpstreamError::Fault(Fault::invalid("upstream sent invalid header"));
-        for (trouble, stage, status, next, words) in [
+        for (error, stage, status, next, words) in [
             (
                 refused(),
                 Stage::Connecting,
@@ -302,8 +302,8 @@ mod tests {
                 "recv() failed (104: Connection reset by peer) while reading response header from upstream",
             ),
         ] {
-            assert_eq!(trouble.words(stage).to_string(), words);
-            assert_eq!((trouble.status(), trouble.next()), (status, next), "{words}");
+            assert_eq!(error.words(stage).to_string(), words);
+            assert_eq!((error.status(), error.next()), (status, next), "{words}");
         }
         assert_eq!((refused().level(), bind().level()), (Level::Error, Level::Crit));
         assert_eq!(UpstreamError::ClientGone.status(), 499);

@@ -63,7 +63,7 @@ impl Input {
     /// As [`Input::poll_read`], for a task that waits for nothing else.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Transport::poll_read_by`].
     pub async fn read(&mut self, transport: &Transport, most: usize) -> io::Result<usize> {
         loops::consume_budget().await;
         poll_fn(|context| self.poll_read(transport, context, most)).await

@@ -1,7 +1,7 @@
 //! Has one request answered by upstream servers, whatever protocol they speak.
 //!
-//! `mod.rs` chooses servers and decides about further tries. `plan.rs` is what all tries have in common, `attempt.rs` one of them, up to the response's head: on a
-//! `connection.rs`, with a `request_body.rs`; what is left of that when the head comes is sent by `request_rest.rs`. `response.rs` makes
+//! `mod.rs` chooses servers and decides about further tries. `plan.rs` is what all tries have in common, `attempt.rs` one of
+//! them, up to the response's head: on a `connection.rs`, with a `request_body.rs`; what is left of that when the head comes is sent by `request_rest.rs`. `response.rs` makes
 //! the client's response, whose body is a `response_body.rs` that `reader.rs` fills; where somebody else gets it, too, it goes to a
 //! `tee.rs`. After `101 Switching Protocols` a `tunnel.rs` is all that is left. `error.rs` knows what follows from what went wrong,
 //! `client_watch.rs` whether the client is still there.
@@ -97,8 +97,8 @@ pub struct Unreached {
 }
 
 impl Unreached {
-    fn of(request: &mut Request, trouble: &UpstreamError) -> Unreached {
-        Unreached { outcome: trouble.outcome(request), cause: trouble.cause() }
+    fn of(request: &mut Request, error: &UpstreamError) -> Unreached {
+        Unreached { outcome: error.outcome(request), cause: error.cause() }
     }
 
     fn plain(outcome: Outcome) -> Unreached {
@@ -119,13 +119,13 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
         Some(body) => body,
         None => match Box::pin(OutgoingBody::collect(request, family)).await {
             Ok(body) => body,
-            Err(trouble) => return Err(Unreached::of(request, &trouble)),
+            Err(error) => return Err(Unreached::of(request, &error)),
         },
     };
     let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::nanos(), queued: Took::default() };
     let mut lease = match tries.pick(request, &upstream.plan).await {
         Ok(lease) => lease,
-        Err(trouble) => return Err(without_server(request, &upstream.plan, &trouble, tries.queued)),
+        Err(error) => return Err(without_server(request, &upstream.plan, &error, tries.queued)),
     };
     loop {
         // Many servers that refuse at once are many tries without a wait.
@@ -162,26 +162,26 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                 }
                 break;
             }
-            Err(Failed { trouble, stage, sent }) => {
-                trouble.log(request, stage);
-                record.with(|last| last.status = trouble.upstream_status());
+            Err(Failed { error, stage, sent }) => {
+                error.log(request, stage);
+                record.with(|last| last.status = error.upstream_status());
                 record.end(loops::nanos());
                 record.count(&lease);
-                if let Some(failure) = trouble.failure() {
+                if let Some(failure) = error.failure() {
                     fail(request, lease, failure, stage);
                 }
-                if !trouble
+                if !error
                     .next()
                     .is_some_and(|cause| options.next_upstream.contains(cause) && tries.allow(plan, cause, sent, &body))
                 {
-                    return Err(Unreached::of(request, &trouble));
+                    return Err(Unreached::of(request, &error));
                 }
                 lease = match tries.pick(request, plan).await {
                     Ok(lease) => lease,
                     Err(UpstreamError::NoPeer(NoPeer::AllTried | NoPeer::Wait)) => {
-                        return Err(Unreached::of(request, &trouble));
+                        return Err(Unreached::of(request, &error));
                     }
-                    Err(trouble) => return Err(without_server(request, plan, &trouble, tries.queued)),
+                    Err(error) => return Err(without_server(request, plan, &error, tries.queued)),
                 };
             }
         }
@@ -239,7 +239,7 @@ fn begin(
     }))
 }
 
-/// The same where the target has to be looked up.
+/// Looks the target up, and makes what there is before the first try.
 async fn begin_later(
     request: &mut Request,
     family: &'static dyn Family,
@@ -266,12 +266,12 @@ fn note(request: &Request, upstream: &UpstreamExchange, lease: &Lease) -> u64 {
 }
 
 /// There is no server to ask.
-fn without_server(request: &mut Request, plan: &Plan, trouble: &UpstreamError, queued: Took) -> Unreached {
+fn without_server(request: &mut Request, plan: &Plan, error: &UpstreamError, queued: Took) -> Unreached {
     plan.record.begin(plan.servers().map_or("", |servers| servers.name()), loops::nanos(), queued);
-    trouble.log(request, Stage::Connecting);
-    plan.record.with(|last| last.status = trouble.upstream_status());
+    error.log(request, Stage::Connecting);
+    plan.record.with(|last| last.status = error.upstream_status());
     plan.record.end(loops::nanos());
-    Unreached::of(request, trouble)
+    Unreached::of(request, error)
 }
 
 fn fail(request: &Request, lease: Lease, failure: Failure, stage: Stage) {

@@ -77,7 +77,7 @@ impl Pieces {
     }
 }
 
-/// The same piece without the buffer that it came in, where it is a small part of that.
+/// Copies a piece out of the buffer that it came in, where it is a small part of that.
 pub fn own(piece: Bytes) -> Bytes {
     if piece.len() < LARGE { Bytes::copy_from_slice(&piece) } else { piece }
 }

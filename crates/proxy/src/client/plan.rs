@@ -41,7 +41,7 @@ pub struct Plan {
 /// A try that failed.
 pub struct Failed {
     /// Why.
-    pub trouble: UpstreamError,
+    pub error: UpstreamError,
     /// In what.
     pub stage: Stage,
     /// Whether something of the request was sent.
@@ -63,7 +63,7 @@ impl Plan {
     fn prepare_anew(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), Failed> {
         let table = self.family.table(request.settings());
         if !table.proxy_allow_upstream.all_hold(request) {
-            return Err(Failed { trouble: UpstreamError::Denied, stage: Stage::Connecting, sent: false });
+            return Err(Failed { error: UpstreamError::Denied, stage: Stage::Connecting, sent: false });
         }
         if self.options.bind_dynamic {
             self.options.connect = table.connect_options(request);

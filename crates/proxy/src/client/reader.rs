@@ -75,7 +75,7 @@ type Surplus = (Level, &'static str);
 #[derive(Debug, Default)]
 pub struct Unsaid {
     /// What went wrong.
-    pub trouble: Option<UpstreamError>,
+    pub error: Option<UpstreamError>,
     /// The application's error output.
     pub output: Vec<Bytes>,
     /// There was more than there should be: how grave that is, and what is said of it.
@@ -271,7 +271,7 @@ impl Reader {
                 plan.record.with(|last| last.received += n as u64);
                 Ok(())
             }
-            Err(trouble) => Err(self.broken(trouble)),
+            Err(error) => Err(self.broken(error)),
         }
     }
 
@@ -292,7 +292,7 @@ impl Reader {
             send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, transport, context)
         };
         let readable = connection.readable_while(plan.options.read_timeout, &plan.client, send_on).await;
-        readable.map_err(|trouble| self.broken(trouble))
+        readable.map_err(|error| self.broken(error))
     }
 
     /// Sends what is left of the request, where nothing is read.
@@ -320,7 +320,7 @@ impl Reader {
                 sent => Poll::Ready(sent.map(|_| ())),
             }
         });
-        sent.await.map_err(|trouble| self.broken(trouble))
+        sent.await.map_err(|error| self.broken(error))
     }
 
     /// What is left of the request is going to be read from the client while this reads the response.
@@ -412,20 +412,20 @@ impl Reader {
     }
 
     /// The body is not complete, and never will be.
-    fn broken(&mut self, trouble: UpstreamError) -> Broken {
+    fn broken(&mut self, error: UpstreamError) -> Broken {
         self.state = State::Broken;
         // Once it is settled nobody misses what does not come.
         if let Some(log) = self.log.as_ref().filter(|_| self.settled.is_none()) {
-            trouble.log_detached(log, Stage::ReadingBody);
+            error.log_detached(log, Stage::ReadingBody);
         }
         self.upstream.connection = None;
         self.upstream.unsent = None;
         self.end();
-        if let (Some(lease), Some(failure)) = (self.lease.take(), trouble.failure()) {
+        if let (Some(lease), Some(failure)) = (self.lease.take(), error.failure()) {
             self.judged(lease.broken(failure, loops::millis()));
         }
         if self.log.is_none() {
-            self.unsaid.trouble = Some(trouble);
+            self.unsaid.error = Some(error);
         }
         Broken
     }
@@ -493,8 +493,8 @@ fn send_on(
             if let Some(log) = log {
                 stopped.log(log);
             }
-            if let Some(trouble) = stopped.trouble() {
-                return Err(trouble);
+            if let Some(error) = stopped.upstream_error() {
+                return Err(error);
             }
         }
     }

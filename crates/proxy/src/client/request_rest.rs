@@ -90,7 +90,7 @@ impl Stopped {
 
     /// Why the response is given up, too. It goes on where the server takes no more, and as long as the server does not mind a
     /// client that says no more.
-    pub fn trouble(self) -> Option<UpstreamError> {
+    pub fn upstream_error(self) -> Option<UpstreamError> {
         match self {
             Stopped::Refused(_) | Stopped::Client(BodyError::TimedOut) | Stopped::Gone => None,
             Stopped::Client(error) => Some(UpstreamError::Body(error)),

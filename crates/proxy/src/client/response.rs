@@ -68,10 +68,10 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
             return outcome;
         }
         Err(fault) => {
-            let trouble = UpstreamError::Fault(fault);
-            trouble.log(request, Stage::ReadingHead);
-            plan.record.with(|last| last.status = trouble.upstream_status());
-            return trouble.outcome(request);
+            let error = UpstreamError::Fault(fault);
+            error.log(request, Stage::ReadingHead);
+            plan.record.with(|last| last.status = error.upstream_status());
+            return error.outcome(request);
         }
     };
     if let (Some(peer), Some(servers)) = (reader.peer(), plan.servers()) {
@@ -150,9 +150,9 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
         }
         Ok(Passed::Elsewhere(outcome)) => outcome,
         Err(fault) => {
-            let trouble = UpstreamError::Fault(fault);
-            trouble.log(request, Stage::ReadingHead);
-            trouble.outcome(request)
+            let error = UpstreamError::Fault(fault);
+            error.log(request, Stage::ReadingHead);
+            error.outcome(request)
         }
     }
 }
@@ -163,8 +163,8 @@ fn flowing(request: &mut Request, mut reader: Reader, front: Front, broken: bool
     let announced = reader.left().is_some();
     reader.log = Some(Detached::of(request));
     let buffering = buffered.then(|| buffering(request, reader.plan()));
-    if let Some(trouble) = reader.unsaid.trouble.take() {
-        trouble.log(request, Stage::ReadingBody);
+    if let Some(error) = reader.unsaid.error.take() {
+        error.log(request, Stage::ReadingBody);
     }
     reader.borrow_body(request);
     let finish = reader.plan().options.ignore_client_abort;
@@ -205,7 +205,7 @@ fn place(request: &Request, plan: &Plan, read: usize) -> Option<Place> {
     temporary(request, plan.family, plan.options.max_temp_file_size, read)
 }
 
-/// The same with files of `max` bytes at most, which are read in pieces of `read` bytes.
+/// Where files for a response of at most `max` bytes go, which are read in pieces of `read` bytes; if there may be one.
 pub fn temporary(request: &Request, family: &dyn Family, max: u64, read: usize) -> Option<Place> {
     if max == 0 {
         return None;

@@ -26,7 +26,7 @@ const READ: usize = 256 * 1024;
 /// works on behind its output keeps nobody waiting, and gets a new connection the next time.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// The same at first, where nothing is buffered.
+/// What one read may bring at first where nothing is buffered.
 const UNBUFFERED: usize = 64 * 1024;
 
 /// How much is read for the file in one turn at most: each turn has a thread of the pool woken, and the loop by that.

@@ -83,8 +83,8 @@ pub fn run<T: BodyTee>(mut tee: T, request: &Request, mut reader: Reader, follow
         true => tee.follow(request, reader.plan().family)?,
         false => Body::Empty,
     };
-    if let Some(trouble) = reader.unsaid.trouble.take() {
-        trouble.log(request, Stage::ReadingBody);
+    if let Some(error) = reader.unsaid.error.take() {
+        error.log(request, Stage::ReadingBody);
     }
     reader.log = Some(Detached::of(request));
     reader.leave_client();

@@ -59,7 +59,7 @@ enum Why {
     /// The client takes nothing.
     ClientLate,
     /// Something of the upstream server.
-    UpstreamError(UpstreamError),
+    Upstream(UpstreamError),
 }
 
 /// One of the two directions.
@@ -225,7 +225,7 @@ impl Tunnel {
         let first = ways.into_iter().flatten().fold(self.until, u64::min);
         std::task::ready!(self.deadline.poll_until(first, context));
         let of_client = ways[0].is_some_and(|deadline| deadline <= loops::millis());
-        Poll::Ready(if of_client { Why::ClientLate } else { Why::UpstreamError(UpstreamError::TimedOut) })
+        Poll::Ready(if of_client { Why::ClientLate } else { Why::Upstream(UpstreamError::TimedOut) })
     }
 
     /// Notes what has gone through it.
@@ -253,7 +253,7 @@ impl Takeover for Tunnel {
             Ok(true) => return Poll::Ready(()),
             Ok(false) => std::task::ready!(self.poll_late(context)),
             Err(UpstreamError::ClientGone) => return Poll::Ready(()),
-            Err(trouble) => Why::UpstreamError(trouble),
+            Err(error) => Why::Upstream(error),
         };
         self.why = Some(Box::new(why));
         Poll::Ready(())
@@ -267,7 +267,7 @@ impl Takeover for Tunnel {
                 let late = std::io::Error::from_raw_os_error(rustix::io::Errno::TIMEDOUT.raw_os_error());
                 log_error!(request, Info, "client timed out ({}) while {stage}", Errno(&late));
             }
-            Some(Why::UpstreamError(trouble)) => trouble.log(request, stage),
+            Some(Why::Upstream(error)) => error.log(request, stage),
         }
         self.note();
         self.down.total

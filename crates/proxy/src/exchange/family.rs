@@ -58,7 +58,7 @@ pub enum RequestBody {
 
 /// What a member makes of a response's head.
 pub enum Passed {
-    /// The response for the client, without its body, which the engine puts in.
+    /// The response for the client, without its body, which is put in later.
     Response(Box<Response>, Advice),
     /// It goes elsewhere inside the server (`X-Accel-Redirect`); the body of the upstream is not wanted.
     Elsewhere(Outcome),
@@ -78,7 +78,7 @@ pub trait Family: Sync {
     /// The directives' prefix without its underscore: `proxy`, `fastcgi`.
     fn name(&self) -> &'static str;
 
-    /// The directives that the engine reads.
+    /// The directives that `client/` reads.
     fn options(&self, request: &Request) -> Options;
 
     /// The member's part of the table that all share. What it lacks there has its default.
@@ -129,8 +129,8 @@ pub trait Family: Sync {
     /// A try. The target is that of [`Family::target`], and the response's head may have `max_head` bytes: what `buffer_size` says.
     fn exchange(&self, request: &Request, target: &Target, max_head: usize) -> Exchanging;
 
-    /// What the client gets for a final response: fields are hidden, passed and changed here. `status` and all else that
-    /// the engine may decide by has been looked at before (retries, `proxy_intercept_errors`).
+    /// What the client gets for a final response: fields are hidden, passed and changed here. What is decided by
+    /// the status and the like (retries, `proxy_intercept_errors`) is decided before.
     ///
     /// # Errors
     /// It cannot be passed on: 502, and the text is logged.

@@ -37,7 +37,7 @@ where
         HttpExchange { write_head, sent: SentBody::Plain, reply: Reply::new(HeadKind::Http, asked, max_head) }
     }
 
-    /// The same for protocols that differ in the request's head alone (uwsgi, SCGI): the response is HTTP's or CGI's, and
+    /// An exchange of a protocol that differs from HTTP in the request's head alone (uwsgi, SCGI): the response is HTTP's or CGI's, and
     /// the connection ends with it.
     pub fn cgi(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
         HttpExchange { write_head, sent: SentBody::Plain, reply: Reply::new(HeadKind::HttpOrCgi, asked, max_head) }

@@ -77,14 +77,14 @@ pub enum BodyStep {
     End,
 }
 
-/// What is wrong with what an upstream sent. The text is the log's; the engine appends what it was doing (`while reading
+/// What is wrong with what an upstream sent. The text is the log's; `client/` appends what it was doing (`while reading
 /// response header from upstream`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It is not the protocol, or it is ambiguous: `upstream sent invalid header`, for example.
     #[error("{0}")]
     Invalid(Cow<'static, str>),
-    /// The head is larger than the protocol's own limit. (The limit of `proxy_buffer_size` is the engine's.)
+    /// The head is larger than the protocol's own limit. (The limit of `proxy_buffer_size` is looked at in `client/`.)
     #[error("upstream sent too big header")]
     TooBig,
     /// The connection ended where more had to come.
@@ -104,7 +104,7 @@ impl Fault {
 }
 
 /// One try to have a request answered, in one protocol. The calls come in this order: `begin`; for the request's body
-/// `before_piece`, the piece itself (which the engine sends), `after_piece`, and again; `body_end`; and independently of
+/// `before_piece`, the piece itself (which the caller sends), `after_piece`, and again; `body_end`; and independently of
 /// these, as soon as bytes come, `head` until it has returned one that is not 1xx, then `body` until its end.
 pub trait Exchange {
     /// Appends what stands before the request's body: head, or begin record and parameters. Called once.

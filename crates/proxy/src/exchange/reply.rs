@@ -29,7 +29,7 @@ thread_local! {
     static BEFORE: RefCell<Before> = RefCell::default();
 }
 
-/// A parsed head in the engine's terms. The fields share the head's bytes.
+/// A parsed head as `client/` looks at it. The fields share the head's bytes.
 pub fn upstream_head(head: ResponseHead, bytes: Bytes, framing: Framing) -> UpstreamHead {
     debug_assert!(head.fields.len() <= MAX_RESPONSE_FIELDS);
     UpstreamHead {

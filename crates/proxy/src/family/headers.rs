@@ -34,7 +34,7 @@ pub const HIDDEN: Hidden = Hidden {
     ],
 };
 
-/// The same where the head is that of a script behind FastCGI or SCGI.
+/// Fields of scripts behind FastCGI or SCGI that are not passed on unless `pass_header` says so.
 pub const HIDDEN_CGI: Hidden = Hidden {
     known: Known::of(&[]),
     others: &[
@@ -47,7 +47,7 @@ pub const HIDDEN_CGI: Hidden = Hidden {
     ],
 };
 
-/// The same for uwsgi, which has `Status` passed on.
+/// Fields of applications behind uwsgi that are not passed on unless `pass_header` says so: `Status` is.
 pub const HIDDEN_UWSGI: Hidden = Hidden { known: HIDDEN_CGI.known, others: HIDDEN_CGI.others.split_at(1).1 };
 
 /// What a member changes in the values of fields. `None`: the value stays.

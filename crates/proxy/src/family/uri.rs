@@ -71,7 +71,7 @@ pub fn make<'a>(rule: Rule<'a>, asked: Asked<'a>) -> Cow<'a, [u8]> {
     Cow::Owned(out)
 }
 
-/// The same, to be kept.
+/// Makes what is asked for, to be kept with the target.
 pub fn kept(rule: Rule<'_>, asked: Asked<'_>) -> Uri {
     match make(rule, asked) {
         Cow::Borrowed(uri) => Uri::from_slice(uri),

@@ -65,7 +65,7 @@ fn bytes(size: u64) -> usize {
 }
 
 impl FamilySettings {
-    /// The settings for this request, as the engine reads them. What only `proxy` has (`pass_trailers`) is not there.
+    /// The settings for this request, as `client/` reads them. What only `proxy` has (`pass_trailers`) is not there.
     #[inline]
     pub fn options(&self, request: &Request) -> Options {
         let buffers = u64::from(self.proxy_buffers.count).saturating_mul(self.proxy_buffers.size);

@@ -15,7 +15,7 @@ const DEFAULT_PORT: u16 = 80;
 pub struct Server {
     /// Where it is.
     pub place: Place,
-    /// The same as it is written.
+    /// The address as it is written.
     pub text: Arc<str>,
     /// Where that stands in the configuration.
     pub written: At,
