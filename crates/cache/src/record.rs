@@ -20,7 +20,7 @@
 //! | 72 | 4 | number of fields |
 //! | 76 | 4 | number of tags |
 //! | 80 | 16 | the variant; zeros without `Vary` |
-//! | 96 | | key, reason phrase, names of `Vary`; then each field as two lengths (4 bytes each), name and value; then each tag as a length and its text |
+//! | 96 | | key, reason phrase (a single NUL, which no phrase has, where no server has answered), names of `Vary`; then each field as two lengths (4 bytes each), name and value; then each tag as a length and its text |
 //!
 //! The numbers have a fixed width, so a head whose body's length becomes known later has the same size. A file is whole if its
 //! head can be decoded and the body has the length that it says; under its name it is never anything else, since it gets the
@@ -54,7 +54,7 @@ pub struct Head {
     /// The status of the response.
     pub status: u16,
     /// Its reason phrase.
-    pub reason: Bytes,
+    pub reason: Reason,
     /// Its fields: [`rules::update::stored`](crate::rules::update::stored).
     pub fields: Vec<(Bytes, Bytes)>,
     /// When it was stored, seconds since the epoch.
@@ -67,6 +67,47 @@ pub struct Head {
     pub tags: Vec<Bytes>,
     /// The length of the body.
     pub body: u64,
+}
+
+/// The reason phrase of a stored response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// A server has sent this one.
+    Sent(Bytes),
+    /// No server has answered: the response is this server's own error page for the status.
+    OwnFailure,
+}
+
+/// How [`Reason::OwnFailure`] stands in a file.
+const OWN_FAILURE: &[u8] = b"\0";
+
+impl Reason {
+    /// The bytes for the file.
+    fn text(&self) -> &[u8] {
+        match self {
+            Reason::Sent(phrase) => phrase,
+            Reason::OwnFailure => OWN_FAILURE,
+        }
+    }
+}
+
+impl Default for Reason {
+    fn default() -> Reason {
+        Reason::Sent(Bytes::new())
+    }
+}
+
+impl From<Bytes> for Reason {
+    /// The reason with these bytes in a file.
+    fn from(text: Bytes) -> Reason {
+        if *text == *OWN_FAILURE { Reason::OwnFailure } else { Reason::Sent(text) }
+    }
+}
+
+impl From<&'static str> for Reason {
+    fn from(phrase: &'static str) -> Reason {
+        Reason::Sent(Bytes::from_static(phrase.as_bytes()))
+    }
 }
 
 /// Why a file's head cannot be used.
@@ -103,7 +144,7 @@ impl Head {
         let names = self.vary.as_ref().map_or(0, |vary| vary.names.len());
         let fields: usize = self.fields.iter().map(|(name, value)| 8 + name.len() + value.len()).sum();
         let tags: usize = self.tags.iter().map(|tag| 4 + tag.len()).sum();
-        TEXT + self.key.len() + self.reason.len() + names + fields + tags
+        TEXT + self.key.len() + self.reason.text().len() + names + fields + tags
     }
 
     /// The bytes for the file.
@@ -144,11 +185,11 @@ impl Head {
             Some(vary) => (&vary.names[..], vary.variant.0),
             None => (&[][..], [0; 16]),
         };
-        for number in [self.key.len(), self.reason.len(), names.len(), self.fields.len(), self.tags.len()] {
+        for number in [self.key.len(), self.reason.text().len(), names.len(), self.fields.len(), self.tags.len()] {
             out.put_u32_le(length(number));
         }
         out.put_slice(&variant);
-        for text in [&self.key[..], &self.reason, names] {
+        for text in [&self.key[..], self.reason.text(), names] {
             out.put_slice(text);
         }
         for (name, value) in &self.fields {
@@ -289,7 +330,7 @@ impl Reader<'_> {
         let mut head = Head {
             key,
             status,
-            reason,
+            reason: reason.into(),
             created,
             lifetime,
             vary,
@@ -336,7 +377,7 @@ mod tests {
             |(key, (status, created, body), reason, fields, lifetime, vary, tags)| Head {
                 key,
                 status,
-                reason,
+                reason: reason.into(),
                 fields,
                 created,
                 lifetime,
@@ -399,6 +440,18 @@ mod tests {
                 prop_assert_eq!(head.encode().expect("short"), bytes);
             }
         }
+    }
+
+    #[test]
+    fn an_answer_of_this_server_stays_one() {
+        let head = Head { key: "text".into(), status: 502, reason: Reason::OwnFailure, ..Head::default() };
+        let (read, _) = Head::decode(&head.encode().expect("short")).expect("whole");
+        assert_eq!(read, head);
+        let sent = Head { reason: "".into(), ..head };
+        assert_eq!(
+            Head::decode(&sent.encode().expect("short")).map(|(head, _)| head.reason),
+            Ok(Reason::Sent(Bytes::new()))
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use freerun_conf::Problem;
-use freerun_modules::upstream::{self, Upstreams};
+use freerun_proxy::upstream::{self, Upstreams};
 use freerun_runtime::log::{ErrorLog, Level};
 
 use crate::bundle::Input;

@@ -11,12 +11,11 @@ mod multiplexed_tests;
 pub mod postread;
 pub mod preaccess;
 pub mod precontent;
-pub mod proxy;
 pub mod tls;
-pub mod upstream;
 pub mod variables;
 
 use freerun_http::module::Module;
+use freerun_proxy::modules as proxy;
 
 /// All modules. Handlers of one phase run in this order.
 pub static MODULES: &[&Module] = &[
@@ -28,12 +27,12 @@ pub static MODULES: &[&Module] = &[
     &preaccess::limit_conn::MODULE,
     &precontent::try_files::MODULE,
     &precontent::mirror::MODULE,
-    &proxy::cache::zones::MODULE,
-    &proxy::http::MODULE,
-    &proxy::fastcgi::MODULE,
-    &proxy::uwsgi::MODULE,
-    &proxy::scgi::MODULE,
-    &proxy::memcached::MODULE,
+    &proxy::CACHES,
+    &proxy::PROXY,
+    &proxy::FASTCGI,
+    &proxy::UWSGI,
+    &proxy::SCGI,
+    &proxy::MEMCACHED,
     &content::status::MODULE,
     &content::dav::MODULE,
     &content::mp4::MODULE,
@@ -67,7 +66,7 @@ pub static MODULES: &[&Module] = &[
     &variables::geo::MODULE,
     &variables::geoip2::MODULE,
     &variables::split_clients::MODULE,
-    &upstream::MODULE,
-    &upstream::health::MODULE,
+    &proxy::UPSTREAM,
+    &proxy::HEALTH,
     &tls::MODULE,
 ];

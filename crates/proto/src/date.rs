@@ -219,11 +219,28 @@ fn month_number(name: &[u8]) -> Option<i64> {
     MONTHS.chunks_exact(3).position(|m| m == name).map(|at| at as i64 + 1)
 }
 
+/// `Tue, 01-Dec-26 11:22:04 GMT`: the form that the first cookies had; years after 2037 have four digits.
+pub fn cookie_date(unix: i64) -> Vec<u8> {
+    let mut date = imf_fixdate(unix).to_vec();
+    (date[7], date[11]) = (b'-', b'-');
+    if date[12..16] <= b"2037"[..] {
+        date.drain(12..14);
+    }
+    date
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn dates_of_cookies_have_two_digits_of_the_year_up_to_2037() {
+        assert_eq!(cookie_date(784_111_777), b"Sun, 06-Nov-94 08:49:37 GMT");
+        assert_eq!(cookie_date(2_145_916_555), b"Thu, 31-Dec-37 23:55:55 GMT");
+        assert_eq!(cookie_date(2_145_916_800), b"Fri, 01-Jan-2038 00:00:00 GMT");
+    }
 
     fn text(bytes: &[u8]) -> &str {
         std::str::from_utf8(bytes).unwrap()

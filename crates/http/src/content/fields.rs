@@ -24,12 +24,50 @@ static ACCEPT_RANGES: [Field; 1] = [(Bytes::from_static(b"Accept-Ranges"), Bytes
 /// All of them, in their order.
 pub type FieldsIter<'f> = Chain<Chain<slice::Iter<'f, Field>, slice::Iter<'f, Field>>, slice::Iter<'f, Field>>;
 
+/// The value of a field of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldValue<'f> {
+    /// This one.
+    Text(&'f Bytes),
+    /// The one of the response's own member: the field only says where that is sent, instead of where it usually is.
+    OfResponse(Member),
+}
+
+/// Members of a response that are fields, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Member {
+    /// `ETag`
+    Etag,
+    /// `Last-Modified`
+    LastModified,
+    /// `Location`
+    Location,
+}
+
+/// What stands in the list for the value of a response's own member. No real value has a NUL.
+const OF_RESPONSE: Bytes = Bytes::from_static(b"\0");
+
+impl FieldValue<'_> {
+    /// The value of a field.
+    #[inline]
+    pub fn of((name, value): &Field) -> FieldValue<'_> {
+        if *value != OF_RESPONSE {
+            return FieldValue::Text(value);
+        }
+        FieldValue::OfResponse(match name.len() {
+            4 => Member::Etag,
+            8 => Member::Location,
+            _ => Member::LastModified,
+        })
+    }
+}
+
 /// Fields that many responses begin with.
 #[derive(Debug)]
 pub struct Made {
     /// The fields.
     pub fields: Box<[Field]>,
-    /// How they are sent, [places](super::response::PLACE) included, by a response with this `ETag` and `Last-Modified`.
+    /// How they are sent, those [of the response](FieldValue::OfResponse) included, by a response with this `ETag` and `Last-Modified`.
     pub text: Box<[u8]>,
     /// `ETag` of such a response.
     pub etag: Option<Bytes>,
@@ -89,6 +127,11 @@ impl Fields {
     /// Adds one at the end.
     pub fn push(&mut self, field: Field) {
         self.list.push(field);
+    }
+
+    /// Adds one at the end whose value is that of the response's own member; `name` is the member's as another server has written it.
+    pub fn push_own(&mut self, name: Bytes) {
+        self.list.push((name, OF_RESPONSE));
     }
 
     /// Keeps those of which this is true; it may change them.

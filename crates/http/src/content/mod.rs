@@ -1,6 +1,7 @@
 //! Responses, and what makes them.
 
 pub mod aio;
+pub mod charsets;
 pub mod direct;
 pub mod error_page;
 pub mod fields;

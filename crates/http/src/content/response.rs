@@ -182,10 +182,6 @@ pub enum Conditional {
     ByPrecedence,
 }
 
-/// The value of a field in [`Response::fields`] that only says where `Last-Modified`, `ETag` or `Location` is sent, instead
-/// of where it usually is; the value is in the response's own member. No real value has a NUL.
-pub const PLACE: Bytes = Bytes::from_static(b"\0");
-
 /// A response before it is written.
 pub struct Response {
     /// Status code.

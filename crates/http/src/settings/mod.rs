@@ -1,5 +1,6 @@
 //! The settings that the request's path itself reads. A module's own settings stand in the module's file.
 
+pub mod access;
 pub mod core;
 pub mod error_page;
 pub mod files;

@@ -3,7 +3,8 @@
 use freerun_proto::encode;
 
 use crate::content::error_page::server_name;
-use crate::content::response::{PLACE, Response};
+use crate::content::fields::{FieldValue, Member};
+use crate::content::response::Response;
 use crate::request::{Address, Request};
 use crate::settings::core::CoreSettings;
 use crate::settings::server::ServerSettings;
@@ -124,11 +125,10 @@ fn describe(request: &Request, response: &Response, decided: &Decided, placed: &
 /// Prints the further fields.
 #[inline]
 pub fn further(request: &Request, response: &Response, sink: &mut impl HeadSink) {
-    for (name, value) in &response.fields {
-        if *value == PLACE {
-            place(request, response, name, sink);
-        } else {
-            sink.field(name, value);
+    for field in &response.fields {
+        match FieldValue::of(field) {
+            FieldValue::Text(value) => sink.field(&field.0, value),
+            FieldValue::OfResponse(member) => own(request, response, member, &field.0, sink),
         }
     }
 }
@@ -145,11 +145,12 @@ impl Placed {
     fn of(response: &Response) -> Placed {
         let mut placed = Placed::default();
         if response.as_written.is_some() {
-            for (name, _) in response.fields.iter().filter(|(_, value)| *value == PLACE) {
-                match name.len() {
-                    4 => placed.etag = true,
-                    8 => placed.location = true,
-                    _ => placed.last_modified = true,
+            for field in &response.fields {
+                match FieldValue::of(field) {
+                    FieldValue::Text(_) => {}
+                    FieldValue::OfResponse(Member::Etag) => placed.etag = true,
+                    FieldValue::OfResponse(Member::Location) => placed.location = true,
+                    FieldValue::OfResponse(Member::LastModified) => placed.last_modified = true,
                 }
             }
         }
@@ -158,11 +159,11 @@ impl Placed {
 }
 
 /// Appends the member that stands here, if it is still there.
-fn place(request: &Request, response: &Response, name: &[u8], sink: &mut impl HeadSink) {
-    match name.len() {
-        4 => response.etag.iter().for_each(|etag| sink.field(name, etag)),
-        8 => response.location.iter().for_each(|location| sink.field(name, location)),
-        _ => response.last_modified.iter().for_each(|modified| {
+fn own(request: &Request, response: &Response, member: Member, name: &[u8], sink: &mut impl HeadSink) {
+    match member {
+        Member::Etag => response.etag.iter().for_each(|etag| sink.field(name, etag)),
+        Member::Location => response.location.iter().for_each(|location| sink.field(name, location)),
+        Member::LastModified => response.last_modified.iter().for_each(|modified| {
             request.client.loop_state.clock.http_date(*modified, |date| sink.field(name, date));
         }),
     }

@@ -18,7 +18,7 @@ use freerun_http::request::{Address, Request};
 use freerun_http::template::Template;
 use freerun_http::variables::{self, Variable};
 use freerun_proto::credentials::decode_base64;
-use freerun_proto::date;
+use freerun_proto::date::cookie_date;
 use freerun_runtime::log::clock;
 
 settings! {
@@ -360,16 +360,6 @@ fn run(request: &mut Request, response: &mut Response) {
     }
 }
 
-/// `Tue, 01-Dec-26 11:22:04 GMT`: the form that the first cookies had; years after 2037 have four digits.
-pub(crate) fn cookie_date(unix: i64) -> Vec<u8> {
-    let mut date = date::imf_fixdate(unix).to_vec();
-    (date[7], date[11]) = (b'-', b'-');
-    if date[12..16] <= b"2037"[..] {
-        date.drain(12..14);
-    }
-    date
-}
-
 /// Base64 (RFC 4648 section 4) of a cookie, with the mark in the place of the first `=`.
 fn push_base64(uid: &Uid, mark: Option<u8>, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -397,12 +387,5 @@ mod tests {
         text.clear();
         push_base64(&uid, Some(b'A'), &mut text);
         assert_eq!(text, b"fwAAAWVgQB9SVBYdAwMEAgA=");
-    }
-
-    #[test]
-    fn dates_have_two_digits_of_the_year_up_to_2037() {
-        assert_eq!(cookie_date(784_111_777), b"Sun, 06-Nov-94 08:49:37 GMT");
-        assert_eq!(cookie_date(2_145_916_555), b"Thu, 31-Dec-37 23:55:55 GMT");
-        assert_eq!(cookie_date(2_145_916_800), b"Fri, 01-Jan-2038 00:00:00 GMT");
     }
 }

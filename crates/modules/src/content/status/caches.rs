@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::prometheus::Text;
-use crate::proxy::cache::flow::unix_now;
-use crate::proxy::cache::zones::Caches;
+use freerun_proxy::cached::lookup::unix_now;
+use freerun_proxy::caches::zones::Caches;
 
 /// States of a cache's disk.
 const DISKS: [&str; 3] = ["in", "stuck", "failing"];

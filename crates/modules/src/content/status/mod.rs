@@ -200,9 +200,9 @@ use freerun_proto::{Method, uri};
 use freerun_runtime::files::Via;
 use serde::Serialize;
 
-use crate::proxy::cache::flow::unix_now;
-use crate::proxy::cache::zones::Caches;
 use figures::Figures;
+use freerun_proxy::cached::lookup::unix_now;
+use freerun_proxy::caches::zones::Caches;
 
 settings! {
     /// What the worker does.

@@ -5,7 +5,7 @@ use freerun_upstream::resolve::Resolver as Asked;
 use serde::Serialize;
 
 use super::prometheus::Text;
-use crate::upstream::Upstreams;
+use freerun_proxy::upstream::Upstreams;
 
 /// The resolvers of a zone.
 #[derive(Debug, Default, Serialize)]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::figures::Histogram;
 use super::prometheus::{Label, Text};
-use crate::upstream::Upstreams;
+use freerun_proxy::upstream::Upstreams;
 
 /// Classes of statuses.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -78,7 +78,7 @@ pub fn collect(generation: &Generation, now: Millis) -> Vec<Upstream> {
 
 /// The figures of groups that requests have computed, which stand in the order of their names. Those that several resolvers
 /// have named alike are one.
-fn computed(groups: &[Arc<crate::upstream::Upstream>], now: Millis) -> Vec<Upstream> {
+fn computed(groups: &[Arc<freerun_proxy::upstream::Upstream>], now: Millis) -> Vec<Upstream> {
     let mut all: Vec<Upstream> = Vec::new();
     let mut room = MAX_COMPUTED;
     for group in groups {
@@ -101,7 +101,7 @@ fn computed(groups: &[Arc<crate::upstream::Upstream>], now: Millis) -> Vec<Upstr
 }
 
 impl Upstream {
-    fn of(upstream: &crate::upstream::Upstream, now: Millis) -> Upstream {
+    fn of(upstream: &freerun_proxy::upstream::Upstream, now: Millis) -> Upstream {
         let unresolved = upstream.servers().filter(|(_, known)| !known).map(|(server, _)| server.text.to_string());
         Upstream { unresolved: unresolved.collect(), ..Upstream::new(&upstream.group, upstream.declared, now) }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+use freerun_http::content::charsets::CharsetNames;
 use freerun_http::content::pull::Transformed;
 use freerun_http::content::response::Source;
 
@@ -12,26 +13,6 @@ use super::recode::{FromUtf8, Mapped, ToUtf8};
 
 /// What a byte or a character is that a character set lacks.
 const UNKNOWN: u8 = b'?';
-
-/// The names of character sets as they were written first: all uses show that.
-#[derive(Debug, Default, Clone)]
-pub struct Names(Vec<Bytes>);
-
-impl Names {
-    /// The first spelling of a name.
-    pub fn spelling(&mut self, name: &str) -> Bytes {
-        if let Some(known) = self.0.iter().find(|known| known.eq_ignore_ascii_case(name.as_bytes())) {
-            return known.clone();
-        }
-        self.0.push(Bytes::copy_from_slice(name.as_bytes()));
-        Bytes::copy_from_slice(name.as_bytes())
-    }
-
-    /// Whether the configuration speaks of this one.
-    pub fn has(&self, name: &[u8]) -> bool {
-        self.0.iter().any(|known| known.eq_ignore_ascii_case(name))
-    }
-}
 
 /// One map, for both directions.
 #[derive(Debug)]
@@ -112,7 +93,7 @@ impl Setting for CharsetMaps {
             let message = format!("duplicate \"charset_map\" between {}", between());
             return Err(Problem::new(message).reported_at(one.place));
         }
-        let names = cx.extensions.get_or_default::<Names>();
+        let names = cx.extensions.get_or_default::<CharsetNames>();
         let (one, other) = (names.spelling(&one.text), names.spelling(&other.text));
         let tables = if other.eq_ignore_ascii_case(b"utf-8") { utf8(directive)? } else { bytes(directive)? };
         Arc::make_mut(&mut maps.0).push(Arc::new(CharsetMap { one, other, tables }));

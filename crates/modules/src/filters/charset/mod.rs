@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, settings};
+use freerun_http::content::charsets::CharsetNames;
 use freerun_http::content::response::{Body, Response};
 use freerun_http::generation::Parts;
 use freerun_http::log_error;
@@ -17,7 +18,7 @@ use freerun_http::settings::media_types::MediaTypes;
 use freerun_http::variables::{Reference, VariableTable};
 
 use crate::variables::variable_name;
-use map::{CharsetMaps, Names};
+use map::CharsetMaps;
 
 settings! {
     /// Character sets.
@@ -66,7 +67,7 @@ impl Value for Charset {
                 let name = variable_name(word)?;
                 Charset::Variable(cx.extensions.get_or_default::<VariableTable>().resolve(name, word.place))
             }
-            _ => Charset::Name(cx.extensions.get_or_default::<Names>().spelling(&word.text)),
+            _ => Charset::Name(cx.extensions.get_or_default::<CharsetNames>().spelling(&word.text)),
         })
     }
 }
@@ -99,14 +100,9 @@ pub static MODULE: Module = Module {
 
 /// The names that the configuration speaks of go with its generation.
 fn keep_names(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
-    let names = cx.extensions.get_or_default::<Names>().clone();
+    let names = cx.extensions.get_or_default::<CharsetNames>().clone();
     cx.extensions.get_or_default::<Parts>().insert(Arc::new(names));
     Ok(())
-}
-
-/// Whether the configuration speaks of this character set, wherever that is: only then another server may name it.
-pub fn is_known(request: &Request, name: &[u8]) -> bool {
-    request.generation.parts.get::<Names>().is_some_and(|names| names.has(name))
 }
 
 fn wanted(settings: &SettingsSet) -> bool {

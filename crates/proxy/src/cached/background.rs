@@ -1,0 +1,71 @@
+//! `cache_background_update`: a stale response is fetched anew while the client has it already.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use freerun_cache::fill::Filling;
+use freerun_cache::object::Object;
+use freerun_http::background::Background;
+use freerun_http::module::Outcome;
+use freerun_http::phases::subrequest::Subrequest;
+use freerun_http::request::{Request, Sent};
+use freerun_proto::Method;
+use freerun_runtime::loops;
+
+use crate::cached::fetch::{Ask, log_full};
+use crate::cached::lookup::Serve;
+use crate::state::cache_status::Status;
+
+/// How many may run on one loop. Beyond that, the client waits for the server.
+const MAX_RUNNING: usize = 1024;
+
+#[derive(Default)]
+struct Running(Cell<usize>);
+
+struct Place(Rc<Running>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.0.set(self.0.0.get() - 1);
+    }
+}
+
+/// Has the server asked.
+///
+/// # Errors
+/// There are too many of them already; what it would have filled comes back.
+pub fn update(request: &Request, serve: &Serve<'_>, object: Arc<Object>, filling: Filling) -> Result<(), Filling> {
+    let running = request.client.loop_state.modules.get::<Running>();
+    if running.0.get() >= MAX_RUNNING {
+        log_full(request, MAX_RUNNING);
+        return Err(filling);
+    }
+    running.0.set(running.0.get() + 1);
+    let place = (Place(running), Background::new(&request.client.loop_state.shared));
+    let mut fork = request.fork();
+    fork.depth += 1;
+    fork.main_method = Some(request.main_method.unwrap_or(request.method));
+    fork.method = Method::Get;
+    fork.client = fork.client.in_background();
+    fork.without_body = true;
+    fork.sent = Sent::default();
+    let (family, wanted, aio) = (serve.family, serve.wanted.clone(), serve.aio.clone());
+    loops::spawn(request.client.number, "updating a cache", async move {
+        let _place = place;
+        let location = fork.location.clone();
+        let response = match family.shared(&location.settings) {
+            Some(shared) => {
+                let serve = Serve { family, shared, wanted, aio };
+                let ask = Ask::new(&serve, &fork);
+                match ask.keeping(&mut fork, filling, Status::Expired, Some(object)).await {
+                    Outcome::Response(response) => Some(response),
+                    _ => None,
+                }
+            }
+            None => None,
+        };
+        Subrequest { request: fork, response }.finish();
+    });
+    Ok(())
+}

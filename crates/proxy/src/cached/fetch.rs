@@ -1,0 +1,298 @@
+//! A server is asked for a request that has to do with a cache.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_cache::cache::Leave;
+use freerun_cache::fill::Filling;
+use freerun_cache::object::{Made, Object, ObjectBody};
+use freerun_cache::record::{Head, Reason};
+use freerun_cache::rules::update::{also_invalid, invalidates, refreshed};
+use freerun_cache::rules::{Answer, Field, Lifetime, Renewed, Vary, may_validate, revalidated, values};
+use freerun_http::background::Background;
+use freerun_http::content::response::{Body, FileRange};
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_proto::{HeaderId, Method};
+use freerun_runtime::loops;
+
+use crate::cached::lookup::{Serve, unix_now};
+use crate::cached::respond::{offer, stored};
+use crate::cached::storing::{Judged, Keep, asked, ignored, rules};
+use crate::client::{Reached, Terms, Unreached, reach};
+use crate::settings::next::NextUpstream;
+use crate::state::cache_fetch::{CacheFetch, Validators};
+use crate::state::cache_status;
+use crate::state::cache_status::Status;
+
+/// Asks on behalf of a request.
+pub struct Ask<'s> {
+    serve: &'s Serve<'s>,
+    /// HEAD goes as GET.
+    as_get: bool,
+    /// The names of the fields that chose the variant that is asked for, if it is one.
+    names: Option<Bytes>,
+}
+
+impl<'s> Ask<'s> {
+    /// For a request.
+    pub fn new(serve: &'s Serve<'s>, request: &Request) -> Ask<'s> {
+        Ask { serve, as_get: request.method == Method::Head && serve.family.converts_head(request), names: None }
+    }
+
+    /// For a variant, which these fields choose.
+    pub fn of_variant(self, names: Option<Bytes>) -> Ask<'s> {
+        Ask { names, ..self }
+    }
+
+    /// Asks for this request alone: nothing is kept of the response, and what the client asks for is passed on as it is.
+    pub async fn alone(&self, request: &mut Request, status: Status, stale: Option<Arc<Object>>) -> Outcome {
+        cache_status::note(request, &self.serve.wanted.cache, status);
+        // Others may follow it, from its head on.
+        let terms = Terms { watched: !request.client.is_background(), head_at_once: true };
+        match reach(request, self.serve.family, terms).await {
+            Ok(reached) => match self.covers(reached.head().status, stale.as_ref()) {
+                Some(object) => {
+                    reached.dismiss(request);
+                    self.serve.use_stored(request, &object, Status::Stale)
+                }
+                None => reached.answer(request),
+            },
+            Err(unreached) => self.unreached(request, unreached, stale),
+        }
+    }
+
+    /// Asks for the cache: what may be kept of the response is.
+    pub async fn keeping(
+        &self,
+        request: &mut Request,
+        filling: Filling,
+        status: Status,
+        stale: Option<Arc<Object>>,
+    ) -> Outcome {
+        cache_status::note(request, &self.serve.wanted.cache, status);
+        let sent = unix_now();
+        let revalidates = self.serve.shared.proxy_cache_revalidate || self.serve.shared.proxy_cache_rfc9111;
+        // Without a validator it may be the configuration that sets a condition.
+        let mut conditional = revalidates && stale.as_ref().is_some_and(|object| may_validate(object.head.status));
+        let reached = loop {
+            let validators = match &stale {
+                Some(object) if conditional => Validators::of(&object.head.fields),
+                _ => Validators::default(),
+            };
+            CacheFetch::begin(request, self.as_get, validators);
+            // Others wait for it: it goes on without the client.
+            let terms = Terms { watched: false, head_at_once: true };
+            let reached = reach(request, self.serve.family, terms).await;
+            CacheFetch::end(request);
+            match (reached, &stale) {
+                (Ok(reached), Some(object)) if conditional && self.is_of_another(&reached, object) => {
+                    reached.dismiss(request);
+                    conditional = false;
+                }
+                (reached, _) => break reached,
+            }
+        };
+        let reached = match reached {
+            Ok(reached) => reached,
+            Err(unreached) => {
+                let covered =
+                    unreached.cause.zip(stale.as_ref()).is_some_and(|(why, old)| self.serve.may_cover(old, why));
+                match unreached.outcome {
+                    Outcome::Status(status @ (502 | 504)) if !covered => {
+                        self.keep_failure(request, filling, status, stale.as_ref())
+                    }
+                    _ => filling.not_storable(),
+                }
+                return self.unreached(request, unreached, stale);
+            }
+        };
+        if let Some(object) = stale.as_ref().filter(|_| conditional && reached.head().status == 304) {
+            return self.revalidated(request, reached, filling, object, sent);
+        }
+        if let Some(object) = self.covers(reached.head().status, stale.as_ref()) {
+            filling.not_storable();
+            reached.dismiss(request);
+            return self.serve.use_stored(request, &object, Status::Stale);
+        }
+        let wanted = &self.serve.wanted;
+        let keep = Keep { filling, text: wanted.text.clone(), main: wanted.key, sent };
+        let Judged { kept, offers } = keep.judge(request, self.serve.family, reached.head());
+        let mut outcome = reached.answer_with_tee(request, kept);
+        if let (Some(rfc9111), Outcome::Response(response)) = (offers, &mut outcome) {
+            offer(response, rfc9111);
+            response.single_range = true;
+        }
+        outcome
+    }
+
+    /// A request that may change what the server has: what is stored of it is invalid after an answer without an error (RFC
+    /// 9111 section 4.4).
+    pub async fn invalidating(&self, request: &mut Request) -> Outcome {
+        let terms = Terms { watched: !request.client.is_background(), head_at_once: false };
+        let reached = match reach(request, self.serve.family, terms).await {
+            Ok(reached) => reached,
+            Err(unreached) => return unreached.outcome,
+        };
+        let method = request.head.method_text();
+        if invalidates(method, reached.head().status) {
+            let wanted = &self.serve.wanted;
+            wanted.remove();
+            let host = request.head.value(HeaderId::Host).unwrap_or_default();
+            let path = request.head.uri();
+            for target in also_invalid(&reached.head().fields.to_list(), b"http", host, path) {
+                // A key that does not end with the target has its others in no known place.
+                if let Some(other) = wanted.beside(path, &target) {
+                    other.remove();
+                }
+            }
+        }
+        reached.answer(request)
+    }
+
+    /// Whether a 304 speaks of another response than the one that is stored: one with another strong validator (RFC 9111 section
+    /// 4.3.4). It must not make that fresh again.
+    fn is_of_another(&self, reached: &Reached, object: &Object) -> bool {
+        let head = reached.head();
+        if !self.serve.shared.proxy_cache_rfc9111 || head.status != 304 {
+            return false;
+        }
+        let told = head.fields.to_list();
+        let stored: Vec<&[u8]> = strong(&object.head.fields).collect();
+        // Each strong validator selects the responses that have it: one that is known is enough.
+        !stored.is_empty() && strong(&told).next().is_some() && !strong(&told).any(|tag| stored.contains(&tag))
+    }
+
+    /// That no server has answered is kept, too, if `cache_valid` has a time for the status that stands for it.
+    fn keep_failure(&self, request: &Request, mut filling: Filling, status: u16, stale: Option<&Arc<Object>>) {
+        let Serve { shared, wanted, .. } = self.serve;
+        let seconds = shared.proxy_cache_valid.rules().seconds(status);
+        if seconds == 0 || shared.proxy_no_cache.hold(request) {
+            return filling.not_storable();
+        }
+        // That of a variant says nothing of the others, whose response may be fresh.
+        let key = filling.fill().key();
+        let names = || self.names.clone().or_else(|| Some(stale?.head.vary.as_ref()?.names.clone()));
+        let vary = match key == wanted.key {
+            true => None,
+            false => match names() {
+                Some(names) => Some(Vary { names, variant: key }),
+                None => return filling.not_storable(),
+            },
+        };
+        let now = unix_now();
+        let lifetime = Lifetime { fresh_until: now + u64::from(seconds), born: now, ..Lifetime::default() };
+        let reason = Reason::OwnFailure;
+        let head = Head { key: wanted.text.clone(), status, reason, created: now, lifetime, vary, ..Head::default() };
+        filling.head(head, Some(0), key);
+        filling.whole(Bytes::new());
+    }
+
+    /// The stale response that is used instead of an answer with this status.
+    fn covers(&self, status: u16, stale: Option<&Arc<Object>>) -> Option<Arc<Object>> {
+        let cause = NextUpstream::of_status(status)?;
+        stale.filter(|object| self.serve.may_cover(object, cause)).cloned()
+    }
+
+    fn unreached(&self, request: &mut Request, unreached: Unreached, stale: Option<Arc<Object>>) -> Outcome {
+        match (unreached.cause, stale) {
+            (Some(cause), Some(object)) if self.serve.may_cover(&object, cause) => {
+                self.serve.use_stored(request, &object, Status::Stale)
+            }
+            _ => unreached.outcome,
+        }
+    }
+
+    /// The server says that what is stored has not changed.
+    fn revalidated(
+        &self,
+        request: &mut Request,
+        reached: Reached,
+        filling: Filling,
+        object: &Arc<Object>,
+        sent: u64,
+    ) -> Outcome {
+        let Serve { shared, wanted, family, .. } = self.serve;
+        let now = unix_now();
+        let told = reached.head().fields.to_list();
+        let fields = match shared.proxy_cache_rfc9111 {
+            true => refreshed(&object.head.fields, &told, ignored(shared)),
+            false => None,
+        };
+        let asked = asked(request, *family, shared, sent);
+        let answer = Answer { status: object.head.status, fields: &object.head.fields };
+        let renewed = revalidated(&asked, &answer, &told, &rules(shared), now);
+        reached.dismiss(request);
+        match (renewed, fields) {
+            (Renewed::Until(lifetime), Some(fields)) => {
+                let mut head = (*object.head).clone();
+                (head.fields, head.lifetime, head.created) = (fields, lifetime, now);
+                let (entry, body) = (object.entry.clone(), object.body.clone());
+                let renewed = Object { entry, head: Arc::new(head), body, made: Made::default() };
+                if !rewrite(request, &renewed, filling) {
+                    // It goes on with the fields that it has, then.
+                    wanted.cache.revalidated(&object.entry, lifetime);
+                }
+                cache_status::note(request, &wanted.cache, Status::Revalidated);
+                return stored(request, *family, shared, &renewed, &lifetime, now);
+            }
+            (Renewed::Until(lifetime), None) => wanted.cache.revalidated(&object.entry, lifetime),
+            (Renewed::Stays | Renewed::Goes(_), _) => {}
+        }
+        let outcome = self.serve.use_stored(request, object, Status::Revalidated);
+        if let Renewed::Goes(_) = renewed {
+            wanted.cache.discard(&object.entry, Leave::Invalidated);
+        }
+        filling.not_storable();
+        outcome
+    }
+}
+
+/// The strong `ETag`s among fields.
+fn strong(fields: &[Field]) -> impl Iterator<Item = &[u8]> {
+    values(fields, b"etag").filter(|tag| tag.starts_with(b"\""))
+}
+
+/// Stores a response anew that has other fields now, with the body that it has; those who wait get it from there meanwhile.
+/// Whether it is going to be stored.
+fn rewrite(request: &Request, object: &Object, mut filling: Filling) -> bool {
+    let head = (*object.head).clone();
+    let (length, key) = (head.body, object.entry.key());
+    let body = match &object.body {
+        ObjectBody::Bytes(bytes) => {
+            let stores = filling.head(head, Some(length), key);
+            filling.whole(bytes.clone());
+            return stores;
+        }
+        ObjectBody::File { file, offset, len } => {
+            Body::File(FileRange { file: file.clone(), offset: *offset, len: *len })
+        }
+    };
+    if !filling.head(head, Some(length), key) {
+        return false;
+    }
+    let mut source = body.into_source(request);
+    let background = Background::new(&request.client.loop_state.shared);
+    loops::spawn(request.client.number, "storing a response anew", async move {
+        let _background = background;
+        loop {
+            match source.next().await {
+                Ok(Some(piece)) => {
+                    if filling.push(piece).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => return filling.end(),
+                // What is stored stays as it is.
+                Err(_) => return,
+            }
+        }
+    });
+    true
+}
+
+/// Says that there is no room for another request in the background.
+pub fn log_full(request: &Request, most: usize) {
+    log_error!(request, Warn, "{most} requests update caches in the background, not one more");
+}

@@ -1,0 +1,154 @@
+//! What there is for a request: memory first, then the disk, and of several variants (`Vary`) the request's.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_cache::cache::{Cache, Entry, Found, Leave};
+use freerun_cache::key::Key;
+use freerun_cache::object::{Object, Unreadable};
+use freerun_http::log_error;
+use freerun_http::request::Request;
+use freerun_http::write::gone::ClientGone;
+use freerun_runtime::files::{Aio, Via};
+
+use crate::cached::storing::variant;
+
+/// What a request's response is found by.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// The text of the key.
+    pub text: Bytes,
+    /// Its sum.
+    pub key: Key,
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct Located {
+    /// The stored response.
+    pub object: Option<Arc<Object>>,
+    /// What is stored, but cannot be read now: it is asked for anew, and not looked for again.
+    pub unreadable: Option<Arc<Entry>>,
+    /// The key that the request's variant is stored under, or would be.
+    pub key: Key,
+    /// The names of the fields that chose this variant, where the key is not the request's own.
+    pub names: Option<Bytes>,
+    /// The key is another text's, too (MD5): nothing can be stored for this one.
+    pub taken: bool,
+}
+
+/// Which of a key's objects a request wants.
+enum Which {
+    /// This one.
+    This,
+    /// The one of this key.
+    Other(Key),
+    /// None of them.
+    None,
+}
+
+fn which(request: &Request, object: &Object, text: &[u8], main: Key, key: Key) -> Which {
+    if *object.head.key != *text {
+        return Which::None;
+    }
+    match &object.head.vary {
+        None if key == main => Which::This,
+        Some(vary) if key == main => match variant(request, vary.names.clone(), main).variant {
+            variant if variant == vary.variant => Which::This,
+            variant => Which::Other(variant),
+        },
+        Some(vary) if vary.variant == key => Which::This,
+        _ => Which::None,
+    }
+}
+
+/// The object in memory that a request wants, if it is there, may be used, and is noted as used.
+pub fn in_memory(request: &Request, cache: &Cache, text: &[u8], main: Key, now: u64) -> Option<Arc<Object>> {
+    let mut key = main;
+    loop {
+        let object = cache.in_memory(key)?;
+        let entry = &object.entry;
+        if entry.is_gone() || cache.is_purged(entry, &object.head.key, &object.head.tags) {
+            return None;
+        }
+        match which(request, &object, text, main, key) {
+            Which::This => {
+                entry.touch(now);
+                return Some(object);
+            }
+            Which::Other(other) if key == main => key = other,
+            _ => return None,
+        }
+    }
+}
+
+impl Wanted {
+    /// Looks everywhere.
+    pub async fn locate(&self, request: &Request, aio: &Aio, now: u64) -> Located {
+        let main = self.key;
+        let mut key = main;
+        let mut names = None;
+        loop {
+            let (object, unreadable) = match self.open(request, aio, key, now).await {
+                Ok(object) => (Some(object), None),
+                Err(unreadable) => (None, unreadable),
+            };
+            let Some(object) = object else {
+                return Located { object: None, unreadable, key, names, taken: false };
+            };
+            match which(request, &object, &self.text, main, key) {
+                Which::This => return Located { object: Some(object), unreadable: None, key, names, taken: false },
+                Which::Other(other) if key == main => {
+                    key = other;
+                    names = object.head.vary.as_ref().map(|vary| vary.names.clone());
+                }
+                _ => {
+                    let taken = *object.head.key != *self.text;
+                    if taken {
+                        log_error!(
+                            request,
+                            Crit,
+                            "cache file \"{}\" has md5 collision",
+                            self.cache.path_of(key).display()
+                        );
+                    }
+                    return Located { object: None, unreadable: None, key, names, taken };
+                }
+            }
+        }
+    }
+
+    /// The object of a key; or what there is that cannot be read.
+    async fn open(&self, request: &Request, aio: &Aio, key: Key, now: u64) -> Result<Arc<Object>, Option<Arc<Entry>>> {
+        let gone = ClientGone::of(request);
+        let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
+        let (known, found) = match self.cache.find(key, now) {
+            Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, via).await),
+            Found::Unknown => match self.cache.adopt_object(key, now, via).await {
+                // Another request was quicker.
+                Err(Unreadable::Missing) => match self.cache.find(key, now) {
+                    Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, via).await),
+                    _ => return Err(None),
+                },
+                found => (None, found),
+            },
+            Found::Nothing => return Err(None),
+        };
+        let object = match found {
+            Ok(object) => object,
+            Err(why) => {
+                if !why.is_expected() {
+                    log_error!(request, Crit, "cache file \"{}\": {why}", self.cache.path_of(key).display());
+                }
+                return Err(known.filter(|entry| !entry.is_gone()));
+            }
+        };
+        if self.cache.is_purged(&object.entry, &object.head.key, &object.head.tags) {
+            self.cache.discard(&object.entry, Leave::Purged);
+            return Err(None);
+        }
+        Ok(object)
+    }
+}

@@ -1,0 +1,108 @@
+//! The client's head of a stored response, made once and used again: most of what a hit in memory costs is making it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_cache::object::{MADE, Object};
+use freerun_http::content::fields::{Fields, Made};
+use freerun_http::content::response::{AsWritten, Body, Field, Response};
+use freerun_http::request::Request;
+use freerun_http::write::fields::further;
+use freerun_http::write::text::TextHead;
+use freerun_proto::HeaderId;
+
+use crate::settings::FamilySettings;
+
+/// What a head depends on besides the stored one: the settings of a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    generation: u64,
+    settings: usize,
+}
+
+impl Place {
+    /// Where the request is, if a head does not depend on more there: by RFC 9111 each has its age.
+    pub fn of(request: &Request, shared: &FamilySettings) -> Option<Place> {
+        let settings = std::ptr::from_ref(shared).addr();
+        (!shared.proxy_cache_rfc9111).then_some(Place { generation: request.generation.number, settings })
+    }
+}
+
+/// A head, ready for a client.
+struct Ready {
+    place: Place,
+    status: u16,
+    content_type: Bytes,
+    charset: Option<Bytes>,
+    ranges: bool,
+    fields: Arc<Made>,
+    written: Arc<AsWritten>,
+}
+
+/// The most that is kept of the fields, in bytes: their text, and what they are as fields.
+const MOST: usize = MADE - size_of::<(Ready, Made, AsWritten)>();
+
+/// The response that was made of the object in this place before, without its body.
+pub fn again(object: &Object, place: Place) -> Option<Box<Response>> {
+    object.made.with(|ready: &Ready| {
+        if ready.place != place {
+            return None;
+        }
+        let mut response = Response::new(ready.status, ready.content_type.clone(), Body::Empty);
+        response.charset.clone_from(&ready.charset);
+        response.last_modified = ready.fields.last_modified;
+        response.etag.clone_from(&ready.fields.etag);
+        response.ranges = ready.ranges;
+        response.fields = Fields::begin(ready.fields.clone());
+        response.as_written = Some(ready.written.clone());
+        Some(response)
+    })
+}
+
+/// The name of a field, where it is a usual one as text of the program: that needs no count of who holds it.
+fn common(name: &Bytes) -> Bytes {
+    let usual = HeaderId::of(name).name();
+    if *usual.as_bytes() == **name { Bytes::from_static(usual.as_bytes()) } else { name.clone() }
+}
+
+/// Keeps what was made of an object, if the next request of this place gets the same: a 200 of another server, in which
+/// nothing was for this server, and nothing is changed by rules that look at the request. Of several places of a configuration
+/// that share an object the first one has it: they would take it from each other with each request.
+pub fn keep(object: &Object, place: Place, request: &Request, response: &Response) {
+    let Some(written) = &response.as_written else { return };
+    let is_of_now = |ready: &Ready| (ready.place.generation == place.generation).then_some(());
+    if object.made.with(is_of_now).is_some() {
+        return;
+    }
+    let depends = |(name, _): &Field| match HeaderId::of(name) {
+        HeaderId::Location | HeaderId::Refresh | HeaderId::SetCookie => true,
+        _ => name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"X-Accel-")),
+    };
+    if object.head.status != 200
+        || response.status != 200
+        || response.location.is_some()
+        || object.head.fields.iter().any(depends)
+    {
+        return;
+    }
+    let mut text = Vec::new();
+    further(request, response, &mut TextHead::new(&mut text));
+    if text.len() + response.fields.len() * size_of::<Field>() > MOST {
+        return;
+    }
+    let fields = Made {
+        fields: response.fields.iter().map(|(name, value)| (common(name), value.clone())).collect(),
+        text: text.into(),
+        etag: response.etag.clone(),
+        last_modified: response.last_modified,
+    };
+    object.made.keep(Ready {
+        place,
+        status: response.status,
+        content_type: response.content_type.clone(),
+        charset: response.charset.clone(),
+        ranges: response.ranges,
+        fields: Arc::new(fields),
+        written: written.clone(),
+    });
+}

@@ -1,0 +1,83 @@
+//! `cache_purge`: what is stored is removed, at once.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use freerun_cache::cache::Found;
+use freerun_cache::fill::Progress;
+use freerun_cache::key::Key;
+use freerun_cache::purge::{Purge, PurgeRefused};
+use freerun_cache::rules::tags;
+use freerun_http::content::response::{Body, Response};
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+
+use crate::cached::find::Wanted;
+use crate::cached::key_text::for_head_alone;
+use crate::cached::lookup::unix_now;
+
+/// The most tags that one request may name; one with more is refused.
+const MAX_TAGS: usize = 64;
+
+/// How long the answer waits until the purge is written down, and outlives the process. It is in force before.
+const WRITTEN_DOWN: Duration = Duration::from_secs(1);
+
+/// Answers a purge.
+pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
+    let named = tags_of(request);
+    if named.len() > MAX_TAGS {
+        return Outcome::Status(400);
+    }
+    let purged = if !named.is_empty() {
+        let tags: Vec<Purge> = named.into_iter().map(Purge::Tag).collect();
+        wanted.cache.purge_all(&tags).map(|_| true)
+    } else if let Some(prefix) = wanted.text.strip_suffix(b"*") {
+        wanted.cache.purge(&Purge::Prefix(wanted.text.slice_ref(prefix))).map(|_| true)
+    } else {
+        Ok(wanted.remove())
+    };
+    if matches!(purged, Ok(true)) && !wanted.cache.settled(WRITTEN_DOWN).await {
+        log_error!(request, Warn, "purge of \"{}\" is not written down yet", String::from_utf8_lossy(&wanted.text));
+    }
+    match purged {
+        Ok(true) => Response::new(204, Bytes::new(), Body::Empty).into(),
+        Ok(false) => Outcome::Status(404),
+        Err(refused) => {
+            log_error!(request, Error, "purge of \"{}\" refused: {refused}", String::from_utf8_lossy(&wanted.text));
+            Outcome::Status(match refused {
+                PurgeRefused::TooLong => 414,
+            })
+        }
+    }
+}
+
+/// The tags that a request names, as a response would.
+fn tags_of(request: &Request) -> Vec<Bytes> {
+    let copy = Bytes::copy_from_slice;
+    let fields = request.head.fields().map(|field| (copy(field.name), copy(field.value)));
+    tags::tags(&fields.collect::<Vec<_>>())
+}
+
+impl Wanted {
+    /// Removes what the key has, with all its variants: whether there was something, or may have been on a disk of which the
+    /// index does not know everything yet.
+    pub fn remove(&self) -> bool {
+        let unknown = matches!(self.cache.find(self.key, unix_now()), Found::Unknown);
+        // What is being stored is there for everybody already.
+        let coming = self.cache.fill_of(self.key);
+        let coming = coming.is_some_and(|fill| matches!(fill.progress(), Progress::Known(_)));
+        // What was answered to HEAD under a key of its own goes, too.
+        let mut alone = self.text.to_vec();
+        for_head_alone(&mut alone);
+        self.cache.remove(Key::of(&alone));
+        self.cache.remove(self.key) || unknown || coming
+    }
+
+    /// What would be wanted of another target of the same server, where the key ends with the request's target.
+    pub fn beside(&self, path: &[u8], target: &[u8]) -> Option<Wanted> {
+        let text: Bytes = [self.text.strip_suffix(path)?, target].concat().into();
+        let key = Key::of(&text);
+        Some(Wanted { cache: self.cache.clone(), text, key })
+    }
+}

@@ -1,0 +1,151 @@
+//! From a stored response to the response for a client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_cache::object::{Object, ObjectBody};
+use freerun_cache::record::{Head, Reason};
+use freerun_cache::rules::Lifetime;
+use freerun_http::content::response::{Body, Conditional, FileRange, Response};
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::variables::LimitRate;
+use freerun_proto::date::{imf_fixdate, parse_http_date};
+
+use crate::cached::key_text::Answers;
+use crate::cached::made_head;
+use crate::cached::made_head::Place;
+use crate::client::response::{content_length, has_page};
+use crate::client::response_body::Announced;
+use crate::exchange::UpstreamHead;
+use crate::exchange::family::{Family, Passed};
+use crate::exchange::fields::HeadFields;
+use crate::exchange::target::Target;
+use crate::settings::FamilySettings;
+use crate::state::record::Record;
+
+/// What every response offers that is kept: conditions and ranges are looked at here, since the server was not told of them.
+/// By nginx's rules only ranges that the server would have answered, too (or `force_ranges`); by the RFC's a stored whole has
+/// all its parts.
+pub fn offer(response: &mut Response, rfc9111: bool) {
+    if let Some(written) = response.as_written.as_mut().map(Arc::make_mut) {
+        written.conditions = if rfc9111 { Conditional::ByPrecedence } else { Conditional::Here };
+    }
+    if response.status == 200 && (rfc9111 || response.field(b"Accept-Ranges").is_some()) {
+        response.remove(b"Accept-Ranges");
+        response.ranges = true;
+    }
+}
+
+/// Answers with a stored response.
+pub fn stored(
+    request: &mut Request,
+    family: &dyn Family,
+    shared: &FamilySettings,
+    object: &Object,
+    lifetime: &Lifetime,
+    now: u64,
+) -> Outcome {
+    let head = &object.head;
+    let place = Place::of(request, shared);
+    if let Some(mut response) = place.filter(|_| !request.is_head()).and_then(|place| made_head::again(object, place)) {
+        if request.generation.variables.uses_upstream_head() {
+            request.own.get::<Record>().show(&head.fields);
+        }
+        response.body = body(object);
+        return Outcome::Response(response);
+    }
+    let outcome = respond(request, family, shared, head, lifetime, now, Some(head.body), || body(object));
+    if let (Some(place), Outcome::Response(response)) = (place, &outcome) {
+        made_head::keep(object, place, request, response);
+    }
+    outcome
+}
+
+/// The body of a stored object.
+fn body(object: &Object) -> Body {
+    match &object.body {
+        ObjectBody::Bytes(bytes) if bytes.is_empty() => Body::Empty,
+        ObjectBody::Bytes(bytes) => Body::Bytes(bytes.clone()),
+        ObjectBody::File { file, offset, len } => {
+            Body::File(FileRange { file: file.clone(), offset: *offset, len: *len })
+        }
+    }
+}
+
+/// When a response was made (RFC 9110 section 6.6.1), in unix seconds: by its own `Date`, or by that of the 304 that has
+/// renewed it since, or when it came.
+fn generated(head: &Head, lifetime: &Lifetime) -> i64 {
+    let own = head.field(b"Date").and_then(|date| parse_http_date(date));
+    let seconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+    own.unwrap_or(seconds(head.created)).max(seconds(lifetime.born))
+}
+
+/// Answers with a head that is kept, and a body. `length`: that of the body, where it is known.
+#[allow(clippy::too_many_arguments)]
+pub fn respond(
+    request: &mut Request,
+    family: &dyn Family,
+    shared: &FamilySettings,
+    head: &Head,
+    lifetime: &Lifetime,
+    now: u64,
+    length: Option<u64>,
+    body: impl FnOnce() -> Body,
+) -> Outcome {
+    let Reason::Sent(reason) = &head.reason else { return Outcome::Status(head.status) };
+    let mut fields = head.fields.clone();
+    let mut dated = None;
+    if shared.proxy_cache_rfc9111 {
+        let date = Bytes::copy_from_slice(&imf_fixdate(generated(head, lifetime)));
+        let replaced = |name: &Bytes| name.eq_ignore_ascii_case(b"Age") || name.eq_ignore_ascii_case(b"Date");
+        fields.retain(|(name, _)| !replaced(name));
+        fields.push((Bytes::from_static(b"Date"), date.clone()));
+        fields.push((Bytes::from_static(b"Age"), lifetime.age(now).to_string().into()));
+        dated = Some(date);
+    }
+    if request.generation.variables.uses_upstream_head() {
+        request.own.get::<Record>().show(&fields);
+    }
+    let fields = HeadFields::Made(fields);
+    // An answer to HEAD that was passed on as such has no body, and the length of that of GET: if it says none, nobody knows it.
+    let announced = match head.body {
+        0 if Answers::of(&head.key) == Answers::HeadAlone => content_length(&fields),
+        0 => content_length(&fields).or(length),
+        _ => length,
+    };
+    let head = UpstreamHead { status: head.status, reason: reason.clone(), fields, length, bytes: 0 };
+    let status = head.status;
+    if status >= 300 && shared.proxy_intercept_errors && has_page(request, status) {
+        if status == 401 {
+            request.challenges = head.fields.values(b"WWW-Authenticate").collect();
+        }
+        return Outcome::Status(status);
+    }
+    let (mut response, advice) = match family.respond(request, &Target::default(), head) {
+        Ok(Passed::Response(response, advice)) => (response, advice),
+        Ok(Passed::Elsewhere(outcome)) => return outcome,
+        Err(fault) => {
+            log_error!(request, Error, "{fault} while reading a cached response");
+            return Outcome::Status(502);
+        }
+    };
+    if let Some(rate) = advice.limit_rate {
+        request.own.get::<LimitRate>().set(rate);
+    }
+    if let Some((date, written)) = dated.zip(response.as_written.as_mut().map(Arc::make_mut))
+        && !written.date
+    {
+        written.date = true;
+        response.fields.push((Bytes::from_static(b"Date"), date));
+    }
+    offer(&mut response, shared.proxy_cache_rfc9111);
+    // It is all there.
+    response.single_range = false;
+    response.body = match request.is_head() || matches!(status, 204 | 304) {
+        true => Body::Source(Box::new(Announced(announced))),
+        false => body(),
+    };
+    Outcome::Response(response)
+}

@@ -1,0 +1,199 @@
+//! Whether a response is kept, and what of it.
+
+use bytes::{Bytes, BytesMut};
+use freerun_cache::fill::{Filling, Follower};
+use freerun_cache::key::Key;
+use freerun_cache::record::{Head, Reason};
+use freerun_cache::rules::control::RequestControl;
+use freerun_cache::rules::{Answer, Asked, Ignored, Rules, Vary, Verdict, Why, judge, tags, update};
+use freerun_http::content::aio;
+use freerun_http::content::response::{Body, Field};
+use freerun_http::request::Request;
+use freerun_proto::{HeaderId, Method};
+
+use crate::cached::follower_body::FollowerBody;
+use crate::cached::lookup::unix_now;
+use crate::client::tee::BodyTee;
+use crate::exchange::UpstreamHead;
+use crate::exchange::family::Family;
+use crate::settings::FamilySettings;
+use crate::settings::lists::Ignorable;
+
+/// What a cache knows of a request whose response it may keep.
+pub struct Keep {
+    /// Where the response goes.
+    pub filling: Filling,
+    /// The text of its key.
+    pub text: Bytes,
+    /// The key, of whatever variant it is.
+    pub main: Key,
+    /// When the server was asked, in unix seconds.
+    pub sent: u64,
+}
+
+/// What becomes of a response.
+#[derive(Default)]
+pub struct Judged {
+    /// It is kept.
+    pub kept: Option<Kept>,
+    /// Conditions and ranges are looked at here, kept or not, since the server was not told of them; by the rules of RFC 9111
+    /// or not.
+    pub offers: Option<bool>,
+}
+
+impl Keep {
+    /// Decides, now that the head is there. What is not kept is not waited for by others any more.
+    pub fn judge(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> Judged {
+        let Keep { filling, text, main, sent } = self;
+        let Some(shared) = family.shared(request.settings()) else {
+            filling.not_storable();
+            return Judged::default();
+        };
+        // 304 answers somebody's condition, 101 is the end of HTTP: neither is a response to keep, whatever the rules say.
+        if matches!(head.status, 101 | 304) {
+            filling.not_storable();
+            return Judged::default();
+        }
+        let rfc9111 = shared.proxy_cache_rfc9111;
+        let now = unix_now();
+        let asked = asked(request, family, shared, sent);
+        let fields = head.fields.to_list();
+        let answer = Answer { status: head.status, fields: &fields };
+        let verdict = judge(&asked, &answer, &rules(shared), now);
+        // As in nginx: not of what the server wants nobody to keep.
+        let offers = matches!(verdict, Verdict::Store { .. } | Verdict::DoNot(Why::NoLifetime)).then_some(rfc9111);
+        let (lifetime, names) = match verdict {
+            Verdict::Store { lifetime, vary } if !shared.proxy_no_cache.hold(request) => (lifetime, vary),
+            _ => {
+                filling.not_storable();
+                return Judged { kept: None, offers };
+            }
+        };
+        let vary = names.map(|names| variant(request, names, main));
+        let led = filling.fill().key();
+        // A variant that was asked for stays where it is looked for. If others choose now, the first one begins anew.
+        let key = if vary.as_ref().is_some_and(|vary| vary.variant == led) { led } else { main };
+        let fields = compact(&update::stored(&fields, rfc9111, ignored(shared)));
+        let head = Head {
+            key: text,
+            status: head.status,
+            reason: Reason::Sent(Bytes::copy_from_slice(&head.reason)),
+            tags: tags::tags(&fields),
+            fields,
+            created: now,
+            lifetime,
+            vary,
+            body: 0,
+        };
+        Judged { kept: Some(Kept { filling, head: Some((head, key)) }), offers }
+    }
+}
+
+/// A response that is going to be kept: its body goes to the fill of its object, which the client follows as all others do.
+pub struct Kept {
+    filling: Filling,
+    /// What is kept of its head, and the key that it is kept under, until its body begins.
+    head: Option<(Head, Key)>,
+}
+
+impl BodyTee for Kept {
+    fn give_up(self) {
+        self.filling.not_storable();
+    }
+
+    fn begin(&mut self, length: Option<u64>) {
+        if let Some((head, key)) = self.head.take() {
+            self.filling.head(head, length, key);
+        }
+    }
+
+    fn whole(self, body: Bytes) {
+        self.filling.whole(body);
+    }
+
+    fn follow(&self, request: &Request, family: &'static dyn Family) -> Option<Body> {
+        let follower: Follower = self.filling.follow(aio::resolve(request)?, request.client_key())?;
+        Some(Body::Source(Box::new(FollowerBody::new(request, family, follower))))
+    }
+
+    async fn push(&mut self, piece: Bytes) -> bool {
+        self.filling.push(piece).await.is_ok()
+    }
+
+    fn end(self) {
+        self.filling.end();
+    }
+}
+
+/// What `cache_valid`, `ignore_headers` and so on say.
+pub fn rules(shared: &FamilySettings) -> Rules<'_> {
+    Rules {
+        rfc9111: shared.proxy_cache_rfc9111,
+        ignored: ignored(shared),
+        valid: Some(shared.proxy_cache_valid.rules()),
+    }
+}
+
+/// What of the request matters.
+pub fn asked(request: &Request, family: &dyn Family, shared: &FamilySettings, sent: u64) -> Asked {
+    if !shared.proxy_cache_rfc9111 {
+        return Asked { sent, ..Asked::default() };
+    }
+    Asked {
+        head: request.method == Method::Head && !family.converts_head(request),
+        authorization: request.head.has(HeaderId::Authorization),
+        ranged: family.asks_for_part(request),
+        control: control(request),
+        sent,
+    }
+}
+
+/// The client's `Cache-Control`.
+pub fn control(request: &Request) -> RequestControl {
+    let values = |name: &'static [u8]| request.head.values_named(name);
+    RequestControl::of(values(b"Cache-Control"), values(b"Pragma"))
+}
+
+/// `ignore_headers`
+pub fn ignored(shared: &FamilySettings) -> Ignored {
+    Ignored {
+        accel_expires: shared.ignores(Ignorable::XAccelExpires),
+        expires: shared.ignores(Ignorable::Expires),
+        cache_control: shared.ignores(Ignorable::CacheControl),
+        set_cookie: shared.ignores(Ignorable::SetCookie),
+        vary: shared.ignores(Ignorable::Vary),
+    }
+}
+
+/// The variant that a request is of, by the names that a response of its key has in `Vary`.
+pub fn variant(request: &Request, names: Bytes, main: Key) -> Vary {
+    Vary::new(names, main, |name, add| {
+        request.head.values_named(name).for_each(add);
+    })
+}
+
+/// Copies fields out of the buffer that they came in, which is larger. Usual names take up nothing.
+fn compact(fields: &[Field]) -> Vec<Field> {
+    let usual = |name: &Bytes| {
+        let usual = HeaderId::of(name).name().as_bytes();
+        (!usual.is_empty() && *usual == **name).then(|| Bytes::from_static(usual))
+    };
+    let mut all = BytesMut::with_capacity(fields.iter().map(|(name, value)| name.len() + value.len()).sum());
+    let mut taken = |bytes: &Bytes| {
+        all.extend_from_slice(bytes);
+        all.split().freeze()
+    };
+    fields.iter().map(|(name, value)| (usual(name).unwrap_or_else(|| taken(name)), taken(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_the_same_without_their_buffer() {
+        let field = |name: &'static str, value: &'static str| (Bytes::from(name), Bytes::from(value));
+        let fields = [field("ETag", "\"a\""), field("etag", "b"), field("X-Other", ""), field("", "c")];
+        assert_eq!(compact(&fields), fields);
+    }
+}

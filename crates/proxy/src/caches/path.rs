@@ -1,0 +1,204 @@
+//! `cache_path`: a folder for a cache, the zone that has its index, and how both are looked after.
+
+use std::time::Duration;
+
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, parse_offset, parse_seconds, parse_size, parse_time};
+use freerun_http::generation::{Paths, TempFolders};
+use freerun_http::zones::{Named, ZoneTable};
+
+use crate::caches::zones;
+use crate::caches::zones::{Caches, Defined};
+
+/// The smallest zone, in bytes: nginx's two pages.
+const MIN_ZONE: u64 = 8 * 1024;
+
+/// The most folders between the cache's own and a file, and the most digits that the name of one has.
+const MAX_LEVELS: usize = 3;
+
+/// What one `cache_path` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachePath {
+    /// The zone's name.
+    pub name: String,
+    /// The folder, without a slash at its end.
+    pub path: String,
+    /// How many digits the names of folders below it have, as it is written: `1:2`; empty: there are none.
+    pub levels: String,
+    /// Bytes of the zone.
+    pub zone_size: u64,
+    /// Whether files are made in the folder for temporary files.
+    pub use_temp_path: bool,
+    /// After how many seconds without use an entry goes.
+    pub inactive: u64,
+    /// The most bytes on disk; `None`: as many as there is room for.
+    pub max_size: Option<u64>,
+    /// Bytes that stay free on the disk.
+    pub min_free: u64,
+    /// Bytes of the tier in memory; `None`: what is usual.
+    pub memory: Option<u64>,
+    /// How the manager removes entries.
+    pub manager: Pace,
+    /// How the loader reads what is there.
+    pub loader: Pace,
+    /// Whether entries that a purge names are looked for and removed, and how.
+    pub purger: Option<Pace>,
+}
+
+/// Work in pieces: so many files at a time, or for so long, and a rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Files at a time.
+    pub files: u64,
+    /// The rest between two pieces of work.
+    pub sleep: Duration,
+    /// The longest time that one piece takes.
+    pub threshold: Duration,
+}
+
+impl Pace {
+    fn of(files: u64, sleep: u64, threshold: u64) -> Pace {
+        Pace { files, sleep: Duration::from_millis(sleep), threshold: Duration::from_millis(threshold) }
+    }
+
+    /// Reads `files=`, `sleep=` and `threshold=` behind the name of who is meant. Whether it is one of these.
+    fn read(&mut self, what: &str, value: &str, word: &Word, name: &str) -> Result<bool, Problem> {
+        let time = || parse_time(value).ok_or_else(|| invalid(name, word));
+        match what {
+            "files" => self.files = value.parse().map_err(|_| invalid(name, word))?,
+            "sleep" => self.sleep = time()?,
+            "threshold" => self.threshold = time()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn invalid(name: &str, word: &Word) -> Problem {
+    Problem::new(format!("invalid {name} value \"{}\"", word.text)).at(word.place)
+}
+
+fn on_or_off(name: &str, value: &str, word: &Word) -> Result<bool, Problem> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => {
+            let message = format!("invalid {name} value \"{}\", it must be \"on\" or \"off\"", word.text);
+            Err(Problem::new(message).at(word.place))
+        }
+    }
+}
+
+/// Whether it is digits from 1 to 2, three of them at most, with colons between.
+fn are_levels(text: &str) -> bool {
+    text.is_empty() || text.split(':').count() <= MAX_LEVELS && text.split(':').all(|level| matches!(level, "1" | "2"))
+}
+
+impl CachePath {
+    /// Reads the directive.
+    ///
+    /// # Errors
+    /// nginx's words.
+    pub fn parse(directive: &Node, cx: &mut Cx) -> Result<CachePath, Problem> {
+        let paths = cx.extensions.get_or_default::<Paths>();
+        let folder = paths.absolute(directive.args[0].as_str());
+        let mut read = CachePath {
+            name: String::new(),
+            path: folder.strip_suffix('/').unwrap_or(&folder).to_owned(),
+            levels: String::new(),
+            zone_size: 0,
+            use_temp_path: true,
+            inactive: 600,
+            max_size: None,
+            min_free: 0,
+            memory: None,
+            manager: Pace::of(100, 50, 200),
+            loader: Pace::of(100, 50, 200),
+            purger: None,
+        };
+        let (mut purger, mut purges) = (Pace::of(10, 50, 50), false);
+        for word in &directive.args[1..] {
+            let unknown = || Problem::invalid_parameter(directive, word);
+            let (name, value) = word.text.split_once('=').ok_or_else(unknown)?;
+            match name {
+                "levels" if are_levels(value) => read.levels = value.to_owned(),
+                "levels" => {
+                    return Err(Problem::new(format!("invalid \"levels\" \"{}\"", word.text))
+                        .at(word.place)
+                        .hint("one to three levels of one or two digits each, such as levels=1:2"));
+                }
+                "use_temp_path" => read.use_temp_path = on_or_off(name, value, word)?,
+                "keys_zone" => (read.name, read.zone_size) = zone(value, word)?,
+                "inactive" => read.inactive = parse_seconds(value).ok_or_else(|| invalid(name, word))?,
+                "max_size" => {
+                    let size = parse_offset(value).ok_or_else(|| invalid(name, word))?;
+                    read.max_size = Some(size).filter(|size| *size > 0);
+                }
+                "min_free" => read.min_free = parse_offset(value).ok_or_else(|| invalid(name, word))?,
+                "memory" => read.memory = Some(parse_offset(value).ok_or_else(|| invalid(name, word))?),
+                "purger" => purges = on_or_off(name, value, word)?,
+                _ => {
+                    let known = match name.split_once('_') {
+                        Some(("loader", what)) => read.loader.read(what, value, word, name)?,
+                        Some(("manager", what)) => read.manager.read(what, value, word, name)?,
+                        Some(("purger", what)) => purger.read(what, value, word, name)?,
+                        _ => false,
+                    };
+                    if !known {
+                        return Err(unknown());
+                    }
+                }
+            }
+        }
+        read.purger = purges.then_some(purger);
+        if read.name.is_empty() {
+            let message = format!("\"{}\" must have \"keys_zone\" parameter", directive.name.text);
+            return Err(Problem::new(message).at_node(directive));
+        }
+        Ok(read)
+    }
+}
+
+/// `name:size`
+fn zone(value: &str, word: &Word) -> Result<(String, u64), Problem> {
+    let invalid = || Problem::new(format!("invalid keys zone size \"{}\"", word.text)).at(word.place);
+    let (name, size) = value.split_once(':').ok_or_else(invalid)?;
+    let size = parse_size(size).ok_or_else(invalid)?;
+    if size < MIN_ZONE {
+        let problem = Problem::new(format!("keys zone \"{}\" is too small", word.text)).at(word.place);
+        return Err(problem.hint("a zone has at least 8k"));
+    }
+    Ok((name.to_owned(), size))
+}
+
+/// All `cache_path` directives of a member; what they declare is in the configuration's [`ZoneTable`] and [`Caches`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CachePaths;
+
+impl Setting for CachePaths {
+    const SHAPE: Shape = Shape::at_least(2, "path keys_zone=name:size [levels=levels] [max_size=size] [parameter …]");
+
+    fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        let read = CachePath::parse(directive, cx)?;
+        let kind = zones::kind(&directive.name.text);
+        let place = directive.args[1..].iter().rev().find(|word| word.text.starts_with("keys_zone="));
+        let named = Named {
+            name: read.name.clone(),
+            size: read.zone_size,
+            place: place.map_or(directive.name.place, |word| word.place),
+        };
+        if let Some(first) = cx.extensions.get_or_default::<Caches>().place_of(&read.path) {
+            let first = cx.sources.location(first).unwrap_or_default();
+            return Err(Problem::new(format!("the same path name \"{}\" used in {first} and", read.path)));
+        }
+        let table = cx.extensions.get_or_default::<ZoneTable>();
+        if table.has(&named, kind) {
+            return Err(Problem::new(format!("duplicate zone \"{}\"", named.name)).at(named.place));
+        }
+        let home = zones::home(table, &read)?;
+        let defined = Defined { path: read.clone(), kind, home, place: directive.end };
+        table.declare(directive, kind, &named, &read.path, || Some(()), |_| defined.clone())?;
+        cx.extensions.get_or_default::<Caches>().add(defined);
+        cx.extensions.get_or_default::<TempFolders>().add(&read.path);
+        Ok(CachePaths)
+    }
+}

@@ -1,0 +1,178 @@
+//! The values of the directives about caching.
+
+use std::sync::Arc;
+
+use freerun_cache::cache::Cache;
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, keyword_enum, parse_seconds};
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+use freerun_http::zones::{Zone, ZoneTable};
+use freerun_proto::Method;
+
+use crate::caches::zones;
+use crate::caches::zones::{Caches, Defined, Registry};
+
+/// `cache`: which one.
+#[derive(Debug, Clone)]
+pub enum CacheName {
+    /// Nothing is cached.
+    Off,
+    /// The one of this zone.
+    Zone(Zone<Defined>),
+    /// The variables name its zone.
+    Computed(Template, Registry),
+}
+
+/// There is no cache of this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cache \"{0}\" not found")]
+pub struct UnknownCache(pub String);
+
+impl Value for CacheName {
+    const SHAPE: Shape = Shape::exactly(1, "zone | off");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<CacheName, Problem> {
+        let word = &directive.args[0];
+        if word.text == "off" {
+            return Ok(CacheName::Off);
+        }
+        if word.text.contains('$') {
+            let registry = cx.extensions.get_or_default::<Caches>().registry();
+            return Template::parse(word, cx).map(|name| CacheName::Computed(name, registry));
+        }
+        let kind = zones::kind(&directive.name.text);
+        cx.extensions.get_or_default::<ZoneTable>().refer(&word.text, kind, word.place).map(CacheName::Zone)
+    }
+}
+
+impl CacheName {
+    /// The cache for a request, if there is one.
+    ///
+    /// # Errors
+    /// Variables name one that there is none of.
+    pub fn find<'c>(&'c self, request: &Request) -> Result<Option<&'c Arc<Cache>>, UnknownCache> {
+        match self {
+            CacheName::Off => Ok(None),
+            CacheName::Zone(zone) => Ok(zone.get().map(|defined| &defined.home.cache)),
+            CacheName::Computed(template, registry) => {
+                let name = template.render(request);
+                if name.is_empty() || *name == *b"off" {
+                    return Ok(None);
+                }
+                let unknown = || UnknownCache(String::from_utf8_lossy(&name).into_owned());
+                registry.find(&name).map(|defined| Some(&defined.home.cache)).ok_or_else(unknown)
+            }
+        }
+    }
+
+    /// Whether something may be cached.
+    pub fn is_on(&self) -> bool {
+        !matches!(self, CacheName::Off)
+    }
+}
+
+/// `cache_valid`: for how many seconds a response with a status is fresh, where it says nothing itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Valid(Arc<freerun_cache::rules::Valid>);
+
+impl Setting for Valid {
+    const SHAPE: Shape = Shape::at_least(1, "[status …] time");
+
+    fn set(previous: Option<Valid>, directive: &Node, _: &mut Cx) -> Result<Valid, Problem> {
+        let mut valid = previous.unwrap_or_default();
+        let Some((last, words)) = directive.args.split_last() else { return Err(Problem::wrong_count(directive)) };
+        let seconds = parse_seconds(&last.text)
+            .ok_or_else(|| Problem::new(format!("invalid time value \"{}\"", last.text)).at(last.place))?;
+        let mut statuses = Vec::with_capacity(words.len());
+        for word in words {
+            let status = word.text.parse().ok().filter(|status| (100..=599).contains(status));
+            if status.is_none() && word.text != "any" {
+                return Err(Problem::new(format!("invalid status \"{}\"", word.text)).at(word.place));
+            }
+            statuses.push(status);
+        }
+        Arc::make_mut(&mut valid.0).push(&statuses, u32::try_from(seconds).unwrap_or(u32::MAX));
+        Ok(valid)
+    }
+}
+
+impl Valid {
+    /// As the rules look at it.
+    pub fn rules(&self) -> &freerun_cache::rules::Valid {
+        &self.0
+    }
+}
+
+keyword_enum! {
+    /// A method whose responses may be cached.
+    pub enum CacheMethod {
+        /// GET
+        Get = "GET",
+        /// HEAD
+        Head = "HEAD",
+        /// POST
+        Post = "POST",
+    }
+}
+
+/// `cache_methods`; GET and HEAD are always among them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Methods {
+    post: bool,
+}
+
+impl Setting for Methods {
+    const SHAPE: Shape = Shape::at_least(1, "GET | HEAD | POST …");
+
+    /// Several directives of one level add up, as in nginx.
+    fn set(previous: Option<Methods>, directive: &Node, cx: &mut Cx) -> Result<Methods, Problem> {
+        let flags = freerun_conf::Flags::<CacheMethod>::parse(directive, cx)?;
+        Ok(Methods { post: flags.contains(CacheMethod::Post) || previous.unwrap_or_default().post })
+    }
+}
+
+impl Methods {
+    /// Whether responses to it may be cached.
+    pub fn has(self, method: Method) -> bool {
+        matches!(method, Method::Get | Method::Head) || self.post && method == Method::Post
+    }
+}
+
+/// Conditions of `cache_bypass`, `no_cache` and `cache_purge`, of which one has to hold, and of `allow_upstream`, which all have to.
+#[derive(Debug, Clone, Default)]
+pub struct Conditions(Arc<Vec<Template>>);
+
+impl Setting for Conditions {
+    const SHAPE: Shape = Shape::at_least(1, "string …");
+
+    fn set(previous: Option<Conditions>, directive: &Node, cx: &mut Cx) -> Result<Conditions, Problem> {
+        let mut conditions = previous.unwrap_or_default();
+        for word in &directive.args {
+            let template = Template::parse(word, cx)?;
+            Arc::make_mut(&mut conditions.0).push(template);
+        }
+        Ok(conditions)
+    }
+}
+
+impl Conditions {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether one of them is neither empty nor `0`.
+    pub fn hold(&self, request: &Request) -> bool {
+        self.0.iter().any(|condition| is_met(condition, request))
+    }
+
+    /// Whether all of them are neither empty nor `0`.
+    pub fn all_hold(&self, request: &Request) -> bool {
+        self.0.iter().all(|condition| is_met(condition, request))
+    }
+}
+
+fn is_met(condition: &Template, request: &Request) -> bool {
+    let value = condition.render(request);
+    !value.is_empty() && *value != *b"0"
+}

@@ -1,0 +1,507 @@
+//! One try: a connection, the request on it, and the response's head.
+
+use std::io::{self, IoSlice};
+
+use bytes::Bytes;
+use freerun_http::log_error;
+use freerun_http::request::Request;
+use freerun_http::settings::knobs::TransferSettings;
+use freerun_runtime::{buffers, loops};
+use freerun_upstream::{Failure, Lease};
+
+use crate::client::connection::{Kit, UpstreamConnection, receive_error};
+use crate::client::early_hints;
+use crate::client::error::{Stage, UpstreamError};
+use crate::client::plan::{Failed, Plan};
+use crate::client::reader::ErrorOutput;
+use crate::client::request_body::{OutgoingBody, Position};
+use crate::client::request_rest::RequestRest;
+use crate::exchange::family::Exchanging;
+use crate::exchange::{Exchange, Fault, To, UpstreamHead};
+
+/// What the first read has room for: a head and a small body come with it. The buffer is as large as `proxy_buffer_size`
+/// where that is more.
+const FIRST_READ: usize = 16 * 1024;
+
+/// A body up to this size is copied behind the head: one `send` costs less than a `sendmsg` of two pieces.
+const COPIED: usize = 4096;
+
+/// The largest body that may be waited for behind its head.
+const SOON: usize = 8 * 1024;
+
+/// How many interim heads (1xx) may come before the final one.
+const MAX_INTERIM: usize = 64;
+
+/// A request on its way to a server and back: it stands in one place, whoever has it, from the first try to the end of the
+/// response's body.
+pub struct UpstreamExchange {
+    /// What all tries have in common.
+    pub plan: Plan,
+    /// The connection of the last try, until the end of the response.
+    pub connection: Option<UpstreamConnection>,
+    /// Its protocol.
+    pub exchange: Option<Exchanging>,
+    /// The final head, if there is one.
+    pub head: UpstreamHead,
+    /// Whether all of the request was sent.
+    pub sent_all: bool,
+    /// What is left of it, where the head came before all was sent.
+    pub unsent: Option<Box<RequestRest>>,
+}
+
+impl UpstreamExchange {
+    /// Before the first try.
+    pub fn new(plan: Plan) -> Box<UpstreamExchange> {
+        let place = Box::new_uninit();
+        let upstream = UpstreamExchange {
+            plan,
+            connection: None,
+            exchange: None,
+            head: UpstreamHead::default(),
+            sent_all: false,
+            unsent: None,
+        };
+        Box::write(place, upstream)
+    }
+
+    /// Keeps the body of a request of which not all was sent.
+    pub fn keep_rest(&mut self, request: &Request, body: OutgoingBody) {
+        if let Some(unsent) = &mut self.unsent {
+            unsent.put_in(request, body);
+            if !self.plan.client.is_watched() {
+                unsent.forget_client();
+            }
+        }
+    }
+
+    /// Has the request answered by the server that was chosen, up to the head of the response.
+    pub async fn attempt(
+        &mut self,
+        request: &mut Request,
+        body: &mut OutgoingBody,
+        lease: &Lease,
+    ) -> Result<(), Failed> {
+        self.plan.prepare(request, body)?;
+        let scope = self.plan.scope(request);
+        // One that must not be sent twice should not meet a connection that was just closed.
+        let surely = !self.plan.idempotent || body.is_stream();
+        let mut fresh_only = false;
+        self.unsent = None;
+        loop {
+            self.connection = if fresh_only { None } else { self.plan.idle(lease, scope, surely) };
+            let connection = match &mut self.connection {
+                Some(connection) => connection,
+                none => {
+                    let connected = Box::pin(self.plan.connect(request, lease, scope)).await;
+                    let failed = |error| Failed { error, stage: Stage::Connecting, sent: false };
+                    none.insert(connected.map_err(failed)?)
+                }
+            };
+            let exchange = &mut **self.exchange.insert(self.plan.family.exchange(
+                request,
+                &self.plan.target,
+                self.plan.options.buffer_size,
+            ));
+            let unsent = &mut self.unsent;
+            let mut run =
+                Run { plan: &self.plan, connection, exchange, head: &mut self.head, unsent, sent: 0, interim: 0 };
+            match run.run(request, body, lease).await {
+                Ok(sent_all) => {
+                    self.sent_all = sent_all;
+                    return Ok(());
+                }
+                Err((error, stage)) => {
+                    // The server has closed an idle connection just as it was used: that says nothing about it.
+                    let stale = run.connection.reused
+                        && run.connection.kit.input.bytes.is_empty()
+                        && matches!(
+                            error,
+                            UpstreamError::Send(_) | UpstreamError::Receive(_) | UpstreamError::Fault(Fault::Cut)
+                        )
+                        && (self.plan.idempotent || run.sent == 0)
+                        && body.can_be_sent_again();
+                    let sent = run.sent > 0;
+                    self.connection = None;
+                    if !stale {
+                        return Err(Failed { error, stage, sent });
+                    }
+                    let failures = &lease.peer().figures.failures;
+                    failures[Failure::Stale as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    log_error!(request, Info, "an idle upstream connection was closed, the request is sent again");
+                    fresh_only = true;
+                }
+            }
+        }
+    }
+}
+
+/// One request on one connection.
+struct Run<'p> {
+    plan: &'p Plan,
+    connection: &'p mut UpstreamConnection,
+    exchange: &'p mut dyn Exchange,
+    /// Where the head goes.
+    head: &'p mut UpstreamHead,
+    /// Where what was not sent before it goes.
+    unsent: &'p mut Option<Box<RequestRest>>,
+    /// Bytes sent.
+    sent: u64,
+    /// How many interim heads have come.
+    interim: usize,
+}
+
+type Stopped = (UpstreamError, Stage);
+
+/// What has come of heads.
+enum Seen {
+    /// Nothing that is complete.
+    Nothing,
+    /// An interim one (1xx), with more to follow.
+    Interim,
+    /// The final one.
+    Final,
+}
+
+/// What is left to be sent of a request.
+struct Rest {
+    position: Position,
+    /// The body is over, as far as it is not in the buffer.
+    over: bool,
+}
+
+/// How writing has ended.
+enum Wrote {
+    /// All is written.
+    All,
+    /// Bytes have come from the server before.
+    Heard,
+    /// The server takes no more.
+    Refused(io::Error),
+}
+
+impl Run<'_> {
+    /// Sends the request and waits for the final head; whether all of the request was sent before.
+    async fn run(&mut self, request: &mut Request, body: &mut OutgoingBody, lease: &Lease) -> Result<bool, Stopped> {
+        let mut out = buffers::take_to_send();
+        let result = match self.begin(request, body, lease, &mut out) {
+            Ok(None) => Ok(false),
+            Ok(Some(rest)) => Box::pin(self.send(request, body, rest, &mut out)).await,
+            Err(stopped) => Err(stopped),
+        };
+        buffers::give_back_sent(out);
+        self.plan.record.with(|last| last.sent = self.sent);
+        let early = result?;
+        if early {
+            return Ok(false);
+        }
+        let reading = |error| (error, Stage::ReadingHead);
+        loop {
+            // In a place of its own, the result is not kept while this waits.
+            let seen = self.head(request).map_err(reading)?;
+            match seen {
+                Seen::Final => break,
+                Seen::Interim => self.interim(request).await.map_err(reading)?,
+                Seen::Nothing => {
+                    let Plan { options, client, .. } = self.plan;
+                    let received = self.connection.receive(self.room(), options.read_timeout, client).await;
+                    self.received(received).map_err(reading)?;
+                }
+            }
+        }
+        if let Some(missing) = self.is_about_to_come(request) {
+            self.plan.record.with(|last| last.head_came(loops::nanos()));
+            self.connection.soon(missing, &self.plan.record).await;
+        }
+        Ok(true)
+    }
+
+    /// How many bytes are missing of a response that would be held back for them (`postpone_output`) if it were on its way
+    /// already. Servers that send a head by itself send such a body right behind it: where both are there, nothing has to be
+    /// made ready for a body that takes its time.
+    fn is_about_to_come(&self, request: &Request) -> Option<usize> {
+        let left = usize::try_from(self.exchange.remaining()?).ok()?;
+        let here = self.connection.kit.input.bytes.len();
+        let missing = left.checked_sub(here).filter(|missing| *missing > 0)?;
+        let held_back = request.settings().get::<TransferSettings>().postpone_output.0;
+        let waits = self.plan.options.buffering
+            && ((self.head.bytes + here) as u64) < held_back
+            && left <= SOON
+            && !self.plan.head_at_once
+            && !self.head.fields.has_other(b"X-Accel-Buffering");
+        waits.then_some(missing)
+    }
+
+    /// How much the next read may bring.
+    fn room(&self) -> usize {
+        FIRST_READ.max(self.plan.options.buffer_size).saturating_sub(self.connection.kit.input.bytes.len()).max(1)
+    }
+
+    /// Takes note of what a read has brought.
+    fn received(&mut self, result: Result<usize, UpstreamError>) -> Result<(), UpstreamError> {
+        match result? {
+            0 => {
+                self.exchange.closed().map_err(UpstreamError::Fault)?;
+                Err(UpstreamError::Fault(Fault::Cut))
+            }
+            n => {
+                self.plan.record.with(|last| last.received += n as u64);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the next head, if what has come has it.
+    fn head(&mut self, request: &mut Request) -> Result<Seen, UpstreamError> {
+        let limit = self.plan.options.buffer_size;
+        if self.connection.kit.input.bytes.is_empty() {
+            return Ok(Seen::Nothing);
+        }
+        let found = self.exchange.head(&mut self.connection.kit.input.bytes).map_err(UpstreamError::Fault);
+        while let Some(text) = self.exchange.take_error_output() {
+            log_error!(request, Error, "{}", ErrorOutput(&text, Stage::ReadingHead));
+        }
+        let Some(head) = found? else {
+            let too_big = self.connection.kit.input.bytes.len() >= limit;
+            return if too_big { Err(UpstreamError::Fault(Fault::TooBig)) } else { Ok(Seen::Nothing) };
+        };
+        *self.head = head;
+        match self.head.status {
+            _ if self.head.bytes > limit => Err(UpstreamError::Fault(Fault::TooBig)),
+            101 if self.plan.family.upgrades(request) => Ok(Seen::Final),
+            101 => Err(UpstreamError::Fault(Fault::invalid("upstream switched protocols though nobody asked for it"))),
+            ..200 => Ok(Seen::Interim),
+            _ => Ok(Seen::Final),
+        }
+    }
+
+    /// Takes the heads that have come: whether the final one has.
+    async fn heads(&mut self, request: &mut Request) -> Result<bool, Stopped> {
+        let reading = |error| (error, Stage::ReadingHead);
+        loop {
+            match self.head(request).map_err(reading)? {
+                Seen::Final => return Ok(true),
+                Seen::Interim => self.interim(request).await.map_err(reading)?,
+                Seen::Nothing => return Ok(false),
+            }
+        }
+    }
+
+    /// Deals with an interim head.
+    async fn interim(&mut self, request: &mut Request) -> Result<(), UpstreamError> {
+        self.interim += 1;
+        if self.interim >= MAX_INTERIM {
+            return Err(UpstreamError::Fault(Fault::invalid("upstream sent too many interim responses")));
+        }
+        Box::pin(early_hints::pass_on(request, self.plan.family, self.head)).await
+    }
+
+    /// Makes the request, with a body if it is a small one, and sends what can be sent of it at once. What is left, if
+    /// anything is, stands in `out`, and in the body behind it.
+    fn begin(
+        &mut self,
+        request: &Request,
+        body: &OutgoingBody,
+        lease: &Lease,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Rest>, Stopped> {
+        let peer = lease.peer();
+        let to = To { target: &self.plan.target, peer: &peer.name, server: &peer.server };
+        let record = &self.plan.record;
+        record.hide(!self.plan.options.request_dynamic);
+        let began = self.exchange.begin(request, &to, body.plan(request), out);
+        record.hide(false);
+        began.map_err(|fault| (UpstreamError::Fault(fault), Stage::Sending))?;
+        match body {
+            OutgoingBody::None => {}
+            body => match body.small(COPIED.min(self.exchange.max_piece())) {
+                Some(bytes) => {
+                    if !bytes.is_empty() {
+                        self.exchange.before_piece(bytes.len(), out);
+                        out.extend_from_slice(bytes);
+                        self.exchange.after_piece(out);
+                    }
+                }
+                None => return Ok(Some(Rest { position: body.start(), over: false })),
+            },
+        }
+        self.exchange.body_end(out);
+        // An error, whatever it is, the next write says again.
+        if let Ok(n) = self.connection.kept.transport.try_write(&[IoSlice::new(out)], false) {
+            self.sent += n as u64;
+            if n == out.len() {
+                return Ok(None);
+            }
+            out.drain(..n);
+        }
+        Ok(Some(Rest { position: body.start(), over: true }))
+    }
+
+    /// Sends what is left of the request. A head that comes before ends it (`true`), and what is left then is kept.
+    async fn send(
+        &mut self,
+        request: &mut Request,
+        body: &mut OutgoingBody,
+        rest: Rest,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Stopped> {
+        let sending = |error| (error, Stage::Sending);
+        let Rest { mut position, mut over } = rest;
+        let mut piece = Bytes::new();
+        loop {
+            // A client, or a body in memory, that is as fast as the server must not keep the loop from others.
+            loops::consume_budget().await;
+            // The next piece, behind what stands before it. Of a body that is still to come from the client, the head does not wait for it.
+            let is_here = !body.is_stream() || request.body.is_done();
+            if !over && piece.is_empty() && (out.is_empty() || is_here) {
+                let (next, early) = self.next_piece(request, body, &mut position).await.map_err(sending)?;
+                if early {
+                    if self.heads(request).await? {
+                        *self.unsent = Some(RequestRest::new(out, piece, over, &position));
+                        return Ok(true);
+                    }
+                    continue;
+                }
+                match next {
+                    Some(next) => {
+                        self.exchange.before_piece(next.len(), out);
+                        if next.len() <= COPIED {
+                            out.extend_from_slice(&next);
+                            self.exchange.after_piece(out);
+                        } else {
+                            piece = next;
+                        }
+                    }
+                    None => {
+                        over = true;
+                        self.exchange.body_end(out);
+                    }
+                }
+                if out.len() < COPIED && piece.is_empty() && !over && !body.is_stream() {
+                    continue;
+                }
+            }
+            if out.is_empty() && piece.is_empty() {
+                if over {
+                    return Ok(false);
+                }
+                continue;
+            }
+            let whole = piece.is_empty();
+            match self.write(out, &mut piece).await.map_err(sending)? {
+                Wrote::All if whole => {}
+                Wrote::All => self.exchange.after_piece(out),
+                Wrote::Heard => {
+                    if self.heads(request).await? {
+                        *self.unsent = Some(RequestRest::new(out, piece, over, &position));
+                        return Ok(true);
+                    }
+                }
+                Wrote::Refused(error) => return self.last_words(request, error).await.map(|()| true),
+            }
+        }
+    }
+
+    /// The head of a server that takes no more of the request: it may have said why before it closed, or say it now.
+    async fn last_words(&mut self, request: &mut Request, error: io::Error) -> Result<(), Stopped> {
+        loop {
+            if self.heads(request).await? {
+                return Ok(());
+            }
+            let Plan { options, client, .. } = self.plan;
+            let error = match self.connection.receive(self.room(), options.read_timeout, client).await {
+                Ok(0) | Err(UpstreamError::Receive(_)) => UpstreamError::Send(error),
+                Ok(n) => match self.received(Ok(n)) {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            return Err((error, Stage::Sending));
+        }
+    }
+
+    /// The next piece of the body; or whether bytes have come from the server while it was waited for.
+    async fn next_piece(
+        &mut self,
+        request: &mut Request,
+        body: &mut OutgoingBody,
+        position: &mut Position,
+    ) -> Result<(Option<Bytes>, bool), UpstreamError> {
+        let most = self.exchange.max_piece();
+        if !body.is_stream() {
+            return Ok((body.next(request, position, most, &self.plan.client).await?, false));
+        }
+        let room = self.room();
+        let UpstreamConnection { kept, kit, .. } = &mut *self.connection;
+        let input = &mut kit.input;
+        let received = tokio::select! {
+            biased;
+            piece = body.next(request, position, most, &self.plan.client) => return Ok((piece?, false)),
+            received = input.read(&kept.transport, room) => received,
+        };
+        self.received(received.map_err(receive_error))?;
+        Ok((None, true))
+    }
+
+    /// Writes all of `out` and `piece`, unless something happens before.
+    async fn write(&mut self, out: &mut Vec<u8>, piece: &mut Bytes) -> Result<Wrote, UpstreamError> {
+        let mut done = 0;
+        loop {
+            let rest = &out[done..];
+            let answer = match (rest.is_empty(), piece.is_empty()) {
+                (true, true) => break,
+                (false, false) => {
+                    self.connection.kept.transport.try_write(&[IoSlice::new(rest), IoSlice::new(piece)], false)
+                }
+                (false, true) => self.connection.kept.transport.try_write(&[IoSlice::new(rest)], false),
+                (true, false) => self.connection.kept.transport.try_write(&[IoSlice::new(piece)], false),
+            };
+            match answer {
+                Ok(n) => {
+                    self.sent += n as u64;
+                    let of_out = n.min(rest.len());
+                    done += of_out;
+                    if n > of_out {
+                        bytes::Buf::advance(piece, n - of_out);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.wait_for_room().await? {
+                        out.drain(..done);
+                        return Ok(Wrote::Heard);
+                    }
+                }
+                Err(error) => return Ok(Wrote::Refused(error)),
+            }
+        }
+        out.clear();
+        Ok(Wrote::All)
+    }
+
+    /// Waits until the server takes more, or bytes come from it (`true`).
+    async fn wait_for_room(&mut self) -> Result<bool, UpstreamError> {
+        let room = self.room();
+        let wait = self.plan.options.send_timeout;
+        let UpstreamConnection { kept, kit, .. } = &mut *self.connection;
+        let Kit { input, timer, .. } = &mut **kit;
+        let either = async {
+            tokio::select! {
+                biased;
+                received = input.read(&kept.transport, room) => Ok(Some(received)),
+                writable = kept.transport.writable_after_full() => writable.map(|()| None),
+            }
+        };
+        let received = match timer.within(wait, self.plan.client.unless_gone(either)).await {
+            None => return Err(UpstreamError::TimedOut),
+            Some(either) => either?.map_err(UpstreamError::Send)?,
+        };
+        match received {
+            None => Ok(false),
+            Some(received) => {
+                self.received(received.map_err(receive_error))?;
+                Ok(true)
+            }
+        }
+    }
+}

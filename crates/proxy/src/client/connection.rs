@@ -1,0 +1,197 @@
+//! A connection to an upstream server while it serves one request.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use freerun_http::write::PAUSE;
+use freerun_runtime::deadline::Deadline;
+use freerun_runtime::loops;
+use freerun_runtime::timer::Timer;
+use freerun_transport::Transport;
+use freerun_upstream::Peer;
+use freerun_upstream::idle::Kept;
+
+use crate::client::client_watch::ClientWatch;
+use crate::client::error::UpstreamError;
+use crate::client::input::Input;
+use crate::exchange::target::Servers;
+use crate::state::record::Record;
+
+/// How many unused kits a loop keeps.
+const KEPT: usize = 64;
+
+/// What connections use one after the other.
+#[derive(Default)]
+pub struct Kit {
+    /// What has come.
+    pub input: Input,
+    /// For all that is waited for on the connection.
+    pub timer: Timer,
+}
+
+thread_local! {
+    #[expect(clippy::vec_box, reason = "a connection is moved about, and with it the pointer alone")]
+    static SPARE: RefCell<Vec<Box<Kit>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A connection in use, with what has come on it and was not looked at.
+pub struct UpstreamConnection {
+    /// The connection.
+    pub kept: Kept,
+    /// Its buffer and its timer.
+    pub kit: Box<Kit>,
+    /// Whether it has served a request before.
+    pub reused: bool,
+    /// What went wrong while nobody could be told: the next one to wait is.
+    late: Option<io::Error>,
+}
+
+impl UpstreamConnection {
+    /// A connection before its request.
+    pub fn new(kept: Kept, reused: bool) -> UpstreamConnection {
+        UpstreamConnection { kept, kit: SPARE.with_borrow_mut(Vec::pop).unwrap_or_default(), reused, late: None }
+    }
+
+    /// Waits for bytes, at most `room` of them; how many have come, 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// The connection broke, nothing came for `wait`, or the client went away.
+    pub fn receive(
+        &mut self,
+        room: usize,
+        wait: Duration,
+        client: &ClientWatch,
+    ) -> impl Future<Output = Result<usize, UpstreamError>> {
+        self.receive_while(room, wait, client, |_, _| Ok(false))
+    }
+
+    /// Waits for bytes as [`UpstreamConnection::receive`] does, while something else is done on the connection as far as it can be.
+    /// That says whether it has got on: the other side is at work then, and the time begins anew.
+    ///
+    /// # Errors
+    /// Those of [`UpstreamConnection::receive`], or what `meanwhile` says.
+    pub fn receive_while(
+        &mut self,
+        room: usize,
+        wait: Duration,
+        client: &ClientWatch,
+        meanwhile: impl FnMut(&Transport, &mut Context<'_>) -> Result<bool, UpstreamError>,
+    ) -> impl Future<Output = Result<usize, UpstreamError>> {
+        self.wait(wait, client, move |transport, input, context| input.poll_read(transport, context, room), meanwhile)
+    }
+
+    /// Waits for `missing` bytes that are just about to come, for [`PAUSE`] at most. However it ends, who waits after that is told.
+    pub async fn soon(&mut self, missing: usize, record: &Record) {
+        let UpstreamConnection { kept, kit, late, .. } = self;
+        let input = &mut kit.input;
+        let end = input.bytes.len() + missing;
+        let mut asked = false;
+        let coming = poll_fn(|context| {
+            while input.bytes.len() < end {
+                // One byte more: a read that fills its room would have to be followed by one that finds nothing.
+                let read = input.poll_read(&kept.transport, context, end + 1 - input.bytes.len());
+                if read.is_pending() && !std::mem::replace(&mut asked, true) {
+                    // It comes sooner than a thread that has nothing to do falls asleep and wakes up: the loop asks for
+                    // events once without waiting for them.
+                    loops::wake_after_events(context);
+                }
+                match ready!(read) {
+                    Ok(0) => break,
+                    Ok(n) => record.with(|last| last.received += n as u64),
+                    Err(error) => {
+                        *late = Some(error);
+                        break;
+                    }
+                };
+            }
+            Poll::Ready(())
+        });
+        Deadline::within(PAUSE, coming).await;
+    }
+
+    /// Waits until there is something to receive, and needs no buffer meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`UpstreamConnection::receive_while`].
+    pub fn readable_while(
+        &mut self,
+        wait: Duration,
+        client: &ClientWatch,
+        meanwhile: impl FnMut(&Transport, &mut Context<'_>) -> Result<bool, UpstreamError>,
+    ) -> impl Future<Output = Result<(), UpstreamError>> {
+        self.wait(wait, client, |transport, _, context| transport.poll_readable(context), meanwhile)
+    }
+
+    async fn wait<T>(
+        &mut self,
+        wait: Duration,
+        client: &ClientWatch,
+        mut poll: impl FnMut(&Transport, &mut Input, &mut Context<'_>) -> Poll<io::Result<T>>,
+        mut meanwhile: impl FnMut(&Transport, &mut Context<'_>) -> Result<bool, UpstreamError>,
+    ) -> Result<T, UpstreamError> {
+        let UpstreamConnection { kept, kit, late, .. } = self;
+        let Kit { input, timer, .. } = &mut **kit;
+        if let Some(error) = late.take() {
+            return Err(receive_error(error));
+        }
+        // A server that is as fast as this loop always has bytes there.
+        freerun_runtime::loops::consume_budget().await;
+        let mut gone = pin!(client.gone());
+        let mut armed = false;
+        poll_fn(|context| {
+            if meanwhile(&kept.transport, context)? {
+                armed = false;
+            }
+            if let Poll::Ready(answer) = poll(&kept.transport, input, context) {
+                return Poll::Ready(answer.map_err(receive_error));
+            }
+            if gone.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(UpstreamError::ClientGone));
+            }
+            if !std::mem::replace(&mut armed, true) {
+                timer.set(wait);
+            }
+            timer.poll_expired(context).map(|()| Err(UpstreamError::TimedOut))
+        })
+        .await
+    }
+
+    /// The response has ended cleanly: another request may use the connection.
+    pub fn give_back(self, peer: &Peer, servers: &dyn Servers) {
+        let UpstreamConnection { kept, kit, .. } = self;
+        if kit.input.bytes.is_empty() {
+            let (settings, count): (_, &Arc<_>) = servers.keepalive();
+            peer.idle.put(kept, settings, count);
+            spare(kit);
+        }
+    }
+
+    /// The connection goes on without HTTP; with what has come on it.
+    pub fn leave(self) -> (Transport, Vec<u8>) {
+        let UpstreamConnection { kept, kit, .. } = self;
+        let rest = kit.input.bytes.to_vec();
+        spare(kit);
+        (kept.transport, rest)
+    }
+}
+
+/// Keeps buffer and timer for other connections.
+fn spare(mut kit: Box<Kit>) {
+    kit.timer.clear();
+    kit.input.clear();
+    SPARE.with_borrow_mut(|spare| {
+        if spare.len() < KEPT {
+            spare.push(kit);
+        }
+    });
+}
+
+/// What an error of receiving is. The kernel's own giving up is one of time.
+pub fn receive_error(error: io::Error) -> UpstreamError {
+    if error.kind() == io::ErrorKind::TimedOut { UpstreamError::TimedOut } else { UpstreamError::Receive(error) }
+}

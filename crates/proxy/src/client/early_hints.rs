@@ -1,0 +1,40 @@
+//! `103 Early Hints` of an upstream server, passed on before the response (RFC 8297).
+
+use bytes::Bytes;
+use freerun_http::connection::stream::ResponseHead;
+use freerun_http::request::Request;
+use freerun_http::settings::core::CoreSettings;
+use freerun_http::settings::knobs::TransferSettings;
+use freerun_http::write::interim;
+
+use crate::client::error::UpstreamError;
+use crate::exchange::UpstreamHead;
+use crate::exchange::family::Family;
+use crate::exchange::fields::HeadField;
+
+/// Fields that speak of the connection between us and the upstream server.
+const OURS: [&[u8]; 5] = [b"Connection", b"Keep-Alive", b"Transfer-Encoding", b"Content-Length", b"Upgrade"];
+
+/// Passes an interim response on, if it is 103 and `early_hints` says so; all others are for us alone. Fields that are
+/// hidden are left out, as of the response itself.
+pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &UpstreamHead) -> Result<(), UpstreamError> {
+    if head.status != 103 || request.is_subrequest() || !request.is_http11() || !is_wanted(request) {
+        return Ok(());
+    }
+    let hides = |one: &HeadField<'_>| family.hides(request, one.id, one.name());
+    let passed =
+        head.fields.iter().filter(|one| !OURS.iter().any(|ours| one.name().eq_ignore_ascii_case(ours)) && !hides(one));
+    let fields = passed.map(|one| (Bytes::copy_from_slice(one.name()), Bytes::copy_from_slice(one.value())));
+    let early = ResponseHead { status: head.status, fields: fields.collect() };
+    let wait = request.settings().get::<CoreSettings>().send_timeout;
+    interim::send(request, &early, wait).await.map_err(|_| UpstreamError::ClientGone)
+}
+
+/// Any value that is neither empty nor `0`.
+fn is_wanted(request: &Request) -> bool {
+    let conditions = request.settings().get::<TransferSettings>().early_hints.as_slice();
+    conditions.iter().flat_map(|hints| &hints.0).any(|condition| {
+        let value = condition.render(request);
+        !value.is_empty() && *value != *b"0"
+    })
+}

@@ -1,0 +1,314 @@
+//! What can go wrong with a try, and all that follows from it: who is to blame, the status, the log's words and level,
+//! whether another server may be asked. Nowhere else is any of this decided.
+
+use std::fmt;
+use std::io;
+
+use freerun_http::body::BodyError;
+use freerun_http::log::Detached;
+use freerun_http::message::persistence::CloseReason;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_runtime::log::{Errno, Level};
+use freerun_upstream::connect::ConnectError;
+use freerun_upstream::{Failure, NoPeer};
+
+use crate::exchange::Fault;
+use crate::settings::next::NextUpstream;
+
+/// What was being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// A server was chosen, or connected to.
+    Connecting,
+    /// The request was sent.
+    Sending,
+    /// The response's head was waited for.
+    ReadingHead,
+    /// The response's body was read.
+    ReadingBody,
+    /// Bytes went both ways.
+    Tunnelling,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Stage::Connecting => "connecting to upstream",
+            Stage::Sending => "sending request to upstream",
+            Stage::ReadingHead => "reading response header from upstream",
+            Stage::ReadingBody => "reading upstream",
+            Stage::Tunnelling => "proxying upgraded connection",
+        })
+    }
+}
+
+/// What went wrong.
+#[derive(Debug)]
+pub enum UpstreamError {
+    /// There was no server to ask.
+    NoPeer(NoPeer),
+    /// The server may not be asked: `proxy_allow_upstream`.
+    Denied,
+    /// There was no connection.
+    Connect(ConnectError),
+    /// Sending failed.
+    Send(io::Error),
+    /// Receiving failed.
+    Receive(io::Error),
+    /// The server did nothing for too long.
+    TimedOut,
+    /// What came from it is wrong.
+    Fault(Fault),
+    /// The client has gone.
+    ClientGone,
+    /// The request's body could not be had from the client.
+    Body(BodyError),
+    /// Something of our own failed, and is logged already.
+    Ours,
+    /// This program has made a mistake: what never should be so is so.
+    Internal(&'static str),
+}
+
+/// Who is to blame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The client.
+    Client,
+    /// The upstream server.
+    Upstream,
+    /// This server.
+    Us,
+}
+
+impl UpstreamError {
+    /// Who is to blame.
+    pub fn side(&self) -> Side {
+        match self {
+            UpstreamError::ClientGone | UpstreamError::Body(_) => Side::Client,
+            UpstreamError::Ours | UpstreamError::Internal(_) | UpstreamError::Fault(Fault::Request(_)) => Side::Us,
+            UpstreamError::Connect(error) if !error.is_of_peer() => Side::Us,
+            _ => Side::Upstream,
+        }
+    }
+
+    /// The status that stands for it.
+    pub fn status(&self) -> u16 {
+        match self {
+            UpstreamError::TimedOut => 504,
+            UpstreamError::ClientGone => 499,
+            UpstreamError::Body(BodyError::Status(status)) => *status,
+            UpstreamError::Body(BodyError::TimedOut) => 408,
+            UpstreamError::Body(BodyError::Broken(_)) => 400,
+            error => match error.side() {
+                Side::Us => 500,
+                _ => 502,
+            },
+        }
+    }
+
+    /// What `$upstream_status` says of the try: the same, unless the server has nothing to do with it; 0 then.
+    pub fn upstream_status(&self) -> u16 {
+        if self.side() == Side::Upstream { self.status() } else { 0 }
+    }
+
+    /// The answer.
+    pub fn outcome(&self, request: &mut Request) -> Outcome {
+        if let UpstreamError::Body(_) = self {
+            // What is left of the body is anybody's guess.
+            request.persistence.close(CloseReason::BadBody);
+        }
+        Outcome::Status(self.status())
+    }
+
+    /// Under which word of `proxy_next_upstream` another server may be asked. `None`: never.
+    pub fn next(&self) -> Option<NextUpstream> {
+        match self {
+            UpstreamError::TimedOut => Some(NextUpstream::Timeout),
+            UpstreamError::Denied => Some(NextUpstream::Denied),
+            UpstreamError::Fault(Fault::Invalid(_) | Fault::TooBig) => Some(NextUpstream::InvalidHeader),
+            UpstreamError::Connect(_)
+            | UpstreamError::Send(_)
+            | UpstreamError::Receive(_)
+            | UpstreamError::Fault(Fault::Cut) => (self.side() == Side::Upstream).then_some(NextUpstream::Error),
+            _ => None,
+        }
+    }
+
+    /// Under which word of `cache_use_stale` a stale response may be used. `None`: never.
+    pub fn cause(&self) -> Option<NextUpstream> {
+        // Of this, the documentation says that it is an error, too.
+        if matches!(self, UpstreamError::NoPeer(_)) { Some(NextUpstream::Error) } else { self.next() }
+    }
+
+    /// What counts against the server.
+    pub fn failure(&self) -> Option<Failure> {
+        if self.side() != Side::Upstream {
+            return None;
+        }
+        Some(match self {
+            UpstreamError::TimedOut => Failure::Timeout,
+            UpstreamError::Denied => Failure::Denied,
+            UpstreamError::Connect(_) => Failure::Connect,
+            UpstreamError::Fault(Fault::Cut) | UpstreamError::Receive(_) | UpstreamError::Send(_) => Failure::Closed,
+            UpstreamError::Fault(_) => Failure::Invalid,
+            _ => Failure::Other,
+        })
+    }
+
+    fn level(&self) -> Level {
+        use rustix::io::Errno;
+        let usual = [
+            Errno::CONNREFUSED,
+            Errno::CONNRESET,
+            Errno::NETDOWN,
+            Errno::NETUNREACH,
+            Errno::HOSTDOWN,
+            Errno::HOSTUNREACH,
+        ];
+        match self {
+            UpstreamError::ClientGone => Level::Info,
+            UpstreamError::Connect(ConnectError::Socket(_) | ConnectError::Option(..)) => Level::Alert,
+            UpstreamError::Connect(error) => {
+                let code = error.io().raw_os_error();
+                let usual = usual.iter().any(|usual| code == Some(usual.raw_os_error()));
+                if usual || error.io().kind() == io::ErrorKind::TimedOut { Level::Error } else { Level::Crit }
+            }
+            UpstreamError::Fault(Fault::Request(_)) | UpstreamError::Internal(_) => Level::Alert,
+            _ => Level::Error,
+        }
+    }
+
+    /// Whether the log is to have it from here.
+    fn is_silent(&self) -> bool {
+        matches!(self, UpstreamError::Ours | UpstreamError::Body(_))
+    }
+
+    /// The log's words.
+    fn words(&self, stage: Stage) -> Words<'_> {
+        Words(self, stage)
+    }
+
+    /// Logs it.
+    pub fn log(&self, request: &Request, stage: Stage) {
+        if !self.is_silent() {
+            freerun_http::log::write(&request, self.level(), format_args!("{}", self.words(stage)));
+        }
+    }
+
+    /// Logs it, while the response is sent.
+    pub fn log_detached(&self, log: &Detached, stage: Stage) {
+        if !self.is_silent() {
+            log.write(self.level(), format_args!("{}", self.words(stage)));
+        }
+    }
+}
+
+struct Words<'t>(&'t UpstreamError, Stage);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Words(error, stage) = self;
+        match error {
+            UpstreamError::NoPeer(_) => write!(formatter, "no live upstreams while {stage}"),
+            UpstreamError::Denied => write!(formatter, "access to upstream denied by \"allow_upstream\" while {stage}"),
+            UpstreamError::Connect(error) => write!(formatter, "{error} ({}) while {stage}", Errno(error.io())),
+            UpstreamError::Send(error) => write!(formatter, "writev() failed ({}) while {stage}", Errno(error)),
+            UpstreamError::Receive(error) => write!(formatter, "recv() failed ({}) while {stage}", Errno(error)),
+            UpstreamError::TimedOut => {
+                write!(formatter, "upstream timed out (110: Connection timed out) while {stage}")
+            }
+            UpstreamError::Fault(fault) => write!(formatter, "{fault} while {stage}"),
+            UpstreamError::ClientGone => write!(
+                formatter,
+                "epoll_wait() reported that client prematurely closed connection, so upstream connection is closed too \
+                 while {stage}"
+            ),
+            UpstreamError::Internal(what) => write!(formatter, "{what} while {stage}"),
+            UpstreamError::Body(_) | UpstreamError::Ours => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn os(errno: rustix::io::Errno) -> io::Error {
+        io::Error::from_raw_os_error(errno.raw_os_error())
+    }
+
+    #[test]
+    fn status_words_and_permission_follow_from_what_it_was() {
+        use rustix::io::Errno as E;
+        let refused = || UpstreamError::Connect(ConnectError::Failed(os(E::CONNREFUSED)));
+        let bind = || UpstreamError::Connect(ConnectError::Bind("1.2.3.4:0".parse().unwrap(), os(E::ADDRNOTAVAIL)));
+        let invalid = || UpstreamError::Fault(Fault::invalid("upstream sent invalid header"));
+        for (error, stage, status, next, words) in [
+            (
+                refused(),
+                Stage::Connecting,
+                502,
+                Some(NextUpstream::Error),
+                "connect() failed (111: Connection refused) while connecting to upstream",
+            ),
+            (
+                bind(),
+                Stage::Connecting,
+                500,
+                None,
+                "bind(1.2.3.4:0) failed (99: Cannot assign requested address) while connecting to upstream",
+            ),
+            (
+                UpstreamError::TimedOut,
+                Stage::ReadingHead,
+                504,
+                Some(NextUpstream::Timeout),
+                "upstream timed out (110: Connection timed out) while reading response header from upstream",
+            ),
+            (
+                invalid(),
+                Stage::ReadingHead,
+                502,
+                Some(NextUpstream::InvalidHeader),
+                "upstream sent invalid header while reading response header from upstream",
+            ),
+            (
+                UpstreamError::Fault(Fault::Cut),
+                Stage::ReadingBody,
+                502,
+                Some(NextUpstream::Error),
+                "upstream prematurely closed connection while reading upstream",
+            ),
+            (
+                UpstreamError::Denied,
+                Stage::Connecting,
+                502,
+                Some(NextUpstream::Denied),
+                "access to upstream denied by \"allow_upstream\" while connecting to upstream",
+            ),
+            (
+                UpstreamError::NoPeer(NoPeer::NoneLive),
+                Stage::Connecting,
+                502,
+                None,
+                "no live upstreams while connecting to upstream",
+            ),
+            (
+                UpstreamError::Receive(os(E::CONNRESET)),
+                Stage::ReadingHead,
+                502,
+                Some(NextUpstream::Error),
+                "recv() failed (104: Connection reset by peer) while reading response header from upstream",
+            ),
+        ] {
+            assert_eq!(error.words(stage).to_string(), words);
+            assert_eq!((error.status(), error.next()), (status, next), "{words}");
+        }
+        assert_eq!((refused().level(), bind().level()), (Level::Error, Level::Crit));
+        assert_eq!(UpstreamError::ClientGone.status(), 499);
+        assert_eq!((UpstreamError::ClientGone.upstream_status(), bind().upstream_status()), (0, 0));
+        assert_eq!((refused().upstream_status(), UpstreamError::TimedOut.upstream_status()), (502, 504));
+        assert!(UpstreamError::ClientGone.failure().is_none() && bind().failure().is_none());
+    }
+}

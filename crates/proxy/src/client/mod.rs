@@ -1,0 +1,353 @@
+//! Has one request answered by upstream servers, whatever protocol they speak.
+//!
+//! `mod.rs` chooses servers and decides about further tries. `plan.rs` is what all tries have in common, `attempt.rs` one of
+//! them, up to the response's head: on a `connection.rs`, with a `request_body.rs`; what is left of that when the head comes is sent by `request_rest.rs`. `response.rs` makes
+//! the client's response, whose body is a `response_body.rs` that `reader.rs` fills; where somebody else gets it, too, it goes to a
+//! `tee.rs`. After `101 Switching Protocols` a `tunnel.rs` is all that is left. `error.rs` knows what follows from what went wrong,
+//! `client_watch.rs` whether the client is still there.
+
+mod attempt;
+pub mod client_watch;
+mod connection;
+mod early_hints;
+pub mod error;
+mod input;
+mod pieces;
+mod plan;
+mod reader;
+mod request_body;
+mod request_rest;
+pub mod response;
+pub mod response_body;
+pub mod spool;
+pub mod tee;
+mod tunnel;
+mod write_turns;
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_runtime::{loops, timer};
+use freerun_upstream::{Failure, Lease, NoPeer, Tried, Verdict};
+
+use crate::exchange::UpstreamHead;
+use crate::exchange::family::Family;
+use crate::exchange::target::{Pick, Target, TargetLookup};
+use crate::settings::next::NextUpstream;
+use crate::state::record::{Record, Took};
+use attempt::UpstreamExchange;
+use client_watch::ClientWatch;
+use error::{Stage, UpstreamError};
+use plan::{Failed, Plan};
+use reader::Ejected;
+use request_body::OutgoingBody;
+use tee::BodyTee;
+
+/// How a server is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// The request is given up when the client goes.
+    pub watched: bool,
+    /// The response is passed on from its head on: others may wait for that. Otherwise a head waits for a small body that is just about
+    /// to come.
+    pub head_at_once: bool,
+}
+
+/// A server has answered.
+pub struct Reached {
+    upstream: Box<UpstreamExchange>,
+    lease: Lease,
+    /// When the try began, in [`loops::nanos`].
+    began: u64,
+}
+
+impl Reached {
+    /// The head of its response.
+    pub fn head(&self) -> &UpstreamHead {
+        &self.upstream.head
+    }
+
+    /// The response for the client.
+    pub fn answer(self, request: &mut Request) -> Outcome {
+        self.answer_with_tee::<Infallible>(request, None)
+    }
+
+    /// The response for the client, whose body goes to `tee`, too, unless it is passed on as it comes.
+    pub fn answer_with_tee<T: BodyTee>(self, request: &mut Request, tee: Option<T>) -> Outcome {
+        response::answer(request, self, tee)
+    }
+
+    /// The response is not for the client: something else is answered instead.
+    pub fn dismiss(self, request: &Request) {
+        response::dismiss(request, self);
+    }
+}
+
+/// No server has answered.
+pub struct Unreached {
+    /// The answer for the client.
+    pub outcome: Outcome,
+    /// What it is in the words of `cache_use_stale`, unless it is no fault of the servers.
+    pub cause: Option<NextUpstream>,
+}
+
+impl Unreached {
+    fn of(request: &mut Request, error: &UpstreamError) -> Unreached {
+        Unreached { outcome: error.outcome(request), cause: error.cause() }
+    }
+
+    fn plain(outcome: Outcome) -> Unreached {
+        Unreached { outcome, cause: None }
+    }
+}
+
+/// Has the request answered by a server, up to the head of its response.
+///
+/// # Errors
+/// There is no response; why is logged.
+pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Terms) -> Result<Reached, Unreached> {
+    let mut upstream = match begin_now(request, family, terms) {
+        Some(begun) => begun?,
+        None => Box::pin(begin_later(request, family, terms)).await?,
+    };
+    let mut body = match OutgoingBody::ready(request, family, &upstream.plan.options) {
+        Some(body) => body,
+        None => match Box::pin(OutgoingBody::collect(request, family)).await {
+            Ok(body) => body,
+            Err(error) => return Err(Unreached::of(request, &error)),
+        },
+    };
+    let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::nanos(), queued: Took::default() };
+    let mut lease = match tries.pick(request, &upstream.plan).await {
+        Ok(lease) => lease,
+        Err(error) => return Err(without_server(request, &upstream.plan, &error, tries.queued)),
+    };
+    loop {
+        // Many servers that refuse at once are many tries without a wait.
+        loops::consume_budget().await;
+        upstream.plan.record.begin(lease.peer().clone(), loops::nanos(), tries.queued);
+        tries.count += 1;
+        let tried = upstream.attempt(request, &mut body, &lease).await;
+        let plan = &upstream.plan;
+        let Plan { options, record, .. } = plan;
+        match tried {
+            Ok(()) => {
+                let status = upstream.head.status;
+                let cause = NextUpstream::of_status(status).filter(|cause| options.next_upstream.contains(*cause));
+                // Where no other server can be asked at once, the client gets this response, and nothing speaks against the server.
+                if let Some(cause) = cause
+                    && tries.allow(plan, cause, true, &body)
+                    && let Some(next) = tries.pick_now(request, plan).await
+                {
+                    let now = loops::nanos();
+                    record.with(|last| {
+                        last.status = status;
+                        last.head_came(now);
+                    });
+                    record.end(now);
+                    lease.header(status, record.took(), loops::millis());
+                    upstream.connection = None;
+                    record.count(&lease);
+                    // These two say nothing about the server.
+                    if !matches!(status, 403 | 404) {
+                        fail(request, lease, Failure::Status, Stage::ReadingHead);
+                    }
+                    lease = next;
+                    continue;
+                }
+                break;
+            }
+            Err(Failed { error, stage, sent }) => {
+                error.log(request, stage);
+                record.with(|last| last.status = error.upstream_status());
+                record.end(loops::nanos());
+                record.count(&lease);
+                if let Some(failure) = error.failure() {
+                    fail(request, lease, failure, stage);
+                }
+                if !error
+                    .next()
+                    .is_some_and(|cause| options.next_upstream.contains(cause) && tries.allow(plan, cause, sent, &body))
+                {
+                    return Err(Unreached::of(request, &error));
+                }
+                lease = match tries.pick(request, plan).await {
+                    Ok(lease) => lease,
+                    Err(UpstreamError::NoPeer(NoPeer::AllTried | NoPeer::Wait)) => {
+                        return Err(Unreached::of(request, &error));
+                    }
+                    Err(error) => return Err(without_server(request, plan, &error, tries.queued)),
+                };
+            }
+        }
+    }
+    upstream.keep_rest(request, body);
+    let began = note(request, &upstream, &lease);
+    Ok(Reached { upstream, lease, began })
+}
+
+/// What there is before the first try, unless the target has to be looked up.
+fn begin_now(
+    request: &mut Request,
+    family: &'static dyn Family,
+    terms: Terms,
+) -> Option<Result<Box<UpstreamExchange>, Unreached>> {
+    let target = match family.target(request) {
+        TargetLookup::Now(target) => target,
+        TargetLookup::Later(_) => return None,
+    };
+    Some(begin(request, family, terms, target))
+}
+
+/// What there is before the first try.
+fn begin(
+    request: &mut Request,
+    family: &'static dyn Family,
+    terms: Terms,
+    target: Result<Target, Outcome>,
+) -> Result<Box<UpstreamExchange>, Unreached> {
+    let target = match target {
+        Ok(target) => target,
+        Err(outcome) => {
+            // A name that cannot be found out is a server that cannot be chosen.
+            let unknown = matches!(outcome, Outcome::Status(502 | 504));
+            return Err(Unreached { outcome, cause: unknown.then_some(NextUpstream::Error) });
+        }
+    };
+    if target.whom().servers.is_none() {
+        return Err(Unreached::plain(Outcome::Status(500)));
+    }
+    let record = request.own.get::<Record>();
+    record.aim(&target);
+    request.passed_to = Some(record.clone());
+    let idempotent = family.is_idempotent(request);
+    let options = family.options(request);
+    let client = ClientWatch::new(request.client.clone(), terms.watched && !options.ignore_client_abort);
+    Ok(UpstreamExchange::new(Plan {
+        family,
+        target,
+        options,
+        client,
+        record,
+        idempotent,
+        head_at_once: terms.head_at_once,
+    }))
+}
+
+/// Looks the target up, and makes what there is before the first try.
+async fn begin_later(
+    request: &mut Request,
+    family: &'static dyn Family,
+    terms: Terms,
+) -> Result<Box<UpstreamExchange>, Unreached> {
+    let ignored = family.shared(request.settings()).is_some_and(|shared| shared.proxy_ignore_client_abort);
+    let client = ClientWatch::new(request.client.clone(), terms.watched && !ignored);
+    let target = match family.target(request) {
+        TargetLookup::Now(target) => Ok(target),
+        TargetLookup::Later(later) => client.unless_gone(later).await,
+    };
+    match target {
+        Ok(target) => begin(request, family, terms, target),
+        Err(gone) => Err(Unreached::of(request, &gone)),
+    }
+}
+
+/// Takes note of a response's head; when the try began, in [`loops::nanos`].
+fn note(request: &Request, upstream: &UpstreamExchange, lease: &Lease) -> u64 {
+    let (record, head) = (&upstream.plan.record, &upstream.head);
+    let began = record.answered(head, request.generation.variables.uses_upstream_head());
+    lease.header(head.status, record.took(), loops::millis());
+    began
+}
+
+/// There is no server to ask.
+fn without_server(request: &mut Request, plan: &Plan, error: &UpstreamError, queued: Took) -> Unreached {
+    plan.record.begin(plan.servers().map_or("", |servers| servers.name()), loops::nanos(), queued);
+    error.log(request, Stage::Connecting);
+    plan.record.with(|last| last.status = error.upstream_status());
+    plan.record.end(loops::nanos());
+    Unreached::of(request, error)
+}
+
+fn fail(request: &Request, lease: Lease, failure: Failure, stage: Stage) {
+    tell(request, lease.failed(failure, loops::millis()), stage);
+}
+
+/// Says what became of a server.
+fn tell(request: &Request, verdict: Verdict, stage: Stage) {
+    if verdict.disabled {
+        log_error!(request, Warn, "upstream server temporarily disabled while {stage}");
+    }
+    if verdict.ejected {
+        log_error!(request, Warn, "{}", Ejected(stage));
+    }
+}
+
+/// The tries of one request.
+struct Tries {
+    tried: Tried,
+    count: u32,
+    /// In [`loops::nanos`].
+    began: u64,
+    /// How long the last choice has waited in the group's `queue`.
+    queued: Took,
+}
+
+impl Tries {
+    /// Chooses a server. One that has room is waited for in the group's `queue`, but for another try no longer than
+    /// `next_upstream_timeout` allows for one.
+    async fn pick(&mut self, request: &Request, plan: &Plan) -> Result<Lease, UpstreamError> {
+        self.queued = Took::default();
+        let Some(servers) = plan.servers() else { return Err(UpstreamError::Ours) };
+        let longest = plan.options.next_upstream_timeout;
+        let left = (self.count > 0 && !longest.is_zero()).then(|| longest.saturating_sub(self.elapsed(loops::nanos())));
+        let later = match servers.pick(request, &mut self.tried) {
+            Pick::Now(picked) => return picked.map_err(UpstreamError::NoPeer),
+            Pick::Later(later) => Box::pin(plan.client.unless_gone(later)),
+        };
+        let entered = loops::nanos();
+        let picked = match left {
+            Some(left) => timer::timeout(left, later).await.unwrap_or(Ok(Err(NoPeer::Wait))),
+            None => later.await,
+        };
+        self.queued = Took::between(entered, loops::nanos());
+        picked?.map_err(UpstreamError::NoPeer)
+    }
+
+    /// Chooses a server if that takes no waiting: while it is waited for one, a server that has answered is kept from others, who may
+    /// have the one that it is waited for.
+    async fn pick_now(&mut self, request: &Request, plan: &Plan) -> Option<Lease> {
+        let picked = match plan.servers()?.pick(request, &mut self.tried) {
+            Pick::Now(picked) => picked,
+            // Others wait, but for what this one could have they need not.
+            Pick::Later(mut later) => {
+                let at_once = poll_fn(|context| Poll::Ready(later.as_mut().poll(context))).await;
+                match at_once {
+                    Poll::Ready(picked) => picked,
+                    Poll::Pending => return None,
+                }
+            }
+        };
+        self.queued = Took::default();
+        picked.ok()
+    }
+
+    fn elapsed(&self, now: u64) -> Duration {
+        Duration::from_nanos(now.saturating_sub(self.began))
+    }
+
+    /// Whether there may be another try for this reason.
+    fn allow(&self, plan: &Plan, cause: NextUpstream, sent: bool, body: &OutgoingBody) -> bool {
+        let options = &plan.options;
+        let again = plan.idempotent || !sent || options.next_upstream.contains(NextUpstream::NonIdempotent);
+        let count = options.next_upstream_tries == 0 || self.count < options.next_upstream_tries;
+        let time =
+            options.next_upstream_timeout.is_zero() || self.elapsed(loops::nanos()) < options.next_upstream_timeout;
+        options.next_upstream.contains(cause) && again && count && time && body.can_be_sent_again()
+    }
+}

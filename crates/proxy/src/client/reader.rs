@@ -1,0 +1,557 @@
+//! The body of a response, read from the upstream server.
+
+use std::fmt::{self, Write};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use freerun_http::log::Detached;
+use freerun_http::request::Request;
+use freerun_runtime::log::Level;
+use freerun_runtime::loops;
+use freerun_transport::Transport;
+use freerun_upstream::{Lease, Peer, Verdict};
+
+use crate::client::attempt::UpstreamExchange;
+use crate::client::error::{Stage, UpstreamError};
+use crate::client::plan::Plan;
+use crate::client::request_rest::RequestRest;
+use crate::exchange::{BodyStep, Exchange, Fault, TOO_MUCH, UpstreamHead};
+
+/// What the log says where a body is read from no connection.
+const LOST: &str = "the upstream connection was given up before the end of the response";
+
+/// What [`Reader::ready`] says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// The next piece.
+    Piece(Bytes),
+    /// More has to be read.
+    Nothing,
+    /// The body is over.
+    End,
+}
+
+/// The body was not complete, and never will be. It is logged.
+#[derive(Debug)]
+pub struct Broken;
+
+/// How far a body was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// More of it is to come: there is a connection, and an exchange on it.
+    Reading,
+    /// All of it has come. Only [`Reader::complete`] and [`Reader::too_much`] say so.
+    Complete,
+    /// It is not complete, and never will be.
+    Broken,
+}
+
+/// Reads a body to its end, and has the connection used again if that was a clean one.
+pub struct Reader {
+    state: State,
+    upstream: Box<UpstreamExchange>,
+    lease: Option<Lease>,
+    /// The server, once the lease was given back though the end of the response has not come.
+    settled: Option<Arc<Peer>>,
+    left: Option<u64>,
+    pace: Pace,
+    /// When the try began, in [`loops::nanos`].
+    began: u64,
+    /// Whether what is read counts as the response's length: some of it is for the client.
+    wanted: bool,
+    /// For messages; made when the body does not come with the head.
+    pub log: Option<Detached>,
+    /// What could not be logged before there was a log.
+    pub unsaid: Unsaid,
+}
+
+/// See [`Exchange::surplus`].
+type Surplus = (Level, &'static str);
+
+/// What is still to be logged of a response.
+#[derive(Debug, Default)]
+pub struct Unsaid {
+    /// What went wrong.
+    pub error: Option<UpstreamError>,
+    /// The application's error output.
+    pub output: Vec<Bytes>,
+    /// There was more than there should be: how grave that is, and what is said of it.
+    pub surplus: Option<Surplus>,
+    /// The outlier detection leaves the server out for a while.
+    pub ejected: bool,
+}
+
+impl Reader {
+    /// A reader behind the head, of a try that began then.
+    pub fn new(upstream: Box<UpstreamExchange>, lease: Lease, began: u64) -> Reader {
+        debug_assert!(upstream.connection.is_some() && upstream.exchange.is_some(), "a head has come on a connection");
+        Reader {
+            state: State::Reading,
+            left: upstream.head.length,
+            upstream,
+            lease: Some(lease),
+            settled: None,
+            pace: Pace::default(),
+            began,
+            wanted: true,
+            log: None,
+            unsaid: Unsaid::default(),
+        }
+    }
+
+    /// What is known of the request's way.
+    pub fn plan(&self) -> &Plan {
+        &self.upstream.plan
+    }
+
+    /// The response's head, once.
+    pub fn take_head(&mut self) -> UpstreamHead {
+        std::mem::take(&mut self.upstream.head)
+    }
+
+    /// From now on the server is read no faster than `proxy_limit_rate` says.
+    pub fn limit_rate(&mut self) {
+        let Plan { options, record, .. } = self.plan();
+        if options.limit_rate == 0 {
+            return;
+        }
+        let received = record.with(|last| last.received).unwrap_or_default();
+        self.pace = Pace { rate: options.limit_rate, began: loops::nanos(), received };
+    }
+
+    /// All of the body is here, and the server has done what it was asked for: it is free for others. Whether what ends the
+    /// response may be waited for, so that the connection can be used again.
+    pub fn settle(&mut self) -> bool {
+        let took = self.end();
+        let Some(lease) = self.lease.take() else { return false };
+        self.settled = Some(lease.peer().clone());
+        self.judged(lease.succeeded(took, loops::millis()));
+        self.upstream.exchange.as_ref().is_some_and(|exchange| exchange.framing() > 0)
+    }
+
+    /// Nothing of the body is for the client: as in nginx, it has no length then, and can have too much of nothing.
+    pub fn for_nobody(&mut self) {
+        self.wanted = false;
+    }
+
+    /// Whether the body is over, completely or not.
+    pub fn is_over(&self) -> bool {
+        self.state != State::Reading
+    }
+
+    /// Whether all of the body has come.
+    pub fn is_complete(&self) -> bool {
+        self.state == State::Complete
+    }
+
+    /// The server, until the body is over.
+    pub fn peer(&self) -> Option<&Peer> {
+        self.lease.as_ref().map(|lease| &**lease.peer())
+    }
+
+    /// Bytes of the body that are still to come from the server, where the head has said so.
+    pub fn left(&self) -> Option<u64> {
+        self.left
+    }
+
+    /// How much to read, at most about `most` bytes: no more than is still to come, but all that ends the response with the last
+    /// bytes of the body.
+    pub fn room(&self, most: usize) -> usize {
+        match self.left.and_then(|left| usize::try_from(left).ok()) {
+            Some(left) if left <= most => {
+                left + self
+                    .upstream
+                    .exchange
+                    .as_ref()
+                    .map_or(0, |exchange| exchange.framing())
+                    .max(usize::from(left == 0))
+            }
+            _ => most,
+        }
+    }
+
+    /// What has come already.
+    ///
+    /// # Errors
+    /// The body is broken.
+    pub fn ready(&mut self) -> Result<Ready, Broken> {
+        match self.state {
+            State::Reading => {}
+            State::Complete => return Ok(Ready::End),
+            State::Broken => return Err(Broken),
+        }
+        let UpstreamExchange { connection: Some(connection), exchange: Some(exchange), .. } = &mut *self.upstream
+        else {
+            return Err(self.lost());
+        };
+        let step = exchange.body(&mut connection.kit.input.bytes);
+        self.hear();
+        match step {
+            Ok(BodyStep::Data(mut piece)) => {
+                let mut beyond = false;
+                if let Some(left) = &mut self.left {
+                    if piece.len() as u64 > *left {
+                        piece.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                        beyond = true;
+                    }
+                    *left -= piece.len() as u64;
+                }
+                let is_done = self.upstream.exchange.as_ref().is_some_and(|exchange| exchange.is_done());
+                if self.wanted {
+                    self.plan().record.with(|last| last.length += piece.len() as u64);
+                }
+                if beyond {
+                    self.too_much();
+                } else if is_done || self.left == Some(0) && self.is_ended()? {
+                    self.complete()?;
+                }
+                match self.state {
+                    _ if !piece.is_empty() => Ok(Ready::Piece(piece)),
+                    State::Complete => Ok(Ready::End),
+                    _ => Err(self.lost()),
+                }
+            }
+            Ok(BodyStep::More) => Ok(Ready::Nothing),
+            Ok(BodyStep::End) => {
+                self.complete()?;
+                Ok(Ready::End)
+            }
+            Err(fault) => Err(self.broken(UpstreamError::Fault(fault))),
+        }
+    }
+
+    /// Takes what the application has said.
+    fn hear(&mut self) {
+        let Some(exchange) = &mut self.upstream.exchange else { return };
+        while let Some(text) = exchange.take_error_output() {
+            match &self.log {
+                Some(log) => log.write(Level::Error, format_args!("{}", ErrorOutput(&text, Stage::ReadingBody))),
+                None => self.unsaid.output.push(text),
+            }
+        }
+    }
+
+    /// Whether what ends the response (the last record of FastCGI, memcached's `END`) has come with the last bytes of its body:
+    /// nobody asks for more then.
+    fn is_ended(&mut self) -> Result<bool, Broken> {
+        let UpstreamExchange { connection: Some(connection), exchange: Some(exchange), .. } = &mut *self.upstream
+        else {
+            return Err(self.lost());
+        };
+        let step = exchange.body(&mut connection.kit.input.bytes);
+        self.hear();
+        Ok(matches!(step, Ok(BodyStep::End)))
+    }
+
+    /// Reads from the server, about `room` bytes at most.
+    ///
+    /// # Errors
+    /// The body is broken.
+    pub async fn receive(&mut self, room: usize) -> Result<(), Broken> {
+        let room = self.pace.room(room).await;
+        let UpstreamExchange { plan, connection: Some(connection), exchange: Some(exchange), unsent, sent_all, .. } =
+            &mut *self.upstream
+        else {
+            return Err(self.lost());
+        };
+        let log = self.log.as_ref();
+        let send_on = |transport: &Transport, context: &mut Context<'_>| {
+            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, transport, context)
+        };
+        match connection.receive_while(room, plan.options.read_timeout, &plan.client, send_on).await {
+            Ok(0) => match exchange.closed() {
+                Ok(()) => self.complete(),
+                Err(fault) => Err(self.broken(UpstreamError::Fault(fault))),
+            },
+            Ok(n) => {
+                self.pace.received += n as u64;
+                plan.record.with(|last| last.received += n as u64);
+                Ok(())
+            }
+            Err(error) => Err(self.broken(error)),
+        }
+    }
+
+    /// Waits until something can be read. What is read then is going to be kept for a while: in a buffer of its own.
+    ///
+    /// # Errors
+    /// The body is broken.
+    pub async fn readable(&mut self) -> Result<(), Broken> {
+        self.pace.room(1).await;
+        let UpstreamExchange { plan, connection: Some(connection), exchange: Some(exchange), unsent, sent_all, .. } =
+            &mut *self.upstream
+        else {
+            return Err(self.lost());
+        };
+        connection.kit.input.be_exact();
+        let log = self.log.as_ref();
+        let send_on = |transport: &Transport, context: &mut Context<'_>| {
+            send_on((&mut *unsent, &mut *sent_all), (&mut **exchange, plan), log, transport, context)
+        };
+        let readable = connection.readable_while(plan.options.read_timeout, &plan.client, send_on).await;
+        readable.map_err(|error| self.broken(error))
+    }
+
+    /// Sends what is left of the request, where nothing is read.
+    ///
+    /// # Errors
+    /// The body is broken.
+    pub async fn send_rest(&mut self) -> Result<(), Broken> {
+        match self.state {
+            State::Reading => {}
+            // The server has got all that it wanted.
+            State::Complete => return Ok(()),
+            State::Broken => return Err(Broken),
+        }
+        let sent = poll_fn(|context| {
+            let UpstreamExchange {
+                plan, connection: Some(connection), exchange: Some(exchange), unsent, sent_all, ..
+            } = &mut *self.upstream
+            else {
+                return Poll::Ready(Err(UpstreamError::Internal(LOST)));
+            };
+            let log = self.log.as_ref();
+            let sent = send_on((unsent, sent_all), (&mut **exchange, plan), log, &connection.kept.transport, context);
+            match sent {
+                Ok(_) if unsent.is_some() => Poll::Pending,
+                sent => Poll::Ready(sent.map(|_| ())),
+            }
+        });
+        sent.await.map_err(|error| self.broken(error))
+    }
+
+    /// What is left of the request is going to be read from the client while this reads the response.
+    pub fn borrow_body(&mut self, request: &mut Request) {
+        if let Some(unsent) = &mut self.upstream.unsent {
+            unsent.borrow(request);
+        }
+    }
+
+    /// The body is over, and whole.
+    fn complete(&mut self) -> Result<(), Broken> {
+        debug_assert_eq!(self.state, State::Reading, "a body ends once");
+        if self.left.is_some_and(|left| left > 0) {
+            return Err(self.broken(UpstreamError::Fault(Fault::Cut)));
+        }
+        let UpstreamExchange { plan, connection, exchange: Some(exchange), sent_all, .. } = &mut *self.upstream else {
+            return Err(self.lost());
+        };
+        let Some(connection) = connection.take() else { return Err(self.lost()) };
+        self.state = State::Complete;
+        plan.record.set_trailers(exchange.take_trailers());
+        let reusable = *sent_all && exchange.reusable();
+        let behind = !connection.kit.input.bytes.is_empty();
+        if let Some(surplus) = exchange.surplus().or_else(|| if behind { self.surplus() } else { None }) {
+            self.say_surplus(surplus);
+        }
+        let took = self.end();
+        if let Some(lease) = self.lease.take() {
+            if reusable && let Some(servers) = self.plan().servers() {
+                connection.give_back(lease.peer(), servers);
+            }
+            self.judged(lease.succeeded(took, loops::millis()));
+        } else if let Some(peer) = self.settled.take().filter(|_| reusable)
+            && let Some(servers) = self.plan().servers()
+        {
+            connection.give_back(&peer, servers);
+        }
+        Ok(())
+    }
+
+    /// There is more than there should be: all that is known of the connection is that it cannot be used again.
+    fn too_much(&mut self) {
+        if let Some(surplus) = self.surplus() {
+            self.say_surplus(surplus);
+        }
+        // What the head has announced has come, and the rest was cut off.
+        debug_assert!(self.state == State::Reading && self.left == Some(0), "only a body of known length has too much");
+        self.state = State::Complete;
+        if self.upstream.connection.take().is_some() {
+            let took = self.end();
+            if let Some(lease) = self.lease.take() {
+                self.judged(lease.succeeded(took, loops::millis()));
+            }
+        }
+    }
+
+    /// What is said of bytes that are left behind the end of the body.
+    fn surplus(&self) -> Option<Surplus> {
+        match self.left {
+            Some(_) => Some((Level::Warn, TOO_MUCH)),
+            None => Some((Level::Warn, self.upstream.exchange.as_ref()?.behind_end()?)),
+        }
+    }
+
+    fn say_surplus(&mut self, (level, what): Surplus) {
+        match &self.log {
+            _ if !self.wanted => {}
+            Some(log) => log.write(level, format_args!("{what} while {}", Stage::ReadingBody)),
+            None => self.unsaid.surplus = Some((level, what)),
+        }
+    }
+
+    /// Takes note of what became of the server.
+    fn judged(&mut self, verdict: Verdict) {
+        if verdict.ejected {
+            match &self.log {
+                Some(log) => log.write(Level::Warn, format_args!("{}", Ejected(Stage::ReadingBody))),
+                None => self.unsaid.ejected = true,
+            }
+        }
+    }
+
+    /// There is no connection, or no exchange, though more of the body is to come: a mistake in this program. What has come is not
+    /// all of the body, and must not be taken for it.
+    #[cold]
+    fn lost(&mut self) -> Broken {
+        debug_assert!(false, "{LOST}");
+        self.broken(UpstreamError::Internal(LOST))
+    }
+
+    /// The body is not complete, and never will be.
+    fn broken(&mut self, error: UpstreamError) -> Broken {
+        self.state = State::Broken;
+        // Once it is settled nobody misses what does not come.
+        if let Some(log) = self.log.as_ref().filter(|_| self.settled.is_none()) {
+            error.log_detached(log, Stage::ReadingBody);
+        }
+        self.upstream.connection = None;
+        self.upstream.unsent = None;
+        self.end();
+        if let (Some(lease), Some(failure)) = (self.lease.take(), error.failure()) {
+            self.judged(lease.broken(failure, loops::millis()));
+        }
+        if self.log.is_none() {
+            self.unsaid.error = Some(error);
+        }
+        Broken
+    }
+
+    fn end(&mut self) -> Duration {
+        let now = loops::nanos();
+        let record = &self.plan().record;
+        record.end(now);
+        let took = Duration::from_nanos(now.saturating_sub(self.began));
+        if let Some(lease) = &self.lease {
+            record.count(lease);
+        }
+        took
+    }
+
+    /// Goes on without the client, if it can: not where the rest of the request was to come from there.
+    pub fn leave_client(&mut self) -> bool {
+        let UpstreamExchange { plan: Plan { client, .. }, unsent, .. } = &mut *self.upstream;
+        *client = client.unwatched();
+        unsent.as_mut().is_none_or(|unsent| unsent.leave_client())
+    }
+
+    /// Reads to the end without anybody who wants it, so that the server can finish. The client was [left](Reader::leave_client).
+    pub async fn drain(mut self, room: usize) {
+        loop {
+            match self.ready() {
+                Ok(Ready::Piece(_)) => loops::consume_budget().await,
+                Ok(Ready::Nothing) => {
+                    if self.receive(room).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(Ready::End) | Err(Broken) => return,
+            }
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if self.state == State::Reading {
+            self.end();
+        }
+    }
+}
+
+/// Sends what can be sent of the rest of a request, if there is one. Whether the server cannot be expected to say something: it has just
+/// got more, or the client is waited for.
+fn send_on(
+    (unsent, sent_all): (&mut Option<Box<RequestRest>>, &mut bool),
+    (exchange, plan): (&mut dyn Exchange, &Plan),
+    log: Option<&Detached>,
+    transport: &Transport,
+    context: &mut Context<'_>,
+) -> Result<bool, UpstreamError> {
+    let Some(rest) = unsent else { return Ok(false) };
+    let mut sent = 0;
+    let answer = rest.poll(context, transport, (exchange, plan), &mut sent);
+    let is_busy = sent > 0 || rest.waits_for_client();
+    plan.record.with(|last| last.sent += sent);
+    match answer {
+        Poll::Pending => return Ok(is_busy),
+        Poll::Ready(Ok(())) => *sent_all = true,
+        Poll::Ready(Err(stopped)) => {
+            if let Some(log) = log {
+                stopped.log(log);
+            }
+            if let Some(error) = stopped.upstream_error() {
+                return Err(error);
+            }
+        }
+    }
+    *unsent = None;
+    Ok(is_busy)
+}
+
+/// What an application has to say, as nginx logs it; a line of the log stays one.
+pub struct ErrorOutput<'t>(pub &'t [u8], pub Stage);
+
+impl fmt::Display for ErrorOutput<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FastCGI sent in stderr: \"")?;
+        for char in String::from_utf8_lossy(self.0).chars() {
+            match char {
+                '\n' => formatter.write_str("\\n")?,
+                char if char.is_control() && char != '\t' => write!(formatter, "\\x{:02X}", u32::from(char))?,
+                char => formatter.write_char(char)?,
+            }
+        }
+        write!(formatter, "\" while {}", self.1)
+    }
+}
+
+/// What the log has of a server that was ejected meanwhile.
+pub struct Ejected(pub Stage);
+
+impl fmt::Display for Ejected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "upstream server ejected as an outlier while {}", self.0)
+    }
+}
+
+/// How fast a server is read.
+#[derive(Default)]
+struct Pace {
+    rate: u64,
+    began: u64,
+    received: u64,
+}
+
+impl Pace {
+    /// How much may be read now, of `wanted`; waits until it is something.
+    async fn room(&self, wanted: usize) -> usize {
+        if self.rate == 0 {
+            return wanted;
+        }
+        loop {
+            let elapsed = u128::from(loops::nanos().saturating_sub(self.began) / 1_000_000 + 1000);
+            let allowed = u128::from(self.rate) * elapsed / 1000;
+            let room = allowed.saturating_sub(u128::from(self.received));
+            if room > 0 {
+                return wanted.min(usize::try_from(room).unwrap_or(usize::MAX));
+            }
+            let missing = u128::from(self.received) - allowed + 1;
+            let wait = (missing * 1000).div_ceil(u128::from(self.rate));
+            freerun_runtime::timer::sleep(Duration::from_millis(u64::try_from(wait).unwrap_or(u64::MAX))).await;
+        }
+    }
+}

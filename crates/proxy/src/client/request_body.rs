@@ -1,0 +1,214 @@
+//! The body of the request on its way to an upstream server.
+
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+use freerun_http::body;
+use freerun_http::body::collect::{Collected, KeptBody};
+use freerun_http::content::aio;
+use freerun_http::log_error;
+use freerun_http::message::persistence::CloseReason;
+use freerun_http::request::Request;
+use freerun_http::write::gone::ClientGone;
+use freerun_runtime::files::{FileError, Gone, Via};
+use freerun_runtime::pool::PoolError;
+use freerun_runtime::timer::Timer;
+
+use crate::client::client_watch::ClientWatch;
+use crate::client::error::UpstreamError;
+use crate::exchange::BodyPlan;
+use crate::exchange::family::{Family, RequestBody};
+use crate::settings::options::Options;
+
+/// How much of a body that is passed on as it comes, or is read from a file, is in memory at a time.
+pub const PIECE: usize = 64 * 1024;
+
+/// A body, and how it is to be had.
+pub enum OutgoingBody {
+    /// There is none.
+    None,
+    /// It is in memory.
+    Memory(Bytes),
+    /// It is in a temporary file, or was read for somebody else.
+    Kept(Rc<Collected>),
+    /// It is read from the client as it is sent. Whether something of it was.
+    Stream(bool),
+}
+
+impl OutgoingBody {
+    /// The body, if it is ready as far as it has to be before the request is passed on. If not, it is to be collected.
+    pub fn ready(request: &Request, family: &dyn Family, options: &Options) -> Option<OutgoingBody> {
+        // Nothing is left of a body that was refused, or read past, before an error page led here: as in nginx it is empty.
+        let given_up = !request.is_subrequest() && request.body.is_given_up();
+        match family.body(request) {
+            RequestBody::Client if given_up => return Some(OutgoingBody::Memory(Bytes::new())),
+            RequestBody::Client => {}
+            // As nginx does, the client's body is read all the same: it is checked, and `$request_body` may be asked for.
+            _ if !(request.is_subrequest() || request.body.is_done() || is_begun(request) || given_up) => return None,
+            RequestBody::None => return Some(OutgoingBody::None),
+            RequestBody::Set(bytes) => return Some(OutgoingBody::Memory(bytes)),
+        }
+        let kept = request.find_shared::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
+        if kept.is_none() && is_begun(request) {
+            // What has become a GET on its way here (`X-Accel-Redirect`, a page for an error) needs none.
+            return (request.method != request.head.method()).then_some(OutgoingBody::None);
+        }
+        if request.is_subrequest() || request.body.is_done() {
+            // That of the client's request, if somebody has read it.
+            if let Some(kept) = kept.filter(|_| !request.without_body) {
+                return Some(OutgoingBody::Kept(kept));
+            }
+            return Some(match request.body.declared_length() {
+                Some(0) => OutgoingBody::Memory(Bytes::new()),
+                _ => OutgoingBody::None,
+            });
+        }
+        let known = request.body.declared_length().is_some();
+        // What has come whole with the head can be sent to several servers.
+        let streams =
+            !options.request_buffering && !request.has_whole_body() && (known || family.passes_unknown_length(request));
+        streams.then_some(OutgoingBody::Stream(false))
+    }
+
+    /// Makes one anew that the configuration says (`proxy_set_body`).
+    pub fn set_anew(&mut self, request: &Request, family: &dyn Family) {
+        if let RequestBody::Set(bytes) = family.body(request) {
+            *self = OutgoingBody::Memory(bytes);
+        }
+    }
+
+    /// Collects the body of the client, whichever is sent then.
+    pub async fn collect(request: &mut Request, family: &dyn Family) -> Result<OutgoingBody, UpstreamError> {
+        if is_begun(request) {
+            log_error!(request, Error, "the request body was passed on before, and cannot be sent again");
+            request.persistence.close(CloseReason::BadBody);
+            return Err(UpstreamError::Ours);
+        }
+        let collected = body::collect(request).await.map_err(UpstreamError::Body)?;
+        Ok(match family.body(request) {
+            RequestBody::Client => OutgoingBody::Kept(collected),
+            RequestBody::None => OutgoingBody::None,
+            RequestBody::Set(bytes) => OutgoingBody::Memory(bytes),
+        })
+    }
+
+    /// The whole body, if it is in memory and has at most so many bytes.
+    pub fn small(&self, most: usize) -> Option<&[u8]> {
+        let bytes = match self {
+            OutgoingBody::Memory(bytes) => bytes,
+            OutgoingBody::Kept(kept) => match &**kept {
+                Collected::Memory(bytes) => bytes,
+                Collected::File(_) => return None,
+            },
+            OutgoingBody::None | OutgoingBody::Stream(_) => return None,
+        };
+        (bytes.len() <= most).then_some(bytes)
+    }
+
+    /// What the upstream server can be told of it.
+    pub fn plan(&self, request: &Request) -> BodyPlan {
+        match self {
+            OutgoingBody::None => BodyPlan::None,
+            OutgoingBody::Memory(bytes) => BodyPlan::Length(bytes.len() as u64),
+            OutgoingBody::Kept(kept) => BodyPlan::Length(match &**kept {
+                Collected::Memory(bytes) => bytes.len() as u64,
+                Collected::File(file) => file.len(),
+            }),
+            OutgoingBody::Stream(_) => match request.body.declared_length() {
+                Some(length) => BodyPlan::Length(length),
+                None => BodyPlan::Unknown,
+            },
+        }
+    }
+
+    /// Whether it can be sent once more.
+    pub fn can_be_sent_again(&self) -> bool {
+        !matches!(self, OutgoingBody::Stream(true))
+    }
+
+    /// Whether pieces of it come from the client while it is sent.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, OutgoingBody::Stream(_))
+    }
+
+    /// From its beginning.
+    pub fn start(&self) -> Position {
+        Position { at: 0, timer: Timer::default() }
+    }
+
+    /// The next piece, at most `most` bytes; `None` at the end. It may be dropped while it waits, and asked again.
+    pub async fn next(
+        &mut self,
+        request: &mut Request,
+        position: &mut Position,
+        most: usize,
+        client: &ClientWatch,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        let most = most.min(PIECE);
+        let kept = match self {
+            OutgoingBody::None => return Ok(None),
+            OutgoingBody::Memory(bytes) => return Ok(position.of(bytes, most)),
+            OutgoingBody::Kept(kept) => kept,
+            OutgoingBody::Stream(began) => {
+                let piece = body::next_piece(request, &mut position.timer, most).await.map_err(UpstreamError::Body)?;
+                *began |= piece.is_some();
+                return Ok(piece);
+            }
+        };
+        match &**kept {
+            Collected::Memory(bytes) => Ok(position.of(bytes, most)),
+            Collected::File(file) => {
+                let left = usize::try_from(file.len().saturating_sub(position.at)).unwrap_or(usize::MAX).min(most);
+                if left == 0 {
+                    return Ok(None);
+                }
+                let aio = aio::resolve(request).ok_or(UpstreamError::Ours)?;
+                let gone = ClientGone::of(request);
+                let gone: Option<&dyn Gone> = if client.is_watched() { Some(&gone) } else { None };
+                let via = Via { aio: &aio, client: request.client_key(), gone };
+                let files = &request.generation.files;
+                let read = files.read_at(file.file(), position.at, left, BytesMut::new(), via).await;
+                let piece = read.map_err(|error| match error {
+                    FileError::Pool(PoolError::ClientGone) => UpstreamError::ClientGone,
+                    error => {
+                        log_error!(request, Crit, "{error} while sending request to upstream");
+                        UpstreamError::Ours
+                    }
+                })?;
+                if piece.is_empty() {
+                    log_error!(request, Crit, "a temporary file ended too early while sending request to upstream");
+                    return Err(UpstreamError::Ours);
+                }
+                position.at += piece.len() as u64;
+                Ok(Some(piece.freeze()))
+            }
+        }
+    }
+}
+
+/// Whether the beginning of the client's body was passed on as it came, and is gone: in a location that a failed one has led
+/// to (`error_page 502 = @other`), what is left must not be taken for the body.
+fn is_begun(request: &Request) -> bool {
+    !request.is_subrequest() && request.body.received() > 0
+}
+
+/// How far a body was sent in one try.
+#[derive(Default)]
+pub struct Position {
+    at: u64,
+    timer: Timer,
+}
+
+impl Position {
+    /// How many bytes of a body that is all here were taken.
+    pub fn bytes(&self) -> u64 {
+        self.at
+    }
+
+    fn of(&mut self, bytes: &Bytes, most: usize) -> Option<Bytes> {
+        let start = usize::try_from(self.at).unwrap_or(usize::MAX).min(bytes.len());
+        let end = bytes.len().min(start.saturating_add(most));
+        self.at = end as u64;
+        (start < end).then(|| bytes.slice(start..end))
+    }
+}

@@ -1,0 +1,271 @@
+//! What is left of a request when the head of its response comes: it follows while the response's body is read, as with nginx. A server
+//! may begin to answer before it has all of the request, and wait for the rest of it before it goes on or closes.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use freerun_http::body::collect::Collected;
+use freerun_http::body::{self, BodyError, Lent};
+use freerun_http::content::pull;
+use freerun_http::content::response::{FileRange, LocalBoxFuture};
+use freerun_http::log::Detached;
+use freerun_http::request::Request;
+use freerun_runtime::log::{Errno, Level};
+use freerun_runtime::loops;
+use freerun_runtime::timer::Timer;
+use freerun_transport::Transport;
+
+use crate::client::error::{Stage, UpstreamError};
+use crate::client::plan::Plan;
+use crate::client::request_body::{OutgoingBody, PIECE, Position};
+use crate::exchange::Exchange;
+
+/// The rest of a request.
+pub struct RequestRest {
+    /// What stands before the piece, or behind the last one.
+    out: Vec<u8>,
+    piece: Bytes,
+    /// The body is over, as far as it is not here.
+    over: bool,
+    /// Read, but more than a piece may be.
+    held: Bytes,
+    rest: Rest,
+    /// How far a body that is here was read.
+    at: u64,
+    timer: Timer,
+    waiting: bool,
+}
+
+/// Where the rest of the body is.
+enum Rest {
+    /// Nowhere that it could be had from now.
+    Gone,
+    /// With the client, if it is borrowed from the request.
+    Stream,
+    Memory(Bytes),
+    File(Box<Reading>),
+    Client(Box<Lent>),
+}
+
+struct Reading {
+    reader: pull::Reader,
+    range: FileRange,
+    now: Option<LocalBoxFuture<'static, (FileRange, io::Result<Bytes>)>>,
+}
+
+/// Why not all was sent.
+#[derive(Debug)]
+pub enum Stopped {
+    /// The server takes no more.
+    Refused(io::Error),
+    /// The rest of the body did not come from the client.
+    Client(BodyError),
+    /// It could not be read from its file.
+    File(io::Error),
+    /// Nobody has it any more.
+    Gone,
+}
+
+impl Stopped {
+    /// Says it, where nobody else does.
+    pub fn log(&self, log: &Detached) {
+        let stage = Stage::Sending;
+        let (level, words) = match self {
+            Stopped::Gone => return,
+            Stopped::Refused(error) => (Level::Info, format!("send() failed ({})", Errno(error))),
+            Stopped::Client(BodyError::Status(413)) => {
+                (Level::Error, "client intended to send too large chunked body".to_owned())
+            }
+            Stopped::Client(BodyError::Status(_)) => (Level::Error, "client sent invalid chunked body".to_owned()),
+            Stopped::Client(BodyError::Broken(_)) => (Level::Info, "client prematurely closed connection".to_owned()),
+            Stopped::Client(BodyError::TimedOut) => {
+                (Level::Info, "client timed out (110: Connection timed out)".to_owned())
+            }
+            Stopped::File(error) => (Level::Crit, error.to_string()),
+        };
+        log.write(level, format_args!("{words} while {stage}, whose response has begun"));
+    }
+
+    /// Why the response is given up, too. It goes on where the server takes no more, and as long as the server does not mind a
+    /// client that says no more.
+    pub fn upstream_error(self) -> Option<UpstreamError> {
+        match self {
+            Stopped::Refused(_) | Stopped::Client(BodyError::TimedOut) | Stopped::Gone => None,
+            Stopped::Client(error) => Some(UpstreamError::Body(error)),
+            Stopped::File(_) => Some(UpstreamError::Ours),
+        }
+    }
+}
+
+impl RequestRest {
+    /// `out` and then `piece` are to be sent, and then the body's end or, unless it is `over`, the rest of it from `position` on,
+    /// which is to be [put in](RequestRest::put_in).
+    pub fn new(out: &[u8], piece: Bytes, over: bool, position: &Position) -> Box<RequestRest> {
+        let (held, rest, at, timer) = (Bytes::new(), Rest::Gone, position.bytes(), Timer::default());
+        Box::new(RequestRest { out: out.to_vec(), piece, over, held, rest, at, timer, waiting: false })
+    }
+
+    /// Puts in the body. One that comes from the client has to be [borrowed](RequestRest::borrow).
+    pub fn put_in(&mut self, request: &Request, body: OutgoingBody) {
+        let at = self.at;
+        let memory =
+            |bytes: &Bytes| Rest::Memory(bytes.slice(bytes.len().min(usize::try_from(at).unwrap_or(usize::MAX))..));
+        self.rest = match body {
+            OutgoingBody::None => Rest::Gone,
+            OutgoingBody::Stream(_) => Rest::Stream,
+            OutgoingBody::Memory(bytes) => memory(&bytes),
+            OutgoingBody::Kept(kept) => match &*kept {
+                Collected::Memory(bytes) => memory(bytes),
+                Collected::File(file) => {
+                    let range = FileRange { file: file.file().clone(), offset: at, len: file.len().saturating_sub(at) };
+                    Rest::File(Box::new(Reading { reader: pull::Reader::new(request), range, now: None }))
+                }
+            },
+        };
+    }
+
+    /// Borrows the body from the request, if it comes from the client.
+    pub fn borrow(&mut self, request: &mut Request) {
+        if let Rest::Stream = self.rest {
+            self.rest = Rest::Client(Box::new(body::lend(request)));
+        }
+    }
+
+    /// A body in a file is read whether the client is there or not.
+    pub fn forget_client(&mut self) {
+        if let Rest::File(reading) = &mut self.rest {
+            reading.reader.forget_client();
+            // Begun for the client.
+            reading.now = None;
+        }
+    }
+
+    /// The client has gone, or is nobody's business any more: whether the rest can be sent without it.
+    pub fn leave_client(&mut self) -> bool {
+        // Somebody else may wait from now on.
+        self.waiting = false;
+        match &mut self.rest {
+            Rest::Client(_) | Rest::Stream => {
+                self.rest = Rest::Gone;
+                self.over
+            }
+            Rest::File(_) => {
+                self.forget_client();
+                true
+            }
+            Rest::Memory(_) | Rest::Gone => true,
+        }
+    }
+
+    /// Whether there is nothing to be sent before the client has sent more.
+    pub fn waits_for_client(&self) -> bool {
+        matches!(self.rest, Rest::Client(_)) && !self.over && self.out.is_empty() && self.piece.is_empty()
+    }
+
+    /// Sends what can be sent now, and adds to `sent` how much that was. Ready when all was sent.
+    ///
+    /// # Errors
+    /// Why no more can be sent.
+    pub fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        transport: &Transport,
+        (exchange, plan): (&mut dyn Exchange, &Plan),
+        sent: &mut u64,
+    ) -> Poll<Result<(), Stopped>> {
+        let mut has_waited = false;
+        loop {
+            ready!(loops::poll_budget(context));
+            if self.out.is_empty() && self.piece.is_empty() {
+                if self.over {
+                    return Poll::Ready(Ok(()));
+                }
+                match ready!(self.poll_piece(context, exchange.max_piece().min(PIECE)))? {
+                    Some(next) => {
+                        exchange.before_piece(next.len(), &mut self.out);
+                        self.piece = next;
+                    }
+                    None => {
+                        self.over = true;
+                        exchange.body_end(&mut self.out);
+                    }
+                }
+                continue;
+            }
+            let both = [IoSlice::new(&self.out), IoSlice::new(&self.piece)];
+            let parts = match (self.out.is_empty(), self.piece.is_empty()) {
+                (true, _) => &both[1..],
+                (_, true) => &both[..1],
+                _ => &both,
+            };
+            match transport.try_write(parts, false) {
+                Ok(n) => {
+                    *sent += n as u64;
+                    (self.waiting, has_waited) = (false, false);
+                    let of_out = n.min(self.out.len());
+                    self.out.drain(..of_out);
+                    if n > of_out {
+                        self.piece.advance(n - of_out);
+                        if self.piece.is_empty() {
+                            exchange.after_piece(&mut self.out);
+                        }
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !std::mem::replace(&mut self.waiting, true) {
+                        self.timer.set(plan.options.send_timeout);
+                    }
+                    match pin!(transport.writable_after_full()).poll(context) {
+                        Poll::Pending => {
+                            let timed_out = || Err(Stopped::Refused(ErrorKind::TimedOut.into()));
+                            return self.timer.poll_expired(context).map(|()| timed_out());
+                        }
+                        // One that is closed on that side is "writable" for ever.
+                        Poll::Ready(Ok(())) if !std::mem::replace(&mut has_waited, true) => {}
+                        Poll::Ready(answer) => {
+                            return Poll::Ready(Err(Stopped::Refused(answer.err().unwrap_or(error))));
+                        }
+                    }
+                }
+                Err(error) => return Poll::Ready(Err(Stopped::Refused(error))),
+            }
+        }
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, Stopped>> {
+        if self.held.is_empty() {
+            self.held = match &mut self.rest {
+                Rest::Gone | Rest::Stream => return Poll::Ready(Err(Stopped::Gone)),
+                Rest::Memory(bytes) => std::mem::take(bytes),
+                Rest::File(reading) => ready!(reading.poll(context)).map_err(Stopped::File)?,
+                Rest::Client(lent) => {
+                    ready!(lent.poll_piece(context, most)).map_err(Stopped::Client)?.unwrap_or_default()
+                }
+            };
+        }
+        let piece = self.held.split_to(self.held.len().min(most));
+        Poll::Ready(Ok((!piece.is_empty()).then_some(piece)))
+    }
+}
+
+impl Reading {
+    /// The next piece; nothing at the end.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        if self.range.len == 0 {
+            return Poll::Ready(Ok(Bytes::new()));
+        }
+        let now = self.now.get_or_insert_with(|| {
+            let (reader, mut range) = (self.reader.clone(), self.range.clone());
+            Box::pin(async move {
+                let piece = reader.read(&mut range).await;
+                (range, piece)
+            })
+        });
+        let (range, piece) = ready!(now.as_mut().poll(context));
+        (self.range, self.now) = (range, None);
+        Poll::Ready(piece)
+    }
+}

@@ -1,0 +1,366 @@
+//! What a client has not taken yet of a response, beyond memory: a temporary file that the pool writes.
+//!
+//! Pieces go in at one end and come out at the other. Those at the end of the queue are in memory until they are written; when
+//! the file is read up, they are taken from there, written or not.
+
+use std::ffi::CString;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use freerun_http::content::response::{FileRange, LocalBoxFuture};
+use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, TempFile, Via};
+
+use crate::client::pieces::Pieces;
+use crate::client::write_turns;
+use crate::client::write_turns::{Turn, Turns};
+
+/// The most that is read of the file at a time.
+pub const MAX_READ: usize = 64 * 1024;
+
+/// Where and how files are made.
+#[derive(Clone)]
+pub struct Place {
+    /// The file operations.
+    pub files: Arc<FileSystem>,
+    /// How they go.
+    pub aio: Aio,
+    /// UpstreamTarget they are for.
+    pub client: u64,
+    /// The folder.
+    pub folder: CString,
+    /// The most bytes that a file may have.
+    pub max: u64,
+    /// How much of the file is read at a time, at most [`MAX_READ`]: it stands in memory while the client takes it.
+    pub read: usize,
+}
+
+type Outcome = (Option<TempFile>, Result<(), FileError>);
+
+/// What a pool's thread writes, and the turn that it has for that.
+struct Written {
+    data: Bytes,
+    _turn: Turn,
+}
+
+impl AsRef<[u8]> for Written {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+/// The queue.
+pub struct Spool {
+    place: Place,
+    turns: Turns,
+    /// The file, while nothing is written to it.
+    temp: Option<TempFile>,
+    /// The file to read.
+    file: Option<Arc<OpenFile>>,
+    writing: Option<LocalBoxFuture<'static, Outcome>>,
+    /// Bytes of the file.
+    len: u64,
+    /// Bytes of the file that were taken.
+    read: u64,
+    /// How many of these are on their way from the file to the client.
+    leaving: u64,
+    tail: Pieces,
+    /// Bytes at the beginning of `tail` (and taken from there since) that are being written.
+    in_flight: usize,
+    /// How many of these were taken already.
+    overtaken: usize,
+    /// Writing has failed: no more of it.
+    failed: bool,
+}
+
+impl Spool {
+    /// An empty queue without a file.
+    pub fn new(place: Place) -> Spool {
+        let turns = write_turns::of(place.files.tag_of(&place.folder, place.client).mount);
+        Spool {
+            place,
+            turns,
+            temp: None,
+            file: None,
+            writing: None,
+            len: 0,
+            read: 0,
+            leaving: 0,
+            tail: Pieces::default(),
+            in_flight: 0,
+            overtaken: 0,
+            failed: false,
+        }
+    }
+
+    /// Bytes that are in memory.
+    pub fn in_memory(&self) -> usize {
+        self.tail.bytes()
+    }
+
+    /// Bytes in it.
+    pub fn bytes(&self) -> u64 {
+        self.len - self.read + self.tail.bytes() as u64
+    }
+
+    /// Bytes of the file that the client has not taken.
+    pub fn in_file(&self) -> u64 {
+        self.len - self.read + self.leaving
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// Whether so many bytes more can be written, once what is at hand is.
+    pub fn takes_more(&self, bytes: usize) -> bool {
+        let used = if self.in_file() == 0 { 0 } else { self.len };
+        !self.failed && used + (self.tail.bytes() + self.overtaken + bytes) as u64 <= self.place.max
+    }
+
+    /// Puts a piece in.
+    pub fn push(&mut self, piece: Bytes) {
+        self.tail.push(piece);
+    }
+
+    /// Whether something is being written.
+    pub fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Those who write to the folder's file system: who is to write waits for a turn.
+    pub fn turns(&self) -> Turns {
+        self.turns.clone()
+    }
+
+    /// Begins to write what is in memory, if that is not going on. The turn ends with that, whether somebody waits for it or not.
+    pub fn write(&mut self, turn: Turn) {
+        if self.writing.is_some() || self.tail.is_empty() || self.failed {
+            return;
+        }
+        if self.len > 0 && self.in_file() == 0 && self.len + self.tail.bytes() as u64 > self.place.max {
+            // What was in the file has been taken: a new one begins.
+            (self.temp, self.file, self.len, self.read) = (None, None, 0, 0);
+        }
+        let data = Written { data: self.tail.as_one(), _turn: turn };
+        self.in_flight = data.data.len();
+        self.overtaken = 0;
+        let (place, temp) = (self.place.clone(), self.temp.take());
+        self.writing = Some(Box::pin(async move {
+            let via = Via { aio: &place.aio, client: place.client, gone: None };
+            let Some(mut temp) = temp else {
+                return match place.files.create_temp_with(&place.folder, data, via).await {
+                    Ok(temp) => (Some(temp), Ok(())),
+                    Err(error) => (None, Err(error)),
+                };
+            };
+            let result = temp.append(data, via).await;
+            (Some(temp), result)
+        }));
+    }
+
+    /// Waits until what is being written has been.
+    ///
+    /// # Errors
+    /// It could not be: nothing is lost, but no more will be written.
+    pub async fn written(&mut self) -> Result<(), FileError> {
+        poll_fn(|context| self.poll_written(context)).await
+    }
+
+    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FileError>> {
+        let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(())) };
+        let Poll::Ready((temp, result)) = writing.as_mut().poll(context) else { return Poll::Pending };
+        self.writing = None;
+        let (in_flight, overtaken) = (std::mem::take(&mut self.in_flight), std::mem::take(&mut self.overtaken));
+        match result {
+            Ok(()) => {
+                if let Some(temp) = &temp {
+                    self.file.get_or_insert_with(|| temp.file().clone());
+                }
+                self.temp = temp;
+                let mut left = in_flight - overtaken;
+                while left > 0
+                    && let Some(piece) = self.tail.pop()
+                {
+                    left = left.saturating_sub(piece.len());
+                }
+                self.len += in_flight as u64;
+                self.read += overtaken as u64;
+            }
+            // The file stays for what is in it.
+            Err(_) => self.failed = true,
+        }
+        Poll::Ready(result)
+    }
+
+    /// Takes what is in the file, if it comes next, to be sent from there: that is over when something is taken again.
+    pub fn take_in_file(&mut self) -> Option<FileRange> {
+        self.leaving = 0;
+        let file = self.file.as_ref().filter(|_| self.read < self.len)?;
+        let range = FileRange { file: file.clone(), offset: self.read, len: self.len - self.read };
+        (self.read, self.leaving) = (self.len, range.len);
+        Some(range)
+    }
+
+    /// Takes the next piece; `None` when there is nothing.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub async fn take(&mut self) -> Result<Option<Bytes>, FileError> {
+        self.leaving = 0;
+        if self.read < self.len
+            && let Some(file) = &self.file
+        {
+            let Place { files, aio, client, read, .. } = &self.place;
+            let via = Via { aio, client: *client, gone: None };
+            let most = (*read).clamp(1, MAX_READ);
+            let wanted = usize::try_from(self.len - self.read).map_or(most, |left| left.min(most));
+            let piece = files.read_at(file, self.read, wanted, BytesMut::new(), via).await?.freeze();
+            if piece.len() < wanted {
+                return Err(FileError::System { call: "pread()", errno: rustix::io::Errno::IO.raw_os_error() });
+            }
+            self.read += piece.len() as u64;
+            return Ok(Some(piece));
+        }
+        let Some(piece) = self.tail.pop() else { return Ok(None) };
+        if self.in_flight > self.overtaken {
+            self.overtaken += piece.len();
+        }
+        Ok(Some(piece))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freerun_runtime::pool::{PoolSpec, ThreadPool};
+
+    fn spool(folder: &str, max: u64) -> Spool {
+        let spec = PoolSpec { name: "spool".to_owned(), threads: 1, max_queue: 8 };
+        let pool = ThreadPool::start(&spec).unwrap();
+        let files = FileSystem::new(pool.clone()).unwrap();
+        Spool::new(Place {
+            files,
+            aio: Aio::Auto(pool),
+            client: 1,
+            folder: CString::new(folder).unwrap(),
+            max,
+            read: MAX_READ,
+        })
+    }
+
+    fn temp() -> String {
+        std::env::temp_dir().to_str().unwrap().to_owned()
+    }
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    fn piece(number: u8) -> Bytes {
+        vec![number; 1000 + usize::from(number)].into()
+    }
+
+    async fn drain(spool: &mut Spool) -> Vec<u8> {
+        let mut all = Vec::new();
+        while let Some(piece) = spool.take().await.unwrap() {
+            all.extend_from_slice(&piece);
+        }
+        all
+    }
+
+    /// What is in the file, read from there as it would be sent.
+    fn take_in_file(spool: &mut Spool) -> Vec<u8> {
+        let Some(range) = spool.take_in_file() else { return Vec::new() };
+        let mut bytes = vec![0; range.len as usize];
+        let read = rustix::io::pread(&*range.file, &mut bytes, range.offset).unwrap();
+        assert_eq!((read as u64, range.file.size()), (range.len, range.offset + range.len));
+        bytes
+    }
+
+    #[test]
+    fn pieces_come_out_in_order_whatever_was_written_before_they_were_taken() {
+        // Each number says what happens after a piece was put in: write, take one from memory or the file, take what is in the file, wait for
+        // what is being written.
+        let place = spool(&temp(), 1 << 30).place;
+        for plan in 0..4096u32 {
+            run(async {
+                let mut spool = Spool::new(place.clone());
+                let (mut put, mut got) = (Vec::new(), Vec::new());
+                for number in 0..3u8 {
+                    spool.push(piece(number));
+                    put.extend_from_slice(&piece(number));
+                    let steps = plan >> (4 * number);
+                    if steps & 1 != 0 {
+                        spool.write(spool.turns().next().await);
+                    }
+                    if steps & 2 != 0 {
+                        got.extend_from_slice(&spool.take().await.unwrap().unwrap_or_default());
+                    }
+                    if steps & 4 != 0 {
+                        spool.written().await.unwrap();
+                    }
+                    if steps & 8 != 0 {
+                        got.extend(take_in_file(&mut spool));
+                    }
+                    assert_eq!(spool.bytes(), (put.len() - got.len()) as u64, "{plan:x}");
+                }
+                got.extend(take_in_file(&mut spool));
+                got.extend(drain(&mut spool).await);
+                assert_eq!(got, put, "{plan:x}");
+                spool.written().await.unwrap();
+                assert!(spool.is_empty() && spool.in_memory() == 0 && spool.in_file() == 0, "{plan:x}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_being_sent_counts_until_something_is_taken_again() {
+        run(async {
+            let mut spool = spool(&temp(), 3000);
+            spool.push(piece(1));
+            spool.write(spool.turns().next().await);
+            spool.written().await.unwrap();
+            assert_eq!(take_in_file(&mut spool), piece(1));
+            assert!(spool.is_empty() && spool.in_file() == 1001 && !spool.takes_more(2000));
+            spool.push(piece(2));
+            spool.write(spool.turns().next().await);
+            spool.written().await.unwrap();
+            // It was written behind what is being sent, not into another file.
+            assert_eq!((spool.in_file(), spool.len), (1001 + 1002, 1001 + 1002));
+            assert_eq!(drain(&mut spool).await, piece(2));
+            assert!(spool.in_file() == 0 && spool.takes_more(3000));
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_not_lost() {
+        run(async {
+            let mut spool = spool("/nonexistent", 1 << 30);
+            spool.push(piece(1));
+            spool.write(spool.turns().next().await);
+            spool.push(piece(2));
+            assert!(spool.written().await.is_err());
+            assert!(!spool.takes_more(1));
+            assert_eq!(drain(&mut spool).await, [piece(1), piece(2)].concat());
+        });
+    }
+
+    #[test]
+    fn a_file_that_was_read_up_gives_way_to_a_new_one() {
+        run(async {
+            let max = 3000;
+            let mut spool = spool(&temp(), max);
+            for number in 1..100 {
+                assert!(spool.takes_more(2000));
+                spool.push(piece(number));
+                spool.write(spool.turns().next().await);
+                spool.written().await.unwrap();
+                assert!(spool.len <= max);
+                assert_eq!(drain(&mut spool).await, piece(number));
+            }
+        });
+    }
+}

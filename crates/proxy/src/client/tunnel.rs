@@ -1,0 +1,282 @@
+//! A connection that has left HTTP (WebSocket and others): bytes go both ways until both ends have nothing more to say, or
+//! nothing comes from the upstream server for too long.
+//!
+//! Written by hand, as polls, for its size: an idle tunnel holds no buffer.
+
+use std::cell::Cell;
+use std::mem::take;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use freerun_http::connection::Connection;
+use freerun_http::log_error;
+use freerun_http::protocol::h1::upgraded::Takeover;
+use freerun_http::request::Request;
+use freerun_runtime::deadline::Deadline;
+use freerun_runtime::log::Errno;
+use freerun_runtime::loops;
+use freerun_transport::Transport;
+use freerun_upstream::Lease;
+
+use crate::client::connection::UpstreamConnection;
+use crate::client::error::{Stage, UpstreamError};
+use crate::client::plan::Plan;
+use crate::state::record::Record;
+
+/// How much is read at a time.
+const PIECE: usize = 16 * 1024;
+
+/// How many pieces go one way before others have their turn.
+const TURN: usize = 16;
+
+thread_local! {
+    /// What tunnels read into, one after the other: one that has to keep what it read takes the buffer along.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A tunnel. Moments are milliseconds since the process began, times are in milliseconds too.
+pub struct Tunnel {
+    upstream: Transport,
+    /// Until the end.
+    lease: Option<Lease>,
+    record: Rc<Record>,
+    /// From the upstream server to the client.
+    down: Way,
+    /// From the client to the upstream server.
+    up: Way,
+    /// `proxy_read_timeout`
+    quiet: u64,
+    /// When it has been quiet for too long.
+    until: u64,
+    deadline: Deadline,
+    /// Why it has ended, if the log is to know.
+    why: Option<Box<Why>>,
+}
+
+/// Why a tunnel has ended that nobody has closed.
+enum Why {
+    /// The client takes nothing.
+    ClientLate,
+    /// Something of the upstream server.
+    Upstream(UpstreamError),
+}
+
+/// One of the two directions.
+struct Way {
+    /// All bytes that were written.
+    total: u64,
+    /// What was read and not yet written.
+    held: Option<Box<Held>>,
+    /// How long the receiver may take nothing: 49 days at most.
+    patience: u32,
+    /// The reader's end was seen, and told.
+    over: bool,
+}
+
+struct Held {
+    bytes: Vec<u8>,
+    /// How much of it was written.
+    done: usize,
+    /// Since when the receiver takes nothing.
+    blocked: Option<u64>,
+}
+
+/// How far one direction has come.
+enum Went {
+    /// As far as it goes now; whether there was anything.
+    Far(bool),
+    /// There is more.
+    Turn,
+}
+
+/// Which end an error is of.
+enum Broke {
+    From(std::io::Error),
+    To(std::io::Error),
+}
+
+impl Way {
+    fn new(waiting: Vec<u8>, patience: Duration) -> Way {
+        let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        Way { total: 0, held: Held::new(waiting), patience, over: false }
+    }
+
+    fn poll(
+        &mut self,
+        from: &Transport,
+        to: &Transport,
+        buffer: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Result<Went, Broke> {
+        let mut moved = false;
+        for _ in 0..TURN {
+            if let Some(held) = &mut self.held {
+                while held.done < held.bytes.len() {
+                    match to.poll_write(context, &held.bytes[held.done..]) {
+                        Poll::Ready(Ok(n)) => {
+                            held.done += n;
+                            held.blocked = None;
+                            self.total += n as u64;
+                        }
+                        Poll::Ready(Err(error)) => return Err(Broke::To(error)),
+                        Poll::Pending => {
+                            held.blocked.get_or_insert_with(loops::millis);
+                            return Ok(Went::Far(moved));
+                        }
+                    }
+                }
+                if held.bytes.capacity() == PIECE {
+                    *buffer = take(&mut held.bytes);
+                }
+                self.held = None;
+            }
+            if self.over {
+                return Ok(Went::Far(moved));
+            }
+            buffer.clear();
+            let read = from.poll_read_by(context, || {
+                buffer.reserve(PIECE);
+                Ok((from.try_read(buffer)?, buffer.capacity()))
+            });
+            match read {
+                Poll::Ready(Ok(0)) => {
+                    self.over = true;
+                    to.shutdown_write();
+                }
+                Poll::Ready(Ok(_)) => {
+                    moved = true;
+                    self.held = Held::new(take(buffer));
+                }
+                Poll::Ready(Err(error)) => return Err(Broke::From(error)),
+                Poll::Pending => return Ok(Went::Far(moved)),
+            }
+        }
+        Ok(Went::Turn)
+    }
+
+    fn is_over(&self) -> bool {
+        self.over && self.held.is_none()
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        Some(self.held.as_ref()?.blocked?.saturating_add(self.patience.into()))
+    }
+}
+
+impl Held {
+    /// Nothing is held of nothing.
+    fn new(bytes: Vec<u8>) -> Option<Box<Held>> {
+        (!bytes.is_empty()).then(|| Box::new(Held { bytes, done: 0, blocked: None }))
+    }
+}
+
+impl Tunnel {
+    /// Between the client and the server that has sent 101. `send_timeout` is that of the client's connection.
+    pub fn new(connection: UpstreamConnection, lease: Lease, plan: Plan, send_timeout: Duration) -> Tunnel {
+        let Plan { record, options, .. } = plan;
+        let (upstream, rest) = connection.leave();
+        let quiet = u64::try_from(options.read_timeout.as_millis()).unwrap_or(u64::MAX);
+        Tunnel {
+            upstream,
+            lease: Some(lease),
+            record,
+            down: Way::new(rest, send_timeout),
+            up: Way::new(Vec::new(), options.send_timeout),
+            quiet,
+            until: loops::millis().saturating_add(quiet),
+            deadline: Deadline::default(),
+            why: None,
+        }
+    }
+
+    fn poll_both(&mut self, client: &Transport, context: &mut Context<'_>) -> Result<bool, UpstreamError> {
+        let mut buffer = BUFFER.take();
+        let down = self.down.poll(&self.upstream, client, &mut buffer, context);
+        let up = match down {
+            Ok(_) => self.up.poll(client, &self.upstream, &mut buffer, context),
+            Err(_) => Ok(Went::Far(false)),
+        };
+        BUFFER.set(buffer);
+        let down = down.map_err(|broke| match broke {
+            Broke::From(error) => UpstreamError::Receive(error),
+            Broke::To(_) => UpstreamError::ClientGone,
+        })?;
+        let up = up.map_err(|broke| match broke {
+            Broke::From(_) => UpstreamError::ClientGone,
+            Broke::To(error) => UpstreamError::Send(error),
+        })?;
+        let heard = match (&down, &up) {
+            (Went::Far(down), Went::Far(up)) => *down || self.down.over && *up,
+            (Went::Turn, _) | (_, Went::Turn) => {
+                context.waker().wake_by_ref();
+                true
+            }
+        };
+        if heard {
+            self.until = loops::millis().saturating_add(self.quiet);
+        }
+        Ok(self.down.is_over() && self.up.is_over())
+    }
+
+    /// Ready when one of the directions has waited for too long.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<Why> {
+        let ways = [self.down.deadline(), self.up.deadline()];
+        let first = ways.into_iter().flatten().fold(self.until, u64::min);
+        std::task::ready!(self.deadline.poll_until(first, context));
+        let of_client = ways[0].is_some_and(|deadline| deadline <= loops::millis());
+        Poll::Ready(if of_client { Why::ClientLate } else { Why::Upstream(UpstreamError::TimedOut) })
+    }
+
+    /// Notes what has gone through it.
+    fn note(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        let (down, up) = (self.down.total, self.up.total);
+        self.record.with(|last| {
+            last.received += down;
+            last.sent += up;
+        });
+        self.record.end(loops::nanos());
+        lease.bytes(up, down);
+        lease.over(loops::millis());
+    }
+}
+
+impl Takeover for Tunnel {
+    fn begin(&mut self, rest: Vec<u8>) {
+        self.up.held = Held::new(rest);
+    }
+
+    fn poll(&mut self, client: &Connection, context: &mut Context<'_>) -> Poll<()> {
+        loops::note(client.number, "tunnelling");
+        let why = match self.poll_both(&client.transport, context) {
+            Ok(true) => return Poll::Ready(()),
+            Ok(false) => std::task::ready!(self.poll_late(context)),
+            Err(UpstreamError::ClientGone) => return Poll::Ready(()),
+            Err(error) => Why::Upstream(error),
+        };
+        self.why = Some(Box::new(why));
+        Poll::Ready(())
+    }
+
+    fn end(&mut self, request: &Request) -> u64 {
+        let stage = Stage::Tunnelling;
+        match self.why.take().map(|why| *why) {
+            None => {}
+            Some(Why::ClientLate) => {
+                let late = std::io::Error::from_raw_os_error(rustix::io::Errno::TIMEDOUT.raw_os_error());
+                log_error!(request, Info, "client timed out ({}) while {stage}", Errno(&late));
+            }
+            Some(Why::Upstream(error)) => error.log(request, stage),
+        }
+        self.note();
+        self.down.total
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        // It may never have begun.
+        self.note();
+    }
+}

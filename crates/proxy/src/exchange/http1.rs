@@ -1,0 +1,105 @@
+//! One request and its response over HTTP/1.
+
+use bytes::BytesMut;
+use freerun_http::content::response::Field;
+use freerun_http::request::Request;
+use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
+use freerun_proto::response::{Asked, HeadKind};
+
+use crate::exchange::reply::Reply;
+use crate::exchange::{BEHIND_LAST_CHUNK, BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
+
+/// How a request's head says that its body is delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SentBody {
+    /// There is none, or `Content-Length` says its length.
+    Plain,
+    /// `Transfer-Encoding: chunked`
+    Chunked,
+}
+
+/// Appends the head of a request, and says how it announces the body.
+pub type WriteHead = fn(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentBody, Fault>;
+
+/// An exchange. `W` appends the head of the request, and says how it announces the body.
+pub struct HttpExchange<W> {
+    write_head: W,
+    sent: SentBody,
+    reply: Reply,
+}
+
+impl<W> HttpExchange<W>
+where
+    W: FnMut(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentBody, Fault>,
+{
+    /// An exchange whose request has the method that `asked` was made of; the response's head may have `max_head` bytes.
+    pub fn new(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
+        HttpExchange { write_head, sent: SentBody::Plain, reply: Reply::new(HeadKind::Http, asked, max_head) }
+    }
+
+    /// An exchange of a protocol that differs from HTTP in the request's head alone (uwsgi, SCGI): the response is HTTP's or CGI's, and
+    /// the connection ends with it.
+    pub fn cgi(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
+        HttpExchange { write_head, sent: SentBody::Plain, reply: Reply::new(HeadKind::HttpOrCgi, asked, max_head) }
+    }
+}
+
+impl<W> Exchange for HttpExchange<W>
+where
+    W: FnMut(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentBody, Fault>,
+{
+    fn begin(&mut self, request: &Request, to: &To<'_>, body: BodyPlan, out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.sent = (self.write_head)(request, to, body, out)?;
+        Ok(())
+    }
+
+    fn before_piece(&mut self, len: usize, out: &mut Vec<u8>) {
+        if self.sent == SentBody::Chunked {
+            out.extend_from_slice(ChunkHead::new(len as u64).as_bytes());
+        }
+    }
+
+    fn after_piece(&mut self, out: &mut Vec<u8>) {
+        if self.sent == SentBody::Chunked {
+            out.extend_from_slice(CHUNK_END);
+        }
+    }
+
+    fn body_end(&mut self, out: &mut Vec<u8>) {
+        if self.sent == SentBody::Chunked {
+            out.extend_from_slice(LAST_CHUNK);
+        }
+    }
+
+    fn head(&mut self, input: &mut BytesMut) -> Result<Option<UpstreamHead>, Fault> {
+        self.reply.head(input)
+    }
+
+    fn body(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
+        self.reply.body(input)
+    }
+
+    fn is_done(&self) -> bool {
+        self.reply.is_done()
+    }
+
+    fn closed(&mut self) -> Result<(), Fault> {
+        self.reply.closed()
+    }
+
+    fn reusable(&self) -> bool {
+        self.reply.reusable()
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.reply.remaining()
+    }
+
+    fn behind_end(&self) -> Option<&'static str> {
+        self.reply.is_http().then_some(BEHIND_LAST_CHUNK)
+    }
+
+    fn take_trailers(&mut self) -> Vec<Field> {
+        self.reply.take_trailers()
+    }
+}

@@ -1,0 +1,210 @@
+//! The response's half of an exchange over a plain stream: HTTP, uwsgi and SCGI.
+
+use std::cell::RefCell;
+
+use bytes::{Buf, Bytes, BytesMut};
+use freerun_http::content::response::Field;
+use freerun_proto::HeaderId;
+use freerun_proto::chunked::Step;
+use freerun_proto::response::{
+    Asked, Before, BodyDecoder, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseHead, ResponseParser,
+};
+
+use crate::exchange::fields::{HeadFields, Places};
+use crate::exchange::gather::Held;
+use crate::exchange::{BodyStep, Fault, UpstreamHead};
+
+impl From<ReplyError> for Fault {
+    fn from(error: ReplyError) -> Fault {
+        match error {
+            ReplyError::TooBig => Fault::TooBig,
+            ReplyError::Closed => Fault::Cut,
+            error => Fault::Invalid(error.to_string().into()),
+        }
+    }
+}
+
+thread_local! {
+    /// The head that this loop has read last.
+    static BEFORE: RefCell<Before> = RefCell::default();
+}
+
+/// A parsed head as `client/` looks at it. The fields share the head's bytes.
+pub fn upstream_head(head: ResponseHead, bytes: Bytes, framing: Framing) -> UpstreamHead {
+    debug_assert!(head.fields.len() <= MAX_RESPONSE_FIELDS);
+    UpstreamHead {
+        status: head.status,
+        reason: match head.reason.is_empty() {
+            true if head.says_status => Bytes::new(),
+            true => Bytes::from_static(freerun_proto::status::reason(head.status).as_bytes()),
+            false => {
+                let (reason, usual) = (head.reason.of(&bytes), freerun_proto::status::reason(head.status).as_bytes());
+                if reason == usual { Bytes::from_static(usual) } else { bytes.slice_ref(reason) }
+            }
+        },
+        fields: HeadFields::Parsed(bytes, Places::new(head.fields)),
+        length: match framing {
+            Framing::None => Some(0),
+            Framing::Length(length) => Some(length),
+            Framing::Chunked | Framing::UntilClose | Framing::Tunnel => None,
+        },
+        bytes: head.len,
+    }
+}
+
+/// Reads one response.
+pub struct Reply {
+    kind: HeadKind,
+    asked: Asked,
+    parser: ResponseParser,
+    /// Behind the final head.
+    body: Option<BodyDecoder>,
+    /// What the head says about another request on this connection.
+    keeps: bool,
+    /// The body is complete.
+    done: bool,
+    /// The upstream has sent nothing behind the response.
+    clean: bool,
+    held: Held,
+}
+
+impl Reply {
+    /// A response with a head of at most `max` bytes.
+    pub fn new(kind: HeadKind, asked: Asked, max: usize) -> Reply {
+        Reply {
+            kind,
+            asked,
+            parser: ResponseParser::new(kind, max).with_room(Places::spare()),
+            body: None,
+            keeps: false,
+            done: false,
+            clean: false,
+            held: Held::default(),
+        }
+    }
+
+    /// [`Exchange::head`](super::exchange::Exchange::head)
+    ///
+    /// # Errors
+    /// What is wrong with the head.
+    pub fn head(&mut self, input: &mut BytesMut) -> Result<Option<UpstreamHead>, Fault> {
+        let Some(head) = BEFORE.with_borrow_mut(|before| self.parser.advance_after(input, before))? else {
+            return Ok(None);
+        };
+        let framing = Framing::of(&head, self.asked);
+        let bytes = input.split_to(head.len).freeze();
+        if !head.is_interim() {
+            self.keeps = self.is_http() && framing.keeps(&head);
+            let body = BodyDecoder::new(framing);
+            if framing != Framing::Tunnel && body.remaining() == Some(0) {
+                self.finish(input);
+            }
+            self.body = Some(body);
+        }
+        Ok(Some(upstream_head(head, bytes, framing)))
+    }
+
+    fn finish(&mut self, input: &mut BytesMut) {
+        (self.done, self.clean) = (true, input.is_empty());
+        // As in nginx a body behind an answer to HEAD is not told of as too much; the connection is not used again.
+        if self.asked == Asked::Head {
+            input.clear();
+        }
+    }
+
+    /// [`Exchange::body`](super::exchange::Exchange::body)
+    ///
+    /// # Errors
+    /// What is wrong with the framing.
+    pub fn body(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
+        let mut held = std::mem::take(&mut self.held);
+        let step = held.step(self, input, Reply::step);
+        self.held = held;
+        step
+    }
+
+    /// The next piece, as it came.
+    fn step(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
+        let Some(body) = self.body.as_mut().filter(|_| !self.done) else { return Ok(BodyStep::End) };
+        match body.step(input)? {
+            Step::Data(range) => {
+                input.advance(range.start);
+                let data = input.split_to(range.len()).freeze();
+                if body.remaining() == Some(0) {
+                    self.finish(input);
+                }
+                Ok(BodyStep::Data(data))
+            }
+            Step::More => {
+                input.clear();
+                Ok(BodyStep::More)
+            }
+            Step::Done(used) => {
+                input.advance(used);
+                self.finish(input);
+                Ok(BodyStep::End)
+            }
+        }
+    }
+
+    /// [`Exchange::is_done`](super::exchange::Exchange::is_done)
+    pub fn is_done(&self) -> bool {
+        self.done && !self.held.is_some()
+    }
+
+    /// [`Exchange::closed`](super::exchange::Exchange::closed)
+    ///
+    /// # Errors
+    /// The response is not complete.
+    pub fn closed(&mut self) -> Result<(), Fault> {
+        self.keeps = false;
+        match &self.body {
+            Some(_) if self.done => Ok(()),
+            Some(body) => {
+                body.closed()?;
+                self.done = true;
+                Ok(())
+            }
+            None => Err(Fault::Cut),
+        }
+    }
+
+    /// [`Exchange::reusable`](super::exchange::Exchange::reusable)
+    pub fn reusable(&self) -> bool {
+        self.keeps && self.done && self.clean
+    }
+
+    /// [`Exchange::remaining`](super::exchange::Exchange::remaining)
+    pub fn remaining(&self) -> Option<u64> {
+        self.body.as_ref().and_then(BodyDecoder::remaining)
+    }
+
+    /// Whether its head has to be HTTP's: it is none of an application's.
+    pub fn is_http(&self) -> bool {
+        self.kind == HeadKind::Http
+    }
+
+    /// [`Exchange::take_trailers`](super::exchange::Exchange::take_trailers). Fields that speak of the message itself
+    /// are left out: RFC 9110 section 6.5.1.
+    pub fn take_trailers(&mut self) -> Vec<Field> {
+        let Some(body @ BodyDecoder::Chunked(_)) = self.body.as_ref().filter(|_| self.done) else { return Vec::new() };
+        let may = |name: &[u8]| {
+            !matches!(
+                HeaderId::of(name),
+                HeaderId::Connection
+                    | HeaderId::ContentLength
+                    | HeaderId::KeepAlive
+                    | HeaderId::Te
+                    | HeaderId::Trailer
+                    | HeaderId::TransferEncoding
+                    | HeaderId::Upgrade
+            )
+        };
+        let trailers = body.trailers().filter(|(name, _)| may(name));
+        trailers.map(|(name, value)| (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value))).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;

@@ -1,0 +1,173 @@
+//! What the members have in common that pass requests to scripts: FastCGI, uwsgi, SCGI.
+
+use std::marker::PhantomData;
+
+use freerun_conf::{Cx, Problem, SettingsSet};
+use freerun_http::generation::TempFolders;
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::settings::core::TempPath;
+use freerun_proto::HeaderId;
+use freerun_proto::response::Asked;
+
+use crate::exchange::family::{Exchanging, Family, Passed, RequestBody};
+use crate::exchange::http1::{HttpExchange, SentBody};
+use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::{BodyPlan, Exchange, Fault, To, UpstreamHead};
+use crate::family::headers;
+use crate::family::headers::AsItIs;
+use crate::family::http::request::is_idempotent;
+use crate::family::pass_argument::Pass;
+use crate::settings::lists::Hidden;
+use crate::settings::options::Options;
+use crate::settings::{FamilySettings, Member, Prefixed};
+use crate::upstream::UpstreamRef;
+
+/// A request with a shorter head than this is hardly one that FastCGI or uwsgi cannot say: they have room for 65535 bytes. Whether
+/// it can is only found out when it is said.
+const SURELY_SAID: usize = 48 * 1024;
+
+/// One of them.
+pub trait Script: Send + Sync + 'static {
+    /// Its directives of the family's table.
+    type Member: Member;
+    /// What the log writes before an address: `fastcgi://`.
+    const SCHEME: &'static str;
+    /// Whether an application may leave the protocol (101) when the client asks for it.
+    const UPGRADES: bool;
+    /// Fields of responses that are not passed on.
+    const HIDDEN: Hidden = headers::HIDDEN_CGI;
+
+    /// Where requests go.
+    fn pass(settings: &SettingsSet) -> Option<&Pass>;
+
+    /// A try.
+    fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange>;
+}
+
+/// A [`Script`] as a member of the family.
+pub struct Cgi<S>(PhantomData<fn() -> S>);
+
+impl<S: Script> Cgi<S> {
+    /// The member.
+    pub const FAMILY: &'static dyn Family = &Cgi::<S>(PhantomData);
+}
+
+/// The group that a location passes requests to, where it is named without variables: for those who send requests of their
+/// own.
+pub fn fixed_group<S: Script>(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
+    match S::pass(settings)? {
+        Pass::Group(group, _) => Some((Cgi::<S>::FAMILY, group.clone())),
+        Pass::Computed(_) => None,
+    }
+}
+
+/// What [`Module::settle`](freerun_http::module::Module) does for one of them: sizes have to fit each other, and the folder
+/// for temporary files is made where requests are passed on.
+///
+/// # Errors
+/// nginx's words.
+pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let family = settings.get::<Prefixed<S::Member>>();
+    family.check_cache(S::Member::PREFIX, false, cx)?;
+    family.check_sizes(S::Member::PREFIX)?;
+    if S::pass(settings).is_some() {
+        cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
+    }
+    Ok(())
+}
+
+fn family<S: Script>(request: &Request) -> &FamilySettings {
+    request.settings().get::<Prefixed<S::Member>>()
+}
+
+/// Bytes that the head of a response may have: it has to fit its buffer.
+pub fn max_head(family: &FamilySettings) -> usize {
+    usize::try_from(family.proxy_buffer_size.0).unwrap_or(usize::MAX)
+}
+
+/// What was asked, for the response's framing.
+pub fn asked(request: &Request) -> Asked {
+    if request.is_head() { Asked::Head } else { Asked::Other }
+}
+
+/// An exchange that differs from HTTP's in the request's head alone.
+pub fn exchange<W>(request: &Request, family: &FamilySettings, mut write: W) -> Box<dyn Exchange>
+where
+    W: FnMut(&Request, BodyPlan, &mut Vec<u8>) -> Result<(), Fault> + 'static,
+{
+    let write_head = move |request: &Request, _: &To<'_>, body, out: &mut Vec<u8>| {
+        write(request, body, out).map(|()| SentBody::Plain)
+    };
+    Box::new(HttpExchange::cgi(asked(request), max_head(family), write_head))
+}
+
+/// Says a request to nobody.
+fn said<S: Script>(request: &Request) -> Result<(), Fault> {
+    let nobody = To { target: &Target::default(), peer: "", server: "" };
+    S::exchange(request, family::<S>(request)).begin(request, &nobody, BodyPlan::None, &mut Vec::new())
+}
+
+impl<S: Script> Family for Cgi<S> {
+    fn name(&self) -> &'static str {
+        S::Member::PREFIX.trim_end_matches('_')
+    }
+
+    fn options(&self, request: &Request) -> Options {
+        family::<S>(request).options(request)
+    }
+
+    fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
+        settings.get::<Prefixed<S::Member>>()
+    }
+
+    fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
+        Some(self.table(settings))
+    }
+
+    fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
+        Some(&settings.get::<Prefixed<S::Member>>().proxy_temp_path)
+    }
+
+    fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
+        // As in nginx, no server is asked for what cannot be said to any.
+        if request.head.most_bytes() >= SURELY_SAID
+            && let Err(fault) = said::<S>(request)
+        {
+            log_error!(request, Alert, "{fault}");
+            return TargetLookup::Now(Err(Outcome::Status(500)));
+        }
+        match S::pass(request.settings()) {
+            Some(pass) => pass.aim(request, S::SCHEME),
+            // The handler is there only where the directive is.
+            None => TargetLookup::Now(Err(Outcome::Status(500))),
+        }
+    }
+
+    fn body(&self, request: &Request) -> RequestBody {
+        if family::<S>(request).proxy_pass_request_body { RequestBody::Client } else { RequestBody::None }
+    }
+
+    fn exchange(&self, request: &Request, _: &Target, _: usize) -> Exchanging {
+        Exchanging::Boxed(S::exchange(request, family::<S>(request)))
+    }
+
+    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+        let location = request.location.clone();
+        let family = location.settings.get::<Prefixed<S::Member>>();
+        Ok(headers::respond(request, family, &S::HIDDEN, &AsItIs, head))
+    }
+
+    fn hides(&self, request: &Request, id: HeaderId, name: &[u8]) -> bool {
+        family::<S>(request).hides(id, name, &S::HIDDEN)
+    }
+
+    fn is_idempotent(&self, request: &Request) -> bool {
+        is_idempotent(request.method)
+    }
+
+    fn upgrades(&self, request: &Request) -> bool {
+        S::UPGRADES && request.head.has(HeaderId::Upgrade)
+    }
+}

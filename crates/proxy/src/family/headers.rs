@@ -1,0 +1,379 @@
+//! What the client gets of an upstream server's head: for all members of the family.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_http::content::charsets;
+use freerun_http::content::response::{AsWritten, Body, Conditional, Field, Response};
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::settings::core::CoreSettings;
+use freerun_proto::ascii::find_semicolon;
+use freerun_proto::status::reason;
+use freerun_proto::uri::unescape;
+use freerun_proto::{HeaderId, Method};
+
+use crate::exchange::UpstreamHead;
+use crate::exchange::family::{Advice, Passed};
+use crate::exchange::fields::{HeadField, usual_type};
+use crate::settings::FamilySettings;
+use crate::settings::lists::{Hidden, Ignorable, Known};
+
+/// Fields that speak to this server; they are not passed on unless `pass_header` says so.
+pub const HIDDEN: Hidden = Hidden {
+    known: Known::of(&[HeaderId::Date, HeaderId::Server]),
+    others: &[
+        b"X-Pad",
+        b"X-Accel-Expires",
+        b"X-Accel-Redirect",
+        b"X-Accel-Limit-Rate",
+        b"X-Accel-Buffering",
+        b"X-Accel-Charset",
+    ],
+};
+
+/// Fields of scripts behind FastCGI or SCGI that are not passed on unless `pass_header` says so.
+pub const HIDDEN_CGI: Hidden = Hidden {
+    known: Known::of(&[]),
+    others: &[
+        b"Status",
+        b"X-Accel-Expires",
+        b"X-Accel-Redirect",
+        b"X-Accel-Limit-Rate",
+        b"X-Accel-Buffering",
+        b"X-Accel-Charset",
+    ],
+};
+
+/// Fields of applications behind uwsgi that are not passed on unless `pass_header` says so: `Status` is.
+pub const HIDDEN_UWSGI: Hidden = Hidden { known: HIDDEN_CGI.known, others: HIDDEN_CGI.others.split_at(1).1 };
+
+/// What a member changes in the values of fields. `None`: the value stays.
+pub trait Changes {
+    /// `Location`
+    fn location(&self, _value: &[u8], _request: &Request) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// `Refresh`
+    fn refresh(&self, _value: &[u8], _request: &Request) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// `Set-Cookie`
+    fn cookie(&self, _value: &[u8], _request: &Request) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// Nothing is changed.
+pub struct AsItIs;
+
+impl Changes for AsItIs {}
+
+/// Fields that end with this connection.
+const OF_CONNECTION: Known =
+    Known::of(&[HeaderId::Connection, HeaderId::KeepAlive, HeaderId::TransferEncoding, HeaderId::ContentLength]);
+
+/// Fields that a response keeps when the request goes elsewhere inside the server.
+fn is_carried(id: HeaderId) -> bool {
+    matches!(
+        id,
+        HeaderId::SetCookie
+            | HeaderId::CacheControl
+            | HeaderId::Expires
+            | HeaderId::ContentDisposition
+            | HeaderId::AcceptRanges
+    )
+}
+
+/// The value of a field, or what has become of it.
+fn changed(field: &HeadField<'_>, new: Option<Vec<u8>>) -> Bytes {
+    new.map_or_else(|| field.keep_value(), Bytes::from)
+}
+
+/// Takes `charset=` off a `Content-Type`: the media type without parameters, and the character set.
+pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
+    let part = |part: &[u8]| match usual_type(part) {
+        Some(usual) => Bytes::from_static(usual),
+        None => text.slice_ref(part),
+    };
+    let Some(end) = find_semicolon(text) else {
+        // What is kept of a field has no spaces around it.
+        let media = text.trim_ascii();
+        return (if media.len() == text.len() { text.clone() } else { part(media) }, None);
+    };
+    let media = part(text[..end].trim_ascii());
+    let charset = text[end..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii).find_map(|parameter| {
+        let value =
+            parameter.get(..8).filter(|name| name.eq_ignore_ascii_case(b"charset=")).map(|_| &parameter[8..])?;
+        let value = value.strip_prefix(b"\"").map_or(value, |value| value.strip_suffix(b"\"").unwrap_or(value));
+        Some(text.slice_ref(value))
+    });
+    (media, charset.filter(|charset| !charset.is_empty()))
+}
+
+/// What the server is told by the fields.
+#[derive(Default)]
+struct Told {
+    redirect: Option<Bytes>,
+    /// The character set where the response names none; an empty one: there is none, and none is to be added.
+    charset: Option<Bytes>,
+    advice: Advice,
+}
+
+impl Told {
+    /// Looks at an `X-Accel-…` field.
+    fn hear(&mut self, family: &FamilySettings, field: &HeadField<'_>) {
+        let Some(start) = field.name().get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else { return };
+        let (rest, value) = (&field.name()[start.len()..], field.value());
+        let is = |text: &[u8], which| rest.eq_ignore_ascii_case(text) && !family.ignores(which);
+        if is(b"Redirect", Ignorable::XAccelRedirect) {
+            // As in nginx the first one counts.
+            self.redirect.get_or_insert_with(|| field.keep_value());
+        } else if is(b"Charset", Ignorable::XAccelCharset) {
+            self.charset = Some(field.keep_value());
+        } else if is(b"Buffering", Ignorable::XAccelBuffering) {
+            if value.eq_ignore_ascii_case(b"yes") {
+                self.advice.buffering = Some(true);
+            } else if value.eq_ignore_ascii_case(b"no") {
+                self.advice.buffering = Some(false);
+            }
+        } else if is(b"Limit-Rate", Ignorable::XAccelLimitRate) {
+            let rate = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            self.advice.limit_rate = rate.or(self.advice.limit_rate);
+        }
+    }
+}
+
+/// Makes the client's response of a head, without its body. `always` are the fields that are hidden by themselves.
+pub fn respond(
+    request: &mut Request,
+    family: &FamilySettings,
+    always: &Hidden,
+    changes: &dyn Changes,
+    head: UpstreamHead,
+) -> Passed {
+    let mut told = Told::default();
+    let mut written = AsWritten {
+        status: head.status,
+        reason: head.reason,
+        content_type: Bytes::new(),
+        read_as: (Bytes::new(), None),
+        server: false,
+        date: false,
+        accept_ranges: false,
+        conditions: Conditional::There,
+    };
+    let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
+    let completes = request.settings().get::<CoreSettings>().absolute_redirect;
+    let names_fields = family.names_fields();
+    let forces_ranges = family.proxy_force_ranges;
+    for field in head.fields.iter() {
+        let id = field.id;
+        if OF_CONNECTION.has(id) {
+            continue;
+        }
+        if id == HeaderId::Other {
+            told.hear(family, &field);
+        }
+        // The filter of ranges says it then, where there are any.
+        let told_later = forces_ranges && id == HeaderId::AcceptRanges;
+        let hidden = match id {
+            HeaderId::Other => family.hides(id, field.name(), always),
+            id if names_fields => family.hides(id, field.name(), always),
+            id => always.known.has(id),
+        };
+        if told_later || hidden {
+            continue;
+        }
+        let value = match id {
+            HeaderId::ContentType => {
+                // As in nginx the last one counts.
+                written.content_type = field.keep_value();
+                continue;
+            }
+            HeaderId::AcceptRanges => {
+                written.accept_ranges = true;
+                field.keep_value()
+            }
+            HeaderId::Date => {
+                written.date = true;
+                field.keep_value()
+            }
+            HeaderId::Etag if response.etag.is_none() && !field.value().is_empty() => {
+                response.etag = Some(field.keep_value());
+                response.fields.push_own(field.keep_name());
+                continue;
+            }
+            HeaderId::Server => {
+                written.server = true;
+                field.keep_value()
+            }
+            HeaderId::Refresh => changed(&field, changes.refresh(field.value(), request)),
+            HeaderId::Location => match changes.location(field.value(), request) {
+                Some(new) if completes && new.starts_with(b"/") => {
+                    // The last one of them is made a whole URL, in the place where this server's own would be.
+                    if let Some(earlier) = response.location.replace(new.into()) {
+                        response.fields.push((field.keep_name(), earlier));
+                    }
+                    continue;
+                }
+                new => changed(&field, new),
+            },
+            HeaderId::SetCookie => changed(&field, changes.cookie(field.value(), request)),
+            HeaderId::LastModified if response.last_modified.is_none() => {
+                // Any other form of the same time stays as it was written.
+                match request.client.loop_state.clock.time_of(field.value()) {
+                    Some(time) => {
+                        response.last_modified = Some(time);
+                        response.fields.push_own(field.keep_name());
+                        continue;
+                    }
+                    None => field.keep_value(),
+                }
+            }
+            _ => field.keep_value(),
+        };
+        response.fields.push((field.keep_name(), value));
+    }
+    // One that the configuration does not speak of stands for none, as `off` does.
+    let is_known = |name: &Bytes| charsets::is_known(request, name);
+    let told_charset = told.charset.filter(|name| !name.is_empty());
+    told.charset = told_charset.map(|name| if is_known(&name) { name } else { Bytes::new() });
+    if let Some(uri) = told.redirect {
+        let carried = head.fields.iter().filter(|field| is_carried(field.id)).map(|field| field.keep()).collect();
+        return Passed::Elsewhere(elsewhere(request, &uri, written.content_type, told.charset, carried, told.advice));
+    }
+    (response.content_type, response.charset) = content_type(&written.content_type);
+    written.read_as = (response.content_type.clone(), response.charset.clone());
+    response.charset = response.charset.take().or(told.charset);
+    response.ranges = forces_ranges && head.status == 200;
+    response.single_range = forces_ranges;
+    response.as_written = Some(share(written));
+    Passed::Response(response, told.advice)
+}
+
+thread_local! {
+    /// What was shared last of what has only usual texts in it.
+    static USUAL: RefCell<Option<Arc<AsWritten>>> = const { RefCell::new(None) };
+}
+
+/// Puts it where the response shares it: with the one before, if that was the same.
+fn share(written: AsWritten) -> Arc<AsWritten> {
+    USUAL.with_borrow_mut(|usual| match usual {
+        Some(usual) if is_same(usual, &written) => usual.clone(),
+        _ => {
+            let is_usual =
+                usual_type(&written.content_type).is_some() && *written.reason == *reason(written.status).as_bytes();
+            let written = Arc::new(written);
+            if is_usual {
+                *usual = Some(written.clone());
+            }
+            written
+        }
+    })
+}
+
+/// Whether a response has the same texts, usual ones, in the same place. What is read of a `Content-Type` follows from it.
+#[inline]
+fn is_same(usual: &AsWritten, written: &AsWritten) -> bool {
+    let text = |text: &Bytes| (text.as_ptr(), text.len());
+    let facts = |one: &AsWritten| (one.status, one.server, one.date, one.accept_ranges, one.conditions);
+    text(&usual.content_type) == text(&written.content_type)
+        && text(&usual.reason) == text(&written.reason)
+        && facts(usual) == facts(written)
+}
+
+/// Where `X-Accel-Redirect` leads: the request goes on there, and some of the response's fields go with it. A URI is asked
+/// for with GET; a named location gets the request as it is.
+#[cold]
+fn elsewhere(
+    request: &mut Request,
+    uri: &[u8],
+    media: Bytes,
+    charset: Option<Bytes>,
+    carried: Vec<Field>,
+    advice: Advice,
+) -> Outcome {
+    let target = if uri.starts_with(b"@") {
+        Outcome::Named(String::from_utf8_lossy(uri).into_owned())
+    } else {
+        let mark = uri.iter().position(|byte| *byte == b'?').unwrap_or(uri.len());
+        let path = unescape(&uri[..mark]);
+        if is_unsafe(&path) {
+            log_error!(
+                request,
+                Error,
+                "unsafe URI \"{}\" was detected while reading response header from upstream",
+                String::from_utf8_lossy(uri)
+            );
+            Outcome::Status(404)
+        } else {
+            if request.method != Method::Head {
+                request.method = Method::Get;
+            }
+            Outcome::Redirect(path.into_owned(), uri.get(mark + 1..).map(<[u8]>::to_vec))
+        }
+    };
+    if !media.is_empty() && !matches!(target, Outcome::Status(_)) {
+        let (media, own) = content_type(&media);
+        request.carried.content_type = Some((media, own.or(charset)));
+    }
+    request.carried.fields.extend(carried);
+    if let Some(rate) = advice.limit_rate {
+        request.own.get::<freerun_http::variables::LimitRate>().set(rate);
+    }
+    target
+}
+
+/// Whether a path leads outside, or is none.
+fn is_unsafe(path: &[u8]) -> bool {
+    !path.starts_with(b"/") || path.contains(&0) || path.split(|byte| *byte == b'/').any(|segment| segment == b"..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_types_lose_their_parameters() {
+        for (text, media, charset) in [
+            ("text/html", "text/html", None),
+            ("text/html; charset=koi8-r", "text/html", Some("koi8-r")),
+            ("text/html;Charset=\"UTF-8\"", "text/html", Some("UTF-8")),
+            ("multipart/x; boundary=a; charset=b", "multipart/x", Some("b")),
+            ("text/html; level=1", "text/html", None),
+            ("text/html; charset=", "text/html", None),
+            ("", "", None),
+            (";", "", None),
+        ] {
+            let (got, set) = content_type(&Bytes::from_static(text.as_bytes()));
+            assert_eq!((&got[..], set.as_deref()), (media.as_bytes(), charset.map(str::as_bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_by_itself_is_looked_for() {
+        for name in HIDDEN.others.iter().chain(HIDDEN_CGI.others) {
+            assert_eq!(HeaderId::of(name), HeaderId::Other, "{}", name.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn paths_that_lead_outside_are_unsafe() {
+        for (path, want) in [
+            ("/a/b", false),
+            ("/a/../b", true),
+            ("/..", true),
+            ("/a..b/", false),
+            ("a", true),
+            ("", true),
+            ("/a\0", true),
+        ] {
+            assert_eq!(is_unsafe(path.as_bytes()), want, "{path}");
+        }
+    }
+}

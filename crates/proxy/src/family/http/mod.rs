@@ -1,0 +1,174 @@
+//! `proxy_pass`: requests passed on over HTTP.
+
+pub mod request;
+pub mod settings;
+
+use freerun_conf::{Cx, Problem, SettingsSet};
+use freerun_http::content::response::Field;
+use freerun_http::generation::TempFolders;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::settings::core::TempPath;
+use freerun_proto::HeaderId;
+use freerun_proto::response::Asked;
+
+use crate::exchange::family::{Exchanging, Family, Passed, RequestBody};
+use crate::exchange::http1::{HttpExchange, WriteHead};
+use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::{Fault, UpstreamHead};
+use crate::family::cookies;
+use crate::family::headers;
+use crate::family::headers::Changes;
+use crate::family::http::settings::{HttpSettings, HttpVersion};
+use crate::family::proxy_pass::PassTo;
+use crate::settings::members::Proxy;
+use crate::settings::options::Options;
+use crate::settings::{FamilySettings, Member, Prefixed};
+use crate::state::record::Record;
+use crate::upstream::UpstreamRef;
+
+/// nginx looks at the sizes of every level, used or not; the folder is made where it is used.
+///
+/// # Errors
+/// nginx's words.
+pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let family = settings.get::<Prefixed<Proxy>>();
+    family.check_cache(Proxy::PREFIX, true, cx)?;
+    family.check_sizes(Proxy::PREFIX)?;
+    if settings.get::<HttpSettings>().proxy_pass.is_some() {
+        cx.extensions.get_or_default::<TempFolders>().add(&family.proxy_temp_path.path);
+    }
+    Ok(())
+}
+
+/// The member of the family.
+pub struct Http;
+
+/// The group that a location passes requests to, where it is named without variables: for those who send requests of their
+/// own.
+pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
+    match &settings.get::<HttpSettings>().proxy_pass.as_ref()?.to {
+        PassTo::Fixed(fixed) => Some((&Http, fixed.group.clone())),
+        PassTo::Computed(_) => None,
+    }
+}
+
+fn own(request: &Request) -> &HttpSettings {
+    request.settings().get::<HttpSettings>()
+}
+
+fn family(request: &Request) -> &FamilySettings {
+    request.settings().get::<Prefixed<Proxy>>()
+}
+
+impl Changes for HttpSettings {
+    fn location(&self, value: &[u8], request: &Request) -> Option<Vec<u8>> {
+        self.proxy_redirect.location(value, self.proxy_pass.as_ref(), request)
+    }
+
+    fn refresh(&self, value: &[u8], request: &Request) -> Option<Vec<u8>> {
+        self.proxy_redirect.refresh(value, self.proxy_pass.as_ref(), request)
+    }
+
+    fn cookie(&self, value: &[u8], request: &Request) -> Option<Vec<u8>> {
+        let HttpSettings { proxy_cookie_domain, proxy_cookie_path, proxy_cookie_flags, .. } = self;
+        cookies::rewrite(value, proxy_cookie_domain, proxy_cookie_path, proxy_cookie_flags, request)
+    }
+}
+
+/// Passes on the fields behind the response's body, but for those that are hidden.
+fn trailers(request: &Request, out: &mut Vec<Field>) {
+    let family = family(request);
+    let passed = |name: &[u8]| !family.hides(HeaderId::of(name), name, &headers::HIDDEN);
+    if let Some(record) = request.own.find::<Record>() {
+        record.with_trailers(|trailers| out.extend(trailers.iter().filter(|(name, _)| passed(name)).cloned()));
+    }
+}
+
+impl Family for Http {
+    fn name(&self) -> &'static str {
+        "proxy"
+    }
+
+    fn options(&self, request: &Request) -> Options {
+        let mut options = family(request).options(request);
+        options.pass_trailers = own(request).proxy_pass_trailers.then_some(trailers);
+        options
+    }
+
+    fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
+        settings.get::<Prefixed<Proxy>>()
+    }
+
+    fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
+        Some(self.table(settings))
+    }
+
+    fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
+        Some(&settings.get::<Prefixed<Proxy>>().proxy_temp_path)
+    }
+
+    fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
+        match &own(request).proxy_pass {
+            Some(pass) => pass.aim(request),
+            // The handler is there only where the directive is.
+            None => TargetLookup::Now(Err(Outcome::Status(500))),
+        }
+    }
+
+    fn cache_key(&self, request: &Request, out: &mut Vec<u8>) -> Result<bool, Outcome> {
+        match &own(request).proxy_pass {
+            Some(pass) => pass.describe(request, out).map(|()| true),
+            None => Err(Outcome::Status(500)),
+        }
+    }
+
+    fn converts_head(&self, request: &Request) -> bool {
+        family(request).proxy_cache_convert_head
+    }
+
+    fn asks_for_part(&self, request: &Request) -> bool {
+        own(request).proxy_set_header.sets(HeaderId::Range, request)
+    }
+
+    fn body(&self, request: &Request) -> RequestBody {
+        match &own(request).proxy_set_body {
+            Some(body) => RequestBody::Set(body.render(request).into_owned().into()),
+            None if family(request).proxy_pass_request_body => RequestBody::Client,
+            None => RequestBody::None,
+        }
+    }
+
+    fn exchange(&self, request: &Request, _: &Target, max_head: usize) -> Exchanging {
+        let method = self::request::known_method(own(request), request);
+        let write_head: WriteHead =
+            |request, to, body, out| self::request::write_head(own(request), family(request), request, to, body, out);
+        Exchanging::Http(HttpExchange::new(Asked::by(method), max_head, write_head))
+    }
+
+    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+        let location = request.location.clone();
+        let (own, family) = (location.settings.get::<HttpSettings>(), location.settings.get::<Prefixed<Proxy>>());
+        Ok(headers::respond(request, family, &headers::HIDDEN, own, head))
+    }
+
+    fn hides(&self, request: &Request, id: HeaderId, name: &[u8]) -> bool {
+        family(request).hides(id, name, &headers::HIDDEN)
+    }
+
+    fn passes_unknown_length(&self, request: &Request) -> bool {
+        own(request).proxy_http_version == HttpVersion::Http11
+    }
+
+    fn is_idempotent(&self, request: &Request) -> bool {
+        self::request::is_idempotent(self::request::known_method(own(request), request))
+    }
+
+    fn upgrades(&self, request: &Request) -> bool {
+        // A client of HTTP/1.0 has no such field, whatever it sends (RFC 9110 section 7.8).
+        own(request).proxy_http_version == HttpVersion::Http11
+            && request.is_http11()
+            && request.head.has(HeaderId::Upgrade)
+            && own(request).proxy_set_header.sets(HeaderId::Upgrade, request)
+    }
+}

@@ -1,0 +1,187 @@
+//! The directives that only `proxy` has.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, settings};
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+use freerun_proto::HeaderId;
+use freerun_proto::encode::field;
+
+use crate::family::cookies::{Attribute, FlagRules};
+use crate::family::proxy_pass::ProxyPass;
+use crate::family::redirect::Redirects;
+
+settings! {
+    /// Requests are passed on over HTTP: what only this member of the family has.
+    ///
+    /// The directives that it shares with the others are on [the page of the family](proxy.md).
+    #[module = "proxy_http"]
+    pub struct HttpSettings {
+        /// Passes requests on to a server, an address of a server or a group (`upstream`).
+        ///
+        /// With a URI behind host and port, it takes the place of the location's name in the path; without one the request's
+        /// URI is passed on as it came, or as `rewrite` has left it. A URI made of variables is passed on as it is, but for
+        /// spaces and control characters, which are escaped.
+        proxy_pass: Option<ProxyPass>, in LOCATION | LOCATION_IF | LIMIT_EXCEPT, content,
+            fidelity = Differs("https:// is refused so far; names that cannot be found out do not prevent starting; in a URI of variables, spaces and control characters are escaped");
+        /// What the domain in `Set-Cookie` of the upstream server becomes. A dot at the beginning does not count.
+        proxy_cookie_domain: Attribute, in HTTP | SERVER | LOCATION;
+        /// What the flags in `Set-Cookie` of the upstream server become: `secure`, `httponly`, `samesite=strict|lax|none`, and
+        /// with `no` before them what is taken away.
+        proxy_cookie_flags: FlagRules, in HTTP | SERVER | LOCATION;
+        /// What the path in `Set-Cookie` of the upstream server becomes.
+        proxy_cookie_path: Attribute, in HTTP | SERVER | LOCATION;
+        /// Accepted for old configurations.
+        proxy_headers_hash_bucket_size: usize = "64", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+        /// Accepted for old configurations.
+        proxy_headers_hash_max_size: usize = "512", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
+        /// The version that is spoken with upstream servers.
+        proxy_http_version: HttpVersion = "1.1", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("HTTP/2 is refused so far");
+        /// The method of the request that is passed on, instead of the client's.
+        proxy_method: Option<Template>, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("an empty value leaves the client's method, one that is no method is answered with 500");
+        /// Whether the fields that come after a body are passed on to the client.
+        proxy_pass_trailers: bool = "off", in HTTP | SERVER | LOCATION, since = "1.27.2";
+        /// What `Location` and `Refresh` of the upstream server become: a beginning, or what an expression matches, is
+        /// replaced. `default` replaces what `proxy_pass` says by the location's name; `off` changes nothing.
+        proxy_redirect: Redirects, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("in a location within another one, both with `proxy_pass`, `default` goes by the inner one's; nginx takes what the outer one's has become");
+        /// A body that is passed on instead of the client's.
+        proxy_set_body: Option<Template>, in HTTP | SERVER | LOCATION;
+        /// A field of the request that is passed on; with an empty value it is left out. A level with any of them takes none
+        /// from outside. Without one for it, `Host` is `$proxy_host`.
+        proxy_set_header: SetHeaders, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("Content-Length and Transfer-Encoding always say what the body really is, whatever is set for them; line ends in a value become spaces");
+    }
+}
+
+/// `proxy_http_version`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+impl Value for HttpVersion {
+    const SHAPE: Shape = Shape::exactly(1, "1.0 | 1.1");
+
+    fn parse(directive: &Node, _: &mut Cx) -> Result<HttpVersion, Problem> {
+        let word = &directive.args[0];
+        match word.text.as_str() {
+            "1.0" => Ok(HttpVersion::Http10),
+            "1.1" => Ok(HttpVersion::Http11),
+            text => {
+                let problem = Problem::new(format!("invalid value \"{text}\"")).at(word.place);
+                Err(if text == "2" {
+                    problem.hint("freerun does not speak HTTP/2 with upstream servers yet")
+                } else {
+                    problem
+                })
+            }
+        }
+    }
+}
+
+/// One `proxy_set_header`.
+#[derive(Debug, Clone)]
+pub struct SetHeader {
+    /// The name as written.
+    pub name: Bytes,
+    /// The value.
+    pub value: Template,
+    /// All that is sent, where it is the same for all requests.
+    line: Option<Box<[u8]>>,
+}
+
+impl SetHeader {
+    fn new(name: Bytes, value: Template) -> SetHeader {
+        let left_out = name.is_empty() || is_framing(HeaderId::of(&name));
+        let fixed = if left_out { Some(&b""[..]) } else { value.constant() };
+        let line = fixed.map(|value| {
+            let mut line = Vec::new();
+            if !value.is_empty() {
+                field(&mut line, &name, value);
+            }
+            line.into()
+        });
+        SetHeader { name, value, line }
+    }
+
+    /// Appends the field. Nothing is sent of one without a value.
+    #[inline]
+    pub fn append(&self, request: &Request, out: &mut Vec<u8>) {
+        if let Some(line) = &self.line {
+            out.extend_from_slice(line);
+            return;
+        }
+        let value = self.value.render(request);
+        if !value.is_empty() {
+            field(out, &self.name, &value);
+        }
+    }
+}
+
+/// Whether the body of a request is announced by the server alone.
+fn is_framing(id: HeaderId) -> bool {
+    matches!(id, HeaderId::ContentLength | HeaderId::TransferEncoding)
+}
+
+/// All of a level.
+#[derive(Debug, Clone, Default)]
+pub struct SetHeaders(Arc<List>);
+
+#[derive(Debug, Clone, Default)]
+struct List {
+    items: Vec<SetHeader>,
+    /// Known names among them, a bit each.
+    known: u64,
+    /// Whether other names are among them.
+    others: bool,
+}
+
+impl SetHeaders {
+    /// In the order written.
+    pub fn iter(&self) -> impl Iterator<Item = &SetHeader> {
+        self.0.items.iter()
+    }
+
+    /// Whether one of them has this known name.
+    pub fn has(&self, id: HeaderId) -> bool {
+        self.0.known & (1 << id as u8) != 0
+    }
+
+    /// Whether one of them has this name; `id` is what it is known as.
+    pub fn replaces(&self, id: HeaderId, name: &[u8]) -> bool {
+        match id {
+            HeaderId::Other => self.0.others && self.0.items.iter().any(|item| item.name.eq_ignore_ascii_case(name)),
+            id => self.has(id),
+        }
+    }
+
+    /// Whether the request is passed on with this field, for all that is set here.
+    pub fn sets(&self, id: HeaderId, request: &Request) -> bool {
+        let named = |item: &&SetHeader| HeaderId::of(&item.name) == id;
+        self.has(id) && self.0.items.iter().filter(named).any(|item| !item.value.render(request).is_empty())
+    }
+}
+
+impl Setting for SetHeaders {
+    const SHAPE: Shape = Shape::exactly(2, "field value");
+
+    fn set(previous: Option<SetHeaders>, directive: &Node, cx: &mut Cx) -> Result<SetHeaders, Problem> {
+        let mut headers = previous.unwrap_or_default();
+        let list = Arc::make_mut(&mut headers.0);
+        let name = Bytes::copy_from_slice(directive.args[0].text.as_bytes());
+        match HeaderId::of(&name) {
+            HeaderId::Other => list.others = true,
+            id => list.known |= 1 << id as u8,
+        }
+        list.items.push(SetHeader::new(name, Template::parse(&directive.args[1], cx)?));
+        Ok(headers)
+    }
+}

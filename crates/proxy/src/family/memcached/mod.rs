@@ -1,0 +1,121 @@
+//! `memcached_pass`: responses taken from memcached.
+
+pub mod exchange;
+
+use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, settings};
+use freerun_http::content::media_type;
+use freerun_http::content::response::{Body, Response};
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::variables::{Reference, VariableTable};
+use freerun_proto::HeaderId;
+use freerun_proto::memcached::escape_key;
+
+use crate::exchange::family::{Advice, Exchanging, Family, Passed, RequestBody};
+use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::{Fault, UpstreamHead};
+use crate::family::memcached::exchange::MemcachedExchange;
+use crate::family::pass_argument::Pass;
+use crate::settings::members::Memcached;
+use crate::settings::options::Options;
+use crate::settings::{FamilySettings, Prefixed};
+
+settings! {
+    /// memcached: what only it has.
+    #[module = "memcached_values"]
+    pub struct MemcachedSettings {
+        /// Answers with the value that a memcached server keeps under the key `$memcached_key`: `host:port`, `unix:/path`,
+        /// or the name of an `upstream` block. The variable has to be set somewhere.
+        memcached_pass: Option<MemcachedPass>, in LOCATION | LOCATION_IF, local;
+        /// A value whose flags have one of these bits is packed: it is sent with `Content-Encoding: gzip`.
+        memcached_gzip_flag: u32 = "0", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The argument of `memcached_pass`, and what is asked for.
+#[derive(Clone)]
+pub struct MemcachedPass {
+    pass: Pass,
+    key: Reference,
+}
+
+impl Value for MemcachedPass {
+    const SHAPE: Shape = Shape::exactly(1, "address");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<MemcachedPass, Problem> {
+        let word = &directive.args[0];
+        let pass = Pass::parse(directive, word, false, cx)?;
+        let key = cx.extensions.get_or_default::<VariableTable>().resolve("memcached_key", word.place);
+        Ok(MemcachedPass { pass, key })
+    }
+}
+
+fn own(request: &Request) -> &MemcachedSettings {
+    request.settings().get::<MemcachedSettings>()
+}
+
+/// The key, unless it is empty.
+fn key(request: &Request) -> Option<Vec<u8>> {
+    let key = own(request).memcached_pass.as_ref()?.key.get(request)?;
+    (!key.is_empty()).then(|| key.into_owned())
+}
+
+/// The member of the family.
+pub struct Values;
+
+impl Family for Values {
+    fn name(&self) -> &'static str {
+        "memcached"
+    }
+
+    fn options(&self, request: &Request) -> Options {
+        request.settings().get::<Prefixed<Memcached>>().options(request)
+    }
+
+    fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
+        settings.get::<Prefixed<Memcached>>()
+    }
+
+    fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
+        let Some(pass) = &own(request).memcached_pass else { return TargetLookup::Now(Err(Outcome::Status(500))) };
+        if key(request).is_none() {
+            log_error!(request, Error, "the \"$memcached_key\" variable is not set");
+            return TargetLookup::Now(Err(Outcome::Status(500)));
+        }
+        pass.pass.aim(request, "memcached://")
+    }
+
+    fn body(&self, _: &Request) -> RequestBody {
+        RequestBody::None
+    }
+
+    fn exchange(&self, request: &Request, _: &Target, max_head: usize) -> Exchanging {
+        let key = key(request).unwrap_or_default();
+        Exchanging::Boxed(Box::new(MemcachedExchange::new(&key, own(request).memcached_gzip_flag, max_head)))
+    }
+
+    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+        if head.status == 404 {
+            let key = key(request).unwrap_or_default();
+            log_error!(
+                request,
+                Info,
+                "key: \"{}\" was not found by memcached while reading response header from upstream",
+                String::from_utf8_lossy(&escape_key(&key))
+            );
+            return Ok(Passed::Elsewhere(Outcome::Status(404)));
+        }
+        let mut response = Response::new(head.status, media_type(request, &request.path), Body::Empty);
+        // Its length is that of the body.
+        let others = head.fields.iter().filter(|field| field.id != HeaderId::ContentLength);
+        response.fields.extend(others.map(|field| field.keep()));
+        // As in nginx, which sends one part of a value, or all of it.
+        (response.ranges, response.single_range) = (true, true);
+        Ok(Passed::Response(response, Advice::default()))
+    }
+
+    fn is_idempotent(&self, _: &Request) -> bool {
+        true
+    }
+}

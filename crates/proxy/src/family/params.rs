@@ -1,0 +1,115 @@
+//! What an application behind FastCGI, uwsgi or SCGI is told about a request: `fastcgi_param` and its likes, and the request's
+//! fields as `HTTP_NAME`.
+
+use freerun_conf::{Cx, Many, Node, Problem, Shape, Value};
+use freerun_http::message::head::HeadField;
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+use freerun_proto::HeaderId;
+
+use crate::state::cache_fetch;
+use crate::state::cache_fetch::CacheFetch;
+
+/// What a parameter that stands for a field of the request begins with.
+const FIELD: &[u8] = b"HTTP_";
+
+/// One `fastcgi_param`.
+#[derive(Debug, Clone)]
+pub struct Param {
+    name: Box<[u8]>,
+    value: Template,
+    /// It is not sent without a value.
+    if_not_empty: bool,
+    /// It is not sent at all, and neither is the field of the request that it stands for: `HTTP_PROXY ""`.
+    hides: bool,
+}
+
+impl Value for Param {
+    const SHAPE: Shape = Shape::between(2, 3, "name value [if_not_empty]");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Param, Problem> {
+        let if_not_empty = match directive.args.get(2) {
+            None => false,
+            Some(word) if word.text == "if_not_empty" => true,
+            Some(word) => return Err(Problem::new(format!("invalid parameter \"{}\"", word.text)).at(word.place)),
+        };
+        let name: Box<[u8]> = directive.args[0].text.as_bytes().into();
+        // As in nginx: only where the configuration itself says that there is no value.
+        let hides = name.len() > FIELD.len() && name.starts_with(FIELD) && directive.args[1].text.is_empty();
+        Ok(Param { name, value: Template::parse(&directive.args[1], cx)?, if_not_empty, hides })
+    }
+}
+
+/// Gives every parameter to `add`: those of the configuration in their order, and with `fields` those of the request, but for
+/// the ones that the configuration has something to say about. Repeated fields are one parameter, joined as `$http_name` is.
+///
+/// # Errors
+/// Those of `add`.
+pub fn each<E>(
+    request: &Request,
+    params: &Many<Param>,
+    fields: bool,
+    mut add: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    for param in params.iter().filter(|param| !param.hides) {
+        let value = param.value.render(request);
+        if !(param.if_not_empty && value.is_empty()) {
+            add(&param.name, &value)?;
+        }
+    }
+    let asking = CacheFetch::of(request);
+    if let Some(asking) = &asking {
+        let mut result = Ok(());
+        asking.with_validators(|id, value| {
+            let name = parameter(id.name().as_bytes());
+            if result.is_ok() && !params.iter().any(|param| *param.name == *name) {
+                result = add(&name, value);
+            }
+        });
+        result?;
+    }
+    if !fields {
+        return Ok(());
+    }
+    let (mut name, mut joined) = (Vec::new(), Vec::new());
+    let all = request.head.fields();
+    for (index, field) in all.clone().enumerate() {
+        let same = |other: &HeadField<'_>| is_same(&field, other);
+        let left_out = asking.is_some() && cache_fetch::is_about_parts(field.id);
+        if left_out || all.clone().take(index).any(|other| same(&other)) {
+            continue;
+        }
+        name.clear();
+        name.extend_from_slice(FIELD);
+        let written = field.name.iter();
+        name.extend(written.map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }));
+        if params.iter().any(|param| *param.name == *name) {
+            continue;
+        }
+        let first = field.value;
+        let mut others = all.clone().skip(index + 1).filter(same).peekable();
+        if others.peek().is_none() {
+            add(&name, first)?;
+            continue;
+        }
+        joined.clear();
+        joined.extend_from_slice(first);
+        for other in others {
+            joined.extend_from_slice(if field.id == HeaderId::Cookie { b"; " } else { b", " });
+            joined.extend_from_slice(other.value);
+        }
+        add(&name, &joined)?;
+    }
+    Ok(())
+}
+
+/// The parameter that stands for a field.
+fn parameter(field: &[u8]) -> Vec<u8> {
+    let name = field.iter().map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() });
+    FIELD.iter().copied().chain(name).collect()
+}
+
+/// Whether two fields have one name.
+fn is_same(one: &HeadField<'_>, other: &HeadField<'_>) -> bool {
+    one.id == other.id && (one.id != HeaderId::Other || one.name.eq_ignore_ascii_case(other.name))
+}

@@ -1,0 +1,66 @@
+//! What `fastcgi_pass` and its likes pass requests to: a server or a group, named in the configuration or by variables.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use freerun_conf::{Cx, Node, Problem, Word};
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+
+use crate::exchange::target::{Target, TargetLookup, UpstreamTarget, Uri};
+use crate::family::proxy_pass::passes_on;
+use crate::upstream;
+use crate::upstream::{Upstream, UpstreamRef};
+
+/// The argument of `fastcgi_pass`, `uwsgi_pass`, `scgi_pass` or `memcached_pass`.
+#[derive(Debug, Clone)]
+pub enum Pass {
+    /// A group, or a server that is a group of itself; what is known of it after the first request.
+    Group(UpstreamRef, Arc<OnceLock<Arc<UpstreamTarget>>>),
+    /// The text names one.
+    Computed(Template),
+}
+
+impl Pass {
+    /// Reads `address`; with variables in it, where these may be, it is computed for each request.
+    ///
+    /// # Errors
+    /// What is wrong with it, in nginx's words.
+    pub fn parse(directive: &Node, address: &Word, variables: bool, cx: &mut Cx) -> Result<Pass, Problem> {
+        let computed = variables && address.text.contains('$');
+        passes_on(computed, cx);
+        if computed {
+            return Template::parse(address, cx).map(Pass::Computed);
+        }
+        upstream::refer(&address.text, None, directive, address, cx).map(|group| Pass::Group(group, Arc::default()))
+    }
+
+    /// The servers for this request. `scheme` is what the log writes before an address: `fastcgi://`.
+    pub fn aim<'r>(&self, request: &'r Request, scheme: &'static str) -> TargetLookup<'r> {
+        match self {
+            Pass::Group(group, known) => {
+                let target = |group| Target::new(known.get_or_init(|| whom(group, scheme)).clone(), Uri::new());
+                TargetLookup::Now(group.get().map(target).ok_or(Outcome::Status(500)))
+            }
+            Pass::Computed(text) => {
+                let text = String::from_utf8_lossy(&text.render(request)).into_owned();
+                TargetLookup::Later(Box::pin(async move {
+                    match upstream::find(request, &text, None).await {
+                        Ok(group) => Ok(Target::new(whom(&group, scheme), Uri::new())),
+                        Err(error) => {
+                            log_error!(request, Error, "{error}");
+                            Err(Outcome::Status(error.status()))
+                        }
+                    }
+                }))
+            }
+        }
+    }
+}
+
+fn whom(group: &Arc<Upstream>, scheme: &'static str) -> Arc<UpstreamTarget> {
+    let host = Bytes::copy_from_slice(group.name().as_bytes());
+    Arc::new(UpstreamTarget { scheme, host, port: Bytes::new(), servers: Some(group.clone()) })
+}

@@ -1,0 +1,319 @@
+//! `proxy_pass`: where requests go, and the variables that tell it.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use freerun_conf::{Contexts, Cx, Node, Problem, Shape, Value};
+use freerun_http::generation::Within;
+use freerun_http::log_error;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+use freerun_http::template::Template;
+use freerun_http::variables::{self, Reference, Variable, VariableTable};
+use freerun_proto::HeaderId;
+
+use crate::exchange::target::{Target, TargetLookup, UpstreamTarget};
+use crate::family::http::settings::HttpSettings;
+use crate::family::uri;
+use crate::family::uri::{Asked, Rule};
+use crate::state::record::Record;
+use crate::upstream;
+use crate::upstream::UpstreamRef;
+
+/// The port of `http://` where none is written.
+const HTTP_PORT: u16 = 80;
+
+/// The setting.
+#[derive(Debug, Clone)]
+pub struct ProxyPass {
+    /// What it names.
+    pub to: PassTo,
+    /// The name of the location that it stands in; the part of the path that a URI replaces.
+    pub location: Arc<str>,
+    /// `$proxy_host`, which the configuration may give another value: `Host` says that then.
+    host: Reference,
+}
+
+/// What a `proxy_pass` names.
+#[derive(Debug, Clone)]
+pub enum PassTo {
+    /// A server or group that is known from the beginning.
+    Fixed(Arc<Fixed>),
+    /// A text with variables.
+    Computed(Template),
+}
+
+/// A URL without variables.
+#[derive(Debug)]
+pub struct Fixed {
+    /// All of it, for `proxy_redirect default`.
+    pub url: String,
+    /// `$proxy_host`
+    pub host: Bytes,
+    /// `$proxy_port`
+    pub port: Bytes,
+    /// What follows host and port.
+    pub uri: Option<Bytes>,
+    /// The servers.
+    pub group: UpstreamRef,
+    /// All of this that requests want to know, after the first one.
+    pub whom: OnceLock<Arc<UpstreamTarget>>,
+}
+
+/// A URL taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Url<'u> {
+    /// Whether it is `https`.
+    pub secure: bool,
+    /// Host and port, or `unix:/path`.
+    pub authority: &'u str,
+    /// What follows, from the `/` or `?` on.
+    pub uri: Option<&'u str>,
+}
+
+impl<'u> Url<'u> {
+    /// Takes a URL apart; `None` where it does not begin with `http://` or `https://`.
+    pub fn parse(text: &'u str) -> Option<Url<'u>> {
+        let after = |scheme: &str| {
+            text.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme)).map(|_| &text[scheme.len()..])
+        };
+        let (secure, rest) = match after("http://") {
+            Some(rest) => (false, rest),
+            None => (true, after("https://")?),
+        };
+        if rest.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
+            let (path, uri) = match rest[5..].split_once(':') {
+                Some((path, uri)) => (&rest[..5 + path.len()], Some(uri).filter(|uri| !uri.is_empty())),
+                None => (rest, None),
+            };
+            return Some(Url { secure, authority: path, uri });
+        }
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        Some(Url { secure, authority: &rest[..end], uri: Some(&rest[end..]).filter(|uri| !uri.is_empty()) })
+    }
+
+    /// `$proxy_host` and `$proxy_port`: the port is left out of the first where it is the scheme's own.
+    pub fn host_and_port(&self) -> (Bytes, Bytes) {
+        let copy = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let own_port = if self.secure { "443" } else { "80" };
+        if self.authority.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
+            return (Bytes::from_static(b"localhost"), Bytes::new());
+        }
+        let after_brackets = self.authority.rfind(']').unwrap_or(0);
+        match self.authority[after_brackets..].rfind(':').map(|at| after_brackets + at) {
+            Some(colon) if &self.authority[colon + 1..] == own_port => (copy(&self.authority[..colon]), copy(own_port)),
+            Some(colon) => (copy(self.authority), copy(&self.authority[colon + 1..])),
+            None => (copy(self.authority), copy(own_port)),
+        }
+    }
+}
+
+/// Says that the location being read passes requests on: a path without the slash at the end of its name is redirected to
+/// the one with it. Whether the directive may have a URI with what follows from it is left to the caller.
+pub fn passes_on(with_variables: bool, cx: &mut Cx) {
+    let in_location = cx.context == Contexts::LOCATION;
+    let within = cx.extensions.get_or_default::<Within>();
+    if in_location {
+        within.passes_on = true;
+        within.with_variables = with_variables;
+    }
+}
+
+impl Value for ProxyPass {
+    const SHAPE: Shape = Shape::exactly(1, "URL");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ProxyPass, Problem> {
+        let word = &directive.args[0];
+        let within = cx.extensions.get_or_default::<Within>().clone();
+        let location: Arc<str> = within.location.as_deref().unwrap_or_default().into();
+        let host_variable = cx.extensions.get_or_default::<VariableTable>().resolve("proxy_host", word.place);
+        if word.text.contains('$') {
+            let to = PassTo::Computed(Template::parse(word, cx)?);
+            passes_on(true, cx);
+            return Ok(ProxyPass { to, location, host: host_variable });
+        }
+        let Some(url) = Url::parse(&word.text) else { return Err(Problem::new("invalid URL prefix").at(word.place)) };
+        if url.secure {
+            return Err(Problem::new("https protocol requires SSL support")
+                .at(word.place)
+                .hint("freerun does not speak TLS with upstream servers yet"));
+        }
+        let group = upstream::refer(url.authority, Some(HTTP_PORT), directive, word, cx).map_err(|mut problem| {
+            // nginx names all that follows the scheme.
+            let short = format!("in upstream \"{}\"", url.authority);
+            if let Some(what) = problem.message.strip_suffix(&short) {
+                problem.message = format!("{what}in upstream \"{}\"", &word.text["http://".len()..]);
+            }
+            problem
+        })?;
+        let plain = cx.context == Contexts::LOCATION && !within.regex && !within.named;
+        if url.uri.is_some() && !plain {
+            let message = "\"proxy_pass\" cannot have URI part in location given by regular expression, or inside named \
+                           location, or inside \"if\" statement, or inside \"limit_except\" block";
+            return Err(Problem::new(message).at(word.place));
+        }
+        let (host, port) = url.host_and_port();
+        let uri = url.uri.map(|uri| Bytes::copy_from_slice(uri.as_bytes()));
+        passes_on(false, cx);
+        let to =
+            PassTo::Fixed(Arc::new(Fixed { url: word.text.clone(), host, port, uri, group, whom: OnceLock::new() }));
+        Ok(ProxyPass { to, location, host: host_variable })
+    }
+}
+
+impl ProxyPass {
+    /// Where a request goes.
+    pub fn aim<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
+        match &self.to {
+            PassTo::Fixed(fixed) => {
+                let rule = match &fixed.uri {
+                    Some(uri) => Rule::Replace(self.location.len(), uri),
+                    None => Rule::AsAsked,
+                };
+                let Some(group) = fixed.group.get() else { return TargetLookup::Now(Err(Outcome::Status(500))) };
+                let whom = fixed.whom.get_or_init(|| {
+                    let (host, port) = (fixed.host.clone(), fixed.port.clone());
+                    Arc::new(UpstreamTarget { scheme: SCHEME, host, port, servers: Some(group.clone()) })
+                });
+                TargetLookup::Now(Ok(Target::new(whom.clone(), uri::kept(rule, Asked::of(request)))))
+            }
+            PassTo::Computed(template) => TargetLookup::Later(Box::pin(look_up(template, request))),
+        }
+    }
+
+    /// Appends what is asked of whom, without looking a name up: scheme, host and URI.
+    ///
+    /// # Errors
+    /// Variables give what is no URL; it is logged, and answered with 500.
+    pub fn describe(&self, request: &Request, out: &mut Vec<u8>) -> Result<(), Outcome> {
+        out.extend_from_slice(SCHEME.as_bytes());
+        match &self.to {
+            PassTo::Fixed(fixed) => {
+                let rule = match &fixed.uri {
+                    Some(uri) => Rule::Replace(self.location.len(), uri),
+                    None => Rule::AsAsked,
+                };
+                out.extend_from_slice(&fixed.host);
+                uri::append(rule, Asked::of(request), out);
+            }
+            PassTo::Computed(template) => {
+                let text = template.render(request);
+                let text = String::from_utf8_lossy(&text);
+                let Some(url) = Url::parse(&text) else {
+                    log_error!(request, Error, "invalid URL prefix in \"{text}\"");
+                    return Err(Outcome::Status(500));
+                };
+                let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
+                out.extend_from_slice(&url.host_and_port().0);
+                uri::append(rule, Asked::of(request), out);
+            }
+        }
+        Ok(())
+    }
+
+    /// `$proxy_host` and `$proxy_port` where they are known from the beginning.
+    fn fixed_host(&self) -> Option<(&Bytes, &Bytes)> {
+        match &self.to {
+            PassTo::Fixed(fixed) => Some((&fixed.host, &fixed.port)),
+            PassTo::Computed(_) => None,
+        }
+    }
+
+    /// The value that `$proxy_host` has of the configuration, where it is given one at all.
+    pub fn assigned_host<'r>(&'r self, request: &'r Request) -> Option<variables::Value<'r>> {
+        self.host.is_assigned().then(|| self.host.get(request))
+    }
+
+    /// What `proxy_redirect default` replaces, and by what. None where there are variables.
+    pub fn default_redirect(&self) -> Option<(Cow<'_, str>, &str)> {
+        match &self.to {
+            PassTo::Computed(_) => None,
+            PassTo::Fixed(fixed) if fixed.uri.is_some() => Some((Cow::Borrowed(&fixed.url), &self.location)),
+            PassTo::Fixed(fixed) => Some((Cow::Owned(format!("{}/", fixed.url)), "/")),
+        }
+    }
+}
+
+/// What stands before the addresses that this module passes requests to.
+const SCHEME: &str = "http://";
+
+/// The variables of where requests go.
+pub const VARIABLES: &[Variable] = &[
+    Variable::named("proxy_add_x_forwarded_for", |request, _| {
+        let mut out = Vec::new();
+        for value in request.head.values(HeaderId::XForwardedFor) {
+            out.extend_from_slice(value);
+            out.extend_from_slice(b", ");
+        }
+        let _ = write!(out, "{}", freerun_http::log::Peer(request.peer()));
+        Some(Cow::Owned(out))
+    }),
+    Variable::named("proxy_host", |request, _| passed_to(request, |whom| &whom.host, |both| both.0)).changeable(),
+    Variable::named("proxy_port", |request, _| passed_to(request, |whom| &whom.port, |both| both.1)).changeable(),
+];
+
+/// Host or port.
+type Choose = for<'t> fn((&'t Bytes, &'t Bytes)) -> &'t Bytes;
+
+fn passed_to<'r>(request: &'r Request, which: fn(&UpstreamTarget) -> &Bytes, fixed: Choose) -> variables::Value<'r> {
+    let Some(target) = request.own.find::<Record>().and_then(|record| record.target()) else {
+        // It has not been passed on: a key may speak of it, and the log of what a cache has answered.
+        let pass = request.settings().get::<HttpSettings>().proxy_pass.as_ref()?;
+        return pass.fixed_host().map(|both| Cow::Borrowed(&fixed(both)[..]));
+    };
+    (target.whom().scheme == SCHEME).then(|| Cow::Owned(which(target.whom()).to_vec()))
+}
+
+/// Where variables lead.
+async fn look_up(template: &Template, request: &Request) -> Result<Target, Outcome> {
+    let text = template.render(request);
+    let text = String::from_utf8_lossy(&text);
+    let Some(url) = Url::parse(&text) else {
+        log_error!(request, Error, "invalid URL prefix in \"{text}\"");
+        return Err(Outcome::Status(500));
+    };
+    if url.secure {
+        log_error!(request, Error, "https protocol requires SSL support in \"{text}\"");
+        return Err(Outcome::Status(500));
+    }
+    let group = upstream::find(request, url.authority, Some(HTTP_PORT)).await.map_err(|why| {
+        log_error!(request, Error, "{why}");
+        Outcome::Status(why.status())
+    })?;
+    let (host, port) = url.host_and_port();
+    let rule = url.uri.map_or(Rule::AsAsked, |uri| Rule::Exactly(uri.as_bytes()));
+    let uri = uri::kept(rule, Asked::of(request));
+    Ok(Target::new(Arc::new(UpstreamTarget { scheme: SCHEME, host, port, servers: Some(group) }), uri))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        for (text, secure, authority, uri, host, port) in [
+            ("http://127.0.0.1:80/", false, "127.0.0.1:80", Some("/"), "127.0.0.1", "80"),
+            ("http://127.0.0.1", false, "127.0.0.1", None, "127.0.0.1", "80"),
+            ("HTTP://Back:8080?x", false, "Back:8080", Some("?x"), "Back:8080", "8080"),
+            ("http://[::1]", false, "[::1]", None, "[::1]", "80"),
+            ("http://[::1]:80/a/b", false, "[::1]:80", Some("/a/b"), "[::1]", "80"),
+            ("http://[::1]:81", false, "[::1]:81", None, "[::1]:81", "81"),
+            ("http://unix:/run/x.sock", false, "unix:/run/x.sock", None, "localhost", ""),
+            ("http://unix:/run/x:/uri/", false, "unix:/run/x", Some("/uri/"), "localhost", ""),
+            ("http://unix:/run/x:", false, "unix:/run/x", None, "localhost", ""),
+            ("https://a:443", true, "a:443", None, "a", "443"),
+            ("https://a:80/x", true, "a:80", Some("/x"), "a:80", "80"),
+            ("http://", false, "", None, "", "80"),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.secure, url.authority, url.uri), (secure, authority, uri), "{text}");
+            assert_eq!(url.host_and_port(), (host.into(), port.into()), "{text}");
+        }
+        for text in ["", "127.0.0.1", "ftp://x", "http:/x", "unix:/x", "htt\u{e4}p://"] {
+            assert_eq!(Url::parse(text), None, "{text}");
+        }
+    }
+}

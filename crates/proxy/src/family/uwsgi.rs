@@ -1,0 +1,109 @@
+//! `uwsgi_pass`: requests answered by applications behind the uWSGI server.
+
+use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, settings};
+use freerun_http::request::Request;
+use freerun_proto::uwsgi::Packet;
+
+use crate::exchange::family::Family;
+use crate::exchange::{Exchange, Fault};
+use crate::family::cgi;
+use crate::family::cgi::Script;
+use crate::family::headers::HIDDEN_UWSGI;
+use crate::family::params;
+use crate::family::params::Param;
+use crate::family::pass_argument::Pass;
+use crate::settings::FamilySettings;
+use crate::settings::lists::Hidden;
+use crate::settings::members::Uwsgi;
+use crate::upstream::UpstreamRef;
+
+settings! {
+    /// uwsgi: what only it has.
+    #[module = "uwsgi_application"]
+    pub struct UwsgiSettings {
+        /// Passes requests to a uWSGI server: `host:port`, `unix:/path`, the name of an `upstream` block, with `uwsgi://`
+        /// before it if wanted, or variables that give one of these.
+        uwsgi_pass: Option<UwsgiPass>, in LOCATION | LOCATION_IF, content;
+        /// A variable that the application gets, with variables in its value; with `if_not_empty` only if that is not empty.
+        /// They are inherited from an outer level only where none is written.
+        ///
+        /// The fields of the request are variables, too, as `HTTP_NAME`, unless one of that name is written; one with the value
+        /// `""` is left out together with the field.
+        uwsgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
+        /// The first modifier of the packet: what kind of request it is.
+        uwsgi_modifier1: Modifier = "0", in HTTP | SERVER | LOCATION;
+        /// The second modifier of the packet.
+        uwsgi_modifier2: Modifier = "0", in HTTP | SERVER | LOCATION;
+        /// A text that stands in the packet behind the variables, as it is written: what some modifiers want instead of
+        /// variables.
+        uwsgi_string: Option<String>, in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The argument of `uwsgi_pass`.
+#[derive(Debug, Clone)]
+pub struct UwsgiPass(Pass);
+
+impl Value for UwsgiPass {
+    const SHAPE: Shape = Shape::exactly(1, "address");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<UwsgiPass, Problem> {
+        let mut address = directive.args[0].clone();
+        if address.text.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("suwsgi://")) {
+            let problem = Problem::new("suwsgi protocol requires SSL support").at(address.place);
+            return Err(problem.hint("freerun does not speak TLS with upstream servers yet"));
+        }
+        if address.text.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("uwsgi://")) {
+            address.text.drain(..8);
+        }
+        Pass::parse(directive, &address, true, cx).map(UwsgiPass)
+    }
+}
+
+/// One byte.
+#[derive(Debug, Clone, Copy)]
+pub struct Modifier(u8);
+
+impl Value for Modifier {
+    const SHAPE: Shape = Shape::exactly(1, "number");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Modifier, Problem> {
+        let number = u64::parse(directive, cx)?;
+        let byte = u8::try_from(number).map(Modifier);
+        byte.map_err(|_| Problem::new("value must be between 0 and 255").at(directive.args[0].place))
+    }
+}
+
+/// See [`cgi::fixed_group`].
+pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
+    cgi::fixed_group::<UwsgiScript>(settings)
+}
+
+/// The member of the family.
+pub struct UwsgiScript;
+
+impl Script for UwsgiScript {
+    type Member = Uwsgi;
+    const SCHEME: &'static str = "uwsgi://";
+    const UPGRADES: bool = true;
+    const HIDDEN: Hidden = HIDDEN_UWSGI;
+
+    fn pass(settings: &SettingsSet) -> Option<&Pass> {
+        settings.get::<UwsgiSettings>().uwsgi_pass.as_ref().map(|pass| &pass.0)
+    }
+
+    fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange> {
+        let fields = family.proxy_pass_request_headers;
+        cgi::exchange(request, family, move |request, _, out| {
+            let settings = request.settings().get::<UwsgiSettings>();
+            let mut packet = Packet::begin(settings.uwsgi_modifier1.0, settings.uwsgi_modifier2.0, out);
+            let written =
+                params::each(request, &settings.uwsgi_param, fields, |name, value| packet.pair(name, value, out));
+            let string = settings.uwsgi_string.as_deref().unwrap_or_default();
+            let written = written.and_then(|()| packet.text(string.as_bytes(), out));
+            written.map_err(|error| Fault::Request(error.to_string().into()))?;
+            packet.end(out);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,312 @@
+//! One check of one server: a request of the location's protocol, and what its response is like.
+
+use std::cell::OnceCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use freerun_http::connection::Facts;
+use freerun_http::connection::client::ClientStream;
+use freerun_http::generation::{Generation, Location};
+use freerun_http::here::Here;
+use freerun_http::loop_state::LoopState;
+use freerun_http::request::{Address, Head, Request};
+use freerun_proto::{HeadRules, parse_request};
+use freerun_runtime::loops;
+use freerun_transport::Transport;
+use freerun_upstream::connect::connect;
+use freerun_upstream::{Peer, UpstreamAddress};
+
+use crate::exchange::family::Exchanging;
+use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::{BodyPlan, BodyStep, Exchange, To, UpstreamHead};
+use crate::health::Check;
+use crate::health::matching::Answer;
+use crate::settings::options::Options;
+use crate::state::record::{Record, Took};
+
+/// Most bytes of a body that tests look at, as in nginx.
+const MAX_BODY: usize = 256 * 1024;
+
+/// Room for what is read at a time.
+const READ: usize = 16 * 1024;
+
+/// No check lasts longer than its timeouts together and this.
+const REST: Duration = Duration::from_secs(60);
+
+/// Where a check has failed: the words of the log.
+pub type Failed = &'static str;
+
+const READING_HEAD: Failed = "reading response header from upstream";
+
+/// An answer has begun.
+struct Begun {
+    exchange: Exchanging,
+    /// What has come of it.
+    input: BytesMut,
+    /// When the request was sent, in [`loops::nanos`].
+    at: u64,
+}
+
+/// Nothing has come.
+struct Silence {
+    what: Failed,
+    /// The connection has ended: a new one may do better, if this one was used before.
+    ended: bool,
+}
+
+/// A connection that further checks may use.
+#[derive(Debug)]
+pub struct Kept {
+    transport: Transport,
+    since: Instant,
+}
+
+/// The facts that requests of checks have in place of those of a client's connection: one for each loop.
+#[derive(Default)]
+pub struct NoConnection(OnceCell<Rc<Facts>>);
+
+impl NoConnection {
+    fn client(&self, home: &Rc<LoopState>, generation: &Generation) -> Option<ClientStream> {
+        let listen = &generation.listens.first()?.spec;
+        let facts = self.0.get_or_init(|| {
+            let nobody = Address::Unix("".into());
+            Rc::new(Facts::new(0, nobody, Here::new(listen.clone()), home.clone()))
+        });
+        Some(ClientStream::nobody(facts.clone()))
+    }
+}
+
+/// A request for a check, as if a client had sent it to the location.
+fn request(check: &Check, home: &Rc<LoopState>, no_connection: &NoConnection) -> Option<Request> {
+    let generation = home.generation();
+    let client = no_connection.client(home, &generation)?;
+    let server = generation.server(&generation.listens.first()?.servers.default);
+    let uri = &check.rules.uri;
+    let buffer = format!("GET {uri} HTTP/1.1\r\nHost: {}\r\n\r\n", check.name).into_bytes();
+    let rules = HeadRules { large_buffer_size: buffer.len().max(8192), ..HeadRules::default() };
+    let parsed = parse_request(&buffer, &rules).ok().flatten()?;
+    let head = Head::new(buffer, parsed);
+    let place = (server, Here::new(Arc::new(location(check))));
+    let mut request = Request::new(client, generation, place, head, 1, loops::now());
+    let (path, args) = uri.split_once('?').map_or((&**uri, None), |(path, args)| (path, Some(args)));
+    request.path = path.as_bytes().to_vec();
+    request.args = args.map(|args| args.as_bytes().to_vec());
+    request.host = Some(check.name.to_string());
+    Some(request)
+}
+
+/// The location's settings, without all that clients' requests go through.
+fn location(check: &Check) -> Location {
+    Location {
+        name: String::new(),
+        identity: 0,
+        settings: check.settings.clone(),
+        core: check.settings.share(),
+        handlers: Box::default(),
+        filters: Box::default(),
+        script: Box::default(),
+        limit_except: None,
+        nested: Default::default(),
+        alias: None,
+        no_regex: false,
+        internal: false,
+        passes_on: true,
+        error_log: Default::default(),
+    }
+}
+
+/// Checks a server. The connection may be kept for the next check.
+///
+/// # Errors
+/// Where it failed.
+pub async fn check(
+    check: &Check,
+    peer: &Arc<Peer>,
+    kept: &mut Option<Kept>,
+    home: &Rc<LoopState>,
+    no_connection: &NoConnection,
+) -> Result<(), Failed> {
+    let request = request(check, home, no_connection).ok_or("making the request")?;
+    let TargetLookup::Now(Ok(mut target)) = check.family.target(&request) else { return Err("making the request") };
+    target.uri = check.rules.uri.clone().into_bytes().into();
+    let options = check.family.options(&request);
+    let most = options.connect_timeout + options.send_timeout + options.read_timeout + REST;
+    let one = One { check, peer, request: &request, target: &target, options: &options };
+    match freerun_runtime::timer::timeout(most, one.run(kept)).await {
+        Ok(done) => done,
+        Err(_) => Err("waiting for the end of the response"),
+    }
+}
+
+struct One<'c> {
+    check: &'c Check,
+    peer: &'c Arc<Peer>,
+    request: &'c Request,
+    target: &'c Target,
+    options: &'c Options,
+}
+
+/// What `timeout` makes of time and error.
+async fn within<T, E>(time: Duration, what: Failed, work: impl Future<Output = Result<T, E>>) -> Result<T, Failed> {
+    match freerun_runtime::timer::timeout(time, work).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(_)) | Err(_) => Err(what),
+    }
+}
+
+impl One<'_> {
+    async fn run(&self, kept: &mut Option<Kept>) -> Result<(), Failed> {
+        let keeps = self.check.rules.keepalive_time;
+        let old = kept.take().filter(|kept| {
+            keeps.is_some_and(|time| loops::now().saturating_duration_since(kept.since) < time)
+                && kept.transport.is_quiet(true)
+        });
+        if let Some(old) = old {
+            match self.begin(&old.transport).await {
+                Ok(begun) => return self.judge(old, begun, kept).await,
+                // The server closed it just then, which says nothing about the server.
+                Err(Silence { ended: true, .. }) => {}
+                Err(Silence { what, .. }) => return Err(what),
+            }
+        }
+        let new = self.connect().await?;
+        let begun = self.begin(&new.transport).await.map_err(|silence| silence.what)?;
+        self.judge(new, begun, kept).await
+    }
+
+    /// Sends the request, and waits until something has come.
+    async fn begin(&self, transport: &Transport) -> Result<Begun, Silence> {
+        let at = loops::nanos();
+        let mut exchange = self.check.family.exchange(self.request, self.target, self.options.buffer_size);
+        self.send(transport, &mut *exchange).await?;
+        let mut input = BytesMut::with_capacity(READ);
+        match freerun_runtime::timer::timeout(self.options.read_timeout, transport.read_bytes(&mut input, usize::MAX))
+            .await
+        {
+            Ok(Ok(1..)) => Ok(Begun { exchange, input, at }),
+            Ok(_) => Err(Silence { what: READING_HEAD, ended: true }),
+            Err(_) => Err(Silence { what: READING_HEAD, ended: false }),
+        }
+    }
+
+    /// Looks at the answer that has begun. The connection may be kept for the next check.
+    async fn judge(&self, connection: Kept, begun: Begun, kept: &mut Option<Kept>) -> Result<(), Failed> {
+        let keeps = self.check.rules.keepalive_time;
+        let Begun { mut exchange, mut input, at } = begun;
+        let record = self.request.own.get::<Record>();
+        record.aim(self.target);
+        record.begin(Arc::clone(self.peer), at, Took::default());
+        let head = self.head(&connection.transport, &mut *exchange, &mut input).await?;
+        record.answered(&head, true);
+        let matching = self.check.rules.matching.as_ref().and_then(|matching| matching.get());
+        let mut body = Vec::new();
+        let needs_body = matching.is_some_and(|matching| matching.needs_body());
+        let mut ended = false;
+        if needs_body || keeps.is_some() {
+            ended = self.body(&connection.transport, &mut *exchange, &mut input, &mut body).await?;
+        }
+        let answer = Answer { status: head.status, fields: &head.fields.to_list(), body: &body };
+        let refused = match matching {
+            Some(matching) => matching.refuses(&answer, self.request),
+            None => (!(200..400).contains(&head.status)).then_some("checking status code"),
+        };
+        if keeps.is_some() && ended && exchange.reusable() && input.is_empty() {
+            *kept = Some(connection);
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    async fn connect(&self) -> Result<Kept, Failed> {
+        let address = match (&self.peer.address, self.check.rules.port) {
+            (UpstreamAddress::Ip(address), Some(port)) => {
+                let mut address = *address;
+                address.set_port(port);
+                UpstreamAddress::Ip(address)
+            }
+            (address, _) => address.clone(),
+        };
+        let options = self.options.connect.as_deref().copied().unwrap_or_default();
+        let connecting = connect(&address, &options);
+        let transport = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
+        Ok(Kept { transport, since: loops::now() })
+    }
+
+    async fn send(&self, transport: &Transport, exchange: &mut dyn Exchange) -> Result<(), Silence> {
+        const WHAT: Failed = "sending request to upstream";
+        let mut out = Vec::new();
+        let to = To { target: self.target, peer: &self.peer.name, server: &self.peer.server };
+        let began = exchange.begin(self.request, &to, BodyPlan::None, &mut out);
+        began.map_err(|_| Silence { what: "making the request", ended: false })?;
+        exchange.body_end(&mut out);
+        let mut rest = &out[..];
+        while !rest.is_empty() {
+            match transport.try_write(&[io::IoSlice::new(rest)], false) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let room = transport.writable_after_full();
+                    match freerun_runtime::timer::timeout(self.options.send_timeout, room).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(_)) => return Err(Silence { what: WHAT, ended: true }),
+                        Err(_) => return Err(Silence { what: WHAT, ended: false }),
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Silence { what: WHAT, ended: true }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads more; whether there was any.
+    async fn more(&self, transport: &Transport, input: &mut BytesMut, what: Failed) -> Result<bool, Failed> {
+        input.reserve(READ);
+        Ok(within(self.options.read_timeout, what, transport.read_bytes(input, usize::MAX)).await? > 0)
+    }
+
+    async fn head(
+        &self,
+        transport: &Transport,
+        exchange: &mut dyn Exchange,
+        input: &mut BytesMut,
+    ) -> Result<UpstreamHead, Failed> {
+        const WHAT: Failed = READING_HEAD;
+        loop {
+            match exchange.head(input).map_err(|_| WHAT)? {
+                Some(head) if head.status >= 200 || head.status == 101 => return Ok(head),
+                Some(_) => {}
+                None if self.more(transport, input, WHAT).await? => {}
+                None => return Err(WHAT),
+            }
+        }
+    }
+
+    /// Reads the body, or as much of it as tests look at; whether it has ended.
+    async fn body(
+        &self,
+        transport: &Transport,
+        exchange: &mut dyn Exchange,
+        input: &mut BytesMut,
+        body: &mut Vec<u8>,
+    ) -> Result<bool, Failed> {
+        const WHAT: Failed = "reading response from upstream";
+        loop {
+            match exchange.body(input).map_err(|_| WHAT)? {
+                BodyStep::Data(data) => {
+                    body.extend_from_slice(&data[..data.len().min(MAX_BODY - body.len())]);
+                    if body.len() == MAX_BODY {
+                        return Ok(false);
+                    }
+                }
+                BodyStep::End => return Ok(true),
+                BodyStep::More if self.more(transport, input, WHAT).await? => {}
+                BodyStep::More => {
+                    exchange.closed().map_err(|_| WHAT)?;
+                    return Ok(false);
+                }
+            }
+        }
+    }
+}

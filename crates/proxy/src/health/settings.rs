@@ -1,0 +1,177 @@
+//! `health_check`, and `match`.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use freerun_conf::{Cx, Node, Place, Problem, Setting, Shape, Value, Word, settings};
+use freerun_upstream::health::CheckRules;
+
+use crate::health::matching::Match;
+use crate::upstream::methods::{number, time};
+
+settings! {
+    /// Servers are asked, all the time, whether they are well.
+    #[module = "health_check"]
+    pub struct HealthSettings {
+        /// Sends requests to each server of the group that the location's `proxy_pass`, `fastcgi_pass`, `uwsgi_pass` or
+        /// `scgi_pass` names, and leaves out those that do not answer as they should.
+        ///
+        /// | parameter | |
+        /// |---|---|
+        /// | `interval=T` | pause between two checks of a server, 5 seconds by default |
+        /// | `jitter=T` | each check is put off by up to T more, at random |
+        /// | `fails=N`, `passes=N` | so many failures, or passes, in a row change the state; 1 by default |
+        /// | `uri=/path` | what is asked for, `/` by default |
+        /// | `port=N` | another port of the server |
+        /// | `match=name` | the `match` block that the response has to pass; otherwise its status has to be 2xx or 3xx |
+        /// | `mandatory` | nobody is sent to a server before its first check has passed |
+        /// | `persistent` | accepted behind `mandatory`: what checks have found goes on over a reload in any case, as long as they stay the same |
+        /// | `keepalive_time=T` | checks use one connection for that long |
+        ///
+        /// The request has the fields of `proxy_set_header` (the parameters of `fastcgi_param`); variables that speak of the
+        /// client are empty. Timeouts are the
+        /// location's. One process sends each check once, whatever the number of loops. Several checks of one group are
+        /// kept apart; one that fails is enough.
+        health_check: Option<HealthCheck>, in LOCATION, own, fidelity = Own;
+        /// Tests that a response to a `health_check` has to pass, all of them.
+        ///
+        /// | test | |
+        /// |---|---|
+        /// | `status 200-399 404;`, `status ! 500;` | the status is, or is not, one of these |
+        /// | `header Name;`, `header ! Name;` | there is such a field, or none |
+        /// | `header Name = text;`, `!=` | there is one with this value, or with another one |
+        /// | `header Name ~ expression;`, `!~` | there is one with a value that matches, or does not |
+        /// | `body ~ expression;`, `!~` | the first 256 KiB of the body match, or do not |
+        /// | `require $variable …;` | all of these are neither empty nor 0; `$upstream_status` and `$upstream_http_…` are known |
+        #[name = "match"]
+        matches: Matches, in HTTP, fidelity = Own;
+    }
+}
+
+/// A `match` block as a check refers to it: it may be declared below.
+pub type MatchRef = Arc<OnceLock<Match>>;
+
+/// The `match` blocks that were declared or referred to so far; lives in the configuration's context.
+#[derive(Default)]
+pub struct Declared {
+    blocks: Vec<(String, MatchRef, Place)>,
+}
+
+impl Declared {
+    fn refer(&mut self, name: &str, place: Place) -> MatchRef {
+        if let Some((_, block, _)) = self.blocks.iter().find(|(known, ..)| known == name) {
+            return block.clone();
+        }
+        let block = MatchRef::default();
+        self.blocks.push((name.to_owned(), block.clone(), place));
+        block
+    }
+
+    /// After everything was read: the first reference to a block that is not there.
+    pub fn check(&self) -> Result<(), Problem> {
+        match self.blocks.iter().find(|(_, block, _)| block.get().is_none()) {
+            None => Ok(()),
+            Some((name, _, place)) => Err(Problem::new(format!("match \"{name}\" is not defined")).at(*place)),
+        }
+    }
+}
+
+/// All `match` blocks; they are in [`Declared`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Matches;
+
+impl Setting for Matches {
+    const SHAPE: Shape = Shape::exactly(1, "name { test; … }").with_raw_block();
+
+    fn set(_: Option<Matches>, directive: &Node, cx: &mut Cx) -> Result<Matches, Problem> {
+        let name = &directive.args[0];
+        let block = Match::parse(directive, cx)?;
+        let declared = cx.extensions.get_or_default::<Declared>().refer(&name.text, name.place);
+        if declared.set(block).is_err() {
+            return Err(Problem::new(format!("duplicate match \"{}\"", name.text)).at(name.place));
+        }
+        Ok(Matches)
+    }
+}
+
+/// A check.
+#[derive(Debug, Clone)]
+pub struct HealthCheck {
+    /// Pause between two checks.
+    pub interval: Duration,
+    /// At most so much is added to it.
+    pub jitter: Duration,
+    /// When a check is believed.
+    pub rules: CheckRules,
+    /// What is asked for.
+    pub uri: String,
+    /// Another port.
+    pub port: Option<u16>,
+    /// What the response has to pass.
+    pub matching: Option<MatchRef>,
+    /// How long a connection is used.
+    pub keepalive_time: Option<Duration>,
+    /// As written, to know it again after a reload.
+    pub text: String,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl Value for HealthCheck {
+    const SHAPE: Shape = Shape::at_least(0, "[parameter …]");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<HealthCheck, Problem> {
+        let words: Vec<&str> = directive.args.iter().map(|word| word.text.as_str()).collect();
+        let mut check = HealthCheck {
+            interval: Duration::from_secs(5),
+            jitter: Duration::ZERO,
+            rules: CheckRules::default(),
+            uri: "/".to_owned(),
+            port: None,
+            matching: None,
+            keepalive_time: None,
+            text: words.join(" "),
+            place: directive.name.place,
+        };
+        for (index, word) in directive.args.iter().enumerate() {
+            check.parameter(directive, index, word, cx)?;
+        }
+        Ok(check)
+    }
+}
+
+impl HealthCheck {
+    fn parameter(&mut self, directive: &Node, index: usize, word: &Word, cx: &mut Cx) -> Result<(), Problem> {
+        let invalid = || Problem::invalid_parameter(directive, word);
+        let count = |value| number(value).filter(|&count| count > 0).ok_or_else(invalid);
+        match word.text.split_once('=').unwrap_or((&word.text, "")) {
+            ("interval", value) => {
+                self.interval = time(value).filter(|time| !time.is_zero()).ok_or_else(invalid)?;
+            }
+            ("jitter", value) => self.jitter = time(value).ok_or_else(invalid)?,
+            ("fails", value) => self.rules.fails = count(value)?,
+            ("passes", value) => self.rules.passes = count(value)?,
+            ("uri", value) if is_uri(value) => self.uri = value.to_owned(),
+            ("port", value) => {
+                let port = count(value)?;
+                self.port = Some(u16::try_from(port).map_err(|_| invalid())?);
+            }
+            ("match", name) if !name.is_empty() => {
+                self.matching = Some(cx.extensions.get_or_default::<Declared>().refer(name, word.place));
+            }
+            ("keepalive_time", value) => self.keepalive_time = Some(time(value).ok_or_else(invalid)?),
+            ("type", "grpc") => {
+                return Err(invalid().hint("freerun does not speak gRPC yet"));
+            }
+            _ if word.text == "mandatory" => self.rules.mandatory = true,
+            _ if word.text == "persistent" && index > 0 && directive.args[index - 1].text == "mandatory" => {}
+            _ => return Err(invalid()),
+        }
+        Ok(())
+    }
+}
+
+/// What can stand in a request line.
+fn is_uri(text: &str) -> bool {
+    text.starts_with('/') && text.bytes().all(|byte| byte > b' ' && byte != 0x7f)
+}

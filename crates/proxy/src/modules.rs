@@ -1,0 +1,105 @@
+//! The modules of the crate, for the one list of all modules.
+
+use freerun_conf::group;
+use freerun_http::content::response::LocalBoxFuture;
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::variables::Variable;
+use freerun_proto::Method;
+
+use crate::family::cgi::{self, Cgi, Script};
+use crate::family::fastcgi::{FastCgiScript, FastCgiSettings, script};
+use crate::family::http::settings::HttpSettings;
+use crate::family::http::{self, Http};
+use crate::family::memcached::{MemcachedSettings, Values};
+use crate::family::proxy_pass;
+use crate::family::scgi::{ScgiScript, ScgiSettings};
+use crate::family::uwsgi::{UwsgiScript, UwsgiSettings};
+use crate::pass::pass;
+use crate::settings::Prefixed;
+use crate::settings::members::{FastCgi, Memcached, Proxy, Scgi, Uwsgi};
+
+pub use crate::caches::zones::MODULE as CACHES;
+pub use crate::health::MODULE as HEALTH;
+pub use crate::upstream::MODULE as UPSTREAM;
+
+/// Requests passed on over HTTP.
+pub static PROXY: Module = Module {
+    name: "proxy",
+    groups: &[group::<Prefixed<Proxy>>(), group::<HttpSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| settings.get::<HttpSettings>().proxy_pass.is_some(),
+        run: Run::Later(|request| pass(request, &Http)),
+    }],
+    content: Some("proxy_pass"),
+    variables: proxy_pass::VARIABLES,
+    settle: Some(http::settle),
+    ..Module::EMPTY
+};
+
+/// Requests answered by applications that speak FastCGI.
+pub static FASTCGI: Module = Module {
+    name: "fastcgi",
+    groups: &[group::<Prefixed<FastCgi>>(), group::<FastCgiSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| FastCgiScript::pass(settings).is_some(),
+        run: Run::Later(|request| pass(request, Cgi::<FastCgiScript>::FAMILY)),
+    }],
+    content: Some("fastcgi_pass"),
+    variables: &[
+        Variable::named("fastcgi_script_name", script::script_name),
+        Variable::named("fastcgi_path_info", script::path_info),
+    ],
+    settle: Some(cgi::settle::<FastCgiScript>),
+    ..Module::EMPTY
+};
+
+/// Requests answered by applications that speak the protocol of uWSGI.
+pub static UWSGI: Module = Module {
+    name: "uwsgi",
+    groups: &[group::<Prefixed<Uwsgi>>(), group::<UwsgiSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| UwsgiScript::pass(settings).is_some(),
+        run: Run::Later(|request| pass(request, Cgi::<UwsgiScript>::FAMILY)),
+    }],
+    content: Some("uwsgi_pass"),
+    settle: Some(cgi::settle::<UwsgiScript>),
+    ..Module::EMPTY
+};
+
+/// Requests answered by applications that speak SCGI.
+pub static SCGI: Module = Module {
+    name: "scgi",
+    groups: &[group::<Prefixed<Scgi>>(), group::<ScgiSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| ScgiScript::pass(settings).is_some(),
+        run: Run::Later(|request| pass(request, Cgi::<ScgiScript>::FAMILY)),
+    }],
+    content: Some("scgi_pass"),
+    settle: Some(cgi::settle::<ScgiScript>),
+    ..Module::EMPTY
+};
+
+/// Responses taken from memcached.
+pub static MEMCACHED: Module = Module {
+    name: "memcached",
+    groups: &[group::<Prefixed<Memcached>>(), group::<MemcachedSettings>()],
+    handlers: &[Handler {
+        phase: Phase::Content,
+        wanted: |settings| settings.get::<MemcachedSettings>().memcached_pass.is_some(),
+        run: Run::Later(pass_to_memcached),
+    }],
+    content: Some("memcached_pass"),
+    ..Module::EMPTY
+};
+
+fn pass_to_memcached(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Box::pin(async { Outcome::Status(405) });
+    }
+    pass(request, &Values)
+}

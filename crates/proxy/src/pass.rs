@@ -1,0 +1,68 @@
+//! The content handler of a location that passes requests on: with a cache or without, and with `store`.
+
+use freerun_http::content::response::LocalBoxFuture;
+use freerun_http::module::Outcome;
+use freerun_http::request::Request;
+
+use crate::cached::lookup;
+use crate::cached::lookup::Quick;
+use crate::client::{Terms, reach};
+use crate::exchange::family::Family;
+use crate::settings::store::Store;
+use crate::store;
+
+/// Passes the request on: the content handler of a location of the family.
+pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
+    match lookup::quick(request, family) {
+        Quick::Answered(outcome) => Box::pin(std::future::ready(outcome)),
+        Quick::Uncached => made_at_hand(|| uncached(request, family)),
+        Quick::Ask(job) => made_in_place(|| lookup::serve(request, family, job)),
+        Quick::Read => Box::pin(async move {
+            match Box::pin(lookup::read(request, family)).await {
+                Quick::Answered(outcome) => outcome,
+                Quick::Ask(job) => Box::pin(lookup::serve(request, family, job)).await,
+                Quick::Uncached | Quick::Read => Box::pin(uncached(request, family)).await,
+            }
+        }),
+    }
+}
+
+/// The largest piece of memory that glibc's malloc keeps for the thread when it is freed, bytes. A larger one costs some 300
+/// instructions more, and is not in the processor's caches the next time.
+const AT_HAND: usize = 1032;
+
+/// [`made_in_place`], of one that every request has.
+fn made_at_hand<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F) -> LocalBoxFuture<'r, Outcome> {
+    const { assert!(size_of::<F>() <= AT_HAND, "what is kept while the server is waited for has grown too large") };
+    made_in_place(make)
+}
+
+/// A future in a box of its own. It is a thousand bytes of which few are used at first: alone in a function they are written where they
+/// stay, among others of them the compiler makes it on the stack and copies all of it.
+#[inline(never)]
+fn made_in_place<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F) -> LocalBoxFuture<'r, Outcome> {
+    let future: Box<F> = Box::write(Box::new_uninit(), make());
+    Box::into_pin(future)
+}
+
+/// Has a request answered that no cache has to do with.
+async fn uncached(request: &mut Request, family: &'static dyn Family) -> Outcome {
+    let terms = Terms { watched: !request.client.is_background(), head_at_once: false };
+    let outcome = match reach(request, family, terms).await {
+        Ok(reached) => reached.answer(request),
+        Err(failed) => failed.outcome,
+    };
+    match family.shared(request.settings()) {
+        Some(shared) if !matches!(shared.proxy_store, Store::Off) => {
+            let location = request.location.clone();
+            Box::pin(async move {
+                match family.shared(&location.settings) {
+                    Some(shared) => store::keep(request, shared, outcome).await,
+                    None => outcome,
+                }
+            })
+            .await
+        }
+        _ => outcome,
+    }
+}

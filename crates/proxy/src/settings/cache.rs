@@ -1,0 +1,47 @@
+//! What directives about caching mean together.
+
+use freerun_conf::{Cx, Problem};
+use freerun_http::build::HttpEnd;
+
+use crate::caches::values::CacheName;
+use crate::caches::zones::Caches;
+use crate::settings::FamilySettings;
+use crate::settings::store::Store;
+
+impl FamilySettings {
+    /// Checks what merged settings show of a cache, of a member with this prefix.
+    ///
+    /// # Errors
+    /// The zone is none.
+    pub fn check_cache(&self, prefix: &str, has_key: bool, cx: &mut Cx) -> Result<(), Problem> {
+        if let CacheName::Zone(zone) = &self.proxy_cache
+            && zone.get().is_none()
+        {
+            let near = cx.extensions.get_or_default::<Caches>().near(zone.name());
+            let problem = Problem::new(format!("\"{prefix}cache\" zone \"{}\" is unknown", zone.name()));
+            return Err(match near {
+                Some(near) => problem.hint(format!("did you mean \"{near}\"?")),
+                None => problem.hint(format!("no {prefix}cache_path declares it")),
+            });
+        }
+        if self.proxy_cache.is_on() && self.proxy_cache_key.is_none() && !has_key {
+            let warning = Problem::warning(format!("no \"{prefix}cache_key\" for \"{prefix}cache\""));
+            let end = cx.extensions.get_or_default::<HttpEnd>().0;
+            cx.warn(match end {
+                Some(end) => warning.at(end).reported_at(end),
+                None => warning,
+            });
+        }
+        Ok(())
+    }
+
+    /// Of what is cached and what is stored as files, only one holds: what a level says takes the place of the other one from
+    /// outside.
+    pub(super) fn settle_store(&mut self, cache: Option<&CacheName>, store: Option<&Store>) {
+        if cache.is_some_and(CacheName::is_on) {
+            self.proxy_store = Store::Off;
+        } else if store.is_some_and(|store| !matches!(store, Store::Off)) {
+            self.proxy_cache = CacheName::Off;
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The members of the family.
+
+use crate::settings::{FamilySettings, member};
+
+member! {
+    /// Requests are passed on over HTTP.
+    ///
+    /// The directives here are those that all members of the family have; those that only this one has are on
+    /// [the next page](proxy_http.md).
+    pub struct Proxy: "proxy_", "proxy", lacks &[];
+}
+
+member! {
+    /// Requests are passed on over FastCGI: what all members of the family have; the rest is on [its own page](fastcgi_application.md).
+    pub struct FastCgi: "fastcgi_", "fastcgi", lacks &["cache_convert_head"];
+}
+
+member! {
+    /// Requests are passed on over the protocol of uWSGI: what all members of the family have; the rest is on [its own page](uwsgi_application.md).
+    pub struct Uwsgi: "uwsgi_", "uwsgi", lacks &["cache_convert_head", "send_lowat"];
+}
+
+member! {
+    /// Requests are passed on over SCGI: what all members of the family have; the rest is on [its own page](scgi_application.md).
+    pub struct Scgi: "scgi_", "scgi", lacks &["cache_convert_head", "send_lowat"];
+}
+
+member! {
+    /// Responses are taken from memcached: what it has in common with the other members of the family; the rest is on [its own page](memcached_values.md).
+    pub struct Memcached: "memcached_", "memcached", lacks &[
+        "buffering", "buffers", "busy_buffers_size", "cache*", "no_cache", "force_ranges", "hide_header", "ignore_client_abort",
+        "ignore_headers", "intercept_errors", "limit_rate", "max_temp_file_size", "pass_header", "pass_request_body",
+        "pass_request_headers", "request_buffering", "request_dynamic", "send_lowat", "store", "store_access", "temp_file_write_size",
+        "temp_path",
+    ], with |settings: &mut FamilySettings| {
+        settings.proxy_buffering = false;
+        settings.proxy_pass_request_body = false;
+        settings.proxy_pass_request_headers = false;
+    };
+}

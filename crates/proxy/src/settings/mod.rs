@@ -1,0 +1,431 @@
+//! The directives that all members of the family have, declared once: `proxy_buffers`, `fastcgi_buffers` and so on are one row
+//! of one table.
+//!
+//! [`FamilySettings`] is the table, written with the names that `proxy` has. [`Prefixed`] makes a group of it for each
+//! [`Member`], with the member's prefix, without the rows that it lacks. All members' settings are of the one type, so what
+//! works with them needs to know nothing of the member.
+
+pub mod bind;
+mod cache;
+pub mod lists;
+pub mod members;
+pub mod next;
+pub mod options;
+pub mod store;
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use freerun_conf::{
+    Buffers, Contexts, Cx, Directive, Flags, Many, Node, Problem, Settings, Shape, Size, Slot, Value, settings,
+};
+use freerun_http::settings::core::TempPath;
+use freerun_http::settings::rate::Bytes as Rate;
+use freerun_http::template::Template;
+
+use crate::caches::path::CachePaths;
+use crate::caches::values::{CacheName, Conditions, Methods, Valid};
+use bind::Bind;
+use freerun_http::settings::access::Access;
+use lists::{HeaderName, Ignorable};
+use next::Causes;
+use store::Store;
+
+settings! {
+    /// What all members of the family have in common.
+    #[module = "proxy"]
+    pub struct FamilySettings {
+        /// Conditions under which a server may be asked: all values have to be neither empty nor `0`. They are looked at for each
+        /// server that was chosen, which `$upstream_last_addr` and `$upstream_last_server_name` tell.
+        ///
+        /// One that may not be asked has failed, as with nginx: it counts for `max_fails`, the next server is asked with
+        /// `proxy_next_upstream denied`, and the answer is 502 otherwise.
+        proxy_allow_upstream: Conditions, in HTTP | SERVER | LOCATION, since = "1.29.3";
+        /// The local address that connections to upstream servers are made from: an address, with a port if wanted, or
+        /// variables. With `transparent` it may be one that is not this machine's, such as the client's. `off` cancels what an
+        /// outer level says.
+        proxy_bind: Bind = "off", in HTTP | SERVER | LOCATION;
+        /// Whether variables in `proxy_bind` are looked at for each server that is asked, instead of once for a request.
+        proxy_bind_dynamic: bool = "off", in HTTP | SERVER | LOCATION, since = "1.29.3";
+        /// Size of the buffer that the head of a response must fit.
+        proxy_buffer_size: Size = "4k", in HTTP | SERVER | LOCATION;
+        /// Whether responses are taken from the upstream server as fast as it gives them, into `proxy_buffers` and then into
+        /// a temporary file. With `off` the upstream server waits for the client. The field `X-Accel-Buffering: yes | no`
+        /// of a response says it for that response.
+        proxy_buffering: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Number and size of the buffers that a response may fill while the client has not taken it.
+        proxy_buffers: Buffers = "8 4k", in HTTP | SERVER | LOCATION;
+        /// How much of what is buffered may be on its way to the client while the response is not yet complete; at least one
+        /// buffer. By default two buffers.
+        proxy_busy_buffers_size: Option<Size>, in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("checked; what is on its way to a client counts among `proxy_buffers`");
+        /// Keeps responses of the upstream server in the cache of this zone (`proxy_cache_path`), which variables may name.
+        /// `off` cancels what an outer level says.
+        ///
+        /// With it, fields that ask for a part of a response or only for a changed one (`Range`, `If-Range`,
+        /// `If-None-Match`, `If-Modified-Since`, `If-Match`, `If-Unmodified-Since`) are not passed on for what may be cached:
+        /// they are answered here, from what is kept.
+        proxy_cache: CacheName = "off", in HTTP | SERVER | LOCATION;
+        /// Whether an entry whose time is over is fetched anew by a subrequest in the background, while the request is
+        /// answered with the stale one, where `proxy_cache_use_stale` allows that.
+        proxy_cache_background_update: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Conditions under which a response is not taken from the cache: any value that is not empty and not `0`. It is kept
+        /// all the same, unless `proxy_no_cache` says otherwise.
+        proxy_cache_bypass: Conditions, in HTTP | SERVER | LOCATION;
+        /// Whether HEAD is passed on as GET where responses are cached. Where it is `off`, the key has to contain
+        /// `$request_method`.
+        proxy_cache_convert_head: bool = "on", in HTTP | SERVER | LOCATION;
+        /// What a response is kept and found by.
+        proxy_cache_key: Option<Template>, in HTTP | SERVER | LOCATION;
+        /// Whether of several requests for an entry that is not there, one at a time is passed on. The others wait for it, and
+        /// are answered as the response comes.
+        proxy_cache_lock: bool = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("who waits gets the response while it comes, and is not woken only every half second");
+        /// After this time without a response to the request that was passed on, one more is.
+        proxy_cache_lock_age: Duration = "5s", in HTTP | SERVER | LOCATION;
+        /// After this time a waiting request is passed on, and its response is not kept.
+        proxy_cache_lock_timeout: Duration = "5s", in HTTP | SERVER | LOCATION;
+        /// Ranges that begin behind this offset are passed on as they are, and nothing is kept of them.
+        proxy_cache_max_range_offset: Option<Size>, in HTTP | SERVER | LOCATION;
+        /// Methods whose responses are kept; GET and HEAD always are.
+        proxy_cache_methods: Methods, in HTTP | SERVER | LOCATION;
+        /// How often a response has to be asked for until it is kept.
+        proxy_cache_min_uses: u32 = "1", in HTTP | SERVER | LOCATION;
+        /// A folder for a cache, and the zone (`keys_zone=name:size`) that keeps in memory what is in it.
+        ///
+        /// An entry takes 128 bytes of the zone. Its file is called as the MD5 sum of its key, in folders called as the
+        /// sum's last digits (`levels=1:2`). `max_size` is never exceeded, and `min_free` stays free: what is used least goes,
+        /// and so does what was not used for `inactive` (10 minutes). Files are made in the cache's own folder with
+        /// `use_temp_path=off`, or if the folder for temporary files is on another file system.
+        ///
+        /// `memory` is how much of it is kept in memory besides (32m; 0: nothing). What is in the folder is known again at
+        /// once after a restart.
+        proxy_cache_path: CachePaths, in HTTP,
+            fidelity = Differs("memory= is of our own; loader_*, manager_* and purger_* have no effect: a thread of each cache does it all as it comes");
+        /// Conditions under which a request removes what is kept, instead of being passed on: any value that is not empty and
+        /// not `0`. A key that ends with `*` removes all keys that begin so. A request with the field `Surrogate-Key` or
+        /// `Cache-Tag` removes the entries that have one of the tags in it, instead.
+        ///
+        /// The answer is 204, or 404 where there was no such key. What is removed is not used from then on; the files go
+        /// later.
+        proxy_cache_purge: Conditions, in HTTP | SERVER | LOCATION,
+            fidelity = Differs("tags are of our own");
+        /// Whether an entry whose time is over is asked for with `If-Modified-Since` and `If-None-Match`.
+        proxy_cache_revalidate: bool = "off", in HTTP | SERVER | LOCATION;
+        /// Whether responses are stored and used by the rules of RFC 9111 instead of those of nginx. `Age` and `Date` count and
+        /// are sent; `must-revalidate`, `must-understand`, `no-cache` and `private` with fields, and what clients say in
+        /// `Cache-Control` are heeded; a response without a lifetime has a heuristic one if it has `Last-Modified`; what can be
+        /// validated is; a `304` changes the stored fields; answers to requests with `Authorization` are stored if they allow it;
+        /// requests with unsafe methods make invalid what is stored for their target and for those that `Location` and
+        /// `Content-Location` name. `X-Accel-Expires` still counts before the rest, `cache_valid` where a response says nothing,
+        /// and `Set-Cookie` prevents storing.
+        proxy_cache_rfc9111: bool = "off", in HTTP | SERVER | LOCATION, fidelity = Own;
+        /// In which cases an entry whose time is over is used: when asking the upstream server fails so, or with
+        /// `updating` while another request does it.
+        proxy_cache_use_stale: Causes = "off", in HTTP | SERVER | LOCATION;
+        /// For how long responses with these statuses (`any`: all others) are fresh, where they do not say it themselves by
+        /// `X-Accel-Expires`, `Expires` or `Cache-Control`. Without a status it holds for 200, 301 and 302.
+        proxy_cache_valid: Valid, in HTTP | SERVER | LOCATION;
+        /// Longest time for connecting to an upstream server.
+        proxy_connect_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
+        /// Whether ranges of a response can be asked for even where the upstream server did not offer them.
+        proxy_force_ranges: bool = "off", in HTTP | SERVER | LOCATION;
+        /// A field of the upstream server's response that is not passed on, besides those that never are.
+        proxy_hide_header: Many<HeaderName>, in HTTP | SERVER | LOCATION;
+        /// Whether the upstream server is left to finish when the client goes away.
+        proxy_ignore_client_abort: bool = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("a client that ends its side of the connection counts as gone a second later, since it may still wait for the answer");
+        /// Fields of the upstream server's response that are not acted on.
+        proxy_ignore_headers: Flags<Ignorable>, in HTTP | SERVER | LOCATION;
+        /// Whether `error_page` is asked for responses with a status of 300 or more.
+        proxy_intercept_errors: bool = "off", in HTTP | SERVER | LOCATION;
+        /// The most bytes a second that are read from the upstream server, for each request; 0 is no limit. It works where
+        /// responses are buffered.
+        proxy_limit_rate: Rate = "0", in HTTP | SERVER | LOCATION;
+        /// The most bytes of a response that are kept in a temporary file; 0 is none.
+        proxy_max_temp_file_size: Size = "1024m", in HTTP | SERVER | LOCATION;
+        /// After what a request is passed to the next server of the group. A request that is not idempotent (POST, LOCK,
+        /// PATCH) is not passed on once it was sent, except with `non_idempotent`.
+        proxy_next_upstream: Causes = "error timeout", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("a response with such a status is passed on where no other server can be asked at once; whether a request is \
+                idempotent is decided by the method that the server gets, not by the client's");
+        /// How long a request may be passed to a next server; 0 is without limit.
+        proxy_next_upstream_timeout: Duration = "0", in HTTP | SERVER | LOCATION;
+        /// How many servers a request may be passed to; 0 is all.
+        proxy_next_upstream_tries: u32 = "0", in HTTP | SERVER | LOCATION;
+        /// Conditions under which a response is not kept: any value that is not empty and not `0`.
+        proxy_no_cache: Conditions, in HTTP | SERVER | LOCATION;
+        /// A field of the upstream server's response that is passed on although it belongs to those that are not.
+        proxy_pass_header: Many<HeaderName>, in HTTP | SERVER | LOCATION;
+        /// Whether the request's body is passed on.
+        proxy_pass_request_body: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Whether the request's fields are passed on.
+        proxy_pass_request_headers: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Longest time without anything from the upstream server.
+        proxy_read_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
+        /// Whether the request's body is read completely before the request is passed on. With `off` it is passed on as it
+        /// comes, and a request of which something was sent cannot be passed to a next server.
+        proxy_request_buffering: bool = "on", in HTTP | SERVER | LOCATION;
+        /// Whether each server gets a request of its own, in which `$upstream_last_server_name` and its kin speak of that server.
+        /// With `off` they say in all requests what they did before the first server was chosen.
+        proxy_request_dynamic: bool = "off", in HTTP | SERVER | LOCATION, since = "1.29.3";
+        /// How many bytes must fit the socket to the upstream server before it counts as writable.
+        proxy_send_lowat: LowWater = "0", in HTTP | SERVER | LOCATION,
+            fidelity = NoEffect("Linux does not have it; nginx warns there, too");
+        /// Longest time without the upstream server taking anything of the request.
+        proxy_send_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
+        /// Whether the kernel probes connections to upstream servers (`SO_KEEPALIVE`).
+        proxy_socket_keepalive: bool = "off", in HTTP | SERVER | LOCATION;
+        /// The socket's receive buffer for connections to upstream servers (`SO_RCVBUF`); the kernel's choice without it.
+        proxy_socket_rcvbuf: Option<Size>, in HTTP | SERVER | LOCATION, since = "1.31.3";
+        /// The socket's send buffer for connections to upstream servers (`SO_SNDBUF`); the kernel's choice without it.
+        proxy_socket_sndbuf: Option<Size>, in HTTP | SERVER | LOCATION, since = "1.31.3";
+        /// Keeps responses as files: where `root` or `alias` says (`on`), or at a path with variables.
+        ///
+        /// A file appears under its name when it is complete, with the response's `Last-Modified`.
+        proxy_store: Store = "off", in HTTP | SERVER | LOCATION,
+            fidelity = Differs("responses are kept without buffering, too (`buffering off`, `X-Accel-Buffering: no`)");
+        /// Rights of the files that `proxy_store` makes.
+        proxy_store_access: Access = "user:rw", in HTTP | SERVER | LOCATION;
+        /// How much is written to a temporary file at a time. By default two buffers.
+        proxy_temp_file_write_size: Option<Size>, in HTTP | SERVER | LOCATION;
+        /// The folder for temporary files of responses, and the digits of the folders in it.
+        proxy_temp_path: TempPath = "proxy_temp", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The prefix that the table is written with.
+const WRITTEN: &str = "proxy_";
+
+impl FamilySettings {
+    /// The larger one of `buffer_size` and a buffer of `buffers`, in bytes.
+    fn buffer(&self) -> u64 {
+        self.proxy_buffer_size.0.max(self.proxy_buffers.size)
+    }
+
+    /// `busy_buffers_size` in bytes, by default two buffers.
+    pub fn busy_buffers_size(&self) -> u64 {
+        self.proxy_busy_buffers_size.map_or(2 * self.buffer(), |size| size.0)
+    }
+
+    /// `temp_file_write_size` in bytes, by default two buffers.
+    pub fn temp_file_write_size(&self) -> u64 {
+        self.proxy_temp_file_write_size.map_or(2 * self.buffer(), |size| size.0)
+    }
+
+    /// Checks what is wrong only with directives together, of a member with this prefix.
+    ///
+    /// # Errors
+    /// nginx's words.
+    pub fn check_sizes(&self, prefix: &str) -> Result<(), Problem> {
+        let largest = format!("the maximum of the value of \"{prefix}buffer_size\" and one of the \"{prefix}buffers\"");
+        let all_but_one = u64::from(self.proxy_buffers.count.saturating_sub(1)).saturating_mul(self.proxy_buffers.size);
+        let message = if self.proxy_buffers.count < 2 {
+            format!("there must be at least 2 \"{prefix}buffers\"")
+        } else if self.busy_buffers_size() < self.buffer() {
+            format!("\"{prefix}busy_buffers_size\" must be equal to or greater than {largest}")
+        } else if self.busy_buffers_size() > all_but_one {
+            format!(
+                "\"{prefix}busy_buffers_size\" must be less than the size of all \"{prefix}buffers\" minus one buffer"
+            )
+        } else if self.temp_file_write_size() < self.buffer() {
+            format!("\"{prefix}temp_file_write_size\" must be equal to or greater than {largest}")
+        } else if self.proxy_max_temp_file_size.0 != 0 && self.proxy_max_temp_file_size.0 < self.buffer() {
+            format!(
+                "\"{prefix}max_temp_file_size\" must be equal to zero to disable temporary files usage or must be equal to \
+                 or greater than {largest}"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Problem::new(message))
+    }
+}
+
+/// `send_lowat`: a size; anything but 0 is worth a warning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LowWater(pub u64);
+
+impl Value for LowWater {
+    const SHAPE: Shape = Shape::exactly(1, "size");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<LowWater, Problem> {
+        let size = Size::parse(directive, cx)?.0;
+        if size > 0 {
+            let message = format!("\"{}\" is not supported, ignored", directive.name.text);
+            cx.warn(Problem::warning(message).at_node(directive));
+        }
+        Ok(LowWater(size))
+    }
+}
+
+/// A member of the family; `member!` implements it.
+pub trait Member: Send + Sync + 'static {
+    /// What its directives begin with, such as `fastcgi_`.
+    const PREFIX: &'static str;
+    /// The group's name in the reference.
+    const NAME: &'static str;
+    /// The group's documentation.
+    const DOCS: &'static str;
+    /// Rows of the table that it does not have, without prefix; with `*` all that begin so.
+    const LACKS: &'static [&'static str];
+
+    /// Changes the defaults of what it lacks.
+    fn adapt(_settings: &mut FamilySettings) {}
+
+    /// What is made once for it.
+    fn home() -> &'static Home;
+}
+
+/// What is made once for a member: the slot of its settings and its directive table.
+#[derive(Default)]
+pub struct Home {
+    slot: Slot,
+    table: OnceLock<Table>,
+}
+
+impl Home {
+    /// Nothing is made yet.
+    pub const fn new() -> Home {
+        Home { slot: Slot::new(), table: OnceLock::new() }
+    }
+}
+
+/// A member's directives, and which row of [`FamilySettings`] each of them is.
+struct Table {
+    directives: Vec<Directive>,
+    rows: Vec<usize>,
+}
+
+impl Table {
+    /// The rows that a member has, under its names. The texts are made once for a process, so they may stay.
+    fn new<M: Member>() -> Table {
+        let renamed = |text: &'static str| -> &'static str {
+            if M::PREFIX == WRITTEN { text } else { text.replace(WRITTEN, M::PREFIX).leak() }
+        };
+        let (mut directives, mut rows) = (Vec::new(), Vec::new());
+        for (row, directive) in FamilySettings::directives().iter().enumerate() {
+            let name = directive.name.strip_prefix(WRITTEN).unwrap_or(directive.name);
+            let is = |lacks: &&str| lacks.strip_suffix('*').map_or(name == *lacks, |start| name.starts_with(start));
+            if M::LACKS.iter().any(is) {
+                continue;
+            }
+            directives.push(Directive {
+                name: renamed(directive.name),
+                documentation: renamed(directive.documentation),
+                default: directive.default.map(renamed),
+                ..*directive
+            });
+            rows.push(row);
+        }
+        Table { directives, rows }
+    }
+}
+
+/// Implements [`Member`] for a new type.
+macro_rules! member {
+    ($(#[doc = $doc:literal])* $vis:vis struct $name:ident: $prefix:literal, $group:literal, lacks $lacks:expr
+        $(, with $adapt:expr)?;) => {
+        $(#[doc = $doc])*
+        $vis struct $name;
+
+        impl $crate::settings::Member for $name {
+            const PREFIX: &'static str = $prefix;
+            const NAME: &'static str = $group;
+            const DOCS: &'static str = concat!($($doc, "\n",)* "");
+            const LACKS: &'static [&'static str] = $lacks;
+
+            $(fn adapt(settings: &mut $crate::settings::FamilySettings) {
+                let adapt: fn(&mut $crate::settings::FamilySettings) = $adapt;
+                adapt(settings);
+            })?
+
+            fn home() -> &'static $crate::settings::Home {
+                static HOME: $crate::settings::Home = $crate::settings::Home::new();
+                &HOME
+            }
+        }
+    };
+}
+
+pub(crate) use member;
+
+/// [`FamilySettings`] as the settings of a member.
+pub struct Prefixed<M>(FamilySettings, PhantomData<fn() -> M>);
+
+impl<M> Clone for Prefixed<M> {
+    fn clone(&self) -> Self {
+        Prefixed(self.0.clone(), PhantomData)
+    }
+}
+
+impl<M> Deref for Prefixed<M> {
+    type Target = FamilySettings;
+
+    fn deref(&self) -> &FamilySettings {
+        &self.0
+    }
+}
+
+impl<M: Member> Prefixed<M> {
+    fn table() -> &'static Table {
+        M::home().table.get_or_init(Table::new::<M>)
+    }
+}
+
+impl<M: Member> Settings for Prefixed<M> {
+    type Level = <FamilySettings as Settings>::Level;
+
+    const NAME: &'static str = M::NAME;
+    const DOCS: &'static str = M::DOCS;
+    const HAS_LOCAL: bool = FamilySettings::HAS_LOCAL;
+    const MERGES_ALWAYS: bool = FamilySettings::MERGES_ALWAYS;
+
+    fn slot() -> &'static Slot {
+        &M::home().slot
+    }
+
+    fn directives() -> &'static [Directive] {
+        &Self::table().directives
+    }
+
+    fn defaults(cx: &mut Cx) -> Result<Self, Problem> {
+        let mut settings = FamilySettings::defaults(cx)?;
+        // The one default that has the member's name in it.
+        let temp_path = Self::directives().iter().find(|directive| directive.name.ends_with("_temp_path"));
+        if let Some((name, text)) = temp_path.and_then(|directive| Some((directive.name, directive.default?))) {
+            settings.proxy_temp_path = freerun_conf::parse_default(name, text, cx)?;
+        }
+        M::adapt(&mut settings);
+        Ok(Prefixed(settings, PhantomData))
+    }
+
+    fn set(level: &mut Self::Level, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem> {
+        let Some(row) = Self::table().rows.get(index) else {
+            return Err(Problem::new(format!("no row {index} in the directive table of {}", M::NAME)));
+        };
+        FamilySettings::set(level, *row, node, cx)?;
+        let stores = level.proxy_store.as_ref().is_some_and(|store| !matches!(store, Store::Off));
+        if stores && level.proxy_cache.as_ref().is_some_and(CacheName::is_on) {
+            let name = &node.name.text;
+            let other = if name.ends_with("cache") { "store" } else { "cache" };
+            let message = format!("\"{name}\" directive is incompatible with \"{}{other}\"", M::PREFIX);
+            return Err(Problem::new(message).at_node(node));
+        }
+        Ok(())
+    }
+
+    fn merge(level: Self::Level, parent: &Self, defaults: &Self, within: Contexts) -> Self {
+        let (cache, store) = (level.proxy_cache.clone(), level.proxy_store.clone());
+        let mut settings = FamilySettings::merge(level, &parent.0, &defaults.0, within);
+        settings.settle_store(cache.as_ref(), store.as_ref());
+        Prefixed(settings, PhantomData)
+    }
+}
+
+#[cfg(test)]
+mod cache_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! What is known of a request's way through upstream servers: who was asked, what came of it, how long it took.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use freerun_http::content::response::Field;
+use freerun_runtime::loops;
+use freerun_upstream::{Lease, Peer};
+use smallvec::SmallVec;
+
+use crate::exchange::UpstreamHead;
+use crate::exchange::target::Target;
+
+/// One try.
+#[derive(Debug)]
+pub struct Try {
+    /// Who was asked.
+    pub whom: Chosen,
+    /// The response's status, or what stands for its absence (502, 504); 0: not known.
+    pub status: u16,
+    /// When it began, in [`loops::nanos`].
+    pub began: u64,
+    /// How long the group's `queue` kept the request; none where it did not.
+    pub queue: Took,
+    /// How long connecting took; none where there was no connection.
+    pub connect: Took,
+    /// How long it took until the response's head was there.
+    pub header: Took,
+    /// How long it took until the response was there, or was given up.
+    pub response: Took,
+    /// Bytes of the response's body.
+    pub length: u64,
+    /// All bytes that came.
+    pub received: u64,
+    /// All bytes that were sent.
+    pub sent: u64,
+    /// Whether it is the first one after an internal redirect.
+    pub(super) redirected: bool,
+}
+
+/// Who is asked in a try.
+#[derive(Debug)]
+pub enum Chosen {
+    /// This server.
+    Server(Arc<Peer>),
+    /// None was to be had of the group with this name.
+    None(Box<str>),
+}
+
+impl Chosen {
+    /// The server's address, or the group's name: `$upstream_addr`.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Chosen::Server(peer) => &peer.name,
+            Chosen::None(group) => group,
+        }
+    }
+
+    pub(super) fn server(&self) -> Option<&Peer> {
+        match self {
+            Chosen::Server(peer) => Some(peer),
+            Chosen::None(_) => None,
+        }
+    }
+}
+
+impl From<Arc<Peer>> for Chosen {
+    fn from(peer: Arc<Peer>) -> Chosen {
+        Chosen::Server(peer)
+    }
+}
+
+impl From<&str> for Chosen {
+    fn from(group: &str) -> Chosen {
+        Chosen::None(group.into())
+    }
+}
+
+impl Try {
+    /// The response's head is there; it counts once.
+    pub fn head_came(&mut self, now: u64) {
+        if self.header.0.is_none() {
+            self.header = Took::between(self.began, now);
+        }
+    }
+}
+
+/// How long something took, if it came to its end: half the size of an `Option<Duration>`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Took(Option<NonZeroU64>);
+
+impl Took {
+    /// The time.
+    pub fn get(self) -> Option<Duration> {
+        Some(Duration::from_nanos(self.0?.get() - 1))
+    }
+
+    /// From one time of [`loops::nanos`] to another one.
+    pub fn between(began: u64, now: u64) -> Took {
+        Took(NonZeroU64::new(now.saturating_sub(began).saturating_add(1)))
+    }
+}
+
+impl From<Duration> for Took {
+    fn from(time: Duration) -> Took {
+        Took(NonZeroU64::new(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_add(1)))
+    }
+}
+
+impl Inner {
+    /// The tries that variables speak of.
+    pub(super) fn shown(&self) -> &[Try] {
+        if self.hidden { &self.tries[..self.before] } else { &self.tries }
+    }
+}
+
+/// The way of a request. It is kept with the request, and with the source of its response.
+#[derive(Debug, Default)]
+pub struct Record(pub(super) RefCell<Inner>);
+
+#[derive(Debug, Default)]
+pub(super) struct Inner {
+    tries: SmallVec<[Try; 1]>,
+    /// How many of them there were before the present target.
+    before: usize,
+    /// Whether those after them are left out.
+    hidden: bool,
+    redirected: bool,
+    target: Option<Target>,
+    pub(super) fields: Box<[Field]>,
+    pub(super) trailers: Box<[Field]>,
+}
+
+impl Record {
+    /// The request is passed to this target from now on.
+    pub fn aim(&self, target: &Target) {
+        let mut inner = self.0.borrow_mut();
+        inner.redirected = !inner.tries.is_empty();
+        inner.before = inner.tries.len();
+        inner.target = Some(target.clone());
+        if !inner.fields.is_empty() {
+            inner.fields = Box::default();
+        }
+        if !inner.trailers.is_empty() {
+            inner.trailers = Box::default();
+        }
+    }
+
+    /// What the request is passed to, if it was yet.
+    pub fn target(&self) -> Option<Target> {
+        self.0.borrow().target.clone()
+    }
+
+    /// A try begins, after that long in the group's queue.
+    pub fn begin(&self, whom: impl Into<Chosen>, now: u64, queue: Took) {
+        let mut inner = self.0.borrow_mut();
+        let redirected = std::mem::take(&mut inner.redirected);
+        inner.tries.push(Try {
+            whom: whom.into(),
+            status: 0,
+            began: now,
+            queue,
+            connect: Took::default(),
+            header: Took::default(),
+            response: Took::default(),
+            length: 0,
+            received: 0,
+            sent: 0,
+            redirected,
+        });
+    }
+
+    /// Leaves the tries with the present target out of the variables, or no longer: one request is made for all of its servers, before
+    /// one is chosen (`proxy_request_dynamic off`).
+    pub fn hide(&self, hidden: bool) {
+        self.0.borrow_mut().hidden = hidden;
+    }
+
+    /// Changes the last try.
+    pub fn with<T>(&self, change: impl FnOnce(&mut Try) -> T) -> Option<T> {
+        self.0.borrow_mut().tries.last_mut().map(change)
+    }
+
+    /// The last try is over.
+    pub fn end(&self, now: u64) {
+        self.with(|last| {
+            if last.response.0.is_none() {
+                last.response = Took::between(last.began, now);
+            }
+        });
+    }
+
+    /// Adds the bytes of the last try to the figures of its server.
+    pub fn count(&self, lease: &Lease) {
+        let bytes = self.with(|last| (last.sent, last.received));
+        let (sent, received) = bytes.unwrap_or_default();
+        lease.bytes(sent, received);
+    }
+
+    /// The last try has been answered; when it began.
+    /// Its fields are kept only where something may ask for them (`keep`).
+    pub fn answered(&self, head: &UpstreamHead, keep: bool) -> u64 {
+        let now = loops::nanos();
+        if keep {
+            self.0.borrow_mut().fields = head.fields.to_list().into();
+        }
+        let began = self.with(|last| {
+            last.status = head.status;
+            last.head_came(now);
+            last.began
+        });
+        began.unwrap_or(now)
+    }
+
+    /// The fields of a response that no server was asked for.
+    pub fn show(&self, fields: &[Field]) {
+        self.0.borrow_mut().fields = fields.into();
+    }
+
+    /// The request goes on for long: its fields are kept without the buffer that they came in.
+    pub fn shrink(&self) {
+        let mut inner = self.0.borrow_mut();
+        let whole: Vec<u8> = inner.fields.iter().flat_map(|(name, value)| [&name[..], &value[..]].concat()).collect();
+        let mut rest = Bytes::from(whole.into_boxed_slice());
+        for (name, value) in inner.fields.iter_mut() {
+            *name = rest.split_to(name.len());
+            *value = rest.split_to(value.len());
+        }
+    }
+
+    /// How long the last try has taken until its head was there, or takes by now.
+    pub fn took(&self) -> Duration {
+        let so_far = |last: &Try| Took::between(last.began, loops::nanos()).get();
+        self.with(|last| last.header.get().or_else(|| so_far(last))).flatten().unwrap_or_default()
+    }
+
+    /// The fields of the response's head.
+    pub fn with_fields(&self, look: impl FnOnce(&[Field])) {
+        look(&self.0.borrow().fields);
+    }
+
+    /// The fields behind the response's body.
+    pub fn set_trailers(&self, trailers: Vec<Field>) {
+        let mut inner = self.0.borrow_mut();
+        if !(trailers.is_empty() && inner.trailers.is_empty()) {
+            inner.trailers = trailers.into();
+        }
+    }
+
+    /// The fields behind the response's body.
+    pub fn with_trailers(&self, look: impl FnOnce(&[Field])) {
+        look(&self.0.borrow().trailers);
+    }
+}
+
+/// As the error log has it behind `upstream:`.
+impl fmt::Display for Record {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ok(inner) = self.0.try_borrow() else { return Ok(()) };
+        let Some(target) = &inner.target else { return Ok(()) };
+        formatter.write_str(target.whom().scheme)?;
+        match inner.tries.last().filter(|_| !inner.redirected) {
+            Some(last) => formatter.write_str(last.whom.name())?,
+            None => write!(formatter, "{}", String::from_utf8_lossy(&target.whom().host))?,
+        }
+        let is_unix = inner.tries.last().is_some_and(|last| last.whom.name().starts_with("unix:"));
+        if is_unix && !target.uri.is_empty() {
+            formatter.write_str(":")?;
+        }
+        write!(formatter, "{}", String::from_utf8_lossy(&target.uri))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::target::UpstreamTarget;
+
+    #[test]
+    fn the_log_names_the_server_or_the_group() {
+        let record = Record::default();
+        let whom =
+            |scheme, host: &'static str| UpstreamTarget { scheme, host: host.into(), ..UpstreamTarget::default() };
+        let target = |whom, uri: &'static str| Target::new(Arc::new(whom), uri.as_bytes().into());
+        let php = target(whom("fastcgi://", "php"), "");
+        let target = target(whom("http://", "backend"), "/a?b");
+        record.aim(&target);
+        assert_eq!(record.to_string(), "http://backend/a?b");
+        record.begin("127.0.0.1:80", 0, Took::default());
+        assert_eq!(record.to_string(), "http://127.0.0.1:80/a?b");
+        record.aim(&php);
+        assert_eq!(record.to_string(), "fastcgi://php");
+        record.begin("unix:/run/php.sock", 0, Took::default());
+        assert_eq!(record.to_string(), "fastcgi://unix:/run/php.sock");
+        record.aim(&target);
+        record.begin("unix:/s", 0, Took::default());
+        assert_eq!(record.to_string(), "http://unix:/s:/a?b");
+    }
+}

@@ -1,0 +1,169 @@
+//! The variables that show a request's way through upstream servers: `$upstream_addr` and its kin.
+//!
+//! Where a request was tried several times the values are separated by `, `; where an internal redirect (`error_page`,
+//! `X-Accel-Redirect`) led to another group of servers, by ` : `.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use bytes::Bytes;
+use freerun_http::content::response::Field;
+use freerun_http::request::Request;
+use freerun_http::variables::{Value, Variable};
+use freerun_upstream::Peer;
+
+use crate::state::cache_fetch::{CacheFetch, Validators};
+use crate::state::cache_status::{self, Status};
+use crate::state::record::{Inner, Record, Took, Try};
+
+/// The variables.
+pub const VARIABLES: &[Variable] = &[
+    Variable::named("upstream_addr", |r, _| list(r, |try_, out| out.push_str(try_.whom.name()))),
+    Variable::named("upstream_bytes_received", |r, _| list(r, |try_, out| number(try_.received, out))),
+    Variable::named("upstream_bytes_sent", |r, _| list(r, |try_, out| number(try_.sent, out))),
+    Variable::named("upstream_connect_time", |r, _| list(r, |try_, out| seconds(try_.connect, out))),
+    Variable::family("upstream_cookie_", cookie),
+    Variable::named("upstream_header_time", |r, _| list(r, |try_, out| seconds(try_.header, out))),
+    Variable::family("upstream_http_", |r, name| field(r, name, |inner| &inner.fields)),
+    Variable::named("upstream_queue_time", |r, _| list(r, |try_, out| seconds(try_.queue, out))),
+    Variable::named("upstream_response_length", |r, _| list(r, |try_, out| number(try_.length, out))),
+    Variable::named("upstream_response_time", |r, _| list(r, |try_, out| seconds(try_.response, out))),
+    Variable::named("upstream_status", |r, _| {
+        list(r, |try_, out| match try_.status {
+            0 => out.push('-'),
+            status => number(status.into(), out),
+        })
+    }),
+    Variable::family("upstream_trailer_", |r, name| field(r, name, |inner| &inner.trailers)),
+    Variable::named("upstream_cache_status", |request, _| {
+        cache_status::of(request).map(|status| status.word().as_bytes().into())
+    }),
+    // What a stale response is asked for by: nginx has them while it does so, and nowhere else.
+    Variable::named("upstream_cache_last_modified", |request, _| validator(request, |known| known.last_modified)),
+    Variable::named("upstream_cache_etag", |request, _| validator(request, |known| known.etag)),
+    Variable::named("upstream_last_addr", |request, _| last(request, address)),
+    Variable::named("upstream_last_server_name", |request, _| last(request, |peer| &peer.server)),
+];
+
+/// What a stale response was known by whose place another one has taken.
+fn validator(request: &Request, which: fn(Validators) -> Option<Bytes>) -> Value<'_> {
+    if cache_status::of(request) != Some(Status::Expired) {
+        return None;
+    }
+    Some(which(CacheFetch::validators(request)?)?.to_vec().into())
+}
+
+/// What `show` says of each try.
+fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> Value<'r> {
+    let record = request.own.find::<Record>()?;
+    let inner = record.0.borrow();
+    let tries = inner.shown();
+    let mut out = String::new();
+    for (index, one) in tries.iter().enumerate() {
+        if index > 0 {
+            out.push_str(if one.redirected { " : " } else { ", " });
+        }
+        show(one, &mut out);
+    }
+    (!tries.is_empty()).then(|| Cow::Owned(out.into_bytes()))
+}
+
+/// What `show` says of the server that was chosen last.
+fn last<'r>(request: &'r Request, show: fn(&Peer) -> &str) -> Value<'r> {
+    let record = request.own.find::<Record>()?;
+    let inner = record.0.borrow();
+    let peer = inner.shown().last()?.whom.server()?;
+    Some(Cow::Owned(show(peer).as_bytes().to_vec()))
+}
+
+/// An address without its port, or the path of a Unix socket as `$upstream_addr` has it.
+fn address(peer: &Peer) -> &str {
+    let name = &*peer.name;
+    match name.rsplit_once(':') {
+        Some((ip, _)) if !name.starts_with("unix:") => ip.trim_start_matches('[').trim_end_matches(']'),
+        _ => name,
+    }
+}
+
+fn number(number: u64, out: &mut String) {
+    let _ = write!(out, "{number}");
+}
+
+/// Seconds and milliseconds, as nginx prints times.
+fn seconds(time: Took, out: &mut String) {
+    match time.get() {
+        Some(time) => drop(write!(out, "{}.{:03}", time.as_secs(), time.subsec_millis())),
+        None => out.push('-'),
+    }
+}
+
+/// The values of all fields of that name, where `-` in the field's name is `_`.
+fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field]) -> Value<'r> {
+    let record = request.own.find::<Record>()?;
+    let inner = record.0.borrow();
+    let same = |field: &[u8]| {
+        field.len() == name.len()
+            && field.iter().zip(name.bytes()).all(|(a, b)| match a {
+                b'-' => b == b'_',
+                a => a.eq_ignore_ascii_case(&b),
+            })
+    };
+    let mut values = fields(&inner).iter().filter(|(field, _)| same(field)).map(|(_, value)| value);
+    let mut joined = values.next()?.to_vec();
+    for value in values {
+        joined.extend_from_slice(b", ");
+        joined.extend_from_slice(value);
+    }
+    Some(Cow::Owned(joined))
+}
+
+/// The value of a cookie that the upstream server set; of several the last one counts.
+fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
+    let record = request.own.find::<Record>()?;
+    let inner = record.0.borrow();
+    let set = inner.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(b"set-cookie"));
+    let found = set.filter_map(|(_, value)| cookie_value(value, name.as_bytes())).next_back()?;
+    Some(Cow::Owned(found.to_vec()))
+}
+
+fn cookie_value(set_cookie: &Bytes, name: &[u8]) -> Option<Bytes> {
+    let equals = set_cookie.iter().position(|byte| *byte == b'=')?;
+    if !set_cookie[..equals].trim_ascii().eq_ignore_ascii_case(name) {
+        return None;
+    }
+    let end = set_cookie.iter().position(|byte| *byte == b';').unwrap_or(set_cookie.len());
+    (equals < end).then(|| set_cookie.slice(equals + 1..end))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn cookies_that_are_set() {
+        for (set, value) in [
+            ("a=1; Path=/", Some("1")),
+            ("A=1", Some("1")),
+            ("a=", Some("")),
+            ("a=b=c", Some("b=c")),
+            ("b=1", None),
+            ("a", None),
+            ("; a=1", None),
+            ("", None),
+        ] {
+            let found = cookie_value(&Bytes::from_static(set.as_bytes()), b"a");
+            assert_eq!(found.as_deref(), value.map(str::as_bytes), "{set}");
+        }
+    }
+
+    #[test]
+    fn times_have_milliseconds() {
+        let mut out = String::new();
+        seconds(Duration::from_micros(1_002_900).into(), &mut out);
+        seconds(Took::default(), &mut out);
+        seconds(Duration::ZERO.into(), &mut out);
+        assert_eq!(out, "1.002-0.000");
+    }
+}

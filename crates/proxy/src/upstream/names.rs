@@ -1,0 +1,276 @@
+//! Servers that are written as names: looked up beside the loops, when a configuration is taken and whenever an answer
+//! expires.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use freerun_conf::Place;
+use freerun_http::generation::Generation;
+use freerun_http::worker::Shared;
+use freerun_runtime::log::{ErrorLog, Level};
+use freerun_upstream::place::{Name, Place as Where};
+use freerun_upstream::resolve::{ResolveError, system, thread, told};
+
+use crate::upstream::group::Upstream;
+use crate::upstream::registry::Upstreams;
+use crate::upstream::server::Server;
+
+/// How long a configuration waits for the names that nothing is known of yet, before it is taken without them.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The pause before a name that did not resolve is tried again. It doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause, and the longest with `resolve`, where it decides when a name server that is back is noticed.
+const PAUSES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(5)];
+
+/// The longest sleep in one piece, so that a name that nobody needs any more is forgotten soon.
+const STEP: Duration = Duration::from_secs(10);
+
+/// How many addresses all services of one name may have together: each is a server of its own.
+const MAX_SERVICE_ADDRESSES: usize = 1024;
+
+/// An address of a server that is written as a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Target {
+    /// Where it is.
+    pub(super) address: SocketAddr,
+    /// Its share, by which the server's own weight is multiplied.
+    pub(super) weight: u32,
+    /// Whether others have a better priority.
+    pub(super) later: bool,
+}
+
+/// The addresses of the hosts that are named by the services of a name.
+type Hosts = HashMap<Box<str>, Arc<[IpAddr]>>;
+
+/// What is known of a server's name. Goes on over reloads.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    targets: ArcSwapOption<Vec<Target>>,
+    /// With `service`: what the targets were made of.
+    hosts: ArcSwapOption<Hosts>,
+}
+
+impl Known {
+    /// The addresses; `None`: it was not looked up yet, or not found.
+    pub(super) fn targets(&self) -> Option<Arc<Vec<Target>>> {
+        self.targets.load_full()
+    }
+
+    fn set(&self, mut targets: Vec<Target>, hosts: Hosts) {
+        // Name servers answer in another order each time.
+        targets.sort_unstable();
+        targets.dedup();
+        self.targets.store(Some(Arc::new(targets)));
+        self.hosts.store(Some(Arc::new(hosts)));
+    }
+
+    fn forget(&self) -> bool {
+        self.hosts.store(None);
+        self.targets.swap(None).is_some()
+    }
+}
+
+/// Looks up what the generation names, and waits a bounded time for names of which nothing is known yet.
+pub(super) fn prepare(generation: &Arc<Generation>, _shared: &Arc<Shared>) {
+    told::report_to(generation.error_log.clone());
+    if let Some(upstreams) = generation.parts.get::<Upstreams>() {
+        look_up_all(&upstreams, &generation.error_log);
+    }
+}
+
+pub(super) fn look_up_all(upstreams: &Upstreams, log: &ErrorLog) {
+    let (sender, tried) = std::sync::mpsc::channel();
+    let mut awaited = 0;
+    for upstream in upstreams.all() {
+        for (index, (_, known)) in upstream.named() {
+            let first = known.targets().is_none().then(|| sender.clone());
+            let is_awaited = first.is_some();
+            let (upstream, told) = (Arc::downgrade(upstream), log.clone());
+            let watched = thread::run(move || {
+                tokio::task::spawn_local(watch(upstream, index, told, first));
+            });
+            match watched {
+                Ok(()) if is_awaited => awaited += 1,
+                Ok(()) => {}
+                Err(error) => {
+                    log.write(Level::Alert, None, format_args!("names of servers cannot be looked up: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+    let deadline = Instant::now() + PATIENCE;
+    for _ in 0..awaited {
+        if tried.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_err() {
+            return;
+        }
+    }
+}
+
+/// The servers and name servers whose names the system does not know, in nginx's words, and where they are written: for `-t`.
+/// Waits a bounded time.
+pub fn unknown(upstreams: &Upstreams) -> Vec<(String, Place)> {
+    let (sender, found) = std::sync::mpsc::channel();
+    let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, (server, _))| !server.resolve);
+    let servers = servers.filter_map(|(_, (server, _))| {
+        let Where::Name(name) = &server.place else { return None };
+        Some((&name.host, "upstream", &server.text, server.written))
+    });
+    let name_servers = upstreams.name_servers().iter();
+    let name_servers = name_servers.map(|server| (&server.host, "resolver", &server.text, server.written));
+    let mut asked = 0;
+    for (host, of, text, written) in servers.chain(name_servers) {
+        let (host, sender) = (host.clone(), sender.clone());
+        let message = format!("host not found in {of} \"{text}\"");
+        let looked = thread::run(move || {
+            tokio::task::spawn_local(async move {
+                let known = system::lookup(&host).await.is_ok_and(|found| !found.is_empty());
+                // Whoever asked may have stopped waiting.
+                let _ = sender.send((message, written, known));
+            });
+        });
+        asked += usize::from(looked.is_ok());
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let mut unknown = Vec::new();
+    for _ in 0..asked {
+        match found.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok((_, _, true)) => {}
+            Ok((message, written, false)) => unknown.push((message, written)),
+            Err(_) => break,
+        }
+    }
+    unknown
+}
+
+/// Why a server has no addresses.
+enum Failed {
+    /// The system does not know the name.
+    System,
+    Resolver(String, ResolveError),
+}
+
+/// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group is there.
+async fn watch(upstream: Weak<Upstream>, index: usize, log: ErrorLog, mut first: Option<Sender<()>>) {
+    let mut pause = FIRST_PAUSE;
+    let mut failing = false;
+    loop {
+        let Some(group) = upstream.upgrade() else { return };
+        let Some((server, known)) = group.server(index) else { return };
+        let Where::Name(name) = &server.place else { return };
+        let next = match look_up(&group, server, name, known).await {
+            Ok(Looked { targets, hosts, expires }) => {
+                if std::mem::take(&mut failing) {
+                    log.write(Level::Notice, None, format_args!("\"{}\" is resolved now", server.text));
+                }
+                known.set(targets, hosts);
+                group.rebuild();
+                pause = FIRST_PAUSE;
+                // Answers that hold no time at all (`valid=0`) would be asked for without a pause.
+                expires.map(|expires| expires.max(Instant::now() + FIRST_PAUSE))
+            }
+            Err(failed) => {
+                // A name server in trouble changes nothing of what is known; one that says that there is no such name does.
+                let gone = matches!(failed, Failed::Resolver(_, ResolveError::NotFound)) && known.forget();
+                group.rebuild();
+                if gone || !std::mem::replace(&mut failing, true) {
+                    match failed {
+                        Failed::System => {
+                            let text = &server.text;
+                            log.write(Level::Error, None, format_args!("host not found in upstream \"{text}\""));
+                        }
+                        Failed::Resolver(host, why) => {
+                            log.write(Level::Error, None, format_args!("{host} could not be resolved ({why})"));
+                        }
+                    }
+                }
+                let until = Instant::now() + pause;
+                pause = (pause * 2).min(PAUSES[usize::from(server.resolve)]);
+                Some(until)
+            }
+        };
+        drop(group);
+        if let Some(first) = first.take() {
+            // Whoever waited may have gone on without it.
+            let _ = first.send(());
+        }
+        let Some(until) = next else { return };
+        while Instant::now() < until {
+            tokio::time::sleep(until.saturating_duration_since(Instant::now()).min(STEP)).await;
+            if upstream.strong_count() == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// What was found of a server's name.
+struct Looked {
+    targets: Vec<Target>,
+    hosts: Hosts,
+    /// Until when it holds; `None`: as long as the configuration.
+    expires: Option<Instant>,
+}
+
+/// The addresses of a server. Of hosts of which nothing is found out now, those that are known are taken.
+async fn look_up(group: &Upstream, server: &Server, name: &Name, known: &Known) -> Result<Looked, Failed> {
+    let target = |address, weight, later| Target { address, weight, later };
+    let Some((resolver, timeout)) = group.resolver().filter(|_| server.resolve) else {
+        let found = system::lookup(&name.host).await.map_err(|_| Failed::System)?;
+        if found.is_empty() {
+            return Err(Failed::System);
+        }
+        let targets = found.into_iter().map(|ip| target(SocketAddr::new(ip, name.port), 1, false)).collect();
+        return Ok(Looked { targets, hosts: Hosts::new(), expires: None });
+    };
+    let Some(service) = &server.service else {
+        let found = resolver.addresses(&name.host, timeout).await;
+        let found = found.map_err(|why| Failed::Resolver(name.host.to_string(), why))?;
+        let targets = found.addresses.iter().map(|ip| target(SocketAddr::new(*ip, name.port), 1, false)).collect();
+        return Ok(Looked { targets, hosts: Hosts::new(), expires: Some(found.expires) });
+    };
+    let found = resolver.services(service, timeout).await.map_err(|why| Failed::Resolver(service.to_string(), why))?;
+    let best = found.services.first().map(|service| service.priority);
+    let before = known.hosts.load_full();
+    let mut targets = Vec::new();
+    let mut hosts = Hosts::new();
+    let mut expires = found.expires;
+    let mut failed = None;
+    for service in found.services.iter() {
+        if targets.len() >= MAX_SERVICE_ADDRESSES {
+            break;
+        }
+        let addresses = match resolver.addresses(&service.target, timeout).await {
+            Ok(found) => {
+                expires = expires.min(found.expires);
+                Some(found.addresses)
+            }
+            Err(why) => {
+                failed = Some(Failed::Resolver(service.target.to_string(), why));
+                before
+                    .as_ref()
+                    .filter(|_| why != ResolveError::NotFound)
+                    .and_then(|before| before.get(&service.target).cloned())
+            }
+        };
+        let Some(addresses) = addresses else { continue };
+        let later = best.is_some_and(|best| service.priority > best);
+        let weight = u32::from(service.weight).max(1);
+        targets.extend(addresses.iter().map(|ip| target(SocketAddr::new(*ip, service.port), weight, later)));
+        hosts.insert(service.target.clone(), addresses);
+    }
+    targets.truncate(MAX_SERVICE_ADDRESSES);
+    let expires = match failed {
+        Some(failed) if targets.is_empty() => return Err(failed),
+        // What is missing, or may have changed, is asked for again soon.
+        Some(_) => expires.min(Instant::now() + FIRST_PAUSE),
+        None => expires,
+    };
+    Ok(Looked { targets, hosts, expires: Some(expires) })
+}

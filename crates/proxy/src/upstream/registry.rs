@@ -1,0 +1,304 @@
+//! Which groups there are, and who refers to which.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use freerun_conf::{Cx, Node, Place as At, Problem, SettingsSet, Word};
+use freerun_http::generation::Parts;
+use freerun_http::request::Request;
+use freerun_http::settings::resolver::{NamedServer, NamedServers, ResolverSettings, ZonedResolvers};
+use freerun_http::zones::ZoneTable;
+use freerun_upstream::idle::KeepAlive;
+use freerun_upstream::place::{self, Place, Written};
+use freerun_upstream::resolve::{ResolveError, Resolver};
+use freerun_upstream::{PeerSettings, PeerSpec};
+
+use crate::upstream::computed::Computed;
+use crate::upstream::group::{Plan, Upstream, plain};
+use crate::upstream::methods;
+use crate::upstream::settings::UpstreamSettings;
+
+/// A group as a directive refers to it. It may be declared below, so it is there only when the whole configuration has been
+/// read.
+#[derive(Debug, Clone)]
+pub struct UpstreamRef(Arc<OnceLock<Arc<Upstream>>>);
+
+impl UpstreamRef {
+    /// The group. `None` only while the configuration is being read.
+    pub fn get(&self) -> Option<&Arc<Upstream>> {
+        self.0.get()
+    }
+}
+
+struct Reference {
+    written: Written,
+    group: UpstreamRef,
+    word: At,
+    end: At,
+    order: u32,
+}
+
+/// What the configuration that is being read declares and refers to; lives in its context.
+#[derive(Default)]
+struct Reading {
+    declared: HashMap<String, Arc<Upstream>>,
+    references: Vec<Reference>,
+}
+
+/// The groups of a configuration; a part of its generation.
+#[derive(Debug, Default)]
+pub struct Upstreams {
+    /// By name (`upstream` blocks) or host and port.
+    by_name: HashMap<String, Arc<Upstream>>,
+    /// Those that requests have computed; they go on over reloads.
+    computed: Arc<Computed>,
+    resolvers: Vec<Arc<Resolver>>,
+    /// Those of all resolvers.
+    name_servers: Vec<NamedServer>,
+}
+
+impl Upstreams {
+    /// All groups of the configuration, in no fixed order.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.by_name.values()
+    }
+
+    /// The groups that requests have computed, by name, without those whose names are in the configuration by now.
+    pub fn computed(&self) -> Vec<Arc<Upstream>> {
+        let mut all = self.computed.all();
+        all.retain(|group| !self.by_name.contains_key(&**group.name()));
+        all
+    }
+
+    /// The resolvers that have a `status_zone`.
+    pub fn resolvers(&self) -> &[Arc<Resolver>] {
+        &self.resolvers
+    }
+
+    /// The name servers that are written as names.
+    pub(super) fn name_servers(&self) -> &[NamedServer] {
+        &self.name_servers
+    }
+
+    /// The group that an `upstream` block of this name declares.
+    pub fn declared(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.by_name.get(&name.to_ascii_lowercase()).filter(|group| group.declared)
+    }
+
+    fn known(&self, written: &Written) -> Option<&Arc<Upstream>> {
+        let declared = written.port.is_none().then(|| self.by_name.get(&*written.host)).flatten();
+        declared.or_else(|| self.by_name.get(&written.place.to_string()))
+    }
+}
+
+/// Refers to the group of `text`, an argument (or a part of one) of `directive`: the name of an `upstream` block, or
+/// `host[:port]`, `[v6][:port]`, `unix:/path`. `default_port` is that of the scheme; without one the port has to be
+/// written, unless it is the name of a block.
+///
+/// # Errors
+/// What is wrong with the text, in nginx's words.
+pub fn refer(
+    text: &str,
+    default_port: Option<u16>,
+    directive: &Node,
+    word: &Word,
+    cx: &mut Cx,
+) -> Result<UpstreamRef, Problem> {
+    // Whether a port is missing is known only when all blocks are.
+    let written = place::parse(text, default_port.or(Some(0)));
+    let written = written.map_err(|why| refused(why, text).at(word.place))?;
+    let group = UpstreamRef(Arc::default());
+    cx.extensions.get_or_default::<Reading>().references.push(Reference {
+        written,
+        group: group.clone(),
+        word: word.place,
+        end: directive.end,
+        order: directive.order,
+    });
+    Ok(group)
+}
+
+fn refused(why: &str, text: &str) -> Problem {
+    Problem::new(format!("{why} in upstream \"{text}\""))
+}
+
+/// Reads an `upstream` block.
+pub(super) fn read_block(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let name = &node.args[0];
+    let own = settings.get::<UpstreamSettings>();
+    methods::warn_of_order(node, cx);
+    let mut refuses = false;
+    for directive in node.children() {
+        refuses = methods::refuses_backup(&directive.name.text).unwrap_or(refuses);
+        if refuses
+            && directive.name.text == "server"
+            && let Some(word) = directive.args.iter().skip(1).find(|word| is_refused(&word.text))
+        {
+            let message = format!("balancing method does not support parameter \"{}\"", word.text);
+            cx.report(Problem::new(message).at_node(directive).at(word.place))?;
+        }
+    }
+    let key = name.text.to_ascii_lowercase();
+    if cx.extensions.get_or_default::<Reading>().declared.contains_key(&key) {
+        return Err(Problem::new(format!("duplicate upstream \"{}\"", name.text)).at_node(node).at(name.place));
+    }
+    // What is known only at the end of the block comes after what is wrong inside.
+    let whole = |message: String| {
+        let mut problem = Problem::new(message).at_node(node).at(name.place);
+        problem.order = node.children().last().map(|last| last.order).or(problem.order);
+        problem
+    };
+    // One that is broken off has no end: the syntax error tells of what is missing.
+    let is_whole = node.close != node.end;
+    if is_whole && own.servers.0.is_empty() && own.state.is_none() {
+        return Err(whole("no servers are inside upstream".to_owned()).reported_at(node.close));
+    }
+    if is_whole && !own.servers.0.is_empty() && own.servers.0.iter().all(|server| server.settings.backup) {
+        let problem = whole(format!("no servers in upstream \"{}\"", name.text));
+        return Err(problem.hint("at least one of them must not be \"backup\""));
+    }
+    if is_whole
+        && own.servers.0.iter().any(|server| server.resolve)
+        && settings.get::<ResolverSettings>().resolver.is_none()
+    {
+        let message = format!("no resolver defined to resolve names at run time in upstream \"{}\"", name.text);
+        return Err(whole(message).hint("write: resolver ADDRESS;"));
+    }
+    let resolving = settings.get::<ResolverSettings>();
+    let plan = Plan {
+        name: &name.text,
+        declared: true,
+        settings: methods::group_settings(settings),
+        keepalive: own.keep_alive(),
+        servers: own.servers.0.clone(),
+        resolver: resolving.resolver.as_ref().map(|resolver| (resolver.0.clone(), resolving.resolver_timeout)),
+    };
+    let group = Upstream::new(plan, cx.extensions.get_or_default::<ZoneTable>());
+    cx.extensions.get_or_default::<Reading>().declared.insert(key, Arc::new(group));
+    Ok(())
+}
+
+/// What goes with methods that have servers take turns alone.
+fn is_refused(parameter: &str) -> bool {
+    parameter == "backup" || parameter.starts_with("slow_start=")
+}
+
+/// Gives every reference its group, and the generation all of them.
+pub(super) fn finish(_http: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let Reading { declared, references } = cx.extensions.remove::<Reading>().unwrap_or_default();
+    let mut by_name = declared;
+    for Reference { written, group, word, end, order } in references {
+        let fail = |message: String| {
+            let mut problem = Problem::new(message).at(word).reported_at(end);
+            problem.order = Some(order);
+            problem
+        };
+        let block = by_name.get(&*written.host).filter(|block| block.declared);
+        let found = match (block, written.port) {
+            (Some(block), None) => block.clone(),
+            (Some(_), Some(port)) => {
+                cx.report(fail(format!("upstream \"{}\" may not have port {port}", written.host)))?;
+                continue;
+            }
+            (None, _) if has_no_port(&written.place) => {
+                cx.report(fail(format!("no port in upstream \"{}\"", written.host)))?;
+                continue;
+            }
+            (None, _) => match by_name.entry(written.place.to_string()) {
+                Entry::Occupied(known) => known.get().clone(),
+                Entry::Vacant(place) => {
+                    let zones = cx.extensions.get_or_default::<ZoneTable>();
+                    place.insert(Arc::new(implied(written.place, word, zones))).clone()
+                }
+            },
+        };
+        // Only this place fills it.
+        let _ = group.0.set(found);
+    }
+    let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", Computed::default);
+    let resolvers = cx.extensions.remove::<ZonedResolvers>().unwrap_or_default().0;
+    let name_servers = cx.extensions.remove::<NamedServers>().unwrap_or_default().0;
+    let upstreams = Arc::new(Upstreams { by_name, computed, resolvers, name_servers });
+    cx.extensions.get_or_default::<Parts>().insert(upstreams);
+    Ok(())
+}
+
+fn has_no_port(place: &Place) -> bool {
+    match place {
+        Place::Address(freerun_upstream::UpstreamAddress::Ip(address)) => address.port() == 0,
+        Place::Address(freerun_upstream::UpstreamAddress::Unix(_)) => false,
+        Place::Name(name) => name.port == 0,
+    }
+}
+
+/// The group of an address or name that no block declares.
+fn implied(place: Place, written: At, zones: &mut ZoneTable) -> Upstream {
+    let name = place.to_string();
+    let plan = Plan {
+        name: &name,
+        declared: false,
+        settings: Default::default(),
+        keepalive: KeepAlive::default(),
+        servers: vec![plain(place, written)],
+        resolver: None,
+    };
+    Upstream::new(plan, zones)
+}
+
+/// Why there is no group for what a request has computed. Printed in nginx's words, for the error log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotFound {
+    /// It names no server.
+    #[error("{0} in upstream \"{1}\"")]
+    Invalid(&'static str, String),
+    /// It is a name, and nobody can be asked for its addresses.
+    #[error("no resolver defined to resolve {0}")]
+    NoResolver(String),
+    /// The name has no address.
+    #[error("{0} could not be resolved ({1})")]
+    NotResolved(String, ResolveError),
+}
+
+impl NotFound {
+    /// The status that the client gets.
+    pub fn status(&self) -> u16 {
+        match self {
+            NotFound::Invalid(..) => 500,
+            NotFound::NoResolver(_) | NotFound::NotResolved(..) => 502,
+        }
+    }
+}
+
+/// The group of `text`, which variables of the request have given: the name of an `upstream` block, an address, or a name
+/// that the location's `resolver` is asked for. Never waits in a system call; a name may take `resolver_timeout`.
+///
+/// # Errors
+/// [`NotFound`].
+pub async fn find(request: &Request, text: &str, default_port: Option<u16>) -> Result<Arc<Upstream>, NotFound> {
+    let invalid = |why| NotFound::Invalid(why, text.to_owned());
+    let written = place::parse(text, default_port.or(Some(0))).map_err(invalid)?;
+    let upstreams = request.generation.parts.get::<Upstreams>().unwrap_or_default();
+    if let Some(known) = upstreams.known(&written) {
+        return Ok(known.clone());
+    }
+    if has_no_port(&written.place) {
+        return Err(invalid("no port"));
+    }
+    let key = written.place.to_string();
+    let server: Arc<str> = key.as_str().into();
+    let spec = |address| PeerSpec { address, server: server.clone(), settings: PeerSettings::default() };
+    let (asked, peers) = match &written.place {
+        Place::Address(address) => (0, vec![spec(address.clone())]),
+        Place::Name(name) => {
+            let settings = request.settings().get::<ResolverSettings>();
+            let resolver = settings.resolver.as_ref().ok_or_else(|| NotFound::NoResolver(name.host.to_string()))?;
+            let answer = resolver.0.addresses(&name.host, settings.resolver_timeout).await;
+            let answer = answer.map_err(|why| NotFound::NotResolved(name.host.to_string(), why))?;
+            let peers = answer.addresses.iter().map(|ip| spec(SocketAddr::new(*ip, name.port).into()));
+            (resolver.0.id(), peers.collect())
+        }
+    };
+    Ok(upstreams.computed.group(&key, asked, peers))
+}

@@ -1,0 +1,103 @@
+//! `server` inside `upstream`: where a server is, and its parameters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_conf::{Cx, Node, Place as At, Problem, Setting, Shape, Word, parse_seconds};
+use freerun_upstream::PeerSettings;
+use freerun_upstream::place::{self, Place, Written};
+
+/// The port of servers that name none.
+const DEFAULT_PORT: u16 = 80;
+
+/// A server as it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    /// Where it is.
+    pub place: Place,
+    /// The address as it is written.
+    pub text: Arc<str>,
+    /// Where that stands in the configuration.
+    pub written: At,
+    /// Its parameters.
+    pub settings: PeerSettings,
+    /// `resolve`: its name is looked up again and again while the server runs.
+    pub resolve: bool,
+    /// `service`: the name of the SRV records that say where it is.
+    pub service: Option<Arc<str>>,
+}
+
+/// The servers of a group, in the order written.
+#[derive(Debug, Clone, Default)]
+pub struct Servers(pub Vec<Server>);
+
+impl Setting for Servers {
+    const SHAPE: Shape = Shape::at_least(
+        1,
+        "address [weight=number] [max_conns=number] [max_fails=number] [fail_timeout=time] [backup] [down] [drain] \
+         [slow_start=time] [route=string] [resolve] [service=name]",
+    );
+
+    fn set(previous: Option<Servers>, directive: &Node, _cx: &mut Cx) -> Result<Servers, Problem> {
+        let mut servers = previous.unwrap_or_default();
+        servers.0.push(server(directive)?);
+        Ok(servers)
+    }
+}
+
+fn server(directive: &Node) -> Result<Server, Problem> {
+    let mut settings = PeerSettings::default();
+    let (mut resolve, mut service) = (false, None);
+    for word in &directive.args[1..] {
+        let invalid = || Problem::invalid_parameter(directive, word);
+        match word.text.split_once('=') {
+            Some(("weight", value)) => settings.weight = number(value).filter(|n| *n > 0).ok_or_else(invalid)?,
+            Some(("max_conns", value)) => settings.max_conns = number(value).ok_or_else(invalid)?,
+            Some(("max_fails", value)) => settings.max_fails = number(value).ok_or_else(invalid)?,
+            Some(("fail_timeout", value)) => settings.fail_timeout = time(value).ok_or_else(invalid)?,
+            Some(("slow_start", value)) => settings.slow_start = time(value).ok_or_else(invalid)?,
+            Some(("route", value)) if !value.is_empty() => settings.route = Some(value.into()),
+            Some(("service", value)) if !value.is_empty() => service = Some((value, word)),
+            None => match word.text.as_str() {
+                "backup" => settings.backup = true,
+                "down" => settings.down = true,
+                "drain" => settings.drain = true,
+                "resolve" => resolve = true,
+                _ => return Err(invalid()),
+            },
+            _ => return Err(invalid()),
+        }
+    }
+    let word = &directive.args[0];
+    let text = word.text.as_str();
+    let written = place::parse(text, Some(DEFAULT_PORT))
+        .map_err(|why| Problem::new(format!("{why} in upstream \"{text}\"")).at(word.place))?;
+    let service = service.map(|(name, word)| service_name(name, word, &written, resolve)).transpose()?;
+    Ok(Server { place: written.place, text: text.into(), written: word.place, settings, resolve, service })
+}
+
+/// The name of the SRV records: `http` of `example.com` is `_http._tcp.example.com`; one with a dot goes before as it is.
+fn service_name(name: &str, word: &Word, written: &Written, resolve: bool) -> Result<Arc<str>, Problem> {
+    let refuse = |why: &str| Err(Problem::new(format!("service upstream \"{}\" {why}", written.host)).at(word.place));
+    let Place::Name(host) = &written.place else { return refuse("requires a domain name") };
+    if !resolve {
+        return refuse("requires \"resolve\" parameter");
+    }
+    if written.port.is_some() {
+        return refuse("may not have port");
+    }
+    let host = &host.host;
+    Ok(if name.contains('.') { format!("{name}.{host}").into() } else { format!("_{name}._tcp.{host}").into() })
+}
+
+/// Decimal digits only, as nginx reads numbers of parameters: up to 63 bits. What is more than counters here hold is as good as
+/// no limit.
+fn number(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number: i64 = digits.then(|| text.parse().ok())??;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+fn time(text: &str) -> Option<Duration> {
+    parse_seconds(text).map(Duration::from_secs)
+}

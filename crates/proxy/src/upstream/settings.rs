@@ -1,0 +1,153 @@
+//! The directives inside `upstream`, apart from those that choose the method.
+
+use std::time::Duration;
+
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, parse_size, settings};
+use freerun_http::zones::{MIN_SIZE, Named, Zone, ZoneTable};
+use freerun_upstream::idle::KeepAlive;
+
+use crate::upstream::server::Servers;
+
+/// What sort of zone this module uses.
+const KIND: &str = "upstream";
+
+settings! {
+    /// A group of servers.
+    #[module = "upstream"]
+    pub struct UpstreamSettings {
+        /// A server of the group: its address (`unix:` and a path for a Unix socket) or name, and a port if it is not 80.
+        ///
+        /// A name that has several addresses stands for as many servers. It is looked up when the configuration is
+        /// loaded, off the event loops; one that does not resolve never prevents starting: its servers are missing until it
+        /// does, and it is tried again after one second, and then after twice the time before, up to a minute (five seconds with `resolve`).
+        ///
+        /// | parameter | |
+        /// |---|---|
+        /// | `weight=N` | share of the requests, 1 by default |
+        /// | `max_conns=N` | most connections at a time; 0, the default, is no limit. It holds for all loops together |
+        /// | `max_fails=N`, `fail_timeout=T` | after N failures (1) within T (10 seconds) it is not asked for T; N of 0: always asked |
+        /// | `backup` | asked only when no other can be |
+        /// | `down` | never asked |
+        /// | `drain` | asked only for clients that are bound to it |
+        /// | `slow_start=T` | when it comes back, its weight grows from nothing within T |
+        /// | `route=text` | its name for `sticky` |
+        /// | `resolve` | its name is asked for at the `resolver` again whenever the answer expires |
+        /// | `service=name` | where it is, the SRV records of `_name._tcp` under its name say (or of `name` itself where that has a dot). Those of the best priority are servers, the others `backup`. Needs `resolve` |
+        #[name = "server"]
+        servers: Servers, in UPSTREAM,
+            fidelity = Differs("a name that does not resolve never prevents starting; resolve needs no zone");
+        /// Names the memory that a group's state is kept in.
+        ///
+        /// State is shared by all loops in any case, and kept over reloads by the group's name, so this changes nothing. A size
+        /// need be given by one group only, of those that share a zone. As in nginx, the directive may be written several times.
+        zone: SharedZones, in UPSTREAM, fidelity = NoEffect("state is always shared");
+        /// A file with the group's servers, instead of `server` directives: lines `server address parameters;`.
+        ///
+        /// It is read with the configuration; one that is not there has no servers. It is never written: nginx writes it only when
+        /// its API has changed the servers, and there is no such API here. Servers are changed by changing the file, and `reload`.
+        state: Option<String>, in UPSTREAM, fidelity = Differs("the file is only read, as there is no API that changes servers");
+        /// How many idle connections to the group's servers each event loop keeps; 0 keeps none. Where it is not written, it is as if
+        /// `keepalive 32 local` were.
+        ///
+        /// Beyond, the one unused for longest is closed. nginx keeps so many in each worker process. Here loops use each
+        /// other's idle connections, so that up to N times `worker_processes` may be idle in all, as in nginx. With
+        /// `local` only the location that made a connection uses it again; what `ntlm` ties to a client is used by all of that client's
+        /// requests.
+        keepalive: Option<Keep>, in UPSTREAM;
+        /// How many requests a connection serves before it is closed.
+        keepalive_requests: Requests = "1000", in UPSTREAM;
+        /// How long a connection is used; then it is closed after its request.
+        keepalive_time: Duration = "1h", in UPSTREAM;
+        /// How long a connection may be idle before it is closed.
+        keepalive_timeout: Duration = "60s", in UPSTREAM;
+    }
+}
+
+impl UpstreamSettings {
+    /// How connections are kept.
+    pub fn keep_alive(&self) -> KeepAlive {
+        let default = KeepAlive::default();
+        let (connections, local) =
+            self.keepalive.as_ref().map_or((default.connections, default.local), |keep| (keep.connections, keep.local));
+        KeepAlive {
+            connections,
+            local,
+            requests: self.keepalive_requests.0,
+            time: self.keepalive_time,
+            timeout: self.keepalive_timeout,
+        }
+    }
+}
+
+/// `keepalive N [local]`
+#[derive(Debug, Clone)]
+pub struct Keep {
+    /// How many.
+    pub connections: usize,
+    /// Whether they stay with their location.
+    pub local: bool,
+}
+
+impl Value for Keep {
+    const SHAPE: Shape = Shape::between(1, 2, "connections [local]");
+
+    fn parse(directive: &Node, _cx: &mut Cx) -> Result<Keep, Problem> {
+        let word = &directive.args[0];
+        let digits = word.text.bytes().all(|byte| byte.is_ascii_digit());
+        let connections = digits.then(|| word.text.parse().ok()).flatten();
+        let message = || format!("invalid value \"{}\" in \"keepalive\" directive", word.text);
+        let connections = connections.ok_or_else(|| Problem::new(message()).at(word.place))?;
+        let local = match directive.args.get(1) {
+            None => false,
+            Some(word) if word.text == "local" => true,
+            Some(word) => return Err(Problem::invalid_parameter(directive, word)),
+        };
+        Ok(Keep { connections, local })
+    }
+}
+
+/// A number of requests.
+#[derive(Debug, Clone, Copy)]
+pub struct Requests(pub u64);
+
+impl Value for Requests {
+    const SHAPE: Shape = Shape::exactly(1, "number");
+
+    fn parse(directive: &Node, _cx: &mut Cx) -> Result<Requests, Problem> {
+        let word = &directive.args[0];
+        let digits = !word.text.is_empty() && word.text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = digits.then(|| word.text.parse().ok()).flatten();
+        number.map(Requests).ok_or_else(|| Problem::directive(directive, "invalid number").at(word.place))
+    }
+}
+
+/// The zones that a group names.
+#[derive(Debug, Clone, Default)]
+pub struct SharedZones(pub Vec<Zone<()>>);
+
+impl Setting for SharedZones {
+    const SHAPE: Shape = Shape::between(1, 2, "name [size]");
+
+    fn set(previous: Option<SharedZones>, directive: &Node, cx: &mut Cx) -> Result<SharedZones, Problem> {
+        let name = &directive.args[0];
+        if name.text.is_empty() {
+            return Err(Problem::new("invalid zone name \"\"").at(name.place));
+        }
+        let table = cx.extensions.get_or_default::<ZoneTable>();
+        if let Some(word) = directive.args.get(1) {
+            let invalid = || Problem::new(format!("invalid zone size \"{}\"", word.text)).at(word.place);
+            let size = parse_size(&word.text).ok_or_else(invalid)?;
+            if size < MIN_SIZE {
+                let message = format!("zone \"{}\" is too small", name.text);
+                return Err(Problem::new(message).at(word.place).hint("a zone has at least 32k"));
+            }
+            let named = Named { name: name.text.clone(), size, place: name.place };
+            if !table.has(&named, KIND) {
+                table.declare(directive, KIND, &named, "", || Some(()), |_| ())?;
+            }
+        }
+        let mut zones = previous.unwrap_or_default();
+        zones.0.push(table.refer(&name.text, KIND, name.place)?);
+        Ok(zones)
+    }
+}
