@@ -17,6 +17,8 @@ use freerun_runtime::log::{Errno as ShowErrno, Level, clock};
 use freerun_runtime::loops::{self, LoopHandle, LoopStats, Remote};
 use freerun_runtime::stats::Counter;
 use freerun_runtime::tasks::Tasks;
+use freerun_serve::loop_local::{AddressHasher, LoopLocal};
+use freerun_serve::predictor::Sampled;
 use freerun_transport::Transport;
 use rustix::io::Errno;
 use tokio::sync::Notify;
@@ -27,11 +29,10 @@ use crate::connection::idle::{Asked, Idle};
 use crate::content::error_page::server_name;
 use crate::content::hot::{HotFile, HotFiles, VALID};
 use crate::generation::Generation;
-use crate::here::{AddressHasher, Current, Here};
-use crate::likely::Sampled;
 use crate::listen::ListenSpec;
 use crate::listen::accept::{self, Accepting, Between, Listener};
 use crate::listen::rescue::{self, Shard, Shards};
+use crate::loop_generation::LoopGeneration;
 use crate::protocol::h1;
 use crate::request::Address;
 use crate::settings::core::ServerTokens;
@@ -265,7 +266,7 @@ pub struct LoopState {
     /// What serves requests, unused.
     pub runners: h1::RunnerPool,
     tasks: Tasks<h1::Serve>,
-    generation: RefCell<Rc<Current>>,
+    generation: RefCell<Rc<LoopGeneration>>,
     draining: Cell<bool>,
     connections: Cell<usize>,
     room: Notify,
@@ -302,7 +303,7 @@ impl LoopState {
             first_reads: Sampled::new(3, 1),
             runners: h1::RunnerPool::default(),
             tasks: Tasks::new("connection"),
-            generation: RefCell::new(Current::new(generation)),
+            generation: RefCell::new(LoopGeneration::new(generation)),
             draining: Cell::new(false),
             connections: Cell::new(0),
             idle: Idle::default(),
@@ -333,7 +334,7 @@ impl LoopState {
     }
 
     /// The generation that a new request begins with.
-    pub fn generation(&self) -> Rc<Current> {
+    pub fn generation(&self) -> Rc<LoopGeneration> {
         self.generation.borrow().clone()
     }
 
@@ -449,7 +450,7 @@ impl LoopState {
             }
             keep
         });
-        *self.generation.borrow_mut() = Current::new(generation);
+        *self.generation.borrow_mut() = LoopGeneration::new(generation);
         Idle::renew(self);
         self.hand_over();
         // Settings may have changed what a path means or whether it may be kept.
@@ -461,7 +462,7 @@ impl LoopState {
             let shard = spec.reuseport && fds.len() > 1;
             let fd = fds[if shard { self.index % fds.len() } else { 0 }].clone();
             let only_loop = shard.then_some(self.index);
-            let listener = Listener { spec: Here::new(spec), fd, between, only_loop };
+            let listener = Listener { spec: LoopLocal::new(spec), fd, between, only_loop };
             match Accepting::start(self, listener) {
                 Ok(started) => accepting.push(started),
                 Err(error) => accept::log_failure(self, &error),
@@ -537,7 +538,7 @@ impl LoopState {
 
     /// Takes a connection over, and serves it as far as what it has sent goes if `now` says so: as the last step of a
     /// task's poll, or several times there. It has its turn soon otherwise. Says whether it is still there.
-    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &Here<ListenSpec>, now: bool) -> bool {
+    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &LoopLocal<ListenSpec>, now: bool) -> bool {
         let before = self.connections.get();
         self.connections.set(before + 1);
         self.stats.accepted.add_alone();

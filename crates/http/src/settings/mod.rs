@@ -3,7 +3,6 @@
 pub mod core;
 pub mod error_page;
 pub mod files;
-pub mod hosts;
 pub mod keepalive;
 pub mod knobs;
 pub mod logs;
@@ -11,5 +10,4 @@ pub mod media_types;
 pub mod rate;
 pub mod resolver;
 pub mod server;
-pub mod syslog;
 pub mod types;

@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use freerun_conf::{Cidr, Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, parse_address, settings};
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::{Address, Request};
-use freerun_http::settings::hosts::Hosts;
 use freerun_http::variables::{Value as VariableValue, Variable};
 use freerun_proto::HeaderId;
+use freerun_serve::hosts::Hosts;
 
 settings! {
     /// The client's address as a trusted proxy tells it.

@@ -147,7 +147,7 @@ impl Map {
     }
 }
 
-impl Compute for Map {
+impl Compute<Request> for Map {
     fn find(&self, request: &Request) -> Found {
         let value = self.source.render(request);
         match self.lookup(&value, request) {

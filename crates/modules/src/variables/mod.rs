@@ -1,7 +1,6 @@
 //! Modules that define variables.
 
 pub mod browser;
-mod forwarded;
 pub mod geo;
 pub mod geoip2;
 mod hostnames;
@@ -24,7 +23,7 @@ pub(crate) fn variable_name(word: &Word) -> Result<&str, Problem> {
 /// Defines the variable that the last argument of a directive names.
 fn define(
     directive: &Node,
-    compute: std::sync::Arc<dyn freerun_http::variables::Compute>,
+    compute: std::sync::Arc<dyn freerun_http::variables::Compute<freerun_http::request::Request>>,
     cx: &mut Cx,
 ) -> Result<(), Problem> {
     let Some(word) = directive.args.last() else { return Err(Problem::wrong_count(directive)) };

@@ -90,7 +90,7 @@ fn share(text: &str) -> Option<u64> {
     (share > 0).then_some(share)
 }
 
-impl Compute for Split {
+impl Compute<Request> for Split {
     fn find(&self, request: &Request) -> Found {
         let hash = murmur2(&self.source.render(request));
         let part = self.parts.iter().position(|(end, _)| end.is_none_or(|end| hash < end));

@@ -12,10 +12,10 @@ use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::time::Duration;
 
-use freerun_http::here::AddressHasher;
 use freerun_http::worker::LoopState;
 use freerun_runtime::log::{Destination, LogFile};
 use freerun_runtime::loops;
+use freerun_serve::loop_local::AddressHasher;
 
 use super::setting::Buffering;
 

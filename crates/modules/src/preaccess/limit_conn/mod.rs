@@ -12,7 +12,7 @@ use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, settin
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::variables::Variable;
-use freerun_http::zones::{Named, Zone, ZoneTable};
+use freerun_serve::zones::{Named, Zone, ZoneTable};
 use smallvec::SmallVec;
 
 use super::key::{Key, RefusalLevel, RefusalStatus, tell};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, settings};
-use freerun_http::zones::{Named, Zone, ZoneTable};
+use freerun_serve::zones::{Named, Zone, ZoneTable};
 
 use super::states::{MAX_EXCESS, States};
 use crate::preaccess::key::{Key, RefusalLevel, RefusalStatus};

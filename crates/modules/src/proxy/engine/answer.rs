@@ -123,7 +123,7 @@ pub fn answer(request: &mut Request, passage: Box<Passage>, lease: Lease, keep: 
 /// Takes note of an answer, whose body is still to be read; when the try began, in [`loops::nanos`].
 fn note(request: &Request, passage: &Passage, lease: &Lease) -> u64 {
     let (record, head) = (&passage.plan.record, &passage.head);
-    let began = record.answered(head, request.generation.variables.uses_upstream_head());
+    let began = record.answered(head, request.generation.keeps_upstream_head);
     lease.header(head.status, record.took(), loops::millis());
     began
 }

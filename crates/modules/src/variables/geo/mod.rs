@@ -10,8 +10,8 @@ use freerun_conf::{Cidr, Cx, Node, Problem, Setting, Shape, group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::{Address, Request};
 use freerun_http::variables::{Compute, Found, Reference, VariableTable};
+use freerun_serve::Subject as _;
 
-use super::forwarded::forwarded;
 use super::{define, variable_name};
 use ranges::Ranges;
 use tree::Networks;
@@ -219,7 +219,7 @@ impl Geo {
             return address;
         }
         let is_proxy = |address| self.proxies.iter().any(|proxy| proxy.contains(address));
-        forwarded(request, address, is_proxy, self.recursive)
+        request.forwarded(address, is_proxy, self.recursive)
     }
 }
 
@@ -233,7 +233,7 @@ fn parse_address(text: &[u8]) -> Option<IpAddr> {
     }
 }
 
-impl Compute for Geo {
+impl Compute<Request> for Geo {
     fn find(&self, request: &Request) -> Found {
         let number = match self.address(request).to_canonical() {
             IpAddr::V4(address) => self.v4.find(address.into()),

@@ -15,10 +15,10 @@ use freerun_http::generation::Paths;
 use freerun_http::module::Module;
 use freerun_http::request::{Address, Request};
 use freerun_http::variables::{Compute, Found, Reference, VariableTable};
-use freerun_http::zones::ZoneTable;
+use freerun_serve::Subject as _;
+use freerun_serve::zones::ZoneTable;
 use maxminddb::PathElement;
 
-use super::forwarded::forwarded;
 use super::variable_name;
 use database::Database;
 
@@ -207,7 +207,7 @@ impl Lookup {
             return Some(peer.ip());
         }
         let is_proxy = |address| settings.geoip2_proxy.iter().any(|proxy| proxy.0.contains(address));
-        Some(forwarded(request, peer.ip(), is_proxy, settings.geoip2_proxy_recursive))
+        Some(request.forwarded(peer.ip(), is_proxy, settings.geoip2_proxy_recursive))
     }
 
     fn value(&self, request: &Request, steps: &[Step]) -> Option<Vec<u8>> {
@@ -222,7 +222,7 @@ impl Lookup {
     }
 }
 
-impl Compute for Lookup {
+impl Compute<Request> for Lookup {
     fn find(&self, request: &Request) -> Found {
         if let Some(interval) = self.reload {
             self.database.look_again(request, interval);

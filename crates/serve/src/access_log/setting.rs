@@ -10,10 +10,10 @@ use freerun_conf::{
 };
 use freerun_http::generation::{Generation, Paths};
 use freerun_http::settings::logs::LogPaths;
-use freerun_http::settings::syslog::Syslog;
 use freerun_http::template::Template;
 use freerun_runtime::log::syslog::Header;
 use freerun_runtime::log::{Keep, Level, LogFile, NAMED, SYSLOG};
+use freerun_serve::logs::syslog::Syslog;
 
 use super::format::{self, Format};
 

@@ -1,0 +1,30 @@
+//! What the protocols that are served have in common: for a request of `http` and for a session of TCP or UDP alike.
+//!
+//! Both ask the same questions: who is it, which address did it come to, which values do its variables have. That is what
+//! [`Subject`] says, and everything here that needs to know is generic over it: no word of HTTP is needed, and no call is
+//! dynamic that was not.
+//!
+//! The modules, from the bottom to the top; each imports only those before it:
+//!
+//! 1. [`address`], [`hosts`], [`loop_local`], [`predictor`], [`parts`], [`zones`]: leaf types;
+//! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
+//! 3. [`services`]: what every configuration has, whatever it serves;
+//! 4. [`captures`]: the values that a subject gives to variables;
+//! 5. [`subject`]: who is asked for;
+//! 6. [`values`]: variables, text with variables, regular expressions.
+
+pub mod address;
+pub mod captures;
+pub mod hosts;
+pub mod logs;
+pub mod loop_local;
+pub mod parts;
+pub mod predictor;
+pub mod resolver;
+pub mod services;
+pub mod subject;
+pub mod values;
+pub mod zones;
+
+pub use address::Address;
+pub use subject::Subject;
