@@ -11,12 +11,14 @@
 //! 3. [`services`]: what every configuration has, whatever it serves;
 //! 4. [`captures`]: the values that a subject gives to variables;
 //! 5. [`subject`]: who is asked for;
-//! 6. [`values`]: variables, text with variables, regular expressions.
+//! 6. [`values`]: variables, text with variables, regular expressions;
+//! 7. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`).
 
 pub mod address;
 pub mod captures;
 pub mod hosts;
 pub mod logs;
+pub mod lookups;
 pub mod loop_local;
 pub mod parts;
 pub mod predictor;
