@@ -12,11 +12,14 @@
 //! 4. [`captures`]: the values that a subject gives to variables;
 //! 5. [`subject`]: who is asked for;
 //! 6. [`values`]: variables, text with variables, regular expressions;
-//! 7. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`).
+//! 7. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`);
+//! 8. [`limits`] and [`access`]: how many there may be, and who.
 
+pub mod access;
 pub mod address;
 pub mod captures;
 pub mod hosts;
+pub mod limits;
 pub mod logs;
 pub mod lookups;
 pub mod loop_local;
@@ -24,6 +27,7 @@ pub mod parts;
 pub mod predictor;
 pub mod resolver;
 pub mod services;
+mod stateless;
 pub mod subject;
 pub mod values;
 pub mod zones;

@@ -9,13 +9,14 @@ use smallvec::SmallVec;
 
 use super::hostnames::{Keys, Refused};
 use super::{define, variable_name};
+use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Pattern, Template, VariableTable};
 
 /// All `map` blocks; what they define is in the table of variables.
 pub struct Maps<S>(PhantomData<fn(&S)>);
 
-super::stateless!(Maps);
+stateless!(Maps);
 
 impl<S: Subject> Setting for Maps<S> {
     const SHAPE: Shape = Shape::exactly(2, "string $variable { key value; … }").with_raw_block();

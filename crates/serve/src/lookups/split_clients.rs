@@ -6,13 +6,14 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 
 use super::{define, variable_name};
+use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Template};
 
 /// All `split_clients` blocks; what they define is in the table of variables.
 pub struct Splits<S>(PhantomData<fn(&S)>);
 
-super::stateless!(Splits);
+stateless!(Splits);
 
 impl<S: Subject> Setting for Splits<S> {
     const SHAPE: Shape = Shape::exactly(2, "string $variable { share value; … }").with_raw_block();

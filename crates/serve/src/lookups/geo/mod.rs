@@ -13,13 +13,14 @@ use self::ranges::Ranges;
 use self::tree::Networks;
 use super::{define, variable_name};
 use crate::address::Address;
+use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Reference, VariableTable};
 
 /// All `geo` blocks; what they define is in the table of variables.
 pub struct Geos<S>(PhantomData<fn(&S)>);
 
-super::stateless!(Geos);
+stateless!(Geos);
 
 impl<S: Subject> Setting for Geos<S> {
     const SHAPE: Shape = Shape::between(1, 2, "[$address] $variable { network value; … }").with_raw_block();
