@@ -13,9 +13,11 @@
 //! 5. [`subject`]: who is asked for;
 //! 6. [`values`]: variables, text with variables, regular expressions;
 //! 7. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`);
-//! 8. [`limits`] and [`access`]: how many there may be, and who.
+//! 8. [`limits`] and [`access`]: how many there may be, and who;
+//! 9. [`access_log`]: formats of the lines that tell of a subject.
 
 pub mod access;
+pub mod access_log;
 pub mod address;
 pub mod captures;
 pub mod hosts;

@@ -1,94 +1,76 @@
-//! The directives `access_log` and `log_format`.
+//! The values of `access_log`, `log_format` and `open_log_file_cache`.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use freerun_conf::{
-    Contexts, Cx, Node, Problem, Setting, SettingsSet, Shape, Value, Word, parse_seconds, parse_size, parse_time,
-    settings,
-};
-use freerun_http::generation::{Generation, Paths};
-use freerun_http::settings::logs::LogPaths;
-use freerun_http::template::Template;
+use freerun_conf::{Contexts, Cx, Node, Problem, Setting, Shape, Value, Word, parse_seconds, parse_size, parse_time};
 use freerun_runtime::log::syslog::Header;
 use freerun_runtime::log::{Keep, Level, LogFile, NAMED, SYSLOG};
-use freerun_serve::logs::syslog::Syslog;
 
-use super::format::{self, Format};
-
-/// The access log where a configuration names none: a path, relative to the prefix. The program puts the one it was
-/// compiled with into the configuration's context (`cx.extensions`) before it reads the configuration.
-#[derive(Debug, Clone)]
-pub struct DefaultAccessLog(pub String);
-
-impl Default for DefaultAccessLog {
-    fn default() -> Self {
-        DefaultAccessLog("logs/access.log".to_owned())
-    }
-}
-
-settings! {
-    /// The access log: one line for each request, written when it has ended.
-    #[module = "log"]
-    pub struct AccessLogSettings {
-        /// Where requests are logged, and how.
-        ///
-        /// The format is `combined`, or one that `log_format` has defined above. `buffer` gathers lines up to that size,
-        /// at most 256k, on each event loop; they are written when the next line does not fit, when they are older than
-        /// `flush`, when logs are reopened, when a new configuration takes over and when the process ends. Without
-        /// `buffer` a line reaches the file within about 20 milliseconds. With `if`, requests for which the
-        /// condition is empty or `0` are not logged. Several logs may stand at one level; `off` turns all logs of its
-        /// level off.
-        ///
-        /// `gzip` packs what is gathered (64k where `buffer` says nothing), at a level from 1 to 9, before it is written;
-        /// the file can be read with `zcat`. `syslog:` sends each line as a message of its own. A path with variables is
-        /// opened for the lines it gets, about 20 milliseconds at a time, or kept open by `open_log_file_cache`; the file is
-        /// made only if the document root of the request is there.
-        ///
-        /// Lines are written by a thread of their own. A file that takes them too slowly, or not at all, loses lines,
-        /// which are counted; requests never wait for it.
-        access_log: AccessLogs = "logs/access.log combined", in HTTP | SERVER | LOCATION | LOCATION_IF | LIMIT_EXCEPT,
-            fidelity = Differs("lines are written off the event loop, about 20 ms late, so the error log tells of a path with variables that cannot be opened once a second, and not of each request; the default path is the one compiled in");
-        /// Defines a format for `access_log`: text with variables.
-        ///
-        /// `escape=default` writes `"`, `\` and everything that is not printable ASCII as `\xHH` and a variable without
-        /// a value as `-`; `escape=json` escapes for strings of JSON; `escape=none` does not escape. The format
-        /// `combined` is predefined.
-        log_format: FormatsWritten, in HTTP;
-        /// Which log files with variables in their paths stay open.
-        ///
-        /// At most `max` of them, of which the least recently used are closed; those that were not used for `inactive` (10s),
-        /// or less than `min_uses` times (1) in it, are closed too. After `valid` (60s) it is looked whether the path still
-        /// leads to the open file.
-        open_log_file_cache: LogFileCache = "off", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("one cache for the whole process, of 4096 files at most; it is emptied when logs are reopened");
-    }
-}
+use super::format::{self, Format, Pieces};
+use crate::logs::LogPaths;
+use crate::logs::syslog::Syslog;
+use crate::parts::Paths;
+use crate::services::Services;
+use crate::subject::Subject;
+use crate::values::Template;
 
 /// `log_format` directives; what they define is in the configuration's context.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct FormatsWritten;
+pub struct LogFormats<S, P>(PhantomData<fn(&S, &P)>);
 
-impl Setting for FormatsWritten {
+// Not derived: that would ask the same of the subject.
+impl<S, P> Clone for LogFormats<S, P> {
+    fn clone(&self) -> LogFormats<S, P> {
+        *self
+    }
+}
+
+impl<S, P> Copy for LogFormats<S, P> {}
+
+impl<S, P> Default for LogFormats<S, P> {
+    fn default() -> LogFormats<S, P> {
+        LogFormats(PhantomData)
+    }
+}
+
+impl<S, P> fmt::Debug for LogFormats<S, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("LogFormats")
+    }
+}
+
+impl<S: Subject, P: Pieces<S>> Setting for LogFormats<S, P> {
     const SHAPE: Shape = Shape::at_least(2, "name [escape=default | json | none] string ...");
 
     fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
-        format::define(directive, cx).map(|()| FormatsWritten)
+        format::define::<S, P>(directive, cx).map(|()| LogFormats(PhantomData))
     }
 }
 
 /// Where a log goes. Numbers are indexes of [`LogPaths`].
-#[derive(Debug, Clone)]
-pub enum Target {
+pub enum Target<S> {
     /// A file.
     File(usize),
     /// A syslog server.
     Syslog(usize, Arc<Header>, Level),
     /// A file for each value of this path.
-    Variables(usize, Template),
+    Variables(usize, Template<S>),
     /// The default log. Its index is set once it turns out that some location uses it: it must not be made otherwise.
     Default(Arc<OnceLock<usize>>),
+}
+
+impl<S> fmt::Debug for Target<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::File(index) => write!(formatter, "file {index}"),
+            Target::Syslog(index, _, level) => write!(formatter, "syslog {index} {level:?}"),
+            Target::Variables(_, path) => write!(formatter, "files {path:?}"),
+            Target::Default(index) => write!(formatter, "default {index:?}"),
+        }
+    }
 }
 
 /// `buffer=` and `flush=`.
@@ -103,26 +85,48 @@ pub struct Buffering {
 }
 
 /// One `access_log` directive.
-#[derive(Debug, Clone)]
-pub struct AccessLog {
+#[derive(Debug)]
+pub struct AccessLog<S, P> {
     /// Where to.
-    pub target: Target,
+    pub target: Target<S>,
     /// The line.
-    pub format: Arc<Format>,
+    pub format: Arc<Format<S, P>>,
     /// `if=`
-    pub condition: Option<Template>,
+    pub condition: Option<Template<S>>,
     /// Whether lines of this file are gathered: known when all of the configuration has been read.
     buffering: Arc<OnceLock<Buffering>>,
 }
 
-impl AccessLog {
+impl<S> Clone for Target<S> {
+    fn clone(&self) -> Target<S> {
+        match self {
+            Target::File(index) => Target::File(*index),
+            Target::Syslog(index, header, level) => Target::Syslog(*index, header.clone(), *level),
+            Target::Variables(index, path) => Target::Variables(*index, path.clone()),
+            Target::Default(index) => Target::Default(index.clone()),
+        }
+    }
+}
+
+impl<S, P> Clone for AccessLog<S, P> {
+    fn clone(&self) -> AccessLog<S, P> {
+        AccessLog {
+            target: self.target.clone(),
+            format: self.format.clone(),
+            condition: self.condition.clone(),
+            buffering: self.buffering.clone(),
+        }
+    }
+}
+
+impl<S: Subject, P: Pieces<S>> AccessLog<S, P> {
     /// The open file.
-    pub fn file<'g>(&self, generation: &'g Generation) -> Option<&'g LogFile> {
+    pub fn file<'g>(&self, services: &'g Services) -> Option<&'g LogFile> {
         let index = match &self.target {
             Target::File(index) | Target::Syslog(index, ..) | Target::Variables(index, _) => *index,
             Target::Default(index) => *index.get()?,
         };
-        generation.logs.get(index)
+        services.logs.get(index)
     }
 
     /// Whether lines are gathered.
@@ -130,7 +134,7 @@ impl AccessLog {
         self.buffering.get().copied()
     }
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<AccessLog, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<AccessLog<S, P>, Problem> {
         let path = &directive.args[0];
         // As errors name it.
         let mut shown = path.text.clone();
@@ -149,7 +153,7 @@ impl AccessLog {
         };
         let format = match directive.args.get(1) {
             Some(word) => format::find(word, directive, cx)?,
-            None => format::find(&Word::synthetic("combined"), directive, cx)?,
+            None => first_format(directive, cx)?,
         };
         let (mut condition, mut size, mut flush, mut gzip) = (None, None, None, None);
         for word in directive.args.iter().skip(2) {
@@ -206,6 +210,14 @@ impl AccessLog {
     }
 }
 
+/// The format of a log that names none.
+fn first_format<S: Subject, P: Pieces<S>>(directive: &Node, cx: &mut Cx) -> Result<Arc<Format<S, P>>, Problem> {
+    match P::PREDEFINED.first() {
+        Some((name, _)) => format::find(&Word::synthetic(*name), directive, cx),
+        None => Err(Problem::wrong_count(directive)),
+    }
+}
+
 /// What is gathered of a log that is packed, where nothing else is said.
 const PACKED_SIZE: u64 = 64 * 1024;
 
@@ -256,21 +268,41 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 /// The logs of a level.
-#[derive(Debug, Clone)]
-pub struct AccessLogs {
+#[derive(Debug)]
+pub struct AccessLogs<S, P> {
     /// `access_log off`: whatever else the level says.
     off: bool,
-    list: Arc<Vec<AccessLog>>,
+    list: Arc<Vec<AccessLog<S, P>>>,
 }
 
-impl AccessLogs {
-    /// The logs to write to.
-    pub fn logs(&self) -> &[AccessLog] {
-        if self.off { &[] } else { &self.list }
+impl<S, P> Clone for AccessLogs<S, P> {
+    fn clone(&self) -> AccessLogs<S, P> {
+        AccessLogs { off: self.off, list: self.list.clone() }
     }
 }
 
-impl Setting for AccessLogs {
+impl<S: Subject, P: Pieces<S>> AccessLogs<S, P> {
+    /// The logs to write to.
+    pub fn logs(&self) -> &[AccessLog<S, P>] {
+        if self.off { &[] } else { &self.list }
+    }
+
+    /// Has the log at `path` opened where a level uses the default log.
+    pub fn open_default(&self, path: impl FnOnce(&mut Cx) -> String, cx: &mut Cx) {
+        let unopened = |log: &AccessLog<S, P>| match &log.target {
+            Target::Default(index) if index.get().is_none() => Some(index.clone()),
+            _ => None,
+        };
+        // A level has it once at most.
+        if let Some(index) = self.logs().iter().find_map(unopened) {
+            let path = path(cx);
+            let path = cx.extensions.get_or_default::<Paths>().absolute(&path);
+            let _ = index.set(cx.extensions.get_or_default::<LogPaths>().index(&path));
+        }
+    }
+}
+
+impl<S: Subject, P: Pieces<S>> Setting for AccessLogs<S, P> {
     const SHAPE: Shape = Shape::at_least(
         1,
         "path | syslog:server=address[,parameter=value] [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]] | off",
@@ -280,7 +312,7 @@ impl Setting for AccessLogs {
         let mut logs = previous.unwrap_or_else(|| AccessLogs { off: false, list: Arc::default() });
         // The directive is not allowed at the main level: there it can only be the default that is read.
         if cx.context == Contexts::MAIN {
-            let format = format::find(&Word::synthetic("combined"), directive, cx)?;
+            let format = first_format(directive, cx)?;
             let target = Target::Default(Arc::default());
             logs.list = Arc::new(vec![AccessLog { target, format, condition: None, buffering: Arc::default() }]);
         } else if directive.args[0].text == "off" {
@@ -294,21 +326,4 @@ impl Setting for AccessLogs {
         }
         Ok(logs)
     }
-}
-
-/// Has the default log opened if these settings use it.
-///
-/// # Errors
-/// None.
-pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
-    for log in settings.get::<AccessLogSettings>().access_log.logs() {
-        if let Target::Default(index) = &log.target
-            && index.get().is_none()
-        {
-            let path = cx.extensions.get_or_default::<DefaultAccessLog>().0.clone();
-            let path = cx.extensions.get_or_default::<Paths>().absolute(&path);
-            let _ = index.set(cx.extensions.get_or_default::<LogPaths>().index(&path));
-        }
-    }
-    Ok(())
 }
