@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_proto::Method;
+use freerun_serve::values::Common;
 use freerun_serve::zones::ZoneTable;
 
 use crate::content::aio::ThreadPools;
@@ -14,6 +15,7 @@ use crate::generation::{Alias, Blueprint, Location, Parts, Paths, Server, TempFo
 use crate::listen::setting::Written;
 use crate::module::{Filter, Handler, Module};
 use crate::regex::Pattern;
+use crate::request::Request;
 use crate::rewrite::RewriteSettings;
 use crate::rewrite::condition::Condition;
 use crate::route::Locations;
@@ -150,6 +152,7 @@ impl Builder<'_> {
     /// Makes the variables of core and modules known; to be called before any directive is read.
     pub fn prepare(&self, cx: &mut Cx) {
         let table = cx.extensions.get_or_default::<VariableTable>();
+        table.add(Common::<Request>::VARIABLES);
         table.add(CORE_VARIABLES);
         for module in self.modules {
             table.add(module.variables);
