@@ -4,6 +4,7 @@
 mod access;
 mod access_logs;
 mod additions;
+mod assigned;
 mod auth_requests;
 mod balancing;
 mod cache_rules;
@@ -60,6 +61,7 @@ mod site;
 mod ssi;
 mod substitutions;
 mod symlinks;
+mod tls;
 mod tries;
 mod upstream_checks;
 mod uris;

@@ -198,3 +198,86 @@ fn a_taken_port_is_an_error() {
     let wanted = format!("[emerg] bind() to 127.0.0.1:{port} failed (98: Address already in use)");
     assert!(done.stderr.contains(&wanted), "{}", done.stderr);
 }
+
+/// What `-t` says of a server that listens there.
+fn tested(address: &str) -> Checked {
+    let (_dir, path, prefix, log) = conf(&format!(
+        "pid @DIR@/server.pid;\nevents {{ }}\nhttp {{ access_log off; client_body_temp_path @DIR@/body;\n\
+         proxy_temp_path @DIR@/a; fastcgi_temp_path @DIR@/b; uwsgi_temp_path @DIR@/c; scgi_temp_path @DIR@/d;\n\
+         server {{ listen {address}; }} }}\n"
+    ));
+    with(&["-t", "-c", &path, "-p", &prefix, "-e", &log])
+}
+
+#[test]
+fn a_test_tries_to_bind() {
+    let folder = TempDir::new("cli-sockets");
+    let socket = |name: &str| folder.path().join(name).display().to_string();
+    // An address of nobody here (RFC 5737), and a folder that is not there.
+    let foreign = "192.0.2.1:80".to_owned();
+    let nowhere = format!("unix:{}", socket("none/s"));
+    for (address, why) in [(foreign, "99: Cannot assign requested address"), (nowhere, "2: No such file or directory")]
+    {
+        let done = tested(&address);
+        let wanted = format!("nginx: [emerg] bind() to {address} failed ({why})");
+        assert!(done.code == Some(1) && done.stderr.contains(&wanted), "{}", done.stderr);
+        assert!(!done.stderr.contains("test is successful"), "{}", done.stderr);
+    }
+    // What is in use is most likely so by the server that runs with this configuration.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("binding");
+    let taken_path = socket("taken");
+    let _taken_socket = std::os::unix::net::UnixListener::bind(&taken_path).expect("binding");
+    let address = taken.local_addr().expect("address").to_string();
+    for address in [address, format!("unix:{taken_path}"), format!("unix:{}", socket("free"))] {
+        let done = tested(&address);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    }
+    let left: Vec<_> = fs::read_dir(folder.path()).expect("reading").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["taken"], "a test leaves nothing behind");
+}
+
+#[test]
+fn a_test_of_what_runs_changes_nothing() {
+    let site = Site::new();
+    let server = Setup::server(&site, "listen unix:@DIR@/own.sock; return 200 running;").run();
+    let path = |name: &str| server.path(name).display().to_string();
+    let (conf, prefix, log) = (path("nginx.conf"), path(""), path("error.log"));
+    let done = with(&["-t", "-c", &conf, "-p", &prefix, "-e", &log]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(server.get("/").text(), "running");
+    let mut client = freerun_testkit::Client::try_connect_unix(&server.path("own.sock")).expect("connecting");
+    assert_eq!(client.get("/").text(), "running");
+}
+
+/// What a distribution's main file sets of TLS, for all servers that may be added.
+const FOR_ALL_SERVERS: &str = "ssl_protocols TLSv1 TLSv1.1 TLSv1.2 TLSv1.3; # no SSLv3
+ssl_prefer_server_ciphers on;";
+
+#[test]
+fn settings_of_tls_are_accepted_where_nobody_asks_for_it() {
+    let site = Site::new();
+    let server = Setup::server(&site, "return 200 plain;").http(FOR_ALL_SERVERS).run();
+    assert_eq!(server.get("/").text(), "plain");
+    if !require::freerun() {
+        return;
+    }
+    let text = |listen: &str| {
+        format!(
+            "pid @DIR@/server.pid;\nevents {{ }}\nhttp {{ access_log off; client_body_temp_path @DIR@/body;\n\
+             {FOR_ALL_SERVERS}\nserver {{ listen {listen}; proxy_ssl_verify on; }} }}\n"
+        )
+    };
+    let (_dir, path, prefix, log) = conf(&text("unix:@DIR@/s"));
+    let done = with(&["-t", "-c", &path, "-p", &prefix, "-e", &log]);
+    let warning = format!(
+        "nginx: [warn] \"proxy_ssl_verify\", \"ssl_prefer_server_ciphers\", \"ssl_protocols\" have no effect: TLS is not \
+         supported yet in {path}:4\n"
+    );
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains(&warning) && done.stderr.matches("no effect").count() == 1, "{}", done.stderr);
+    let (_dir, path, prefix, log) = conf(&text("unix:@DIR@/s ssl"));
+    let done = with(&["-t", "-c", &path, "-p", &prefix, "-e", &log]);
+    let wanted = format!("nginx: [emerg] the \"ssl\" parameter is not supported yet in {path}:6\n");
+    assert!(done.code == Some(1) && done.stderr.contains(&wanted), "{}", done.stderr);
+    assert!(done.stderr.contains("freerun does not have TLS yet"), "{}", done.stderr);
+}

@@ -294,7 +294,7 @@ fn checks_speak_the_location_s_protocol() {
     let upstream = Upstream::new();
     let address = upstream.address();
     std::thread::spawn(move || {
-        while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(30)) {
+        while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(3600)) {
             // A netstring with the variables, of which the first is always this one (SCGI).
             let mut start = String::new();
             while !start.ends_with("CONTENT_LENGTH\0") {

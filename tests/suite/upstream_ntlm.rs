@@ -1,34 +1,41 @@
 //! `ntlm`: who has authenticated a connection keeps it, and nobody else gets it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use freerun_testkit::{Client, Peer, Server, Setup, Upstream, eventually, ok, require};
 
 /// A server that knows by the connection who asks: it answers with its name, the connection's number and the user. It ends the
 /// connection after a request for `/bye`.
 struct Knowing {
+    name: &'static str,
     address: String,
-    open: Arc<AtomicUsize>,
+    open: Arc<Mutex<BTreeSet<usize>>>,
 }
 
 impl Knowing {
     fn new(name: &'static str) -> Knowing {
         let upstream = Upstream::new();
-        let (address, open) = (upstream.address(), Arc::new(AtomicUsize::new(0)));
-        let count = open.clone();
+        let (address, open) = (upstream.address(), Arc::<Mutex<BTreeSet<usize>>>::default());
+        let all = open.clone();
         std::thread::spawn(move || {
             for number in 1.. {
-                let Some(peer) = upstream.try_accept(std::time::Duration::from_secs(60)) else { break };
-                count.fetch_add(1, SeqCst);
-                let count = count.clone();
+                let Some(peer) = upstream.try_accept(std::time::Duration::from_secs(3600)) else { break };
+                all.lock().expect("the open ones").insert(number);
+                let all = all.clone();
                 std::thread::spawn(move || {
-                    serve(peer, name, number);
-                    count.fetch_sub(1, SeqCst);
+                    // Nothing but the server under test ends a connection.
+                    serve(peer.patient(), name, number);
+                    all.lock().expect("the open ones").remove(&number);
                 });
             }
         });
-        Knowing { address, open }
+        Knowing { name, address, open }
+    }
+
+    /// The connections that are open, as answers name them.
+    fn open(&self) -> BTreeSet<String> {
+        self.open.lock().expect("the open ones").iter().map(|number| format!("{} {number}", self.name)).collect()
     }
 }
 
@@ -72,7 +79,9 @@ fn authenticate(client: &mut Client, scheme: &str, user: &str) -> String {
 
 fn two(loops: usize) -> (Knowing, Knowing, Server) {
     let (one, two) = (Knowing::new("one"), Knowing::new("two"));
-    let server = passing(loops, &format!("server {}; server {}; keepalive 16;", one.address, two.address)).freerun();
+    let server =
+        passing(loops, &format!("server {}; server {}; keepalive 16; keepalive_timeout 1h;", one.address, two.address))
+            .freerun();
     (one, two, server)
 }
 
@@ -100,10 +109,14 @@ fn who_has_authenticated_a_connection_keeps_it() {
         }
     }
     // Their connections end with them; nobody else's do.
-    let open = |knowing: &Knowing| knowing.open.load(SeqCst);
-    let before = open(&one) + open(&two);
+    let open = || &one.open() | &two.open();
+    let connection = |known: &str| known.rsplit_once(' ').map(|(connection, _)| connection.to_owned());
+    let theirs: BTreeSet<String> = clients.iter().filter_map(|(_, known)| connection(known)).collect();
+    let before = open();
+    assert!(theirs.len() == 3 && theirs.is_subset(&before), "{theirs:?} of {before:?}");
     drop(clients);
-    eventually("three connections less", || open(&one) + open(&two) + 3 == before);
+    eventually("their connections have ended", || open().is_disjoint(&theirs));
+    assert_eq!(open(), &before - &theirs);
     for _ in 0..8 {
         assert!(server.get("/").text().ends_with(" -"));
     }

@@ -1,4 +1,4 @@
-//! Source checks and chores of the repository: `cargo xtask tidy`, `release`, `fuzz` and `instructions`.
+//! Source checks and chores of the repository: `cargo xtask tidy`, `release`, `fuzz`, `instructions` and `peer`.
 //!
 //! The same checks run as a test of this package, so `cargo test --workspace` cannot pass on a tree that `cargo xtask tidy`
 //! refuses.
@@ -6,6 +6,7 @@
 mod command;
 mod fuzz;
 mod instructions;
+mod peer;
 mod release;
 mod tidy;
 
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 
 /// What `cargo xtask` prints when it does not understand its arguments.
 const USAGE: &str = "\
-usage: cargo xtask tidy|release|fuzz|instructions
+usage: cargo xtask tidy|release|fuzz|instructions|peer
 
   tidy      check the rules that the compiler cannot: see CONTRIBUTING.md
   release   build freerun with what a load on it has shown (profile-guided): see README.md
@@ -25,6 +26,8 @@ usage: cargo xtask tidy|release|fuzz|instructions
             --check   fail where it is more than xtask/instructions.toml allows
             --record  write what was counted there
             --nginx   count nginx too
+  peer FOLDER
+            run another server's test suite, which is in FOLDER: see tests/peer/README.md
 ";
 
 /// The root of the repository: the folder above this package.
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         ["fuzz"] => fuzz_command("60"),
         ["fuzz", seconds] => fuzz_command(seconds),
         ["instructions", options @ ..] => instructions_command(options),
+        ["peer", folder] => peer_command(Path::new(folder)),
         ["-h" | "--help" | "help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
@@ -96,6 +100,22 @@ fn instructions_command(options: &[&str]) -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("instructions: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs another server's suite and says which files got worse or better.
+fn peer_command(folder: &Path) -> ExitCode {
+    match peer::run(&repository(), folder) {
+        Ok(peer::Report { worse, better, sum }) => {
+            better.iter().for_each(|line| println!("better: {line}"));
+            worse.iter().for_each(|line| eprintln!("worse: {line}"));
+            println!("peer: {sum} pass, {} files are worse than the baseline, {} better", worse.len(), better.len());
+            if worse.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("peer: {error}");
             ExitCode::FAILURE
         }
     }

@@ -13,6 +13,7 @@ use crate::configuration::{self, Configuration, Side};
 use crate::error::Error;
 use crate::loader::Recorder;
 use crate::logs::{self, Logs};
+use crate::master::listeners;
 use crate::{console, pidfile, start, temp_folders};
 
 /// Tests, tells, and with `-T` prints every file.
@@ -60,10 +61,13 @@ fn unknown_names(configuration: &Configuration) -> Vec<Problem> {
     unknown.map(|(message, written)| Problem::warning(message).at(written)).collect()
 }
 
-/// What the configuration needs around it: logs that can be opened, a pid file that can be written, a user.
+/// What the configuration needs around it: logs that can be opened, a pid file that can be written, a user, addresses that
+/// can be bound.
 fn surroundings(input: &Input, configuration: &Configuration) -> Result<(), Error> {
     logs::open_all(&configuration.logs, &Logs::new())?;
     let identity = configuration.identity().map_err(Error::Configuration)?;
     temp_folders::make(&configuration.blueprint.temp_folders, identity.as_ref())?;
-    configuration.main().pid_path(&input.prefix).map_or(Ok(()), |path| pidfile::check(&path))
+    configuration.main().pid_path(&input.prefix).map_or(Ok(()), |path| pidfile::check(&path))?;
+    let specs: Vec<_> = configuration.blueprint.listens.iter().map(|listen| (*listen.spec).clone()).collect();
+    listeners::try_bind(&specs)
 }

@@ -14,6 +14,7 @@ pub mod generation;
 pub mod listen;
 pub mod log;
 pub mod loop_generation;
+pub mod loop_state;
 pub mod message;
 pub mod module;
 pub mod phases;

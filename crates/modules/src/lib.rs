@@ -12,6 +12,7 @@ pub mod postread;
 pub mod preaccess;
 pub mod precontent;
 pub mod proxy;
+pub mod tls;
 pub mod upstream;
 pub mod variables;
 
@@ -68,4 +69,5 @@ pub static MODULES: &[&Module] = &[
     &variables::split_clients::MODULE,
     &upstream::MODULE,
     &upstream::health::MODULE,
+    &tls::MODULE,
 ];

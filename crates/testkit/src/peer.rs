@@ -73,6 +73,18 @@ impl Peer {
         Peer { stream, received: Vec::new() }
     }
 
+    /// Waits for what comes as long as the connection lasts: a connection that the server keeps must not end by the time that a
+    /// busy machine takes over something else.
+    #[must_use]
+    pub fn patient(self) -> Peer {
+        let socket = match &self.stream {
+            Stream::Tcp(tcp) => SockRef::from(tcp),
+            Stream::Unix(unix) => SockRef::from(unix),
+        };
+        socket.set_read_timeout(None).expect("no timeout");
+        self
+    }
+
     fn fill(&mut self) -> io::Result<usize> {
         let mut piece = [0; 65536];
         let n = match &mut self.stream {

@@ -129,7 +129,8 @@ impl Upstream {
         let (count, requests, answer) = (connections.clone(), seen.clone(), Arc::new(answer));
         std::thread::spawn(move || {
             loop {
-                let Some(mut peer) = upstream.try_accept(Duration::from_secs(3600)) else { return };
+                let Some(peer) = upstream.try_accept(Duration::from_secs(3600)) else { return };
+                let mut peer = peer.patient();
                 count.fetch_add(1, Ordering::SeqCst);
                 let (answer, requests) = (answer.clone(), requests.clone());
                 std::thread::spawn(move || {

@@ -34,6 +34,10 @@ const SWEPT_AT_ONCE: usize = 64;
 /// the dead.
 const CLOSED_AT_ONCE: usize = 32;
 
+/// When a list that another loop had is looked at again, by who has to close something in it. A loop has a list for
+/// microseconds, unless its thread is stopped meanwhile.
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// How often a list that another loop has for a moment is asked for before it is passed over.
 const TRIES: usize = 16;
 
@@ -215,6 +219,22 @@ impl Lists {
         over
     }
 
+    /// Closes what is of a scope; whether all lists could be looked at.
+    fn close(&self, scope: Scope) -> bool {
+        let mut all = true;
+        let lists = self.lists.get().map_or(0, |lists| lists.len());
+        for index in (0..lists).filter(|index| self.len(*index) > 0) {
+            let Some(mut list) = self.try_lock(index) else {
+                all = false;
+                continue;
+            };
+            let over = self.take_out(index, &mut list, |parked| parked.kept.scope == scope);
+            drop(list);
+            drop(over);
+        }
+        all
+    }
+
     /// What is dead or too old in a list, and whether the list has to be looked at again.
     fn sweep(&self, index: usize, now: u64) -> (Vec<Parked>, bool) {
         let is_over = |parked: &Parked| !(parked.is_fresh(now) && parked.kept.transport.is_quiet(false));
@@ -363,15 +383,21 @@ impl Idle {
         true
     }
 
-    /// Closes those of a scope, but those of a loop that has its list in hand just now: for one that has few.
+    /// Closes those of a scope that has few. Where another loop has a list in hand just now, a task of this loop comes back
+    /// to it: nobody else would close them before their time is over.
     pub fn close(&self, scope: Scope) {
-        let lists = self.0.lists.get().map_or(0, |lists| lists.len());
-        for index in (0..lists).filter(|index| self.0.len(*index) > 0) {
-            let Some(mut list) = self.0.try_lock(index) else { continue };
-            let over = self.0.take_out(index, &mut list, |parked| parked.kept.scope == scope);
-            drop(list);
-            drop(over);
+        if self.0.close(scope) || loops::index().is_none() {
+            return;
         }
+        let lists = Arc::downgrade(&self.0);
+        loops::spawn(0, "closing upstream connections of a client", async move {
+            loop {
+                freerun_runtime::timer::sleep(AGAIN).await;
+                if lists.upgrade().is_none_or(|lists| lists.close(scope)) {
+                    return;
+                }
+            }
+        });
     }
 }
 

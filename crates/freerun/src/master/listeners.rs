@@ -128,6 +128,24 @@ impl Listeners {
     }
 }
 
+/// Whether a start could bind these addresses, for `-t`. As in nginx one that is in use is fine: mostly it is the running
+/// server that has it. Nothing listens meanwhile, and the files of Unix sockets are removed again.
+///
+/// # Errors
+/// That of the first address that cannot be bound.
+pub fn try_bind(specs: &[ListenSpec]) -> Result<(), Error> {
+    for spec in specs {
+        let (socket, address) = socket(spec)?;
+        match (socket.bind(&address), spec.unix_path()) {
+            (Ok(()), Some(path)) => std::fs::remove_file(path).map_err(Error::named("unlink", path))?,
+            (Ok(()), None) => {}
+            (Err(error), _) if Code::from_io_error(&error) == Some(Code::ADDRINUSE) => {}
+            (Err(error), _) => return Err(failed("bind", spec)(error)),
+        }
+    }
+    Ok(())
+}
+
 /// A failed option is no reason not to serve; nginx says it too.
 fn option(log: &ErrorLog, spec: &ListenSpec, what: &str, result: io::Result<()>) {
     if let Err(error) = result {
@@ -136,7 +154,8 @@ fn option(log: &ErrorLog, spec: &ListenSpec, what: &str, result: io::Result<()>)
     }
 }
 
-fn open(spec: &ListenSpec, log: &ErrorLog) -> Result<Socket, Error> {
+/// A socket for the address, with the options that binding depends on, and the address itself.
+fn socket(spec: &ListenSpec) -> Result<(Socket, SockAddr), Error> {
     let address = match (spec.ip, spec.unix_path()) {
         (Some(ip), _) => SockAddr::from(ip),
         (None, path) => SockAddr::unix(path.unwrap_or_default()).map_err(failed("bind", spec))?,
@@ -153,6 +172,11 @@ fn open(spec: &ListenSpec, log: &ErrorLog) -> Result<Socket, Error> {
     if spec.reuseport {
         socket.set_reuse_port(true).map_err(failed("setsockopt(SO_REUSEPORT)", spec))?;
     }
+    Ok((socket, address))
+}
+
+fn open(spec: &ListenSpec, log: &ErrorLog) -> Result<Socket, Error> {
+    let (socket, address) = socket(spec)?;
     tune(&socket, spec, log);
     match (socket.bind(&address), spec.unix_path()) {
         (Ok(()), _) => {}

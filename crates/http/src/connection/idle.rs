@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::connection::Connection;
 use crate::connection::queues::{Place, Queues};
-use crate::worker::LoopState;
+use crate::loop_state::LoopState;
 
 /// What an idle connection has, to be taken out again.
 pub type Key = Place;

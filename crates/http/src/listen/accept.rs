@@ -18,8 +18,8 @@ use rustix::net::SocketFlags;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
 use crate::listen::ListenSpec;
+use crate::loop_state::LoopState;
 use crate::request::Address;
-use crate::worker::LoopState;
 
 /// How long accepting rests after the process ran out of descriptors: nginx's `accept_mutex_delay`.
 pub const REST: Duration = Duration::from_millis(500);
@@ -128,7 +128,7 @@ impl Accepting {
         self.registered.rest();
         self.stop.notify_one();
         for _ in 0..LAST {
-            if home.is_full() || !net::can_be_read(&self.registered) {
+            if home.admission.is_full() || !net::can_be_read(&self.registered) {
                 break;
             }
             match accept(&self.listener.fd) {
@@ -166,7 +166,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
     loop {
         let waiting = async {
             if takes_turns && turn.is_none() {
-                turn = Some(Turn { _held: between.turn.lock().await, open: home.open() });
+                turn = Some(Turn { _held: between.turn.lock().await, open: home.admission.open() });
             }
             go_on(&home, registered).await;
             registered.readable().await
@@ -184,7 +184,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
             }
             else => return,
         }
-        if home.is_full() {
+        if home.admission.is_full() {
             // Nobody has to leave before somebody waits.
             registered.clear();
             if !net::can_be_read(registered) {
@@ -193,7 +193,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
             registered.rest();
             turn = None;
             let full = Counted::new(&between.full);
-            while home.is_full() && net::can_be_read(registered) {
+            while home.admission.is_full() && net::can_be_read(registered) {
                 // Nor before all loops are full.
                 let others = is_shared && between.some_have_room();
                 if !others && home.has_room() {
@@ -204,7 +204,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
                     look.set(between.look.notified());
                 }
                 tokio::select! {
-                    () = home.wait_for_room() => {}
+                    () = home.admission.wait_for_room() => {}
                     () = freerun_runtime::timer::sleep(TAKEN), if others => {}
                     () = &mut stopped => return,
                 }
@@ -222,7 +222,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
         let mut accepted = 0;
         for _ in 0..batch {
             // Epoll tells each time, and may do so.
-            if home.is_full() || accepted > 0 && !behind.pays() {
+            if home.admission.is_full() || accepted > 0 && !behind.pays() {
                 break;
             }
             let is_told = accepted == 0;
@@ -258,7 +258,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
         since += accepted;
         if let Some(Turn { open, .. }) = &turn {
             // There are more than it keeps up with, or it has its share of those that stay.
-            if accepted >= SHARE || home.open() >= open + SHARE {
+            if accepted >= SHARE || home.admission.open() >= open + SHARE {
                 registered.rest();
                 turn = None;
             }

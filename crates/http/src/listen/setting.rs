@@ -172,7 +172,12 @@ impl Value for ListenSetting {
                     ("ssl" | "http2" | "quic" | "multipath", None) => {
                         return Err(Problem::new(format!("the \"{name}\" parameter is not supported yet"))
                             .at(parameter.place)
-                            .hint("freerun does not have it yet; remove the parameter"));
+                            .hint(match name {
+                                "ssl" => {
+                                    "freerun does not have TLS yet; without the parameter it speaks plain HTTP there"
+                                }
+                                _ => "freerun does not have it yet; remove the parameter",
+                            }));
                     }
                     _ => return Err(invalid()),
                 }

@@ -34,7 +34,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("document_root", |r, _| owned(path::document_root(r))),
     Variable::named("document_uri", |r, _| path(r)),
     Variable::named("host", host),
-    Variable::family("http_", http),
+    Variable::family("http_", http).but_fixed(&["cookie", "host", "referer", "user_agent", "via", "x_forwarded_for"]),
     Variable::named("https", |_, _| text("")),
     Variable::named("is_args", |r, _| {
         text(if r.args.as_ref().is_some_and(|args| !args.is_empty()) { "?" } else { "" })
@@ -82,7 +82,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("request_time", |r, _| seconds(r.started.elapsed())),
     Variable::named("request_uri", |r, _| some(understood(r).then(|| r.head.uri()))),
     Variable::named("scheme", |r, _| text(r.client.scheme())),
-    Variable::family("sent_http_", sent_http).kept(),
+    Variable::family("sent_http_", sent_http).but_fixed(SENT_BY_ITSELF).kept(),
     Variable::family("sent_trailer_", sent_trailer).kept(),
     Variable::named("server_name", |r, _| some(Some(r.server.name.as_bytes()))),
     Variable::named("server_port", |r, _| match &r.client.listen.ip {
@@ -96,6 +96,19 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("tcpinfo_rttvar", |r, _| number(tcp(r)?.rttvar.into())),
     Variable::named("tcpinfo_snd_cwnd", |r, _| number(tcp(r)?.snd_cwnd.into())),
     Variable::named("uri", |r, _| path(r)),
+];
+
+/// The `$sent_http_…` that nothing may change.
+const SENT_BY_ITSELF: &[&str] = &[
+    "cache_control",
+    "connection",
+    "content_length",
+    "content_type",
+    "keep_alive",
+    "last_modified",
+    "link",
+    "location",
+    "transfer_encoding",
 ];
 
 /// Whether the request line was understood: otherwise nothing is known of what it asks for.

@@ -46,7 +46,7 @@ pub fn own_start(request: &Request, response: &Response, core: &CoreSettings, si
         sink.field(b"Server", server_name(core.server_tokens).as_bytes());
     }
     if !written.is_some_and(|written| written.date) {
-        request.client.loop_state.date(|date| sink.field(b"Date", date));
+        request.client.loop_state.clock.date(|date| sink.field(b"Date", date));
     }
 }
 
@@ -117,7 +117,7 @@ fn describe(request: &Request, response: &Response, decided: &Decided, placed: &
         sink.field(b"Content-Length", encode::digits(length, &mut [0; 20]));
     }
     if let Some(modified) = response.last_modified.filter(|_| !placed.last_modified) {
-        request.client.loop_state.http_date(modified, |date| sink.field(b"Last-Modified", date));
+        request.client.loop_state.clock.http_date(modified, |date| sink.field(b"Last-Modified", date));
     }
 }
 
@@ -163,7 +163,7 @@ fn place(request: &Request, response: &Response, name: &[u8], sink: &mut impl He
         4 => response.etag.iter().for_each(|etag| sink.field(name, etag)),
         8 => response.location.iter().for_each(|location| sink.field(name, location)),
         _ => response.last_modified.iter().for_each(|modified| {
-            request.client.loop_state.http_date(*modified, |date| sink.field(name, date));
+            request.client.loop_state.clock.http_date(*modified, |date| sink.field(name, date));
         }),
     }
 }

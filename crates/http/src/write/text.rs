@@ -31,7 +31,7 @@ impl HeadSink for TextHead<'_> {
     fn start(&mut self, request: &Request, response: &Response, core: &CoreSettings) {
         let written = response.as_written.as_deref();
         if request.sent.status == 200 && written.is_none_or(|written| written.begins_plainly() && !response.special) {
-            request.client.loop_state.head_start(core.server_tokens, |start| self.out.extend_from_slice(start));
+            request.client.loop_state.clock.head_start(core.server_tokens, |start| self.out.extend_from_slice(start));
         } else {
             match written.filter(|written| written.status == request.sent.status && !response.special) {
                 Some(written) => written_status_line(written, self.out),

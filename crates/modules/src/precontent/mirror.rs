@@ -96,7 +96,7 @@ async fn run(request: &mut Request) -> Outcome {
             }
         }
     }
-    let running = request.client.loop_state.module::<Running>();
+    let running = request.client.loop_state.modules.get::<Running>();
     let uris = request.settings().get::<MirrorSettings>().mirror.0.clone();
     for uri in uris.iter() {
         if running.0.get() >= MAX_RUNNING {

@@ -223,7 +223,7 @@ pub fn respond(
             HeaderId::SetCookie => changed(&field, changes.cookie(field.value(), request)),
             HeaderId::LastModified if response.last_modified.is_none() => {
                 // Any other form of the same time stays as it was written.
-                match request.client.loop_state.time_of(field.value()) {
+                match request.client.loop_state.clock.time_of(field.value()) {
                     Some(time) => {
                         response.last_modified = Some(time);
                         PLACE

@@ -11,7 +11,7 @@ use freerun_http::log_error;
 use freerun_http::module::Outcome;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
-use freerun_http::variables::{self, Variable};
+use freerun_http::variables::{self, Reference, Variable, VariableTable};
 use freerun_proto::HeaderId;
 
 use super::exchange::{Aim, Target, Whom};
@@ -30,6 +30,8 @@ pub struct ProxyPass {
     pub to: PassTo,
     /// The name of the location that it stands in; the part of the path that a URI replaces.
     pub location: Arc<str>,
+    /// `$proxy_host`, which the configuration may give another value: `Host` says that then.
+    host: Reference,
 }
 
 /// What a `proxy_pass` names.
@@ -124,10 +126,11 @@ impl Value for ProxyPass {
         let word = &directive.args[0];
         let within = cx.extensions.get_or_default::<Within>().clone();
         let location: Arc<str> = within.location.as_deref().unwrap_or_default().into();
+        let host_variable = cx.extensions.get_or_default::<VariableTable>().resolve("proxy_host", word.place);
         if word.text.contains('$') {
             let to = PassTo::Computed(Template::parse(word, cx)?);
             passes_on(true, cx);
-            return Ok(ProxyPass { to, location });
+            return Ok(ProxyPass { to, location, host: host_variable });
         }
         let Some(url) = Url::parse(&word.text) else { return Err(Problem::new("invalid URL prefix").at(word.place)) };
         if url.secure {
@@ -154,7 +157,7 @@ impl Value for ProxyPass {
         passes_on(false, cx);
         let to =
             PassTo::Fixed(Arc::new(Fixed { url: word.text.clone(), host, port, uri, group, whom: OnceLock::new() }));
-        Ok(ProxyPass { to, location })
+        Ok(ProxyPass { to, location, host: host_variable })
     }
 }
 
@@ -216,6 +219,11 @@ impl ProxyPass {
         }
     }
 
+    /// The value that `$proxy_host` has of the configuration, where it is given one at all.
+    pub fn assigned_host<'r>(&'r self, request: &'r Request) -> Option<variables::Value<'r>> {
+        self.host.is_assigned().then(|| self.host.get(request))
+    }
+
     /// What `proxy_redirect default` replaces, and by what. None where there are variables.
     pub fn default_redirect(&self) -> Option<(Cow<'_, str>, &str)> {
         match &self.to {
@@ -240,8 +248,8 @@ pub const VARIABLES: &[Variable] = &[
         let _ = write!(out, "{}", freerun_http::log::Peer(request.peer()));
         Some(Cow::Owned(out))
     }),
-    Variable::named("proxy_host", |request, _| passed_to(request, |whom| &whom.host, |both| both.0)),
-    Variable::named("proxy_port", |request, _| passed_to(request, |whom| &whom.port, |both| both.1)),
+    Variable::named("proxy_host", |request, _| passed_to(request, |whom| &whom.host, |both| both.0)).changeable(),
+    Variable::named("proxy_port", |request, _| passed_to(request, |whom| &whom.port, |both| both.1)).changeable(),
 ];
 
 /// Host or port.

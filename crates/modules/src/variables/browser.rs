@@ -165,12 +165,14 @@ pub static MODULE: Module = Module {
         Variable::named("modern_browser", |request, _| {
             let settings = request.settings().get::<BrowserSettings>();
             value(is_modern(request, settings), &settings.modern_browser_value)
-        }),
+        })
+        .changeable(),
         Variable::named("ancient_browser", |request, _| {
             let settings = request.settings().get::<BrowserSettings>();
             value(!is_modern(request, settings), &settings.ancient_browser_value)
-        }),
-        Variable::named("msie", |request, _| msie::is_msie(request).then_some(Cow::Borrowed(b"1"))),
+        })
+        .changeable(),
+        Variable::named("msie", |request, _| msie::is_msie(request).then_some(Cow::Borrowed(b"1"))).changeable(),
     ],
     ..Module::EMPTY
 };

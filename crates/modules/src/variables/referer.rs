@@ -114,7 +114,7 @@ impl List {
 pub static MODULE: Module = Module {
     name: "referer",
     groups: &[group::<RefererSettings>()],
-    variables: &[Variable::named("invalid_referer", invalid)],
+    variables: &[Variable::named("invalid_referer", invalid).changeable()],
     settle: Some(settle),
     ..Module::EMPTY
 };

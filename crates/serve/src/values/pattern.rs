@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use freerun_conf::Problem;
 use pcre2::bytes::{Regex, RegexBuilder};
 
 use super::table::VariableTable;
@@ -43,7 +44,7 @@ impl Pattern {
     /// Compiles an expression of the configuration; its named groups become variables.
     ///
     /// # Errors
-    /// PCRE2's message with the offset.
+    /// PCRE2's message with the offset, or nginx's about a group with the name of a variable that cannot be changed.
     pub fn new<S>(text: &str, caseless: bool, variables: &mut VariableTable<S>) -> Result<Pattern, String> {
         let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){text}");
         let regex = RegexBuilder::new().caseless(caseless).jit_if_available(true).build(&limited).map_err(|error| {
@@ -58,7 +59,8 @@ impl Pattern {
         })?;
         let groups = regex.capture_names();
         let named = groups.iter().enumerate().filter_map(|(group, name)| Some((group, name.as_deref()?)));
-        let names = named.map(|(group, name)| Named { group, slot: variables.add_capture(name) }).collect();
+        let names = named.map(|(group, name)| Ok(Named { group, slot: variables.add_capture(name)? }));
+        let names = names.collect::<Result<_, Problem>>().map_err(|problem| problem.message)?;
         Ok(Pattern { groups: groups.len(), names, regex })
     }
 

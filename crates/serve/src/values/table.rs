@@ -32,11 +32,14 @@ struct Entry<S> {
     /// Whether the first directive that assigns to it is `set`.
     by_set: Option<bool>,
     compute: Option<Arc<dyn Compute<S>>>,
+    /// Whether a named group of an expression gives it its value: it is not there for subjects that did not match, even
+    /// where the name means something else otherwise.
+    captured: bool,
 }
 
 impl<S> Default for Entry<S> {
     fn default() -> Entry<S> {
-        Entry { used: None, slot: None, by_set: None, compute: None }
+        Entry { used: None, slot: None, by_set: None, compute: None, captured: false }
     }
 }
 
@@ -86,9 +89,26 @@ impl<S> VariableTable<S> {
         slot
     }
 
-    /// A regular expression sets `$name`: the slot for it.
-    pub fn add_capture(&mut self, name: &str) -> u32 {
-        self.slot(name)
+    /// Whether a directive or a capture may give `$name`, in lower case, a value.
+    ///
+    /// # Errors
+    /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
+    fn may_change(&self, name: &str, lower: &str) -> Result<(), Problem> {
+        let may = match self.names.get(lower) {
+            Some(own) => own.changeable || own.set.is_some(),
+            None => self.family(lower).is_none_or(|family| !family.fixed.contains(&&lower[family.name.len()..])),
+        };
+        may.then_some(()).ok_or_else(|| Problem::new(format!("the duplicate \"{name}\" variable")))
+    }
+
+    /// A regular expression sets `$name`: the slot for it. What the name means otherwise counts no longer, as in nginx.
+    ///
+    /// # Errors
+    /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
+    pub fn add_capture(&mut self, name: &str) -> Result<u32, Problem> {
+        self.may_change(name, &name.to_ascii_lowercase())?;
+        self.entry(name).captured = true;
+        Ok(self.slot(name))
     }
 
     /// What `set` assigns to under this name (without `$`). Where it did not, the variable is empty.
@@ -110,15 +130,13 @@ impl<S> VariableTable<S> {
 
     fn assigned(&mut self, name: &str, by_set: bool) -> Result<Target<S>, Problem> {
         let lower = name.to_ascii_lowercase();
-        match self.names.get(lower.as_str()) {
-            Some(Variable { set: Some(set), .. }) => Ok(Target::Call(*set)),
-            Some(_) => Err(Problem::new(format!("the duplicate \"{name}\" variable"))),
-            None => {
-                let slot = self.slot(&lower);
-                self.entry(&lower).by_set.get_or_insert(by_set);
-                Ok(Target::Slot(slot))
-            }
+        self.may_change(name, &lower)?;
+        if let Some(Variable { set: Some(set), .. }) = self.names.get(lower.as_str()) {
+            return Ok(Target::Call(*set));
         }
+        let slot = self.slot(&lower);
+        self.entry(&lower).by_set.get_or_insert(by_set);
+        Ok(Target::Slot(slot))
     }
 
     /// Defines `$name` (given without `$`) by a directive; of several definitions the last one counts.
@@ -127,9 +145,7 @@ impl<S> VariableTable<S> {
     /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
     pub fn define(&mut self, name: &str, compute: Arc<dyn Compute<S>>) -> Result<(), Problem> {
         let lower = name.to_ascii_lowercase();
-        if self.names.get(lower.as_str()).is_some_and(|variable| variable.set.is_none()) {
-            return Err(Problem::new(format!("the duplicate \"{name}\" variable")));
-        }
+        self.may_change(name, &lower)?;
         self.slot(&lower);
         self.entry(&lower).compute = Some(compute);
         Ok(())
@@ -176,14 +192,26 @@ impl<S> VariableTable<S> {
 
     fn definition(&self, name: &str, entry: &Entry<S>) -> Option<Definition<S>> {
         let family = self.family(name).map(|family| (family.get, name[family.name.len()..].into(), family.kept));
-        let own = self.names.get(name).map(|variable| (variable.get, name.into(), variable.kept));
+        let variable = self.names.get(name);
+        let changeable = variable.is_some_and(|variable| variable.changeable);
+        let own = variable.map(|variable| (variable.get, name.into(), variable.kept));
         if let (Some(compute), Some(slot)) = (&entry.compute, entry.slot) {
-            return Some(Definition::Computed(slot, compute.clone()));
+            let keep = !compute.is_volatile() && !changeable;
+            return Some(Definition::Computed(slot, compute.clone(), keep));
+        }
+        if let Some(slot) = entry.slot
+            && entry.captured
+            && (changeable || own.is_none())
+        {
+            return Some(Definition::User(slot, None, entry.by_set == Some(true)));
         }
         match (entry.slot, own, family) {
             (Some(slot), Some((get, argument, true)), _) => Some(Definition::Kept(slot, get, argument)),
             (Some(slot), None, Some((get, argument, true))) if entry.by_set.is_none() => {
                 Some(Definition::Kept(slot, get, argument))
+            }
+            (Some(slot), Some((get, argument, _)), _) if changeable => {
+                Some(Definition::User(slot, Some((get, argument)), entry.by_set == Some(true)))
             }
             (_, Some((get, argument, _)), _) => Some(Definition::Getter(get, argument)),
             (Some(slot), None, family) => {

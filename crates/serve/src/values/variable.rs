@@ -30,6 +30,10 @@ pub struct Variable<S> {
     /// Whether it stays what it was when it was first asked for, as in nginx, for all that have its values
     /// in common.
     pub kept: bool,
+    /// Whether a value that a directive or a capture gives it takes the place of what the getter finds.
+    pub changeable: bool,
+    /// What follows the prefix in those names of a family that nothing may change, though all others may be.
+    pub fixed: &'static [&'static str],
 }
 
 // Not derived: that would ask the same of the subject.
@@ -44,18 +48,30 @@ impl<S> Copy for Variable<S> {}
 impl<S> Variable<S> {
     /// A single variable.
     pub const fn named(name: &'static str, get: Get<S>) -> Variable<S> {
-        Variable { name, prefix: false, get, set: None, kept: false }
+        Variable { name, prefix: false, get, set: None, kept: false, changeable: false, fixed: &[] }
     }
 
     /// A family of variables.
     pub const fn family(name: &'static str, get: Get<S>) -> Variable<S> {
-        Variable { name, prefix: true, get, set: None, kept: false }
+        Variable { name, prefix: true, get, set: None, kept: false, changeable: true, fixed: &[] }
     }
 
     /// The variable, which `set` may change.
     #[must_use]
     pub const fn settable(self, set: Set<S>) -> Variable<S> {
         Variable { set: Some(set), ..self }
+    }
+
+    /// A variable that may be given another value, which counts from then on. A `map` for it is looked at anew at each use.
+    #[must_use]
+    pub const fn changeable(self) -> Variable<S> {
+        Variable { changeable: true, ..self }
+    }
+
+    /// A family of which these names, given without the prefix, cannot be changed.
+    #[must_use]
+    pub const fn but_fixed(self, fixed: &'static [&'static str]) -> Variable<S> {
+        Variable { fixed, ..self }
     }
 
     /// The variable, which stays what it first was.
@@ -95,11 +111,11 @@ pub(super) enum Definition<S> {
     Getter(Get<S>, Box<str>),
     /// A getter and its argument, asked once; and the slot of what it said.
     Kept(u32, Get<S>, Box<str>),
-    /// Given by `set` or a capture; the getter is that of the family with this prefix, if there is one, which counts until
-    /// then. The flag: `set` declares it, so a use before it is worth a warning.
+    /// Given by `set` or a capture; the getter, of a family or of a changeable variable, counts until then. The flag: `set`
+    /// declares it, so a use before it is worth a warning.
     User(u32, Option<(Get<S>, Box<str>)>, bool),
-    /// Computed, and then kept; `set` may replace it.
-    Computed(u32, Arc<dyn Compute<S>>),
+    /// Computed, and where the flag says so kept; `set` may replace it.
+    Computed(u32, Arc<dyn Compute<S>>, bool),
 }
 
 /// A name that is used somewhere; defined at the latest when all of the configuration has been read.
@@ -131,7 +147,7 @@ impl<S: Subject> Reference<S> {
                     None => self.uninitialized(subject, *slot, *by_set),
                 },
             },
-            Definition::Computed(slot, compute) => self.computed(subject, *slot, &**compute),
+            Definition::Computed(slot, compute, keep) => self.computed(subject, *slot, &**compute, *keep),
         }
     }
 
@@ -147,7 +163,7 @@ impl<S: Subject> Reference<S> {
         Some(Cow::Borrowed(b""))
     }
 
-    fn computed<'r>(&'r self, subject: &'r S, slot: u32, compute: &'r dyn Compute<S>) -> Value<'r> {
+    fn computed<'r>(&'r self, subject: &'r S, slot: u32, compute: &'r dyn Compute<S>, keep: bool) -> Value<'r> {
         let values = subject.values();
         match values.slot(slot) {
             Slot::Text(text) => return Some(Cow::Borrowed(values.text(text))),
@@ -163,7 +179,6 @@ impl<S: Subject> Reference<S> {
         values.put(slot, Slot::Pending);
         let found = compute.find(subject);
         values.put(slot, Slot::Unset);
-        let keep = !compute.is_volatile();
         match found {
             Found::Entry(number) => {
                 if keep {
@@ -186,6 +201,11 @@ impl<S: Subject> Reference<S> {
                 None
             }
         }
+    }
+
+    /// Whether the configuration gives it a value of its own somewhere, so that it is not always what the getter finds.
+    pub fn is_assigned(&self) -> bool {
+        matches!(self.0.definition.get(), Some(Definition::User(..) | Definition::Computed(..)))
     }
 
     /// Whether finding the value may change the captures.

@@ -341,3 +341,21 @@ fn what_a_loop_leaves_behind_is_used_by_the_next_one_with_its_number() {
     assert_eq!(answers.recv_timeout(LONG).unwrap().unwrap(), b"hello");
     bench.close();
 }
+
+#[test]
+fn what_is_in_a_list_that_another_loop_has_is_closed_afterwards() {
+    let bench = Bench::new(2);
+    let own = Scope::of("of a client");
+    let (ours, mut theirs) = pair();
+    assert!(bench.put_kept(0, Kept::new(ours, own)));
+    let shared = bench.put(0);
+    let list = bench.idle.0.try_lock(0).unwrap();
+    let idle = bench.idle.clone();
+    on(&bench.loops[1], move || idle.close(own));
+    assert_eq!(bench.idle.len(), 2, "the list is taken");
+    drop(list);
+    assert!(is_closed(&mut theirs));
+    assert_eq!((bench.idle.len(), bench.count.total()), (1, 1));
+    drop(shared);
+    bench.close();
+}

@@ -102,3 +102,23 @@ fn who_comes_to_a_loopback_address_is_served_with_its_congestion_control() {
     let accepted = listeners.0[&a.name].sockets[0].accept().unwrap().0;
     assert_eq!(rustix::net::sockopt::tcp_congestion(&accepted).unwrap(), "reno");
 }
+
+#[test]
+fn a_test_of_the_configuration_binds_and_leaves_nothing_behind() {
+    let path = std::env::temp_dir().join(format!("freerun-try-{}.sock", std::process::id()));
+    let (free, socket) = (spec(free()), unix(path.to_str().unwrap()));
+    try_bind(&[free.clone(), socket.clone()]).unwrap();
+    assert!(!path.exists());
+    // What is in use stays as it is, by whomever.
+    let log = ErrorLog::none();
+    let running = Listeners::default().extend(&[free.clone(), socket.clone()], 1, &log).unwrap();
+    try_bind(&[free.clone(), socket.clone()]).unwrap();
+    TcpStream::connect(free.ip.unwrap()).unwrap();
+    UnixStream::connect(&path).unwrap();
+    drop(running);
+    // An address of nobody here: RFC 5737.
+    let foreign = spec(SocketAddr::from(([192, 0, 2, 1], 80)));
+    let error = try_bind(&[free, foreign]).unwrap_err();
+    assert_eq!(error.to_string(), "bind() to 192.0.2.1:80 failed (99: Cannot assign requested address)");
+    std::fs::remove_file(&path).unwrap();
+}

@@ -184,7 +184,7 @@ impl Future for Serve {
                         keep.most,
                         keep.least,
                     );
-                    connection.loop_state.became_idle();
+                    connection.loop_state.admission.one_may_leave();
                     self.state = State::Idle(key);
                 }
                 _ => return Poll::Ready(()),
@@ -200,7 +200,7 @@ impl Drop for Serve {
             // A request that goes on in the background must not keep the client waiting for the end.
             self.connection.transport.end();
         }
-        self.connection.loop_state.ended();
+        self.connection.loop_state.admission.end();
     }
 }
 

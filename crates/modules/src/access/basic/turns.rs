@@ -43,7 +43,7 @@ impl Drop for Place {
 
 /// Does `work` when it is the client's turn. `None`: the client went away while it waited.
 pub async fn wait<T>(request: &Request, work: impl Future<Output = T>) -> Option<T> {
-    let place = Place::new(request.client.loop_state.module::<Turns>(), request.client_key());
+    let place = Place::new(request.client.loop_state.modules.get::<Turns>(), request.client_key());
     let _turn = tokio::select! {
         biased;
         turn = place.semaphore.acquire() => turn,

@@ -198,7 +198,7 @@ fn remove_oldest(entries: &mut HashMap<Vec<u8>, Rc<Entry>>) -> Option<Rc<Entry>>
 /// # Errors
 /// See [`UsersError`].
 pub async fn load(request: &Request, path: &[u8]) -> Result<Arc<Users>, UsersError> {
-    let cache = request.client.loop_state.module::<Cache>();
+    let cache = request.client.loop_state.modules.get::<Cache>();
     let entry = cache.entry(path);
     let path = CString::new(path).map_err(|_| UsersError::Path)?;
     let aio = aio::resolve(request).ok_or(UsersError::Path)?;

@@ -99,7 +99,7 @@ fn packed(
     let ratio = request.own.get::<Ratio>();
     ratio.coding.set(coding.name);
     let home = &request.client.loop_state;
-    let again = Original::of(&response.body, coding, params).map(|original| (home.module::<Kept>(), original));
+    let again = Original::of(&response.body, coding, params).map(|original| (home.modules.get::<Kept>(), original));
     if let Some((kept, original)) = &again
         && let Some(packed) = kept.get(original, loops::now())
     {

@@ -128,7 +128,7 @@ impl Compressed {
             params,
             cpu: request.generation.pools.cpu().clone(),
             client: request.client_key(),
-            held: request.client.loop_state.module::<Held>(),
+            held: request.client.loop_state.modules.get::<Held>(),
             ratio,
             again,
             stage: Stage::Fresh(source),

@@ -155,7 +155,7 @@ impl Page {
     }
 
     fn holds(&self, text: &[u8]) -> Result<bool, String> {
-        let patterns = self.request.client.loop_state.module::<Patterns>();
+        let patterns = self.request.client.loop_state.modules.get::<Patterns>();
         expr::holds(text, &mut self.names(), &patterns)
     }
 

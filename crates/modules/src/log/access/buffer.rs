@@ -12,7 +12,7 @@ use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::time::Duration;
 
-use freerun_http::worker::LoopState;
+use freerun_http::loop_state::LoopState;
 use freerun_runtime::log::{Destination, LogFile};
 use freerun_runtime::loops;
 use freerun_serve::loop_local::AddressHasher;
@@ -70,7 +70,7 @@ impl Buffers {
     pub fn hook(self: &Rc<Self>, home: &LoopState) {
         if !self.hooked.replace(true) {
             let buffers = self.clone();
-            home.on_hand_over(move || buffers.hand_over_all());
+            home.modules.on_hand_over(move || buffers.hand_over_all());
         }
     }
 

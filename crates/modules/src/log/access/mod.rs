@@ -33,7 +33,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 fn write(request: &mut Request) -> Outcome {
     let request = &*request;
     let home = &request.client.loop_state;
-    let buffers = home.module::<Buffers>();
+    let buffers = home.modules.get::<Buffers>();
     buffers.hook(home);
     let settings = request.settings().get::<AccessLogSettings>();
     for log in settings.access_log.logs() {

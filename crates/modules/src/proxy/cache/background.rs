@@ -36,7 +36,7 @@ impl Drop for Place {
 /// # Errors
 /// There are too many of them already; what it would have filled comes back.
 pub fn update(request: &Request, serve: &Serve<'_>, object: Arc<Object>, filling: Filling) -> Result<(), Filling> {
-    let running = request.client.loop_state.module::<Running>();
+    let running = request.client.loop_state.modules.get::<Running>();
     if running.0.get() >= MAX_RUNNING {
         log_full(request, MAX_RUNNING);
         return Err(filling);

@@ -98,7 +98,11 @@ pub fn write_head(
     let set = &settings.proxy_set_header;
     set.iter().for_each(|item| item.append(request, out));
     if !set.has(HeaderId::Host) {
-        field(out, b"Host", &to.target.whom().host);
+        match settings.proxy_pass.as_ref().and_then(|pass| pass.assigned_host(request)) {
+            None => field(out, b"Host", &to.target.whom().host),
+            // As of any field that is set, nothing is sent of one without a value.
+            Some(value) => value.filter(|value| !value.is_empty()).iter().for_each(|value| field(out, b"Host", value)),
+        }
     }
     let sent = announce(body, || lengthless(settings, request), out);
     let asking = Asking::of(request);

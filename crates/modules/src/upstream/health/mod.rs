@@ -151,12 +151,12 @@ fn prepare(generation: &Arc<Generation>, shared: &Arc<Shared>) {
         peers.peers().for_each(|peer| peer.live().unhold());
     }
     for (index, watches) in new {
-        shared.tell(index, move |home| home.module::<Watcher>().prepare(watches));
+        shared.tell(index, move |home| home.modules.get::<Watcher>().prepare(watches));
     }
 }
 
 fn begin(_: &Arc<Generation>, shared: &Arc<Shared>) {
     for index in 0..shared.loops.len() {
-        shared.tell(index, |home| home.module::<Watcher>().begin(home));
+        shared.tell(index, |home| home.modules.get::<Watcher>().begin(home));
     }
 }

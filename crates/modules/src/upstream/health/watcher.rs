@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_http::worker::LoopState;
+use freerun_http::loop_state::LoopState;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_upstream::health::{Checked, Watch};

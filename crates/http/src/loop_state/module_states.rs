@@ -1,0 +1,48 @@
+//! What modules keep on a loop.
+
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::rc::Rc;
+
+use freerun_serve::loop_local::AddressHasher;
+
+/// Called when what a module has gathered on a loop must not be kept any longer.
+type HandOver = Box<dyn Fn()>;
+
+/// What modules keep on a loop, one value a type.
+#[derive(Default)]
+pub struct ModuleStates {
+    /// Types' numbers are as good as hashes; spreading them again costs nothing.
+    states: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<AddressHasher>>>,
+    hand_over: RefCell<Vec<HandOver>>,
+}
+
+impl ModuleStates {
+    /// State of a module on this loop, made at first use.
+    pub fn get<T: Default + 'static>(&self) -> Rc<T> {
+        let mut states = self.states.borrow_mut();
+        let state = match states.get(&TypeId::of::<T>()) {
+            Some(state) => state,
+            None => states.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default())),
+        };
+        match state.clone().downcast() {
+            Ok(state) => state,
+            Err(_) => unreachable!("the key is the value's type"),
+        }
+    }
+
+    /// Has `hook` called when what a module gathers on this loop must be handed over: when another generation takes
+    /// over, when logs are reopened, and before the loop ends. The hook must not register another one.
+    pub fn on_hand_over(&self, hook: impl Fn() + 'static) {
+        self.hand_over.borrow_mut().push(Box::new(hook));
+    }
+
+    /// Calls the hooks.
+    pub fn hand_over(&self) {
+        for hook in &*self.hand_over.borrow() {
+            hook();
+        }
+    }
+}

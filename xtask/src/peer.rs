@@ -1,0 +1,211 @@
+//! `cargo xtask peer FOLDER`: another server's test suite, run against freerun and held against what it passed before.
+//!
+//! FOLDER has the suite with two programs of its own: `claim BINARY` prints the path of a wrapper that makes BINARY look like the
+//! server the suite is for, and `run-suite` runs the suite and writes a table of files. Nothing of the suite is part of this repository.
+//! See [the page](../../tests/peer/README.md).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Why there is no comparison.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no binary to test.
+    #[error("{} is not there: `cargo xtask release` or `cargo build --release` makes it", .0.display())]
+    NoBinary(PathBuf),
+    /// A program of the suite did not start, or said nothing.
+    #[error("{}: {reason}", program.display())]
+    Failed {
+        /// The program.
+        program: PathBuf,
+        /// How it ended.
+        reason: String,
+    },
+    /// A file cannot be read.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A table has another form.
+    #[error("{}:{line}: {what}", path.display())]
+    Table {
+        /// Which one.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The list of differences has another form.
+    #[error("{}: {error}", path.display())]
+    Expected {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        error: toml::de::Error,
+    },
+}
+
+/// How far a file of the suite gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Score {
+    /// Subtests that pass.
+    passed: u32,
+    /// Subtests that there are.
+    total: u32,
+}
+
+/// Files of the suite with their scores.
+type Scores = BTreeMap<String, Score>;
+
+/// What freerun does in another way on purpose.
+#[derive(serde::Deserialize)]
+struct Expected {
+    #[serde(default)]
+    difference: Vec<Difference>,
+}
+
+/// A difference that a file of the suite sees.
+#[derive(serde::Deserialize)]
+struct Difference {
+    file: String,
+    subtests: Vec<u32>,
+    reason: String,
+}
+
+/// What the comparison has found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Files that pass fewer subtests than before, or were not run; a line each.
+    pub worse: Vec<String>,
+    /// Files that pass more.
+    pub better: Vec<String>,
+    /// Subtests passed and subtests in all.
+    pub sum: Score,
+}
+
+impl std::fmt::Display for Score {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} of {}", self.passed, self.total)
+    }
+}
+
+/// Runs the suite in `folder` against the release build, and compares.
+pub fn run(repository: &Path, folder: &Path) -> Result<Report, Error> {
+    let ours = repository.join("tests/peer");
+    let expected_path = ours.join("expected.toml");
+    let expected: Expected =
+        toml::from_str(&read(&expected_path)?).map_err(|error| Error::Expected { path: expected_path, error })?;
+    let baseline = scores(&ours.join("baseline.tsv"))?;
+    let binary = repository.join("target/release/freerun");
+    if !binary.exists() {
+        return Err(Error::NoBinary(binary));
+    }
+    let claim = folder.join("claim");
+    let failed = |program: &Path, reason: String| Error::Failed { program: program.to_owned(), reason };
+    let claimed = Command::new(&claim).arg(&binary).output().map_err(|error| failed(&claim, error.to_string()))?;
+    let wrapper = String::from_utf8_lossy(&claimed.stdout).trim().to_owned();
+    if !claimed.status.success() || wrapper.is_empty() {
+        return Err(failed(&claim, claimed.status.to_string()));
+    }
+    let table = repository.join("target/peer.tsv");
+    let suite = folder.join("run-suite");
+    // It fails where a file of the suite does, which is what is compared below.
+    let mut command = Command::new(&suite);
+    command.args(["-q", "-a"]).arg(folder.join("areas.tsv")).arg("-o").arg(&table).arg(&wrapper).arg(folder);
+    let _ = fs::remove_file(&table);
+    command.status().map_err(|error| failed(&suite, error.to_string()))?;
+    let report = compare(&baseline, &scores(&table)?);
+    for difference in &expected.difference {
+        let numbers: Vec<String> = difference.subtests.iter().map(u32::to_string).collect();
+        println!("{} ({}): on purpose: {}", difference.file, numbers.join(" "), difference.reason);
+    }
+    Ok(report)
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })
+}
+
+/// A table whose first line names its columns, `file`, `passed` and `total` among them.
+fn scores(path: &Path) -> Result<Scores, Error> {
+    parse(&read(path)?).map_err(|(line, what)| Error::Table { path: path.to_owned(), line, what })
+}
+
+fn parse(text: &str) -> Result<Scores, (usize, &'static str)> {
+    let mut lines = text.lines().enumerate();
+    let heads: Vec<&str> = lines.next().map(|(_, line)| line.split('\t').collect()).unwrap_or_default();
+    let column = |name: &str| heads.iter().position(|head| *head == name);
+    let (Some(file), Some(passed), Some(total)) = (column("file"), column("passed"), column("total")) else {
+        return Err((1, "no columns file, passed and total"));
+    };
+    let mut scores = Scores::new();
+    for (index, line) in lines {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let number =
+            |column: usize| cells.get(column).and_then(|cell| cell.parse().ok()).ok_or((index + 1, "no number"));
+        let name = cells.get(file).ok_or((index + 1, "no file"))?;
+        scores.insert((*name).to_owned(), Score { passed: number(passed)?, total: number(total)? });
+    }
+    Ok(scores)
+}
+
+fn compare(baseline: &Scores, now: &Scores) -> Report {
+    let mut report = Report { worse: Vec::new(), better: Vec::new(), sum: Score { passed: 0, total: 0 } };
+    for (file, before) in baseline {
+        match now.get(file) {
+            None => report.worse.push(format!("{file}: was not run")),
+            Some(score) if score.passed < before.passed => {
+                report.worse.push(format!("{file}: {score}, before {before}"));
+            }
+            Some(score) if score.passed > before.passed => {
+                report.better.push(format!("{file}: {score}, before {before}"));
+            }
+            Some(_) => {}
+        }
+    }
+    for score in now.values() {
+        report.sum.passed += score.passed;
+        report.sum.total += score.total;
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_passes_less_or_is_missing_is_worse() {
+        let before = parse("file\tpassed\ttotal\na.t\t3\t4\nb.t\t2\t2\nc.t\t0\t0\nd.t\t1\t1\n").unwrap();
+        let now = parse("file\tresult\tpassed\ttotal\na.t\tFAIL\t2\t4\nb.t\tPASS\t2\t2\nc.t\tFAIL\t1\t9\n").unwrap();
+        let report = compare(&before, &now);
+        assert_eq!(report.worse, ["a.t: 2 of 4, before 3 of 4", "d.t: was not run"]);
+        assert_eq!(report.better, ["c.t: 1 of 9, before 0 of 0"]);
+        assert_eq!(report.sum, Score { passed: 5, total: 15 });
+    }
+
+    #[test]
+    fn tables_of_another_form_are_refused() {
+        assert_eq!(parse("").unwrap_err(), (1, "no columns file, passed and total"));
+        assert_eq!(parse("file\tpassed\ttotal\na.t\t1\n").unwrap_err(), (2, "no number"));
+    }
+
+    #[test]
+    fn the_list_and_the_baseline_can_be_read() {
+        let ours = crate::repository().join("tests/peer");
+        let baseline = scores(&ours.join("baseline.tsv")).unwrap();
+        let expected: Expected = toml::from_str(&read(&ours.join("expected.toml")).unwrap()).unwrap();
+        for difference in expected.difference {
+            let score = baseline.get(&difference.file).unwrap_or_else(|| panic!("no {}", difference.file));
+            let lost = u32::try_from(difference.subtests.len()).unwrap();
+            assert!(lost > 0 && score.passed + lost <= score.total.max(lost), "{}", difference.file);
+            assert!(!difference.reason.is_empty(), "{}", difference.file);
+        }
+    }
+}
