@@ -150,7 +150,7 @@ struct Doors {
 impl Doors {
     /// Reads a configuration that goes on with the zones of the one before it.
     fn after(zones: Zones, text: &str) -> Result<Doors, String> {
-        let registry = Registry::new(&[group::<DoorSettings>()], &[]).unwrap();
+        let registry = Registry::new(&[group::<DoorSettings>()], &[]).expect("directives");
         let tree = parse("doors.conf", None, "", &mut Text(text));
         let mut cx = Cx::new(Sources::default());
         let table = cx.extensions.get_or_default::<VariableTable<Visitor>>();
@@ -168,14 +168,14 @@ impl Doors {
             Ok(settings)
         })();
         let settings = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
-        let pools = Pools::new().generation(&[]).unwrap();
+        let pools = Pools::new().generation(&[]).expect("pools");
         let services = Services {
             paths: cx.extensions.get_or_default::<freerun_serve::parts::Paths>().clone(),
             zones: cx.extensions.get_or_default::<ZoneTable>().zones(),
             parts: freerun_serve::parts::Parts::default(),
             logs: Vec::new(),
             error_log: ErrorLog::none(),
-            files: FileSystem::new(pools.default().clone()).unwrap(),
+            files: FileSystem::new(pools.default().clone()).expect("files"),
             pools,
         };
         let logs = cx.extensions.get_or_default::<LogPaths>().0.clone();
@@ -183,7 +183,7 @@ impl Doors {
     }
 
     fn read(text: &str) -> Doors {
-        Doors::after(Zones::default(), text).unwrap()
+        Doors::after(Zones::default(), text).expect("a configuration")
     }
 
     fn settings(&self) -> &DoorSettings {
@@ -202,8 +202,8 @@ impl Doors {
 
     /// What is said to a visitor.
     fn said(&self, visitor: &Visitor) -> String {
-        let say = self.settings().say.as_ref().unwrap();
-        String::from_utf8(say.render(visitor).into_owned()).unwrap()
+        let say = self.settings().say.as_ref().expect("something to say");
+        String::from_utf8_lossy(&say.render(visitor)).into_owned()
     }
 }
 

@@ -24,7 +24,7 @@ settings! {
 
 #[cfg(test)]
 mod tests {
-    use freerun_conf::{Contexts, Registry, Sources, apply_block, group, parse};
+    use freerun_conf::{Contexts, Cx, Registry, Sources, apply_block, group, parse};
 
     use super::*;
 
