@@ -72,7 +72,7 @@ impl Bench {
         self.freerun.as_deref().ok()
     }
 
-    /// wrk.
+    /// The path of wrk.
     pub fn wrk(&self) -> Result<&Path> {
         self.machine.program("wrk")
     }

@@ -40,7 +40,7 @@ const PACE: (usize, Duration) = (32 * 1024, Duration::from_millis(16));
 struct Seen {
     /// Of each client, from the moment the requests were sent to the first byte of the body.
     first: Vec<Duration>,
-    /// The same to the end.
+    /// Of each client, from the moment the requests were sent to the end of the body.
     end: Vec<Duration>,
     /// Clients that did not get the whole object, byte by byte.
     wrong: usize,

@@ -77,7 +77,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     Ok(report)
 }
 
-/// The same with a cache; `parameters` of its path.
+/// A server like `spec` with a cache, which has these `parameters` of its path.
 pub fn cached(spec: Spec, parameters: &str) -> Spec {
     let path = format!(
         "proxy_cache_path @DIR@/cache levels=1:2 keys_zone=bench:10m max_size=1g use_temp_path=off {parameters};\n"

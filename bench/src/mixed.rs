@@ -26,7 +26,7 @@ const FILE: u64 = 4_000_000;
 const TIMES: u64 = 5;
 /// Connections that ask for random files, and for the cached one.
 const CONNECTIONS: (usize, usize) = (200, 50);
-/// Workers.
+/// How many workers each server has.
 const WORKERS: usize = 2;
 /// The cached file.
 const CACHED: &str = "/cached.bin";

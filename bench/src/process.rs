@@ -287,7 +287,7 @@ impl Watch {
 struct MachineCpu {
     /// Spent on processes, interrupts, and by the hypervisor on other machines.
     busy: Duration,
-    /// The same with idle time.
+    /// All of it, idle time included.
     whole: Duration,
 }
 

@@ -100,22 +100,22 @@ impl Spec {
         }
     }
 
-    /// The same with `aio`.
+    /// This server, with `aio`.
     pub fn aio(self, value: &'static str) -> Spec {
         Spec { aio: Some(value), ..self }
     }
 
-    /// The same with further lines, of the main context and of the server.
+    /// This server, with further lines of the main context and of the server.
     pub fn lines(self, main: impl Into<String>, lines: impl Into<String>) -> Spec {
         Spec { main: main.into(), lines: lines.into(), ..self }
     }
 
-    /// The same as a proxy of `upstream`.
+    /// This server, as a proxy of `upstream`.
     pub fn proxy(self, upstream: SocketAddr) -> Spec {
         Spec { upstream: Some(upstream), ..self }
     }
 
-    /// The same with `workers`.
+    /// This server, with so many workers.
     pub fn workers(self, workers: usize) -> Spec {
         Spec { workers, ..self }
     }

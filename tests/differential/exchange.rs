@@ -164,7 +164,7 @@ fn named_ports(text: &[u8], ports: &[u16], name: &str) -> Vec<u8> {
     out
 }
 
-/// The same of text.
+/// `text` with a name in place of ports. Digits inside a longer number are no port.
 pub fn text_with_name(text: &str, ports: &[u16], name: &str) -> String {
     String::from_utf8_lossy(&named_ports(text.as_bytes(), ports, name)).into_owned()
 }

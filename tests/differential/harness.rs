@@ -126,7 +126,7 @@ impl Case {
 /// How long a server may take for the next byte of a case: longer than any disk or machine that is busy with something else.
 pub const WAIT: Duration = Duration::from_secs(60);
 
-/// The same where it is known that none comes.
+/// How long a byte is waited for where it is known that none comes.
 pub const SILENCE: Duration = Duration::from_secs(2);
 
 /// One exchange with a server, without the ports of those that are compared.

@@ -18,6 +18,8 @@ const USAGE: &str = "\
 usage: cargo xtask tidy|release|fuzz|instructions|peer
 
   tidy      check the rules that the compiler cannot: see CONTRIBUTING.md
+    --layers  show the imports that lead upward inside a crate, and the circles
+    --record  lower the numbers of them in xtask/tidy.toml to what is there, then check
   release   build freerun with what a load on it has shown (profile-guided): see README.md
   fuzz [SECONDS]
             run every fuzz target for SECONDS (60) with libFuzzer: see fuzz/README.md
@@ -40,6 +42,17 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy_command(),
+        ["tidy", "--layers"] => match tidy::show_layers(&repository()) {
+            Ok(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => failed(&error),
+        },
+        ["tidy", "--record"] => match tidy::record(&repository()) {
+            Ok(()) => tidy_command(),
+            Err(error) => failed(&error),
+        },
         ["release"] => release_command(),
         ["fuzz"] => fuzz_command("60"),
         ["fuzz", seconds] => fuzz_command(seconds),
@@ -136,9 +149,12 @@ fn tidy_command() -> ExitCode {
                 ExitCode::FAILURE
             }
         }
-        Err(error) => {
-            eprintln!("tidy: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Says why the checks could not run.
+fn failed(error: &tidy::Error) -> ExitCode {
+    eprintln!("tidy: {error}");
+    ExitCode::FAILURE
 }

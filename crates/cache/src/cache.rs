@@ -416,7 +416,7 @@ impl Cache {
 pub struct Figures {
     /// How far the index has come.
     pub state: State,
-    /// Objects.
+    /// How many objects there are.
     pub entries: usize,
     /// The most there may be.
     pub max_entries: u64,

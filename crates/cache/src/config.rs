@@ -34,7 +34,7 @@ pub struct CacheConfig {
     pub name: Arc<str>,
     /// Its folder.
     pub path: PathBuf,
-    /// `levels=`
+    /// The levels of folders below the path: the parameter `levels=`.
     pub levels: Levels,
     /// `keys_zone=NAME:SIZE`, in bytes: it limits the number of entries, see [`BYTES_PER_ENTRY`].
     pub zone_size: u64,

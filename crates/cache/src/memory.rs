@@ -43,7 +43,7 @@ type Open = Table<Key, Arc<Object>, UnitWeighter, FxBuildHasher>;
 pub struct Memory {
     small: Option<Small>,
     open: Option<Open>,
-    /// `memory=`
+    /// The most bytes that objects in memory take: the parameter `memory=`.
     limit: AtomicU64,
     hits: AtomicU64,
     handles: AtomicU64,
@@ -56,7 +56,7 @@ pub struct MemoryFigures {
     pub objects: u64,
     /// Bytes that they take up.
     pub bytes: u64,
-    /// `memory=`
+    /// The most bytes that objects in memory take: the parameter `memory=`.
     pub limit: u64,
     /// Requests that were answered from memory.
     pub hits: u64,

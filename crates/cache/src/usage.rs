@@ -17,7 +17,7 @@ pub enum Answered {
     Expired,
     /// What it had was stale, and was used.
     Stale,
-    /// The same, while somebody else asks the server.
+    /// What it had was stale, and was used while somebody else asks the server.
     Updating,
     /// What it had was stale, and the server said that it has not changed.
     Revalidated,

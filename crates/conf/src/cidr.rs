@@ -11,7 +11,7 @@ use crate::tree::{Node, Word};
 pub enum Cidr {
     /// Address and mask; the address has no bits outside the mask.
     V4(u32, u32),
-    /// The same for IPv6.
+    /// Address and mask of IPv6; the address has no bits outside the mask.
     V6(u128, u128),
 }
 

@@ -5,7 +5,7 @@ use crate::contexts::Contexts;
 /// What stands after a directive's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
-    /// `;`
+    /// The directive ends with `;`.
     No,
     /// `{}` with directives of another context: a builder walks them.
     Inside(Contexts),
@@ -45,7 +45,7 @@ impl Shape {
         Shape { min, max: Shape::MANY, syntax, block: Block::No }
     }
 
-    /// The same with a block whose inside is `context`.
+    /// This shape, with a block whose inside is `context`.
     #[must_use]
     pub const fn with_block(self, context: Contexts) -> Shape {
         Shape { block: Block::Inside(context), ..self }
@@ -122,7 +122,7 @@ impl Directive {
         }
     }
 
-    /// The same with another fidelity.
+    /// This directive, with another fidelity.
     #[must_use]
     pub const fn fidelity(self, fidelity: Fidelity) -> Directive {
         Directive { fidelity, ..self }

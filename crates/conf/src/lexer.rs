@@ -17,11 +17,11 @@ use crate::tree::{MAX_WORD, Word};
 #[derive(Debug)]
 pub(crate) enum Token {
     Word(Word),
-    /// `;`
+    /// A `;`, which ends a directive.
     End(Place),
-    /// `{`
+    /// A `{`, which opens a block.
     Open(Place),
-    /// `}`
+    /// A `}`, which closes a block.
     Close(Place),
     /// The end of the text.
     Eof(Place),

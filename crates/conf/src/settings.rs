@@ -70,31 +70,31 @@ pub type Erased = Arc<dyn Any + Send + Sync>;
 
 /// [`Settings`] with the type forgotten, for lists of groups. Get one with [`group`].
 pub trait Group: Sync {
-    /// [`Settings::NAME`].
+    /// The group's name: [`Settings::NAME`].
     fn name(&self) -> &'static str;
-    /// [`Settings::DOCS`].
+    /// The group's documentation: [`Settings::DOCS`].
     fn docs(&self) -> &'static str;
-    /// [`Settings::HAS_LOCAL`].
+    /// Whether a level has settings of its own: [`Settings::HAS_LOCAL`].
     fn has_local(&self) -> bool;
-    /// [`Settings::MERGES_ALWAYS`].
+    /// Whether levels are merged though nothing is written there: [`Settings::MERGES_ALWAYS`].
     fn merges_always(&self) -> bool;
     /// The index of [`Settings::slot`].
     fn slot(&self) -> usize;
-    /// [`Settings::directives`].
+    /// The group's directives: [`Settings::directives`].
     fn directives(&self) -> &'static [Directive];
-    /// [`Settings::defaults`].
+    /// The settings where nothing is written: [`Settings::defaults`].
     ///
     /// # Errors
-    /// As there.
+    /// What [`Settings::defaults`] fails with.
     fn defaults(&self, cx: &mut Cx) -> Result<Erased, Problem>;
     /// An empty level.
     fn level(&self) -> Box<dyn Any>;
-    /// [`Settings::set`].
+    /// Takes one directive into a level: [`Settings::set`].
     ///
     /// # Errors
-    /// As there.
+    /// What [`Settings::set`] fails with.
     fn set(&self, level: &mut dyn Any, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem>;
-    /// [`Settings::merge`].
+    /// Merges a level with its parent: [`Settings::merge`].
     fn merge(&self, level: Option<Box<dyn Any>>, parent: &Erased, defaults: &Erased, within: Contexts) -> Erased;
 }
 
@@ -180,7 +180,7 @@ impl SettingsSet {
         }
     }
 
-    /// The same, shared.
+    /// The group's settings at this level, shared.
     ///
     /// # Panics
     /// As [`SettingsSet::get`].

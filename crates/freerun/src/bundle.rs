@@ -10,7 +10,7 @@ use crate::settings::user::Identity;
 pub struct Input {
     /// The main file.
     pub conf: String,
-    /// `-g`
+    /// The directives of the option `-g`.
     pub globals: Option<String>,
     /// What relative paths begin at; ends with `/`.
     pub prefix: String,
@@ -67,7 +67,7 @@ pub enum ToWorker {
     Reopen(Vec<String>),
     /// Accept no more connections, finish the requests, end.
     Quit,
-    /// End.
+    /// End at once.
     Stop,
 }
 
@@ -76,7 +76,7 @@ pub enum ToWorker {
 pub enum FromWorker {
     /// The bundle of that number is in use, or cannot be and nothing has changed.
     Applied {
-        /// [`Bundle::number`]
+        /// The number of the bundle: [`Bundle::number`].
         number: u64,
         /// Why not.
         result: Result<(), String>,

@@ -33,7 +33,7 @@ const STEP: usize = 1024 * 1024;
 pub struct Limits {
     /// Bytes of a body.
     pub body: usize,
-    /// Descriptors.
+    /// How many descriptors come with it.
     pub fds: usize,
 }
 

@@ -26,23 +26,23 @@ pub struct Options {
     pub help: bool,
     /// `-v`, `-V`, `-h`
     pub version: bool,
-    /// `-V`
+    /// Whether `-V` was given: print how the binary was built.
     pub build: bool,
     /// `-t`, `-T`
     pub test: bool,
-    /// `-T`
+    /// Whether `-T` was given: print the configuration.
     pub dump: bool,
-    /// `-q`
+    /// Whether `-q` was given: tell errors only.
     pub quiet: bool,
-    /// `-s`
+    /// The signal to send: `-s`.
     pub signal: Option<Order>,
-    /// `-p`
+    /// The prefix of relative paths: `-p`.
     pub prefix: Option<String>,
-    /// `-e`
+    /// The error log at the start: `-e`.
     pub error_log: Option<String>,
-    /// `-c`
+    /// The configuration file: `-c`.
     pub conf: Option<String>,
-    /// `-g`
+    /// Directives of the main context: `-g`.
     pub globals: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub struct Serve {
     pub dir: OsString,
     /// Where to listen; [`SERVE_ADDRESS`] if not given.
     pub listen: SocketAddr,
-    /// `--help`
+    /// Whether `--help` was given.
     pub help: bool,
 }
 

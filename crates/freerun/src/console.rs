@@ -48,7 +48,7 @@ pub fn tell_failure(log: &ErrorLog, failure: &Failure) {
     log_failure(&log.without_console(), failure);
 }
 
-/// The same where nobody looks at stderr: a reload.
+/// Tells the log alone, where nobody looks at stderr: a reload.
 pub fn log_failure(log: &ErrorLog, failure: &Failure) {
     if let Some(problem) = failure.problems.first() {
         let help = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();

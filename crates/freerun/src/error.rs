@@ -16,7 +16,7 @@ pub enum Error {
         call: &'static str,
         /// The path.
         name: String,
-        /// Why.
+        /// What the system said.
         error: io::Error,
     },
     /// A system call failed: `fork() failed (11: …)`. The text holds everything before `failed`.
@@ -24,7 +24,7 @@ pub enum Error {
     Call {
         /// The call with its arguments.
         call: String,
-        /// Why.
+        /// What the system said.
         error: io::Error,
     },
     /// The peer on the socket between master and worker sent what makes no sense, or too much of it.

@@ -44,7 +44,7 @@ pub fn build(modules: &[&str]) -> String {
     )
 }
 
-/// `-h`
+/// The text that `-h` prints.
 pub fn help() -> String {
     format!(
         "\

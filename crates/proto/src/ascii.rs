@@ -77,7 +77,7 @@ pub fn find_control(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The same in a longer text.
+/// The first byte below 0x10 in a longer text, by blocks of 32 bytes.
 fn find_control_far(bytes: &[u8]) -> Option<usize> {
     let (blocks, _) = bytes.as_chunks::<32>();
     // No early return within a block: so it takes a few instructions.

@@ -69,13 +69,13 @@ pub enum Modified {
 /// The condition fields of a request, as sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Conditions<'a> {
-    /// `If-Match`.
+    /// The value of the field `If-Match`.
     pub if_match: Option<&'a [u8]>,
-    /// `If-None-Match`.
+    /// The value of the field `If-None-Match`.
     pub if_none_match: Option<&'a [u8]>,
-    /// `If-Modified-Since`.
+    /// The value of the field `If-Modified-Since`.
     pub if_modified_since: Option<&'a [u8]>,
-    /// `If-Unmodified-Since`.
+    /// The value of the field `If-Unmodified-Since`.
     pub if_unmodified_since: Option<&'a [u8]>,
 }
 

@@ -84,7 +84,7 @@ pub fn parse(value: &[u8], size: u64, max_ranges: Option<u32>) -> Ranges {
 enum Spec {
     /// `first-` or `first-last`.
     From(u64, Option<u64>),
-    /// `-length`.
+    /// The last bytes, so many of them: `-length`.
     Suffix(u64),
     /// `-` alone.
     Nothing,

@@ -114,7 +114,7 @@ pub fn groups(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
 pub struct IdentityError {
     /// `setgroups`, `setgid` or `setuid`.
     pub step: &'static str,
-    /// Why.
+    /// What the system said.
     pub error: io::Error,
 }
 

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 /// A value of a record.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// Text.
+    /// A text in UTF-8.
     Text(&'static str),
-    /// Bytes.
+    /// Bytes of any kind.
     Bytes(&'static [u8]),
     /// Keys and values.
     Map(Vec<(&'static str, Value)>),
@@ -25,7 +25,7 @@ pub enum Value {
     I32(i32),
     /// A number with a point, of 64 bits.
     Double(f64),
-    /// The same of 32 bits.
+    /// A number with a point, of 32 bits.
     Float(f32),
     /// Yes or no.
     Bool(bool),

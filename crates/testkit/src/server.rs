@@ -89,22 +89,22 @@ impl Server {
         self.dir.path().join(name)
     }
 
-    /// `@PORT@`.
+    /// The server's first port, written as `@PORT@`.
     pub fn port(&self) -> u16 {
         self.ports[0]
     }
 
-    /// `@PORTn@`.
+    /// One of its ports by its number, written as `@PORTn@`.
     pub fn port_number(&self, number: usize) -> u16 {
         self.ports[number - 1]
     }
 
-    /// `127.0.0.1:@PORT@`.
+    /// The address of its first port: `127.0.0.1:@PORT@`.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[0]))
     }
 
-    /// `127.0.0.1:@PORTn@`.
+    /// The address of one of its ports: `127.0.0.1:@PORTn@`.
     pub fn address_number(&self, number: usize) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[number - 1]))
     }
@@ -150,12 +150,12 @@ impl Server {
         read(&self.path("stderr"))
     }
 
-    /// `@DIR@/error.log`.
+    /// What stands in its error log, `@DIR@/error.log`.
     pub fn error_log(&self) -> String {
         read(&self.path("error.log"))
     }
 
-    /// `@DIR@/access.log`.
+    /// What stands in its access log, `@DIR@/access.log`.
     pub fn access_log(&self) -> String {
         read(&self.path("access.log"))
     }

@@ -23,9 +23,9 @@ pub struct ConnectOptions {
     pub sndbuf: Option<usize>,
     /// `SO_RCVBUF` in bytes.
     pub rcvbuf: Option<usize>,
-    /// `SO_KEEPALIVE`
+    /// Whether the socket has `SO_KEEPALIVE`.
     pub keepalive: bool,
-    /// `TCP_NODELAY`
+    /// Whether the socket has `TCP_NODELAY`.
     pub nodelay: bool,
 }
 

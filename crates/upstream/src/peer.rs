@@ -105,7 +105,7 @@ static IDS: AtomicU32 = AtomicU32::new(1);
 
 impl Default for Live {
     fn default() -> Live {
-        // After four milliards of servers numbers come again; all that happens then is a session that sticks to the wrong one.
+        // Numbers repeat after four billion servers; all that happens then is a session that sticks to the wrong one.
         let id = IDS.fetch_add(1, Relaxed).max(1);
         Live {
             id,

@@ -61,7 +61,7 @@ pub fn ok(fields: &[&str]) -> Answer {
     status("200 OK", fields)
 }
 
-/// The same with another status.
+/// A response with this status and these fields, and a body that tells how often the origin was asked.
 pub fn status(line: &str, fields: &[&str]) -> Answer {
     let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
     format!("HTTP/1.1 {line}\r\n{fields}Content-Length: 13\r\n\r\nanswer no @N@").into()
@@ -135,7 +135,7 @@ pub fn step(case: Case, answer: impl Into<Answer>) -> Step {
     Step { case, answer: answer.into(), asked: None, until: None, instead: None }
 }
 
-/// The same GET twice: is it stored?
+/// Two steps of one GET, which tell whether it is stored.
 pub fn twice(target: &str, answer: impl Into<Answer>) -> Vec<Step> {
     let answer = answer.into();
     vec![step(get(target), answer.clone()), step(get(target), answer)]

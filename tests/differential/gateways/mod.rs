@@ -157,7 +157,7 @@ fn alike(protocol: Protocol, lines: &str, asks: &[Ask]) {
     alike_in(protocol, "", lines, asks);
 }
 
-/// The same with lines for the `http` block.
+/// Has the same asked of both servers, with `http` as lines of the `http` block.
 #[track_caller]
 pub fn alike_in(protocol: Protocol, http: &str, lines: &str, asks: &[Ask]) {
     if !require::nginx() {

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::order::Order;
 use super::rules::Sort;
 use super::{Problem, Tree};
 
@@ -23,6 +24,20 @@ struct Written {
     blocking: Vec<WrittenBlocking>,
     #[serde(default)]
     long: Vec<WrittenLong>,
+    #[serde(default)]
+    folder_style: Vec<WrittenLong>,
+    #[serde(default)]
+    order: Vec<WrittenOrder>,
+}
+
+/// A crate's folders from the bottom to the top, with what may still be against it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenOrder {
+    folder: Spanned<String>,
+    steps: Vec<String>,
+    arrows: usize,
+    circles: Vec<usize>,
 }
 
 /// A place that may wait.
@@ -34,7 +49,7 @@ struct WrittenBlocking {
     reason: String,
 }
 
-/// A file that may be long.
+/// A file that may be long, or a folder whose coordinator may stand beside it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenLong {
@@ -66,6 +81,8 @@ pub(crate) struct Exceptions {
     /// `None` stands for every sort.
     blocking: Vec<Entry<Option<Sort>>>,
     long: Vec<Entry<()>>,
+    folder_style: Vec<Entry<()>>,
+    orders: Vec<Order>,
 }
 
 impl Exceptions {
@@ -104,7 +121,28 @@ impl Exceptions {
             check_entry(tree, entry.path.get_ref(), &entry.reason, line, problems);
             all.long.push(Entry { path: entry.path.get_ref().clone(), line, what: (), used: false });
         }
+        for entry in &written.folder_style {
+            let line = line_of(text, entry.path.span().start);
+            check_entry(tree, entry.path.get_ref(), &entry.reason, line, problems);
+            all.folder_style.push(Entry { path: entry.path.get_ref().clone(), line, what: (), used: false });
+        }
+        for entry in written.order {
+            let line = line_of(text, entry.folder.span().start);
+            let steps = entry.steps.iter().map(|step| step.split_whitespace().map(str::to_owned).collect()).collect();
+            let folder = entry.folder.into_inner();
+            all.orders.push(Order { folder, line, steps, arrows: entry.arrows, circles: entry.circles });
+        }
         all
+    }
+
+    /// The orders of folders.
+    pub(crate) fn orders(&self) -> &[Order] {
+        &self.orders
+    }
+
+    /// Whether the coordinator of a folder may stand beside it (`x.rs` and `x/`).
+    pub(crate) fn beside(&mut self, path: &str) -> bool {
+        self.folder_style.iter_mut().filter(|entry| entry.covers(path)).map(|entry| entry.used = true).count() > 0
     }
 
     /// Whether a file may wait in this way.
@@ -123,7 +161,8 @@ impl Exceptions {
         let blocking =
             self.blocking.iter().map(|entry| (entry.used, entry.line, &entry.path, entry.what.map_or(ANY, Sort::word)));
         let long = self.long.iter().map(|entry| (entry.used, entry.line, &entry.path, "long"));
-        for (_, line, path, what) in blocking.chain(long).filter(|(used, ..)| !used) {
+        let style = self.folder_style.iter().map(|entry| (entry.used, entry.line, &entry.path, "folder_style"));
+        for (_, line, path, what) in blocking.chain(long).chain(style).filter(|(used, ..)| !used) {
             let message = format!("the exception \"{what}\" for {path} excuses nothing");
             problems.push(Problem::new(FILE, line, message, "remove it"));
         }

@@ -6,9 +6,13 @@
 
 mod allow;
 mod blocking;
+mod folders;
+mod imports;
 mod layers;
 mod links;
 mod manifests;
+mod markdown;
+mod order;
 mod rules;
 mod size;
 mod source;
@@ -28,6 +32,14 @@ pub(crate) enum Error {
     #[error("cannot read {path}: {source}")]
     Read {
         /// What was being read.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file of the repository cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// What was being written.
         path: String,
         /// What the system said.
         source: std::io::Error,
@@ -74,18 +86,42 @@ pub(crate) fn check_folder(root: &Path) -> Result<Report, Error> {
     Ok(check(&Tree::read(root)?))
 }
 
+/// What is against the orders of folders, one line each, in the repository in a folder.
+pub(crate) fn show_layers(root: &Path) -> Result<String, Error> {
+    let tree = Tree::read(root)?;
+    let (sources, exceptions) = for_orders(&tree);
+    Ok(order::show(&sources, &exceptions))
+}
+
+/// Lowers the numbers in `xtask/tidy.toml` that are larger than what is there.
+pub(crate) fn record(root: &Path) -> Result<(), Error> {
+    let tree = Tree::read(root)?;
+    let (sources, exceptions) = for_orders(&tree);
+    let text = order::record(tree.get(allow::FILE).unwrap_or_default(), &sources, &exceptions);
+    let written = std::fs::write(root.join(allow::FILE), text);
+    written.map_err(|source| Error::Write { path: allow::FILE.to_owned(), source })
+}
+
+fn for_orders(tree: &Tree) -> (Vec<source::Source>, allow::Exceptions) {
+    let mut problems = Vec::new();
+    (source::read_all(tree, &mut problems), allow::Exceptions::read(tree, &mut problems))
+}
+
 /// Checks a tree that is already in memory.
 pub(crate) fn check(tree: &Tree) -> Report {
     let mut problems = Vec::new();
     let mut exceptions = allow::Exceptions::read(tree, &mut problems);
     let sources = source::read_all(tree, &mut problems);
     layers::check(tree, &mut problems);
+    order::check(tree, &sources, &exceptions, &mut problems);
     manifests::check(tree, &mut problems);
     unsafe_code::check(&sources, &mut problems);
     blocking::check(&sources, &mut exceptions, &mut problems);
+    folders::check(tree, &mut exceptions, &mut problems);
     size::check(tree, &mut exceptions, &mut problems);
     words::check(tree, &mut problems);
     links::check(tree, &mut problems);
+    markdown::check(tree, &mut problems);
     exceptions.unused(&mut problems);
     problems.sort();
     problems.dedup();
@@ -113,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_problem_is_reported_once_and_in_order() {
-        let tree = Tree::of(&[("crates/http/src/b.rs", "unsafe fn a() { unsafe {} }"), ("a.md", "[a](b.md)")]);
+        let tree = Tree::of(&[("crates/x/src/b.rs", "unsafe fn a() { unsafe {} }"), ("a.md", "[a](b.md)")]);
         let found = check(&tree).problems;
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(found[0].path, "a.md");

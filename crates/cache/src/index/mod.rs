@@ -40,7 +40,7 @@ pub enum Found {
     Stored(Arc<Entry>),
     /// None in the index, which is still being loaded: there may be a file.
     Unknown,
-    /// None.
+    /// There is no object, and no file.
     Nothing,
 }
 

@@ -11,7 +11,7 @@ use super::policy::{Item, MAX_FREQUENCY, Place, Policy};
 /// What a simulation counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// Requests.
+    /// How many requests were made.
     pub requests: u64,
     /// Those whose object was there.
     pub hits: u64,

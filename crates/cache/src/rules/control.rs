@@ -150,7 +150,7 @@ pub enum About<'a> {
     /// It is not there.
     #[default]
     Nothing,
-    /// Fields.
+    /// It is about the fields of these names.
     Fields(SmallVec<[&'a [u8]; 4]>),
     /// All of the response.
     All,
@@ -180,27 +180,27 @@ impl<'a> About<'a> {
 /// `Cache-Control` of a response: RFC 9111 section 5.2.2, and RFC 5861.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResponseControl<'a> {
-    /// `max-age`
+    /// The time that the directive `max-age` gives.
     pub max_age: Time,
-    /// `s-maxage`
+    /// The time that the directive `s-maxage` gives.
     pub s_maxage: Time,
-    /// `stale-while-revalidate`
+    /// The time that the directive `stale-while-revalidate` gives.
     pub stale_while_revalidate: Time,
-    /// `stale-if-error`
+    /// The time that the directive `stale-if-error` gives.
     pub stale_if_error: Time,
-    /// `no-store`
+    /// Whether the directive `no-store` is there.
     pub no_store: bool,
-    /// `no-cache`
+    /// What the directive `no-cache` is about.
     pub no_cache: About<'a>,
-    /// `private`
+    /// What the directive `private` is about.
     pub private: About<'a>,
-    /// `public`
+    /// Whether the directive `public` is there.
     pub public: bool,
-    /// `must-revalidate`
+    /// Whether the directive `must-revalidate` is there.
     pub must_revalidate: bool,
-    /// `proxy-revalidate`
+    /// Whether the directive `proxy-revalidate` is there.
     pub proxy_revalidate: bool,
-    /// `must-understand`
+    /// Whether the directive `must-understand` is there.
     pub must_understand: bool,
 }
 
@@ -267,9 +267,9 @@ pub struct RequestControl {
     pub stale_if_error: Option<u64>,
     /// `no-cache`, also as `Pragma` where there is no `Cache-Control`.
     pub no_cache: bool,
-    /// `no-store`
+    /// Whether the directive `no-store` is there.
     pub no_store: bool,
-    /// `only-if-cached`
+    /// Whether the directive `only-if-cached` is there.
     pub only_if_cached: bool,
 }
 

@@ -72,15 +72,15 @@ impl Lifetime {
 /// Fields of responses that are not acted on: nginx's `*_ignore_headers`, as far as caching goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ignored {
-    /// `X-Accel-Expires`
+    /// Whether `X-Accel-Expires` is ignored.
     pub accel_expires: bool,
-    /// `Expires`
+    /// Whether `Expires` is ignored.
     pub expires: bool,
-    /// `Cache-Control`
+    /// Whether `Cache-Control` is ignored.
     pub cache_control: bool,
-    /// `Set-Cookie`
+    /// Whether `Set-Cookie` is ignored.
     pub set_cookie: bool,
-    /// `Vary`
+    /// Whether `Vary` is ignored.
     pub vary: bool,
 }
 
@@ -89,9 +89,9 @@ pub struct Ignored {
 pub struct Rules<'a> {
     /// `*_cache_rfc9111 on`
     pub rfc9111: bool,
-    /// `*_ignore_headers`
+    /// The fields that `*_ignore_headers` names.
     pub ignored: Ignored,
-    /// `*_cache_valid`
+    /// The lifetimes that `*_cache_valid` gives.
     pub valid: Option<&'a Valid>,
 }
 
@@ -142,7 +142,7 @@ pub enum Why {
     NoStore,
     /// `no-cache`, where nothing could be validated.
     NoCache,
-    /// `private`
+    /// `Cache-Control` says `private`.
     Private,
     /// Its time is over already, or it says so: `max-age=0`, `X-Accel-Expires: 0`, `Expires` in the past.
     Expired,

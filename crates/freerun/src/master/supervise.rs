@@ -103,7 +103,7 @@ impl Backoff {
         }
     }
 
-    /// The same for a process.
+    /// The pause before the next start, after this process.
     pub fn after_process(&mut self, process: &Process) -> Duration {
         self.after(process.started.elapsed())
     }

@@ -74,7 +74,7 @@ fn size_descriptor_table() {
     }
 }
 
-/// `working_directory`
+/// Changes to the folder of `working_directory`.
 pub fn change_folder(configuration: &Configuration) -> Result<(), Error> {
     if let Some(folder) = &configuration.main().working_directory {
         let path = paths::join(&configuration.prefix, &folder.0);

@@ -49,7 +49,7 @@ settings! {
 keyword_enum! {
     /// What is done.
     pub enum Mode {
-        /// Nothing.
+        /// No cookie is looked at or sent.
         Off = "off",
         /// Cookies are read.
         Log = "log",
@@ -60,7 +60,7 @@ keyword_enum! {
     }
 }
 
-/// `userid`.
+/// Whether, and how, clients get a cookie: `userid`.
 #[derive(Debug, Clone)]
 pub struct UserId {
     mode: Mode,
@@ -85,7 +85,7 @@ impl Value for UserId {
     }
 }
 
-/// `userid_expires`.
+/// How long the cookie lives: `userid_expires`.
 #[derive(Debug, Clone, Copy)]
 pub enum Expires {
     /// With the browser's session.
@@ -113,7 +113,7 @@ impl Value for Expires {
     }
 }
 
-/// `userid_mark`.
+/// The character that marks current cookies; one without it is sent anew: `userid_mark`.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(Option<u8>);
 
@@ -133,7 +133,7 @@ impl Value for Mark {
     }
 }
 
-/// `userid_flags`.
+/// The attributes of the cookie: `userid_flags`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CookieFlags {
     off: bool,

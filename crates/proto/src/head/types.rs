@@ -85,9 +85,9 @@ impl Version {
 /// Which of RFC 9112's forms the request target has. The asterisk form is refused, as nginx does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TargetForm {
-    /// `/path?args`.
+    /// The origin form: `/path?args`.
     Origin,
-    /// `scheme://host/path?args`.
+    /// The absolute form: `scheme://host/path?args`.
     Absolute,
     /// `host:port` of a CONNECT request; there is no path.
     Authority,

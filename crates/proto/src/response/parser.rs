@@ -52,7 +52,7 @@ pub struct ResponseHead {
     pub says_status: bool,
     /// All fields in the order they came.
     pub fields: Vec<ResponseField>,
-    /// `Content-Length`.
+    /// What `Content-Length` says.
     pub content_length: Option<u64>,
     /// `Transfer-Encoding: chunked` came. Always false of a CGI response, whose body is as the script wrote it.
     pub chunked: bool,
@@ -148,7 +148,7 @@ impl ResponseParser {
         }
     }
 
-    /// The same, with memory for the fields.
+    /// This parser, with memory that is used for the fields.
     #[must_use]
     pub fn with_room(mut self, fields: Vec<ResponseField>) -> ResponseParser {
         self.head.fields = fields;

@@ -24,7 +24,7 @@ const ANCHOR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 /// Where the bytes of a new file come from.
 #[derive(Debug, Clone)]
 pub enum Contents {
-    /// Memory.
+    /// The bytes are in memory.
     Bytes(Bytes),
     /// The first bytes of a file, so many. One that may get another name in the same file system does.
     File(Arc<OpenFile>, u64),

@@ -62,7 +62,7 @@ impl Faults {
         self.set(|state| (state.write, state.after) = (fault, after));
     }
 
-    /// Reading.
+    /// Makes reading fail, or hang, in this way.
     pub fn read(&self, fault: Fault) {
         self.set(|state| state.read = fault);
     }

@@ -142,7 +142,7 @@ pub struct Meta {
     pub dev: u64,
     /// Type and permissions (`st_mode`).
     pub mode: u32,
-    /// Owner.
+    /// The number of the user that owns it.
     pub uid: u32,
     /// Number of its names; 0 for a file that was removed.
     pub nlink: u64,

@@ -30,7 +30,7 @@ pub enum Level {
     Notice,
     /// What clients did wrong, and other small talk.
     Info,
-    /// Everything.
+    /// Everything is logged.
     Debug,
 }
 
@@ -146,7 +146,7 @@ impl ErrorLog {
         self.shared.console
     }
 
-    /// The same log without that.
+    /// This log, without printing on stderr.
     pub fn without_console(&self) -> ErrorLog {
         ErrorLog {
             shared: Arc::new(Targets { list: self.shared.list.clone(), widest: self.shared.widest, console: false }),

@@ -53,7 +53,7 @@ pub(super) enum Look<L> {
     /// Go on with this, while the thread that laid it down is held up with the log. With `true` another thread is to be started,
     /// which stands by.
     TakeOver(L, Option<LogFile>, bool),
-    /// End.
+    /// The thread ends.
     End,
 }
 

@@ -19,7 +19,7 @@ use super::file::Inner;
 
 /// How long a file that failed (ENOSPC, EIO, EPIPE …) rests before the next try.
 const RETRY: Duration = Duration::from_secs(1);
-/// The same for a socket whose reader is behind.
+/// How long a socket whose reader is behind rests before the next try.
 const SOCKET_RETRY: Duration = Duration::from_millis(10);
 /// Buffers given to one `writev`; well below IOV_MAX.
 pub(super) const BATCH: usize = 128;
@@ -157,7 +157,7 @@ pub(super) fn write_some(inner: &Inner, chunks: &mut VecDeque<Bytes>, memories: 
     }
 }
 
-/// The same for what may have to wait.
+/// Writes some of `chunks` to a file, which may have to wait, and takes it off their front.
 pub(super) fn write_waiting(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> Written {
     match write_file(inner, chunks) {
         Ok(written) => Written::Some(written),

@@ -45,7 +45,7 @@ pub(super) struct Shared {
 pub(super) enum Command {
     /// Answer once everything queued before has been written, or has failed.
     Flush(SyncSender<()>),
-    /// The same, then end.
+    /// Answer once everything queued before has been written, or has failed; then end.
     Stop(SyncSender<()>),
     /// Answer once files that lines have named are closed.
     CloseNamed(SyncSender<()>),

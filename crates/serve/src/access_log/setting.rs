@@ -91,7 +91,7 @@ pub struct AccessLog<S, P> {
     pub target: Target<S>,
     /// The line.
     pub format: Arc<Format<S, P>>,
-    /// `if=`
+    /// What decides whether a subject is logged: the parameter `if=`.
     pub condition: Option<Template<S>>,
     /// Whether lines of this file are gathered: known when all of the configuration has been read.
     buffering: Arc<OnceLock<Buffering>>,
@@ -225,7 +225,7 @@ const PACKED_SIZE: u64 = 64 * 1024;
 #[derive(Default)]
 struct Buffered(HashMap<usize, Arc<OnceLock<Buffering>>>);
 
-/// `open_log_file_cache`
+/// The descriptors that are kept for logs with variables in their paths: `open_log_file_cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogFileCache(pub Option<Keep>);
 

@@ -43,15 +43,15 @@ pub enum Method {
     /// In turn, by weight.
     #[default]
     RoundRobin,
-    /// `least_conn`
+    /// The method of the directive `least_conn`.
     LeastConn,
-    /// `ip_hash`
+    /// The method of the directive `ip_hash`.
     IpHash,
     /// `hash key`
     Hash,
     /// `hash key consistent`
     ConsistentHash,
-    /// `random`
+    /// The method of the directive `random`.
     Random,
     /// `random two …`
     RandomTwo(Two),

@@ -1,4 +1,4 @@
-//! What nginx does, by comparing (`tests/differential/cache_rules.rs` compares again): see the table there. Here is where 1.31
+//! What nginx does, by comparing (`tests/differential/cache_rules/mod.rs` compares again): see the table there. Here is where 1.31
 //! differs from the nginx that is compared with, and what does not need a comparison.
 
 use super::*;

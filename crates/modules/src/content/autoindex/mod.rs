@@ -21,7 +21,7 @@ use crate::filters::charset;
 use render::{Listing, Style};
 
 keyword_enum! {
-    /// `autoindex_format`.
+    /// The form of a listing: `autoindex_format`.
     pub enum Format {
         /// A page.
         Html = "html",

@@ -159,7 +159,7 @@ fn json_says_what_the_documentation_says() {
     let text = serde_json::to_string(&figures()).unwrap();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     let names = |value: &serde_json::Value| -> HashSet<String> { value.as_object().unwrap().keys().cloned().collect() };
-    let documented = include_str!("../status.rs");
+    let documented = include_str!("mod.rs");
     let server = &value["upstreams"][0]["servers"][0];
     let parts = [
         &value,

@@ -38,7 +38,7 @@ pub struct Params {
 
 /// Which responses are packed, and how.
 pub struct Plan<'s> {
-    /// How.
+    /// How it is compressed.
     pub params: Params,
     /// Shorter ones are not, where the length is known.
     pub min_length: u64,

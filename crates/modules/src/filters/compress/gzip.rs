@@ -49,7 +49,7 @@ keyword_enum! {
 }
 
 keyword_enum! {
-    /// `gzip_http_version`.
+    /// The oldest version that gets compressed responses: `gzip_http_version`.
     pub enum HttpVersion {
         /// HTTP/1.0
         Http10 = "1.0",
@@ -205,7 +205,7 @@ impl ProxiedSetting {
     }
 }
 
-/// `gzip_disable`.
+/// Clients that get no compressed responses: `gzip_disable`.
 #[derive(Debug, Clone, Default)]
 pub struct Disable {
     msie6: bool,

@@ -37,7 +37,7 @@ settings! {
         /// (`off`), or every level has those from outside after its own (`merge`).
         "add_header_inherit" => add_header: Shape::exactly(1, "on | off | merge"),
             in HTTP | SERVER | LOCATION | LOCATION_IF, since = "1.29.3";
-        /// The same for `add_trailer`.
+        /// How `add_trailer` is inherited: `on`, `off` or `merge`, as with `add_header_inherit`.
         "add_trailer_inherit" => add_trailer: Shape::exactly(1, "on | off | merge"),
             in HTTP | SERVER | LOCATION | LOCATION_IF, since = "1.29.3";
     }

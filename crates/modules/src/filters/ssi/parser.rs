@@ -66,7 +66,7 @@ enum State {
     BeforeValue,
     /// Up to this quote.
     Value(u8),
-    /// The same, behind a backslash.
+    /// Up to this quote, behind a backslash.
     Escaped(u8),
     AfterValue,
     /// One `-` was seen.

@@ -251,7 +251,7 @@ impl Gathered {
         }
     }
 
-    /// The same for a line of a file that is opened by its name.
+    /// Appends a line of a file that is opened by its name.
     fn append_here(&mut self, line: impl FnOnce(&mut Vec<u8>)) {
         if self.loses(SOON_SIZE) {
             return;

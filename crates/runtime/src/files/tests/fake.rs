@@ -289,7 +289,7 @@ impl Bench {
         Bench::mounted(fs_type, "rw", more, plan)
     }
 
-    /// The same with these options of the mount.
+    /// A bench whose mount has these options.
     pub(super) fn mounted(fs_type: &str, options: &str, more: &str, plan: impl FnOnce(&mut Plan)) -> Bench {
         let (dir, fake) = (Dir::new(), Fake::default());
         fake.change(|plan| plan.now = Duration::from_secs(1000));

@@ -192,7 +192,7 @@ fn serve(bench: &Bench, file: &OpenFile) -> Looked {
     serve_from(bench, file, 0)
 }
 
-/// The same from `offset` on, without time that passes.
+/// Serves `file` from `begin` on, without time that passes.
 fn serve_from(bench: &Bench, file: &OpenFile, begin: u64) -> Looked {
     bench.fake.probes();
     bench.fake.copied();

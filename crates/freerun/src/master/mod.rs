@@ -61,7 +61,7 @@ enum Serving {
 enum Ending {
     /// TERM, INT: with the time at which patience ends.
     Stop(Instant),
-    /// QUIT.
+    /// QUIT: requests are finished, however long they take.
     Quit,
 }
 

@@ -8,7 +8,6 @@ use freerun_cache::rules::{Answer, Asked, Field, Ignored, Rules, Valid, Verdict,
 use freerun_proto::date::imf_fixdate;
 use freerun_testkit::{Kind, Received, Server, Setup, Site, Upstream, require};
 
-#[path = "cache_rules/table.rs"]
 pub mod table;
 
 use table::{CASES, DIFFERENT};

@@ -92,7 +92,7 @@ impl FileSystem {
         self.kernel.age(self.started)
     }
 
-    /// The same in milliseconds.
+    /// The time by this object's clock, in milliseconds.
     fn now_ms(&self) -> u64 {
         to_ms(self.now())
     }

@@ -10,7 +10,7 @@ pub const MAX_HEADER: usize = 4096;
 
 /// The first twelve bytes of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The same with version, command, family and length.
+/// The length of the signature with version, command, family and length, in bytes.
 const V2_HEAD: usize = 16;
 
 /// What a header says.

@@ -91,7 +91,7 @@ struct Local {
 #[derive(Clone, Copy)]
 struct Now {
     instant: Instant,
-    /// The same in nanoseconds since [`epoch`].
+    /// The nanoseconds from [`epoch`] to `instant`.
     nanos: u64,
 }
 
@@ -146,7 +146,7 @@ pub fn nanos() -> u64 {
     NOW.get().map_or_else(|| since_epoch(Instant::now()), |now| now.nanos)
 }
 
-/// The same on a loop's thread; `None` elsewhere.
+/// [`nanos`], on a loop's thread; `None` elsewhere.
 pub fn nanos_here() -> Option<u64> {
     NOW.get().map(|now| now.nanos)
 }

@@ -60,7 +60,7 @@ settings! {
     }
 }
 
-/// `dav_methods`
+/// The methods that `dav_methods` allows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Methods(u8);
 
