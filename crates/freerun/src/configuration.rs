@@ -11,13 +11,13 @@ use freerun_http::build::Builder;
 use freerun_http::content::aio::ThreadPools;
 use freerun_http::generation::{Blueprint, Paths};
 use freerun_http::module::Module;
-use freerun_http::settings::hosts::Hosts;
 use freerun_http::settings::logs::ErrorLogSettings;
-use freerun_http::settings::syslog::HostCheck;
-use freerun_http::zones::{ZoneTable, Zones};
 use freerun_modules::log::access::DefaultAccessLog;
 use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::PoolSpec;
+use freerun_serve::hosts::Hosts;
+use freerun_serve::logs::syslog::HostCheck;
+use freerun_serve::zones::{ZoneTable, Zones};
 
 use crate::bundle::Input;
 use crate::settings::events::EventSettings;

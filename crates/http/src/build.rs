@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Node, Place, Problem, Registry, SettingsSet, Shape, apply_block, group};
 use freerun_proto::Method;
+use freerun_serve::values::Common;
+use freerun_serve::zones::ZoneTable;
 
 use crate::content::aio::ThreadPools;
 use crate::generation::{Alias, Blueprint, Location, Parts, Paths, Server, TempFolders, Within};
 use crate::listen::setting::Written;
 use crate::module::{Filter, Handler, Module};
 use crate::regex::Pattern;
+use crate::request::Request;
 use crate::rewrite::RewriteSettings;
 use crate::rewrite::condition::Condition;
 use crate::route::Locations;
@@ -24,7 +27,6 @@ use crate::settings::rate::RateSettings;
 use crate::settings::resolver::ResolverSettings;
 use crate::settings::server::ServerSettings;
 use crate::variables::{CORE_VARIABLES, VariableTable};
-use crate::zones::ZoneTable;
 use identity::Identities;
 
 /// The block directives that this file walks.
@@ -150,6 +152,7 @@ impl Builder<'_> {
     /// Makes the variables of core and modules known; to be called before any directive is read.
     pub fn prepare(&self, cx: &mut Cx) {
         let table = cx.extensions.get_or_default::<VariableTable>();
+        table.add(Common::<Request>::VARIABLES);
         table.add(CORE_VARIABLES);
         for module in self.modules {
             table.add(module.variables);
@@ -191,13 +194,25 @@ impl Builder<'_> {
         cx.extensions.get_or_default::<ThreadPools>().check()?;
         cx.extensions.get_or_default::<ZoneTable>().check()?;
         let log_paths = cx.extensions.get_or_default::<LogPaths>().0.clone();
-        let keeps_sent_head = cx.extensions.get_or_default::<VariableTable>().uses_sent_head();
+        let variables = cx.extensions.get_or_default::<VariableTable>();
+        let keeps_sent_head = variables.uses_family("sent_http_");
+        let keeps_upstream_head = ["upstream_http_", "upstream_cookie_"].iter().any(|name| variables.uses_family(name));
         let paths = cx.extensions.get_or_default::<Paths>().clone();
         let zones = cx.extensions.get_or_default::<ZoneTable>().zones();
         let variables = Arc::new(cx.extensions.remove::<VariableTable>().unwrap_or_default());
         let temp_folders = cx.extensions.get_or_default::<TempFolders>().0.clone();
         let parts = cx.extensions.remove::<Parts>().unwrap_or_default();
-        Ok(Blueprint { listens, log_paths, temp_folders, paths, keeps_sent_head, variables, zones, parts })
+        Ok(Blueprint {
+            listens,
+            log_paths,
+            temp_folders,
+            paths,
+            keeps_sent_head,
+            keeps_upstream_head,
+            variables,
+            zones,
+            parts,
+        })
     }
 
     fn server(&self, node: &Node, parent: &SettingsSet, cx: &mut Cx) -> Result<Planned, Problem> {

@@ -1,7 +1,6 @@
 //! An immutable configuration: servers, locations, listening addresses. A request ends with the one it began with.
 
-use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use freerun_conf::SettingsSet;
@@ -9,6 +8,9 @@ use freerun_proto::Method;
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile};
 use freerun_runtime::pool::PoolSet;
+pub use freerun_serve::parts::{Parts, Paths, TempFolders};
+use freerun_serve::services::Services;
+use freerun_serve::zones::Zones;
 
 use crate::listen::Listen;
 use crate::module::{Filter, Handler};
@@ -18,62 +20,6 @@ use crate::settings::core::CoreSettings;
 use crate::settings::logs::ErrorLogSettings;
 use crate::template::Template;
 use crate::variables::VariableTable;
-use crate::zones::Zones;
-
-/// Paths that a configuration's relative ones begin at, and what else the process gives it.
-#[derive(Debug, Clone, Default)]
-pub struct Paths {
-    /// `-p`: for everything but the configuration's own files. Ends with a slash.
-    pub prefix: String,
-    /// The folder of the configuration, for the files that nginx takes to be part of it. Ends with a slash.
-    pub conf_prefix: String,
-    /// Whether this process will serve by what it reads: the master only checks it, and should keep nothing large.
-    pub serves: bool,
-    /// Whether the master may bind ports below 1024: decides the port of a server without `listen`.
-    pub privileged: bool,
-}
-
-impl Paths {
-    /// `path`, put after the prefix if it is relative.
-    pub fn absolute(&self, path: &str) -> String {
-        if path.starts_with('/') { path.to_owned() } else { format!("{}{path}", self.prefix) }
-    }
-
-    /// `path`, put after the configuration's folder if it is relative.
-    pub fn beside_configuration(&self, path: &[u8]) -> Vec<u8> {
-        if path.starts_with(b"/") { path.to_owned() } else { [self.conf_prefix.as_bytes(), path].concat() }
-    }
-}
-
-/// What modules keep with a generation, one value a type. Filled while the configuration is read, as a part of its
-/// context; read by all loops afterwards.
-#[derive(Clone, Default)]
-pub struct Parts(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
-
-impl Parts {
-    /// Puts a value.
-    pub fn insert<T: Any + Send + Sync>(&mut self, value: Arc<T>) {
-        self.0.insert(TypeId::of::<T>(), value);
-    }
-
-    /// The value of this type.
-    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.0.get(&TypeId::of::<T>())?.clone().downcast().ok()
-    }
-}
-
-/// Folders for temporary files, which the master makes. Lives in the configuration's context.
-#[derive(Debug, Clone, Default)]
-pub struct TempFolders(pub Vec<String>);
-
-impl TempFolders {
-    /// Has the folder made; it may be named more than once.
-    pub fn add(&mut self, path: &str) {
-        if !self.0.iter().any(|known| known == path) {
-            self.0.push(path.to_owned());
-        }
-    }
-}
 
 /// What `alias` puts in place of which part of the path.
 #[derive(Debug)]
@@ -184,6 +130,8 @@ pub struct Blueprint {
     pub paths: Paths,
     /// Whether heads of responses are kept for `$sent_http_…`.
     pub keeps_sent_head: bool,
+    /// Whether heads of upstream servers' responses are kept for `$upstream_http_…` and `$upstream_cookie_…`.
+    pub keeps_upstream_head: bool,
     /// The variables, for names that come up while serving.
     pub variables: Arc<VariableTable>,
     /// State that goes on from one generation to the next.
@@ -192,30 +140,28 @@ pub struct Blueprint {
     pub parts: Parts,
 }
 
-/// A configuration that serves.
+/// A configuration that serves. What it has whatever it serves ([`Services`]) is read as if it were its own.
 pub struct Generation {
     /// Serial number, from 1.
     pub number: u64,
     /// The listening addresses.
     pub listens: Vec<Arc<Listen>>,
-    /// What relative paths begin at.
-    pub paths: Paths,
     /// Whether heads of responses are kept for `$sent_http_…`.
     pub keeps_sent_head: bool,
+    /// Whether heads of upstream servers' responses are kept for `$upstream_http_…` and `$upstream_cookie_…`.
+    pub keeps_upstream_head: bool,
     /// The variables, for names that come up while serving.
     pub variables: Arc<VariableTable>,
-    /// State that goes on from one generation to the next.
-    pub zones: Zones,
-    /// What modules keep with it.
-    pub parts: Parts,
-    /// The open log files, indexed as the blueprint's paths.
-    pub logs: Vec<LogFile>,
-    /// The error log of the main level.
-    pub error_log: ErrorLog,
-    /// The thread pools.
-    pub pools: PoolSet,
-    /// The file operations.
-    pub files: Arc<FileSystem>,
+    /// Logs, pools, files, zones and what modules keep.
+    pub services: Services,
+}
+
+impl Deref for Generation {
+    type Target = Services;
+
+    fn deref(&self) -> &Services {
+        &self.services
+    }
 }
 
 impl Generation {
@@ -228,8 +174,9 @@ impl Generation {
         pools: PoolSet,
         files: Arc<FileSystem>,
     ) -> Generation {
-        let Blueprint { listens, paths, keeps_sent_head, variables, zones, parts, .. } = blueprint;
-        Generation { number, listens, paths, keeps_sent_head, variables, zones, parts, logs, error_log, pools, files }
+        let Blueprint { listens, paths, keeps_sent_head, keeps_upstream_head, variables, zones, parts, .. } = blueprint;
+        let services = Services { paths, zones, parts, logs, error_log, pools, files };
+        Generation { number, listens, keeps_sent_head, keeps_upstream_head, variables, services }
     }
 
     /// The listening address of that name.

@@ -5,11 +5,13 @@ use std::fmt;
 use std::rc::Rc;
 
 use freerun_runtime::log::Level;
+pub use freerun_serve::address::Peer;
+use freerun_serve::loop_local::LoopLocal;
 
 use crate::connection::Connection;
 use crate::generation::Location;
-use crate::here::{Current, Here};
-use crate::request::{Address, Request};
+use crate::loop_generation::LoopGeneration;
+use crate::request::Request;
 
 /// Logs a message about a request: `log_error!(request, Error, "format", …)`. Nothing is formatted when the level is
 /// not written.
@@ -40,8 +42,8 @@ pub fn write_connection(connection: &Connection, level: Level, message: fmt::Arg
 
 /// Logs about a request where that is out of reach: while its response is sent.
 pub struct Detached {
-    generation: Rc<Current>,
-    location: Here<Location>,
+    generation: Rc<LoopGeneration>,
+    location: LoopLocal<Location>,
     connection: u64,
     context: String,
 }
@@ -89,17 +91,5 @@ impl fmt::Display for Context<'_> {
             write!(formatter, ", referrer: \"{}\"", String::from_utf8_lossy(referrer))?;
         }
         Ok(())
-    }
-}
-
-/// A client's address as the logs write it. A request that no client has sent, such as a health check, has an empty one.
-pub struct Peer<'a>(pub &'a Address);
-
-impl fmt::Display for Peer<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Address::Ip(address) => address.ip().fmt(formatter),
-            Address::Unix(name) => formatter.write_str(if name.is_empty() { "" } else { "unix:" }),
-        }
     }
 }

@@ -3,46 +3,26 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
 use freerun_proto::{BodyFraming, HeaderId, Method, Version};
+pub use freerun_serve::Address;
+use freerun_serve::loop_local::LoopLocal;
 use smallvec::SmallVec;
 
 use crate::body::ClientBody;
 use crate::connection::client::ClientStream;
 use crate::content::response::Field;
 use crate::generation::{Location, Server};
-use crate::here::{Current, Here};
+use crate::loop_generation::LoopGeneration;
 pub use crate::message::head::Head;
 use crate::message::persistence::{CloseReason, Persistence};
 use crate::regex::Captures;
 use crate::settings::core::CoreSettings;
 use crate::variables::Values;
-
-/// An address of a connection's end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// IPv4 or IPv6.
-    Ip(SocketAddr),
-    /// A Unix socket; nginx prints `unix:`, with the path on the server's side. Empty: there is no client (a health check).
-    Unix(Arc<str>),
-}
-
-impl Address {
-    /// A number that stands for the address without its port, for sharing a thread pool fairly.
-    pub fn key(&self) -> u64 {
-        match self {
-            Address::Ip(address) => BuildHasherDefault::<DefaultHasher>::default().hash_one(address.ip()),
-            Address::Unix(_) => 0,
-        }
-    }
-}
 
 /// Parts of the head of a response that go with another one.
 #[derive(Debug, Default)]
@@ -115,11 +95,11 @@ pub struct Request {
     /// Its client.
     pub client: ClientStream,
     /// The configuration it began with, and ends with.
-    pub generation: Rc<Current>,
+    pub generation: Rc<LoopGeneration>,
     /// The virtual server.
-    pub server: Here<Server>,
+    pub server: LoopLocal<Server>,
     /// The location that answers, or the server's own settings before one is chosen.
-    pub location: Here<Location>,
+    pub location: LoopLocal<Location>,
     /// The head as it came.
     pub head: Head,
     /// The method, as handlers see it: an error page is fetched with GET.
@@ -202,8 +182,8 @@ impl Request {
     #[inline(always)]
     pub fn new(
         client: ClientStream,
-        generation: Rc<Current>,
-        (server, location): (Here<Server>, Here<Location>),
+        generation: Rc<LoopGeneration>,
+        (server, location): (LoopLocal<Server>, LoopLocal<Location>),
         head: Head,
         serial: u64,
         started: Instant,

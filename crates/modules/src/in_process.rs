@@ -124,7 +124,7 @@ impl Server {
         let server: OwnedFd = server.into();
         let spec = self.generation.listens[0].spec.clone();
         assert!(self.worker.shared().tell(0, move |home| {
-            home.accepted(server, peer, &freerun_http::here::Here::new(spec), false);
+            home.accepted(server, peer, &freerun_serve::loop_local::LoopLocal::new(spec), false);
         }));
         client
     }
@@ -136,7 +136,7 @@ impl Server {
         let server: OwnedFd = server.into();
         let spec = self.generation.listens[0].spec.clone();
         assert!(self.worker.shared().tell(0, move |loop_state| {
-            let (transport, listen) = (Transport::plain(server), freerun_http::here::Here::new(spec));
+            let (transport, listen) = (Transport::plain(server), freerun_serve::loop_local::LoopLocal::new(spec));
             driver(Rc::new(Connection::new(1, transport, peer, listen, loop_state.clone())));
         }));
         client

@@ -7,10 +7,10 @@ use std::time::Duration;
 use freerun_http::generation::Generation;
 use freerun_http::listen::ListenSpec;
 use freerun_http::worker::{Worker, WorkerOptions};
-use freerun_http::zones::Zones;
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile};
 use freerun_runtime::pool::Pools;
+use freerun_serve::zones::Zones;
 
 use crate::configuration::{Configuration, modules};
 use crate::error::Error;

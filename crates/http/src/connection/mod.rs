@@ -14,10 +14,11 @@ use std::time::Instant;
 
 use freerun_proto::ProxyHeader;
 use freerun_runtime::loops;
+use freerun_serve::loop_local::LoopLocal;
 use freerun_transport::Transport;
 
-use crate::here::{Answering, Current, Here};
 use crate::listen::ListenSpec;
+use crate::loop_generation::{Answering, LoopGeneration};
 use crate::loop_state::LoopState;
 use crate::request::{Address, States};
 
@@ -55,7 +56,7 @@ pub struct Origin {
     /// asks [`Request::peer`](crate::request::Request::peer).
     pub peer: Address,
     /// How the listening socket that accepted it was made.
-    pub listen: Here<ListenSpec>,
+    pub listen: LoopLocal<ListenSpec>,
     /// When it was accepted.
     pub accepted: Instant,
     /// Number of the request that is served, or was served last, from 1.
@@ -63,7 +64,7 @@ pub struct Origin {
     /// What few connections have.
     extra: OnceCell<Box<Extra>>,
     /// The servers that answer here, and the generation that they are of.
-    servers: RefCell<Option<(Rc<Current>, Rc<Answering>)>>,
+    servers: RefCell<Option<(Rc<LoopGeneration>, Rc<Answering>)>>,
 }
 
 /// What few connections have.
@@ -93,7 +94,7 @@ impl Deref for Facts {
 
 impl Facts {
     /// The facts of a connection that was just accepted, or of what stands for one.
-    pub fn new(number: u64, peer: Address, listen: Here<ListenSpec>, loop_state: Rc<LoopState>) -> Facts {
+    pub fn new(number: u64, peer: Address, listen: LoopLocal<ListenSpec>, loop_state: Rc<LoopState>) -> Facts {
         let accepted = loops::now();
         let (requests, extra, servers) = Default::default();
         Facts { number, loop_state, origin: Box::new(Origin { peer, listen, accepted, requests, extra, servers }) }
@@ -102,7 +103,7 @@ impl Facts {
     /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
     /// newest generation still listens there: if not, it is the last one that did. `local` is the address that the client
     /// connected to, where the listening address has servers for some of its addresses alone.
-    fn servers_at(&self, local: impl FnOnce() -> Address) -> Option<(Rc<Current>, Rc<Answering>, bool)> {
+    fn servers_at(&self, local: impl FnOnce() -> Address) -> Option<(Rc<LoopGeneration>, Rc<Answering>, bool)> {
         let generation = self.loop_state.generation();
         let mut known = self.servers.borrow_mut();
         if let Some((of, servers)) = &*known
@@ -149,7 +150,7 @@ impl Connection {
         number: u64,
         transport: Transport,
         peer: Address,
-        listen: Here<ListenSpec>,
+        listen: LoopLocal<ListenSpec>,
         loop_state: Rc<LoopState>,
     ) -> Connection {
         Connection {
@@ -175,14 +176,14 @@ impl Connection {
 
     /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
     /// newest generation still listens there: if not, it is the last one that did.
-    pub fn servers(&self) -> Option<(Rc<Current>, Rc<Answering>, bool)> {
+    pub fn servers(&self) -> Option<(Rc<LoopGeneration>, Rc<Answering>, bool)> {
         self.servers_at(|| self.local())
     }
 
     /// Lets go of the configuration of the last request, if there is a newer one and it listens here as well: without a
     /// request, nothing speaks for keeping it.
     pub fn renew(&self) {
-        let is_old = |(of, _): &(Rc<Current>, Rc<Answering>)| of.number != self.loop_state.generation_number();
+        let is_old = |(of, _): &(Rc<LoopGeneration>, Rc<Answering>)| of.number != self.loop_state.generation_number();
         if self.servers.borrow().as_ref().is_some_and(is_old) {
             let _ = self.servers();
         }

@@ -13,11 +13,11 @@ use bytes::Bytes;
 use freerun_proto::conditional;
 use freerun_runtime::files::{Meta, OpenFile};
 use freerun_runtime::loops;
+use freerun_serve::loop_local::LoopLocal;
 use rustc_hash::FxHashMap;
 
 use crate::content::known::{KnownFile, KnownFiles};
 use crate::generation::Location;
-use crate::here::Here;
 
 /// For how long a file is taken to be what it was.
 pub const VALID: Duration = Duration::from_secs(1);
@@ -112,7 +112,7 @@ impl HotFiles {
     }
 
     /// The file that a path of a location leads to, if that was [learned](HotFiles::learn).
-    pub fn known(&self, location: &Here<Location>, path: &[u8]) -> Option<&Rc<KnownFile>> {
+    pub fn known(&self, location: &LoopLocal<Location>, path: &[u8]) -> Option<&Rc<KnownFile>> {
         if self.changes != CHANGES.load(Acquire) {
             return None;
         }
@@ -120,7 +120,7 @@ impl HotFiles {
     }
 
     /// Learns that a path of a location leads to the file that is kept under this name.
-    pub fn learn(&mut self, location: &Here<Location>, path: &[u8], name: &[u8], media_type: Bytes) {
+    pub fn learn(&mut self, location: &LoopLocal<Location>, path: &[u8], name: &[u8], media_type: Bytes) {
         let Some((since, file)) = self.files.get(name) else { return };
         let left = VALID.saturating_sub(loops::now().saturating_duration_since(*since));
         let until = loops::nanos() + u64::try_from(left.as_nanos()).unwrap_or(0);
@@ -246,8 +246,8 @@ mod tests {
     }
 
     /// A location of a small configuration.
-    fn location(http: &str) -> Here<Location> {
-        Here::new(crate::route::tests::servers(http).default.entry.clone())
+    fn location(http: &str) -> LoopLocal<Location> {
+        LoopLocal::new(crate::route::tests::servers(http).default.entry.clone())
     }
 
     #[test]

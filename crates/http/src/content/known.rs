@@ -9,19 +9,19 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use freerun_proto::{date, encode};
+use freerun_serve::loop_local::LoopLocal;
 use rustc_hash::FxHasher;
 
 use crate::content::hot::HotFile;
 use crate::content::response::Response;
 use crate::generation::Location;
-use crate::here::Here;
 
 /// How many are known at a time; others take their places.
 const PLACES: usize = 1024;
 
 /// A file, as a path of a location names it.
 pub struct KnownFile {
-    location: Here<Location>,
+    location: LoopLocal<Location>,
     path: Box<[u8]>,
     /// Until when it may be taken for what it was: nanoseconds since the process began.
     until: u64,
@@ -92,7 +92,7 @@ fn is_same(one: &Bytes, other: &Bytes) -> bool {
 #[derive(Default)]
 pub struct KnownFiles(Vec<Option<Rc<KnownFile>>>);
 
-fn place(location: &Here<Location>, path: &[u8]) -> usize {
+fn place(location: &LoopLocal<Location>, path: &[u8]) -> usize {
     let mut hasher = FxHasher::default();
     hasher.write_usize(location.place());
     hasher.write(path);
@@ -102,7 +102,7 @@ fn place(location: &Here<Location>, path: &[u8]) -> usize {
 
 impl KnownFiles {
     /// The file, if its time is not up.
-    pub fn get(&self, location: &Here<Location>, path: &[u8], now: u64) -> Option<&Rc<KnownFile>> {
+    pub fn get(&self, location: &LoopLocal<Location>, path: &[u8], now: u64) -> Option<&Rc<KnownFile>> {
         if self.0.is_empty() {
             return None;
         }
@@ -111,7 +111,14 @@ impl KnownFiles {
     }
 
     /// Knows a file until then.
-    pub fn put(&mut self, location: &Here<Location>, path: &[u8], until: u64, file: &Rc<HotFile>, media_type: Bytes) {
+    pub fn put(
+        &mut self,
+        location: &LoopLocal<Location>,
+        path: &[u8],
+        until: u64,
+        file: &Rc<HotFile>,
+        media_type: Bytes,
+    ) {
         if self.0.is_empty() {
             self.0.resize(PLACES, None);
         }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::{loops, net};
+use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::predictor::{Sampled, SuccessPredictor};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
-use crate::here::Here;
-use crate::likely::{Likely, Sampled};
 use crate::listen::ListenSpec;
 use crate::loop_state::LoopState;
 use crate::request::Address;
@@ -85,7 +85,7 @@ impl Drop for Counted<'_> {
 /// A listening socket as the loops share it.
 pub struct Listener {
     /// How it was made.
-    pub spec: Here<ListenSpec>,
+    pub spec: LoopLocal<ListenSpec>,
     /// The socket.
     pub fd: Arc<OwnedFd>,
     /// What its loops tell each other.
@@ -162,7 +162,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
     let mut turn = None;
     let mut since = 0;
     // How often there is a connection that an event of epoll has told of, and one behind one that was accepted.
-    let (told, behind) = (Likely::new(FOUND, MISSED), Sampled::new(FOUND, MISSED));
+    let (told, behind) = (SuccessPredictor::new(FOUND, MISSED), Sampled::new(FOUND, MISSED));
     loop {
         let waiting = async {
             if takes_turns && turn.is_none() {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use freerun_serve::loop_local::LoopLocal;
 
-use crate::here::Here;
 use crate::listen::ListenSpec;
 use crate::listen::accept::accept;
 use crate::worker::Shared;
@@ -72,7 +72,7 @@ pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
         let Ok((fd, peer)) = accept(&shard.fd) else { break };
         let spec = shard.spec.clone();
         let told = shared.tell(helper, move |home| {
-            home.accepted(fd, peer, &Here::new(spec), false);
+            home.accepted(fd, peer, &LoopLocal::new(spec), false);
         });
         if !told {
             break;

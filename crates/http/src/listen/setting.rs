@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, parse_size, parse_time};
+use freerun_serve::hosts::Hosts;
 
 use crate::request::Address;
-use crate::settings::hosts::Hosts;
 
 /// `so_keepalive`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -25,13 +25,14 @@ use crate::connection::Connection;
 use crate::connection::idle::{Asked, Idle};
 use crate::content::hot::{HotFile, HotFiles, VALID};
 use crate::generation::Generation;
-use crate::here::{Current, Here};
-use crate::likely::Sampled;
 use crate::listen::ListenSpec;
 use crate::listen::accept::{self, Accepting, Listener};
+use crate::loop_generation::LoopGeneration;
 use crate::protocol::h1;
 use crate::request::Address;
 use crate::worker::{Bound, Shared};
+use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::predictor::Sampled;
 
 thread_local! {
     static LOOP_STATE: RefCell<Option<Rc<LoopState>>> = const { RefCell::new(None) };
@@ -67,7 +68,7 @@ pub struct LoopState {
     /// What serves requests, unused.
     pub runners: h1::RunnerPool,
     tasks: Tasks<h1::Serve>,
-    generation: RefCell<Rc<Current>>,
+    generation: RefCell<Rc<LoopGeneration>>,
     draining: Cell<bool>,
     accepting: RefCell<Vec<Rc<Accepting>>>,
 }
@@ -87,7 +88,7 @@ impl LoopState {
             first_reads: Sampled::new(3, 1),
             runners: h1::RunnerPool::default(),
             tasks: Tasks::new("connection"),
-            generation: RefCell::new(Current::new(generation)),
+            generation: RefCell::new(LoopGeneration::new(generation)),
             draining: Cell::new(false),
             idle: Idle::default(),
             accepting: RefCell::default(),
@@ -107,7 +108,7 @@ impl LoopState {
     }
 
     /// The generation that a new request begins with.
-    pub fn generation(&self) -> Rc<Current> {
+    pub fn generation(&self) -> Rc<LoopGeneration> {
         self.generation.borrow().clone()
     }
 
@@ -146,7 +147,7 @@ impl LoopState {
             }
             keep
         });
-        *self.generation.borrow_mut() = Current::new(generation);
+        *self.generation.borrow_mut() = LoopGeneration::new(generation);
         Idle::renew(self);
         self.modules.hand_over();
         // Settings may have changed what a path means or whether it may be kept.
@@ -158,7 +159,7 @@ impl LoopState {
             let shard = spec.reuseport && fds.len() > 1;
             let fd = fds[if shard { self.index % fds.len() } else { 0 }].clone();
             let only_loop = shard.then_some(self.index);
-            let listener = Listener { spec: Here::new(spec), fd, between, only_loop };
+            let listener = Listener { spec: LoopLocal::new(spec), fd, between, only_loop };
             match Accepting::start(self, listener) {
                 Ok(started) => accepting.push(started),
                 Err(error) => accept::log_failure(self, &error),
@@ -196,7 +197,7 @@ impl LoopState {
 
     /// Takes a connection over, and serves it as far as what it has sent goes if `now` says so: as the last step of a
     /// task's poll, or several times there. It has its turn soon otherwise. Says whether it is still there.
-    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &Here<ListenSpec>, now: bool) -> bool {
+    pub fn accepted(self: &Rc<Self>, fd: OwnedFd, peer: Address, spec: &LoopLocal<ListenSpec>, now: bool) -> bool {
         let before = self.admission.open();
         self.admission.begin();
         let number = self.shared.next_connection.fetch_add(1, Relaxed);

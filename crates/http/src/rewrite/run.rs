@@ -2,10 +2,10 @@
 
 use freerun_proto::uri::{EscapeSet, escape_into};
 use freerun_runtime::files::FileError;
+use freerun_serve::loop_local::LoopLocal;
 
 use crate::content::open::{self, OpenError};
 use crate::generation::Location;
-use crate::here::Here;
 use crate::log_error;
 use crate::module::Outcome;
 use crate::regex::{GaveUp, Pattern};
@@ -35,10 +35,10 @@ enum Pause {
 
 /// A script that runs.
 struct Run {
-    outer: Here<Location>,
+    outer: LoopLocal<Location>,
     next: usize,
     /// The `if` it is in, and the next step there.
-    inner: Option<(Here<Location>, usize)>,
+    inner: Option<(LoopLocal<Location>, usize)>,
     moved: bool,
     /// Whether what was captured is escaped for `set`: until a `rewrite` has matched.
     quotes: bool,

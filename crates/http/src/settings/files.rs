@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Seconds, Setting, Shape, Value, parse_seconds, settings};
+use freerun_serve::zones::ZoneTable;
 
 use crate::content::open_files::OpenFiles;
 use crate::template::Template;
-use crate::zones::ZoneTable;
 
 settings! {
     /// The HTTP core: how files are found and kept open.

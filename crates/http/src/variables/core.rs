@@ -3,23 +3,18 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::Write;
-use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use freerun_proto::proxy_protocol::Ends;
 use freerun_proto::{BodyFraming, Credentials, HeaderId, Method, uri};
-use freerun_runtime::log::clock;
 use freerun_transport::TcpInfo;
 
 use crate::body::collect::{Collected, KeptBody};
 use crate::content::path;
 use crate::log_error;
-use crate::request::{Address, Request};
+use crate::request::Request;
 use crate::variables::{Value, Variable};
-
-/// The nginx whose documented behaviour is followed: `$nginx_version`.
-pub const NGINX_VERSION: &str = "1.31.5";
 
 /// The table.
 pub const VARIABLES: &[Variable] = &[
@@ -27,13 +22,6 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("args", |r, _| some(r.args.as_deref())).settable(|r, value| {
         r.args = Some(value.to_vec());
         r.uri_kept = false;
-    }),
-    Variable::named("binary_remote_addr", |r, _| match r.peer() {
-        Address::Ip(address) => owned(match address.ip() {
-            IpAddr::V4(ip) => ip.octets().to_vec(),
-            IpAddr::V6(ip) => ip.octets().to_vec(),
-        }),
-        Address::Unix(_) => owned(crate::log::Peer(r.peer()).to_string().into_bytes()),
     }),
     Variable::named("body_bytes_sent", |r, _| number(r.sent.body_bytes)),
     Variable::named("bytes_sent", |r, _| number(r.sent.bytes)),
@@ -46,7 +34,6 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("document_root", |r, _| owned(path::document_root(r))),
     Variable::named("document_uri", |r, _| path(r)),
     Variable::named("host", host),
-    Variable::named("hostname", |_, _| text(hostname())),
     Variable::family("http_", http).but_fixed(&["cookie", "host", "referer", "user_agent", "via", "x_forwarded_for"]),
     Variable::named("https", |_, _| text("")),
     Variable::named("is_args", |r, _| {
@@ -57,12 +44,6 @@ pub const VARIABLES: &[Variable] = &[
     }),
     Variable::named("limit_rate", |r, _| number(r.own.find::<LimitRate>().map_or(0, |rate| rate.get().unwrap_or(0))))
         .settable(set_limit_rate),
-    Variable::named("msec", |_, _| {
-        let now = clock::now();
-        owned(format!("{}.{:03}", now.secs, now.millis).into_bytes())
-    }),
-    Variable::named("nginx_version", |_, _| text(NGINX_VERSION)),
-    Variable::named("pid", |_, _| number(u64::from(std::process::id()))),
     Variable::named("pipe", |r, _| text(if r.pipelined { "p" } else { "." })),
     Variable::named("proxy_protocol_addr", |r, _| ends(r).map(|ends| Cow::Borrowed(ends.client.as_bytes()))),
     Variable::named("proxy_protocol_port", |r, _| port(ends(r)?.client_port)),
@@ -71,11 +52,6 @@ pub const VARIABLES: &[Variable] = &[
     Variable::family("proxy_protocol_tlv_", |r, name| r.client.proxied()?.tlv(name)),
     Variable::named("query_string", |r, _| some(r.args.as_deref())),
     Variable::named("realpath_root", |r, _| path::real_root(r).map(Cow::Owned)),
-    Variable::named("remote_addr", |r, _| owned(crate::log::Peer(r.peer()).to_string().into_bytes())),
-    Variable::named("remote_port", |r, _| match r.peer() {
-        Address::Ip(address) => port(address.port()),
-        Address::Unix(_) => text(""),
-    }),
     Variable::named("remote_user", remote_user),
     Variable::named("request", |r, _| some(Some(r.head.request_line()))),
     // Only where a module reads the body (`dav`, `mirror`, the proxy family).
@@ -108,10 +84,6 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("scheme", |r, _| text(r.client.scheme())),
     Variable::family("sent_http_", sent_http).but_fixed(SENT_BY_ITSELF).kept(),
     Variable::family("sent_trailer_", sent_trailer).kept(),
-    Variable::named("server_addr", |r, _| match r.client.local() {
-        Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
-        Address::Unix(name) => owned(name.as_bytes().to_vec()),
-    }),
     Variable::named("server_name", |r, _| some(Some(r.server.name.as_bytes()))),
     Variable::named("server_port", |r, _| match &r.client.listen.ip {
         Some(address) => number(u64::from(address.port())),
@@ -123,8 +95,6 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("tcpinfo_rtt", |r, _| number(tcp(r)?.rtt.into())),
     Variable::named("tcpinfo_rttvar", |r, _| number(tcp(r)?.rttvar.into())),
     Variable::named("tcpinfo_snd_cwnd", |r, _| number(tcp(r)?.snd_cwnd.into())),
-    Variable::named("time_iso8601", |_, _| owned(clock::time_iso8601(now()).to_vec())),
-    Variable::named("time_local", |_, _| owned(clock::time_local(now()).to_vec())),
     Variable::named("uri", |r, _| path(r)),
 ];
 
@@ -239,10 +209,6 @@ fn seconds<'r>(time: std::time::Duration) -> Value<'r> {
     owned(format!("{}.{:03}", time.as_secs(), time.subsec_millis()).into_bytes())
 }
 
-fn now() -> i64 {
-    clock::now().secs
-}
-
 fn header(request: &Request, id: HeaderId) -> Value<'_> {
     request.head.value(id).map(Cow::Borrowed)
 }
@@ -348,11 +314,6 @@ fn joined<'f, 'r>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>, name: &str
 fn remote_user<'r>(request: &'r Request, _: &str) -> Value<'r> {
     let value = request.head.value(HeaderId::Authorization)?;
     owned(Credentials::parse(value)?.user().to_vec())
-}
-
-fn hostname() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| rustix::system::uname().nodename().to_string_lossy().to_lowercase())
 }
 
 /// 32 hexadecimal digits that no other request has: a random key of the process, and what tells requests apart.

@@ -1,12 +1,11 @@
 //! `allow` and `deny`: access by the client's address.
 
-use std::sync::Arc;
-
-use freerun_conf::{Cidr, Cx, Node, Problem, Setting, SettingsSet, Shape, group, settings};
+use freerun_conf::{SettingsSet, Shape, group, settings};
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
-use freerun_http::request::{Address, Request};
+use freerun_http::request::Request;
 use freerun_http::settings::core::{CoreSettings, Satisfy};
+use freerun_serve::access::Rules;
 
 settings! {
     /// Access by the client's address.
@@ -21,57 +20,12 @@ settings! {
     }
     also {
         /// Refuses clients with 403: of an address, a network, Unix sockets (`unix:`), or `all`.
-        "deny" => rules: Shape::exactly(1, SYNTAX), in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
-    }
-}
-
-const SYNTAX: &str = "address | CIDR | unix: | all";
-
-/// Whom a rule concerns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whom {
-    All,
-    Unix,
-    Network(Cidr),
-}
-
-/// The rules of a level, in their order.
-#[derive(Debug, Clone, Default)]
-pub struct Rules(Arc<Vec<(Whom, bool)>>);
-
-impl Setting for Rules {
-    const SHAPE: Shape = Shape::exactly(1, SYNTAX);
-
-    fn set(previous: Option<Rules>, directive: &Node, cx: &mut Cx) -> Result<Rules, Problem> {
-        let word = &directive.args[0];
-        let whom = match word.text.as_str() {
-            "all" => Whom::All,
-            "unix:" => Whom::Unix,
-            _ => match Cidr::of_word(directive, word, cx) {
-                Some(network) => Whom::Network(network),
-                None => return Err(Problem::invalid_parameter(directive, word)),
-            },
-        };
-        let mut rules = previous.unwrap_or_default();
-        Arc::make_mut(&mut rules.0).push((whom, directive.name.text == "allow"));
-        Ok(rules)
-    }
-}
-
-impl Rules {
-    /// What the first rule that fits says; `None` if there is none.
-    fn judge(&self, address: &Address) -> Option<bool> {
-        let fits = |whom: &Whom| match (whom, address) {
-            (Whom::All, _) | (Whom::Unix, Address::Unix(_)) => true,
-            (Whom::Network(network), Address::Ip(address)) => network.contains(address.ip()),
-            _ => false,
-        };
-        self.0.iter().find(|(whom, _)| fits(whom)).map(|(_, allowed)| *allowed)
+        "deny" => rules: Shape::exactly(1, Rules::SYNTAX), in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
     }
 }
 
 fn wanted(settings: &SettingsSet) -> bool {
-    !settings.get::<AccessSettings>().rules.0.is_empty()
+    !settings.get::<AccessSettings>().rules.is_empty()
 }
 
 /// The module.
@@ -94,41 +48,5 @@ fn run(request: &mut Request) -> Outcome {
             }
             Outcome::Status(403)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(text: &str) -> Address {
-        match text {
-            "unix" => Address::Unix("unix:".into()),
-            ip => Address::Ip((ip.parse::<std::net::IpAddr>().unwrap(), 1).into()),
-        }
-    }
-
-    #[test]
-    fn the_first_rule_that_fits_decides() {
-        let network = |text| Whom::Network(Cidr::parse(text).unwrap().0);
-        let rules = Rules(Arc::new(vec![
-            (network("10.0.0.1"), false),
-            (network("10.0.0.0/8"), true),
-            (Whom::Unix, true),
-            (network("2001:db8::/32"), true),
-            (network("0.0.0.0/0"), false),
-        ]));
-        for (text, verdict) in [
-            ("10.0.0.1", Some(false)),
-            ("10.0.0.2", Some(true)),
-            ("::ffff:10.0.0.2", Some(true)),
-            ("11.0.0.2", Some(false)),
-            ("unix", Some(true)),
-            ("2001:db8::1", Some(true)),
-            ("2001:db9::1", None),
-        ] {
-            assert_eq!(rules.judge(&address(text)), verdict, "{text}");
-        }
-        assert_eq!(Rules(Arc::new(vec![(Whom::All, false)])).judge(&address("unix")), Some(false));
     }
 }

@@ -1,13 +1,13 @@
 //! `real_ip_header`: the client's address as a trusted proxy tells it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use freerun_conf::{Cidr, Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, parse_address, settings};
+use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, parse_address, settings};
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::{Address, Request};
-use freerun_http::settings::hosts::Hosts;
 use freerun_http::variables::{Value as VariableValue, Variable};
 use freerun_proto::HeaderId;
+use freerun_serve::access::Trusted;
 
 settings! {
     /// The client's address as a trusted proxy tells it.
@@ -25,47 +25,6 @@ settings! {
         /// Whether proxies are looked for in the field itself, too: with `on` the last address that is none of theirs
         /// counts, with `off` the last one.
         real_ip_recursive: bool = "off", in HTTP | SERVER | LOCATION;
-    }
-}
-
-/// Who is believed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trusted {
-    /// Connections of Unix sockets.
-    Unix,
-    /// Connections from these addresses.
-    Network(Cidr),
-    /// Connections from the addresses of a name.
-    Host(Vec<IpAddr>),
-}
-
-impl Value for Trusted {
-    const SHAPE: Shape = Shape::exactly(1, "address | CIDR | name | unix:");
-
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Trusted, Problem> {
-        let word = &directive.args[0];
-        if word.text == "unix:" {
-            return Ok(Trusted::Unix);
-        }
-        if let Some(network) = Cidr::of_word(directive, word, cx) {
-            return Ok(Trusted::Network(network));
-        }
-        let found = cx.extensions.get_or_default::<Hosts>().addresses(&word.text);
-        match found.is_empty() {
-            false => Ok(Trusted::Host(found)),
-            true => Err(Problem::new(format!("host not found in set_real_ip_from \"{}\"", word.text)).at(word.place)),
-        }
-    }
-}
-
-impl Trusted {
-    fn contains(&self, address: &Address) -> bool {
-        match (self, address) {
-            (Trusted::Unix, Address::Unix(_)) => true,
-            (Trusted::Network(network), Address::Ip(address)) => network.contains(address.ip()),
-            (Trusted::Host(addresses), Address::Ip(address)) => addresses.contains(&address.ip().to_canonical()),
-            _ => false,
-        }
     }
 }
 

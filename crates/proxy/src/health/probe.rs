@@ -10,11 +10,11 @@ use bytes::BytesMut;
 use freerun_http::connection::Facts;
 use freerun_http::connection::client::ClientStream;
 use freerun_http::generation::{Generation, Location};
-use freerun_http::here::Here;
 use freerun_http::loop_state::LoopState;
 use freerun_http::request::{Address, Head, Request};
 use freerun_proto::{HeadRules, parse_request};
 use freerun_runtime::loops;
+use freerun_serve::loop_local::LoopLocal;
 use freerun_transport::Transport;
 use freerun_upstream::connect::connect;
 use freerun_upstream::{Peer, UpstreamAddress};
@@ -73,7 +73,7 @@ impl NoConnection {
         let listen = &generation.listens.first()?.spec;
         let facts = self.0.get_or_init(|| {
             let nobody = Address::Unix("".into());
-            Rc::new(Facts::new(0, nobody, Here::new(listen.clone()), home.clone()))
+            Rc::new(Facts::new(0, nobody, LoopLocal::new(listen.clone()), home.clone()))
         });
         Some(ClientStream::nobody(facts.clone()))
     }
@@ -89,7 +89,7 @@ fn request(check: &Check, home: &Rc<LoopState>, no_connection: &NoConnection) ->
     let rules = HeadRules { large_buffer_size: buffer.len().max(8192), ..HeadRules::default() };
     let parsed = parse_request(&buffer, &rules).ok().flatten()?;
     let head = Head::new(buffer, parsed);
-    let place = (server, Here::new(Arc::new(location(check))));
+    let place = (server, LoopLocal::new(Arc::new(location(check))));
     let mut request = Request::new(client, generation, place, head, 1, loops::now());
     let (path, args) = uri.split_once('?').map_or((&**uri, None), |(path, args)| (path, Some(args)));
     request.path = path.as_bytes().to_vec();

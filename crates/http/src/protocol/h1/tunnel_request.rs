@@ -11,12 +11,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use freerun_proto::head::{HeadParser, parse_request};
 use freerun_proto::{BodyFraming, Method, RequestHead};
+use freerun_serve::loop_local::LoopLocal;
 
 use crate::body::ClientBody;
 use crate::connection::Connection;
 use crate::connection::client::ClientStream;
 use crate::generation::{Location, Server};
-use crate::here::{Current, Here};
+use crate::loop_generation::LoopGeneration;
 use crate::protocol::h1::read;
 use crate::regex::{Captures, Groups};
 use crate::request::{Address, Head, Request, Sent, State, States};
@@ -25,9 +26,9 @@ use crate::variables::Values;
 
 /// What is left of a request.
 pub struct TunnelRequest {
-    generation: Rc<Current>,
-    server: Here<Server>,
-    location: Here<Location>,
+    generation: Rc<LoopGeneration>,
+    server: LoopLocal<Server>,
+    location: LoopLocal<Location>,
     /// The bytes of the head, and nothing behind them.
     head: Box<[u8]>,
     own: Box<[State]>,

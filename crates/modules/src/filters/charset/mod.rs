@@ -17,7 +17,7 @@ use freerun_http::request::Request;
 use freerun_http::settings::media_types::MediaTypes;
 use freerun_http::variables::{Reference, VariableTable};
 
-use crate::variables::variable_name;
+use freerun_serve::lookups::variable_name;
 use map::CharsetMaps;
 
 settings! {

@@ -12,12 +12,12 @@ use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::time::Duration;
 
-use freerun_http::here::AddressHasher;
 use freerun_http::loop_state::LoopState;
 use freerun_runtime::log::{Destination, LogFile};
 use freerun_runtime::loops;
+use freerun_serve::loop_local::AddressHasher;
 
-use super::setting::Buffering;
+use freerun_serve::access_log::Buffering;
 
 /// For how long at most a line waits where no buffer is asked for.
 pub const SOON: Duration = Duration::from_millis(20);

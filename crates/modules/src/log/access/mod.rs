@@ -1,9 +1,7 @@
 //! The access log: a line for each request, gathered on its loop, written by the log thread.
 
 pub mod buffer;
-pub mod escape;
-pub mod format;
-mod line;
+pub mod piece;
 pub mod setting;
 #[cfg(test)]
 mod tests;
@@ -14,9 +12,9 @@ use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 
 use freerun_runtime::log::Destination;
+use freerun_serve::access_log::Target;
 
 use buffer::Buffers;
-use setting::Target;
 pub use setting::{AccessLogSettings, DefaultAccessLog};
 
 /// The module.

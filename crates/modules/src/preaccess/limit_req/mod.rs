@@ -15,8 +15,8 @@ use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::variables::Variable;
+use freerun_serve::Subject as _;
 
-use super::key::tell;
 use setting::{Limit, LimitReqSettings};
 use states::Judgement;
 
@@ -64,7 +64,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         Verdict::Pass => (Some(&b"PASSED"[..]), Outcome::Declined),
         Verdict::Refuse(excess, limit) => {
             let (excess, zone) = (Thousandths(excess), limit.zone.name());
-            tell(request, level.level(), format_args!("limiting requests{dryly}, excess: {excess} by zone \"{zone}\""));
+            request.log(level.level(), format_args!("limiting requests{dryly}, excess: {excess} by zone \"{zone}\""));
             match dry {
                 true => (Some(&b"REJECTED_DRY_RUN"[..]), Outcome::Declined),
                 false => (Some(&b"REJECTED"[..]), Outcome::Status(settings.limit_req_status.0)),
@@ -72,11 +72,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         }
         Verdict::Delay(delay, excess, limit) => {
             let (excess, zone) = (Thousandths(excess), limit.zone.name());
-            tell(
-                request,
-                level.milder(),
-                format_args!("delaying request{dryly}, excess: {excess}, by zone \"{zone}\""),
-            );
+            request.log(level.milder(), format_args!("delaying request{dryly}, excess: {excess}, by zone \"{zone}\""));
             if !dry {
                 judged.0.set(Some(b"DELAYED"));
                 return Box::pin(wait(request, delay));

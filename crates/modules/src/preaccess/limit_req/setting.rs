@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, settings};
-use freerun_http::zones::{Named, Zone, ZoneTable};
+use freerun_http::request::Request;
+use freerun_serve::limits::{Key, RefusalLevel};
+use freerun_serve::zones::{Named, Zone, ZoneTable};
 
 use super::states::{MAX_EXCESS, States};
-use crate::preaccess::key::{Key, RefusalLevel, RefusalStatus};
+use crate::preaccess::key::RefusalStatus;
 
 /// What sort of zone this module uses.
 const KIND: &str = "limit_req";
@@ -46,7 +48,7 @@ pub struct Zones;
 #[derive(Debug)]
 pub struct Defined {
     /// What requests are told apart by.
-    pub key: Key,
+    pub key: Key<Request>,
     /// Thousandths of a request a second.
     pub rate: u64,
     /// What is known of the keys.

@@ -12,7 +12,7 @@ use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::preaccess::key::{Fingerprint, Hasher};
+use freerun_serve::limits::{Fingerprint, Hasher};
 
 /// States that share a set.
 const WAYS: usize = 16;

@@ -4,72 +4,65 @@
 mod database;
 mod scalar;
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{
-    Cidr, Cx, Many, Node, Problem, Setting, Shape, Value, Word, group, parse_address, parse_time, settings,
-};
-use freerun_http::generation::Paths;
-use freerun_http::module::Module;
-use freerun_http::request::{Address, Request};
-use freerun_http::variables::{Compute, Found, Reference, VariableTable};
-use freerun_http::zones::ZoneTable;
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, parse_address, parse_time};
 use maxminddb::PathElement;
 
-use super::forwarded::forwarded;
+use self::database::Database;
 use super::variable_name;
-use database::Database;
+use crate::address::Address;
+use crate::parts::Paths;
+use crate::subject::Subject;
+use crate::values::{Compute, Found, Reference, VariableTable};
+use crate::zones::ZoneTable;
 
-settings! {
-    /// Variables from MaxMind databases (`.mmdb`), as the third-party module geoip2 has them.
-    #[module = "geoip2"]
-    pub struct GeoIp2Settings {
-        /// A database, and the variables that come out of it: `$name [default=value] [source=$address] path …;`, where the
-        /// path leads to a value in the record of the client's address, or of the one in another variable.
-        ///
-        /// `$name metadata build_epoch | last_check | last_change;` tells a time, in seconds since 1970. `auto_reload time;`
-        /// looks once in that time whether the file has changed. The path of the file is relative to the folder of the
-        /// configuration.
-        ///
-        /// The database is in memory, at most 1 GB, and stays there over a reload if its file has not changed. It is read
-        /// before the worker gives up its rights; afterwards, for a reload and `auto_reload`, its user has to be able to
-        /// read it. While it is read anew, the old one answers.
-        geoip2: Databases, in HTTP,
-            fidelity = Differs("the file is read into memory and not mapped; `auto_reload` needs a valid time, `metadata` one of the three names; numbers over 64 bits are 32 hexadecimal digits");
-        /// A network of proxies: for a client in one of them the last address in `X-Forwarded-For` counts.
-        geoip2_proxy: Many<Proxy>, in HTTP;
-        /// Whether proxies are looked for in `X-Forwarded-For`, too: the last address that is none of theirs counts.
-        geoip2_proxy_recursive: bool = "off", in HTTP;
-    }
+/// Which address of a client is looked up.
+pub trait ClientAddress<S>: 'static {
+    /// The address, where the client's is `peer`.
+    fn of(subject: &S, peer: IpAddr) -> IpAddr;
 }
 
-/// The module.
-pub static MODULE: Module = Module { name: "geoip2", groups: &[group::<GeoIp2Settings>()], ..Module::EMPTY };
-
-/// A network of proxies.
+/// The client's own address is looked up.
 #[derive(Debug, Clone, Copy)]
-pub struct Proxy(Cidr);
+pub struct OwnAddress;
 
-impl Value for Proxy {
-    const SHAPE: Shape = Shape::exactly(1, "address | CIDR");
-
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Proxy, Problem> {
-        let word = &directive.args[0];
-        let invalid = || Problem::new(format!("invalid network \"{}\"", word.text)).at_node(directive).at(word.place);
-        Cidr::of_word(directive, word, cx).map(Proxy).ok_or_else(invalid)
+impl<S> ClientAddress<S> for OwnAddress {
+    fn of(_: &S, peer: IpAddr) -> IpAddr {
+        peer
     }
 }
 
 /// The paths of all databases; what the blocks define is in the table of variables.
-#[derive(Debug, Clone, Default)]
-pub struct Databases(Vec<Vec<u8>>);
+pub struct Databases<S, A = OwnAddress>(Vec<Vec<u8>>, PhantomData<fn(&S, A)>);
 
-impl Setting for Databases {
+// Not derived: that would ask the same of the subject.
+impl<S, A> Clone for Databases<S, A> {
+    fn clone(&self) -> Databases<S, A> {
+        Databases(self.0.clone(), PhantomData)
+    }
+}
+
+impl<S, A> Default for Databases<S, A> {
+    fn default() -> Databases<S, A> {
+        Databases(Vec::new(), PhantomData)
+    }
+}
+
+impl<S, A> fmt::Debug for Databases<S, A> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.0.iter().map(|path| String::from_utf8_lossy(path))).finish()
+    }
+}
+
+impl<S: Subject, A: ClientAddress<S>> Setting for Databases<S, A> {
     const SHAPE: Shape = Shape::exactly(1, "file { $variable path; … }").with_raw_block();
 
-    fn set(previous: Option<Databases>, directive: &Node, cx: &mut Cx) -> Result<Databases, Problem> {
+    fn set(previous: Option<Databases<S, A>>, directive: &Node, cx: &mut Cx) -> Result<Databases<S, A>, Problem> {
         let mut databases = previous.unwrap_or_default();
         let word = &directive.args[0];
         let paths = cx.extensions.get_or_default::<Paths>();
@@ -87,7 +80,7 @@ impl Setting for Databases {
         let reload = directive.children().iter().rfind(|entry| entry.name.text == "auto_reload");
         let reload = reload.map(reload_time).transpose()?;
         for entry in directive.children().iter().filter(|entry| entry.name.text != "auto_reload") {
-            define(entry, &database, reload, cx)
+            define::<S, A>(entry, &database, reload, cx)
                 .map_err(|problem| if problem.reported.is_none() { problem.at_node(entry) } else { problem })?;
         }
         databases.0.push(path);
@@ -106,7 +99,12 @@ fn reload_time(entry: &Node) -> Result<Duration, Problem> {
 }
 
 /// Defines the variable of an entry.
-fn define(entry: &Node, database: &Arc<Database>, reload: Option<Duration>, cx: &mut Cx) -> Result<(), Problem> {
+fn define<S: Subject, A: ClientAddress<S>>(
+    entry: &Node,
+    database: &Arc<Database>,
+    reload: Option<Duration>,
+    cx: &mut Cx,
+) -> Result<(), Problem> {
     let first = &entry.name;
     if !first.text.starts_with('$') {
         return Err(Problem::new(format!("invalid setting \"{}\"", first.text)));
@@ -127,7 +125,7 @@ fn define(entry: &Node, database: &Arc<Database>, reload: Option<Duration>, cx: 
             }
             let wrong = || Problem::new(format!("invalid source variable name \"{value}\"")).at(word.place);
             let variable = value.strip_prefix('$').filter(|name| !name.is_empty()).ok_or_else(wrong)?;
-            source = Some(cx.extensions.get_or_default::<VariableTable>().resolve(variable, word.place));
+            source = Some(cx.extensions.get_or_default::<VariableTable<S>>().resolve(variable, word.place));
         } else {
             break;
         }
@@ -141,8 +139,8 @@ fn define(entry: &Node, database: &Arc<Database>, reload: Option<Duration>, cx: 
         },
         words => What::Value(words.iter().map(|word| Step::new(&word.text)).collect()),
     };
-    let lookup = Lookup { database, reload, default, source, what };
-    let table = cx.extensions.get_or_default::<VariableTable>();
+    let lookup = Lookup { database, reload, default, source, address: A::of, what };
+    let table = cx.extensions.get_or_default::<VariableTable<S>>();
     table.define(name, Arc::new(lookup)).map_err(|problem| problem.at(first.place))
 }
 
@@ -185,34 +183,30 @@ impl What {
 }
 
 /// A variable.
-struct Lookup {
+struct Lookup<S> {
     database: Arc<Database>,
     reload: Option<Duration>,
     default: Option<Box<[u8]>>,
-    source: Option<Reference>,
+    source: Option<Reference<S>>,
+    address: fn(&S, IpAddr) -> IpAddr,
     what: What,
 }
 
-impl Lookup {
-    fn address(&self, request: &Request) -> Option<IpAddr> {
+impl<S: Subject> Lookup<S> {
+    fn address(&self, subject: &S) -> Option<IpAddr> {
         if let Some(source) = &self.source {
-            let text = source.get(request)?;
+            let text = source.get(subject)?;
             let address = parse_address(std::str::from_utf8(&text).ok()?)?;
             // No port, and none of the brackets that come with one.
             return (address.port() == 0 && !text.starts_with(b"[")).then(|| address.ip());
         }
-        let Address::Ip(peer) = request.peer() else { return None };
-        let settings = request.settings().get::<GeoIp2Settings>();
-        if settings.geoip2_proxy.is_empty() {
-            return Some(peer.ip());
-        }
-        let is_proxy = |address| settings.geoip2_proxy.iter().any(|proxy| proxy.0.contains(address));
-        Some(forwarded(request, peer.ip(), is_proxy, settings.geoip2_proxy_recursive))
+        let Address::Ip(peer) = subject.peer() else { return None };
+        Some((self.address)(subject, peer.ip()))
     }
 
-    fn value(&self, request: &Request, steps: &[Step]) -> Option<Vec<u8>> {
+    fn value(&self, subject: &S, steps: &[Step]) -> Option<Vec<u8>> {
         let loaded = self.database.loaded()?;
-        let record = loaded.reader.lookup(self.address(request)?.to_canonical()).ok()?;
+        let record = loaded.reader.lookup(self.address(subject)?.to_canonical()).ok()?;
         // A number may be a key, too; a path that has both is nobody's.
         let has_numbers = steps.iter().any(|step| step.index.is_some());
         [true, false].into_iter().filter(|keys| *keys || has_numbers).find_map(|numbers_are_keys| {
@@ -222,15 +216,15 @@ impl Lookup {
     }
 }
 
-impl Compute for Lookup {
-    fn find(&self, request: &Request) -> Found {
+impl<S: Subject> Compute<S> for Lookup<S> {
+    fn find(&self, subject: &S) -> Found {
         if let Some(interval) = self.reload {
-            self.database.look_again(request, interval);
+            self.database.look_again(subject.services(), interval);
         }
         let time = |time: Option<i64>| time.map_or(Found::Missing, |time| Found::Text(time.to_string().into_bytes()));
         let loaded = || self.database.loaded();
         match &self.what {
-            What::Value(steps) => match (self.value(request, steps), &self.default) {
+            What::Value(steps) => match (self.value(subject, steps), &self.default) {
                 (Some(text), _) => Found::Text(text),
                 (None, Some(_)) => Found::Entry(0),
                 (None, None) => Found::Missing,

@@ -1,4 +1,4 @@
-//! How many requests of each key are being served: a word for each key that has any, in a table that nobody locks.
+//! How many subjects of each key are being served: a word for each key that has any, in a table that nobody locks.
 //!
 //! A key has its place in one of the sets of [`WAYS`] words. A word is a fingerprint of the key (48 bits, beside those that
 //! choose the set) and the number (16 bits); 0 is a free place.
@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::preaccess::key::Hasher;
+use super::key::Hasher;
 
 /// Words that share a set.
 const WAYS: usize = 32;
@@ -20,7 +20,7 @@ pub struct Counts {
     hasher: Hasher,
 }
 
-/// Why a request is not let in.
+/// Why a subject is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// As many as may are being served.
@@ -29,7 +29,7 @@ pub enum Refused {
     Exhausted,
 }
 
-/// A request that is counted, until this is dropped.
+/// A subject that is counted, until this is dropped.
 #[derive(Debug)]
 pub struct Held {
     counts: Arc<Counts>,
@@ -44,7 +44,7 @@ impl Counts {
         Some(Counts { words, hasher: Hasher::default() })
     }
 
-    /// Counts a request of this key, unless `limit` of them are there already.
+    /// Counts a subject of this key, unless `limit` of them are there already.
     ///
     /// # Errors
     /// It is not counted.
@@ -53,7 +53,7 @@ impl Counts {
         let start = key.set(self.words.len() / WAYS) * WAYS;
         let set = &self.words[start..start + WAYS];
         let tag = key.tag >> 16;
-        // Each round that fails has seen another request succeed: this ends.
+        // Each round that fails has seen another one succeed: this ends.
         loop {
             let mut sum = 0;
             let (mut known, mut free) = (None, None);

@@ -1,96 +1,115 @@
 //! `log_format`: a line with variables, compiled to pieces. What the usual formats are made of is written straight into
 //! the line, without a value of its own in between.
 
+use std::fmt;
 use std::io::Write as _;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Problem, Word};
-use freerun_http::request::{Address, Request};
-use freerun_http::variables::{Reference, VariableTable};
-use freerun_proto::HeaderId;
+use freerun_conf::{Cx, Node, Place, Problem, Word};
 use freerun_runtime::log::clock;
 
 use super::escape::Escape;
 use super::line::{Line, Short};
+use crate::address::Address;
+use crate::subject::Subject;
+use crate::values::{Reference, VariableTable};
 
-/// nginx's predefined format.
-pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
-                            \"$http_referer\" \"$http_user_agent\"";
+/// What a protocol writes into a line without a value of its own in between, besides what every subject has.
+pub trait Pieces<S>: Sized + fmt::Debug + Send + Sync + 'static {
+    /// The formats that are there from the start: their names and what they consist of. The first one is taken where a log names none.
+    const PREDEFINED: &'static [(&'static str, &'static str)];
 
-/// A compiled format.
+    /// The piece that writes the variable `name`.
+    ///
+    /// # Errors
+    /// There is none: the variable is asked for its value.
+    fn of(name: &str, reference: Reference<S>) -> Result<Self, Reference<S>>;
+
+    /// Appends the piece.
+    fn push(&self, subject: &S, style: &Style, line: &mut Line<'_>);
+}
+
+/// How values are written.
 #[derive(Debug)]
-pub struct Format {
+pub struct Style {
     escape: Escape,
     missing: Short,
-    pieces: Box<[Piece]>,
+}
+
+impl Style {
+    /// Appends a value that a client may have chosen.
+    #[inline(always)]
+    pub fn push_value(&self, value: &[u8], line: &mut Line<'_>) {
+        line.push_value(self.escape, value);
+    }
+
+    /// Appends the value of a variable.
+    pub fn push_variable<S: Subject>(&self, reference: &Reference<S>, subject: &S, line: &mut Line<'_>) {
+        match reference.get(subject) {
+            Some(value) => line.push_value(self.escape, &value),
+            None => self.push_missing(line),
+        }
+    }
+
+    /// Appends what stands for a value that is not there.
+    #[inline(always)]
+    pub fn push_missing(&self, line: &mut Line<'_>) {
+        self.missing.push(line);
+    }
+}
+
+/// A compiled format.
+pub struct Format<S, P> {
+    style: Style,
+    pieces: Box<[Piece<S, P>]>,
+}
+
+impl<S, P> fmt::Debug for Format<S, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Format").field("style", &self.style).field("pieces", &self.pieces.len()).finish()
+    }
 }
 
 /// Text, and what follows it.
-#[derive(Debug)]
-struct Piece {
+struct Piece<S, P> {
     before: Short,
-    what: What,
+    what: What<S, P>,
 }
 
-#[derive(Debug)]
-enum What {
+enum What<S, P> {
     Nothing,
     /// More text, that is too long to stand before something else.
     Text(Box<[u8]>),
     RemoteAddr,
-    /// The reference is for requests that bring credentials.
-    RemoteUser(Reference),
     TimeLocal,
     TimeIso8601,
     Msec,
-    RequestTime,
-    Status,
-    BytesSent,
-    BodyBytesSent,
-    RequestLength,
-    Connection,
-    ConnectionRequests,
-    RequestLine,
-    /// `$http_…` of a field that the parser knows; the reference is for the case that there are several of it.
-    Header(HeaderId, Reference),
-    Variable(Reference),
+    /// A piece of the protocol.
+    Own(P),
+    Variable(Reference<S>),
 }
 
-impl What {
-    fn of(name: &str, word: &Word, cx: &mut Cx) -> What {
-        let reference = cx.extensions.get_or_default::<VariableTable>().resolve(name, word.place);
+impl<S: Subject, P: Pieces<S>> What<S, P> {
+    fn of(name: &str, word: &Word, cx: &mut Cx) -> What<S, P> {
+        let reference = cx.extensions.get_or_default::<VariableTable<S>>().resolve(name, word.place);
         match name {
             "remote_addr" => What::RemoteAddr,
-            "remote_user" => What::RemoteUser(reference),
             "time_local" => What::TimeLocal,
             "time_iso8601" => What::TimeIso8601,
             "msec" => What::Msec,
-            "request_time" => What::RequestTime,
-            "status" => What::Status,
-            "bytes_sent" => What::BytesSent,
-            "body_bytes_sent" => What::BodyBytesSent,
-            "request_length" => What::RequestLength,
-            "connection" => What::Connection,
-            "connection_requests" => What::ConnectionRequests,
-            "request" => What::RequestLine,
-            _ => {
-                let field = name.strip_prefix("http_").map(|field| HeaderId::of(field.replace('_', "-").as_bytes()));
-                match field {
-                    None | Some(HeaderId::Other) => What::Variable(reference),
-                    Some(id) => What::Header(id, reference),
-                }
-            }
+            _ => P::of(name, reference).map_or_else(What::Variable, What::Own),
         }
     }
 }
 
-impl Format {
+impl<S: Subject, P: Pieces<S>> Format<S, P> {
     /// Compiles the strings of a format; they follow each other without anything in between.
     ///
     /// # Errors
     /// A `$` that no variable follows, an unclosed brace, in nginx's words; unknown variables are told when everything
     /// has been read.
-    pub fn compile(escape: Escape, strings: &[Word], cx: &mut Cx) -> Result<Format, Problem> {
+    pub fn compile(escape: Escape, strings: &[Word], cx: &mut Cx) -> Result<Format<S, P>, Problem> {
         let mut pieces = Vec::new();
         let mut before = String::new();
         for word in strings {
@@ -108,83 +127,47 @@ impl Format {
         Ok(Format::of(escape, pieces.into()))
     }
 
-    fn of(escape: Escape, pieces: Box<[Piece]>) -> Format {
-        Format { escape, missing: Short::of(escape.missing()).unwrap_or_default(), pieces }
+    fn of(escape: Escape, pieces: Box<[Piece<S, P>]>) -> Format<S, P> {
+        let style = Style { escape, missing: Short::of(escape.missing()).unwrap_or_default() };
+        Format { style, pieces }
     }
 
-    /// The format `combined`.
-    pub fn combined(cx: &mut Cx) -> Format {
+    /// A predefined format.
+    fn predefined(text: &str, cx: &mut Cx) -> Format<S, P> {
         // The text is a constant, and a test compiles it.
-        Format::compile(Escape::Default, &[Word::synthetic(COMBINED)], cx)
+        Format::compile(Escape::Default, &[Word::synthetic(text)], cx)
             .unwrap_or_else(|_| Format::of(Escape::Default, Box::default()))
     }
 
-    /// Appends the line of a request, with its end.
-    pub fn render(&self, request: &Request, out: &mut Vec<u8>) {
+    /// Appends the line of a subject, with its end.
+    pub fn render(&self, subject: &S, out: &mut Vec<u8>) {
         let mut line = Line::new(out);
         for piece in &self.pieces {
-            self.push(piece, request, &mut line);
+            self.push(piece, subject, &mut line);
         }
         line.flush();
     }
 
     #[inline(always)]
-    fn push(&self, piece: &Piece, request: &Request, line: &mut Line<'_>) {
+    fn push(&self, piece: &Piece<S, P>, subject: &S, line: &mut Line<'_>) {
         piece.before.push(line);
         match &piece.what {
+            What::Own(piece) => piece.push(subject, &self.style, line),
             What::Nothing => {}
             What::Text(text) => line.push(text),
-            What::RemoteAddr => push_address(request.peer(), line),
-            What::RemoteUser(reference) => match request.head.has(HeaderId::Authorization) {
-                true => self.push_variable(reference, request, line),
-                false => self.push_missing(line),
-            },
+            What::RemoteAddr => push_address(subject.peer(), line),
             What::TimeLocal => line.push_all(&clock::time_local(clock::second())),
             What::TimeIso8601 => line.push_all(&clock::time_iso8601(clock::second())),
             What::Msec => {
                 let now = clock::now();
                 push_millis(u64::try_from(now.secs).unwrap_or(0), u32::from(now.millis), line);
             }
-            What::RequestTime => {
-                let took = request.started.elapsed();
-                push_millis(took.as_secs(), took.subsec_millis(), line);
-            }
-            What::Status => line.push_three(u32::from(request.sent.status)),
-            What::BytesSent => line.push_number(request.sent.bytes),
-            What::BodyBytesSent => line.push_number(request.sent.body_bytes),
-            What::RequestLength => {
-                line.push_number(u64::from(request.head.told_len()) + request.body.length());
-            }
-            What::Connection => line.push_number(request.client.number),
-            What::ConnectionRequests => line.push_number(request.serial),
-            What::RequestLine => line.push_value(self.escape, request.head.request_line()),
-            What::Header(id, _) if !request.head.has(*id) => self.push_missing(line),
-            What::Header(id, reference) => {
-                let mut values = request.head.values(*id);
-                match (values.next(), values.next()) {
-                    (Some(value), None) => line.push_value(self.escape, value),
-                    _ => self.push_variable(reference, request, line),
-                }
-            }
-            What::Variable(reference) => self.push_variable(reference, request, line),
+            What::Variable(reference) => self.style.push_variable(reference, subject, line),
         }
-    }
-
-    fn push_variable(&self, reference: &Reference, request: &Request, line: &mut Line<'_>) {
-        match reference.get(request) {
-            Some(value) => line.push_value(self.escape, &value),
-            None => self.push_missing(line),
-        }
-    }
-
-    /// What stands for a value that is not there.
-    #[inline(always)]
-    fn push_missing(&self, line: &mut Line<'_>) {
-        self.missing.push(line);
     }
 }
 
-fn push_piece(pieces: &mut Vec<Piece>, before: &str, what: What) {
+fn push_piece<S, P>(pieces: &mut Vec<Piece<S, P>>, before: &str, what: What<S, P>) {
     match Short::of(before.as_bytes()) {
         Some(before) => pieces.push(Piece { before, what }),
         None => {
@@ -235,30 +218,38 @@ fn push_address(address: &Address, line: &mut Line<'_>) {
     }
 }
 
-fn push_millis(seconds: u64, millis: u32, line: &mut Line<'_>) {
+/// Appends seconds with three decimals.
+pub fn push_millis(seconds: u64, millis: u32, line: &mut Line<'_>) {
     line.push_number(seconds);
     line.push_byte(b'.');
     line.push_three(millis);
 }
 
 /// The formats that a configuration defines, and where; lives in its context while it is read.
-#[derive(Default)]
-pub struct Formats(Vec<Named>);
+struct Formats<S, P>(Vec<Named<S, P>>);
 
-struct Named {
-    name: String,
-    format: std::sync::Arc<Format>,
-    /// [`Node::order`] of the definition: a format must stand before what uses it.
-    order: u32,
-    place: freerun_conf::Place,
+impl<S, P> Default for Formats<S, P> {
+    fn default() -> Formats<S, P> {
+        Formats(Vec::new())
+    }
 }
 
-/// The formats of a configuration. The predefined one is there from the start.
-pub fn formats(cx: &mut Cx) -> &mut Formats {
-    if cx.extensions.get::<Formats>().is_none() {
-        let combined = std::sync::Arc::new(Format::combined(cx));
-        let place = freerun_conf::Place::NONE;
-        let formats = Formats(vec![Named { name: "combined".to_owned(), format: combined, order: 0, place }]);
+struct Named<S, P> {
+    name: String,
+    format: Arc<Format<S, P>>,
+    /// [`Node::order`] of the definition: a format must stand before what uses it.
+    order: u32,
+    place: Place,
+}
+
+/// The formats of a configuration. The predefined ones are there from the start.
+fn formats<S: Subject, P: Pieces<S>>(cx: &mut Cx) -> &mut Formats<S, P> {
+    if cx.extensions.get::<Formats<S, P>>().is_none() {
+        let mut formats = Formats::<S, P>(Vec::new());
+        for (name, text) in P::PREDEFINED {
+            let format = Arc::new(Format::predefined(text, cx));
+            formats.0.push(Named { name: (*name).to_owned(), format, order: 0, place: Place::NONE });
+        }
         cx.extensions.insert(formats);
     }
     cx.extensions.get_or_default()
@@ -268,8 +259,12 @@ pub fn formats(cx: &mut Cx) -> &mut Formats {
 ///
 /// # Errors
 /// nginx's `unknown log format "x"`.
-pub fn find(word: &Word, directive: &Node, cx: &mut Cx) -> Result<std::sync::Arc<Format>, Problem> {
-    let known = formats(cx);
+pub(super) fn find<S: Subject, P: Pieces<S>>(
+    word: &Word,
+    directive: &Node,
+    cx: &mut Cx,
+) -> Result<Arc<Format<S, P>>, Problem> {
+    let known = formats::<S, P>(cx);
     let found = known.0.iter().find(|known| known.name == word.text);
     if let Some(found) = found.filter(|found| found.order <= directive.order) {
         return Ok(found.format.clone());
@@ -294,9 +289,9 @@ pub fn find(word: &Word, directive: &Node, cx: &mut Cx) -> Result<std::sync::Arc
 ///
 /// # Errors
 /// A name that is taken, an unknown escaping, faults of the strings.
-pub fn define(directive: &Node, cx: &mut Cx) -> Result<(), Problem> {
+pub(super) fn define<S: Subject, P: Pieces<S>>(directive: &Node, cx: &mut Cx) -> Result<(), Problem> {
     let name = &directive.args[0];
-    if formats(cx).0.iter().any(|known| known.name == name.text) {
+    if formats::<S, P>(cx).0.iter().any(|known| known.name == name.text) {
         return Err(Problem::new(format!("duplicate \"log_format\" name \"{}\"", name.text)).at(name.place));
     }
     let mut strings = &directive.args[1..];
@@ -309,8 +304,8 @@ pub fn define(directive: &Node, cx: &mut Cx) -> Result<(), Problem> {
         })?;
         strings = &strings[1..];
     }
-    let format = std::sync::Arc::new(Format::compile(escape, strings, cx)?);
+    let format = Arc::new(Format::<S, P>::compile(escape, strings, cx)?);
     let (order, place) = (directive.order, directive.name.place);
-    formats(cx).0.push(Named { name: name.text.clone(), format, order, place });
+    formats::<S, P>(cx).0.push(Named { name: name.text.clone(), format, order, place });
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The values that a request gives to variables: by `set`, by captures, and what maps found. The client's request and all
-//! its subrequests have them in common, as in nginx.
+//! The values that a subject gives to variables: by `set`, by captures, and what maps found. Subjects may have them in common:
+//! a client's request and all its subrequests do, as in nginx.
 
 use std::cell::{Cell, OnceCell, RefCell};
 
@@ -73,9 +73,9 @@ impl Texts {
     }
 }
 
-/// What a variable has in this request.
+/// What a variable has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(crate) enum Slot {
     /// Nothing yet.
     Unset,
     /// It is being found: asked for it again, it needs itself.
@@ -98,11 +98,12 @@ pub struct Values {
 }
 
 impl Values {
-    pub(super) fn slot(&self, index: u32) -> Slot {
+    #[inline]
+    pub(crate) fn slot(&self, index: u32) -> Slot {
         self.slots.borrow().get(index as usize).copied().unwrap_or(Slot::Unset)
     }
 
-    pub(super) fn put(&self, index: u32, slot: Slot) {
+    pub(crate) fn put(&self, index: u32, slot: Slot) {
         let mut slots = self.slots.borrow_mut();
         let index = index as usize;
         if slots.len() <= index {

@@ -1,53 +1,71 @@
 //! All variables that a configuration may name.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use freerun_conf::{Place, Problem};
 
-use super::{Compute, Declared, Definition, Reference, Set, Variable};
+use super::variable::{Compute, Declared, Definition, Reference, Set, Variable};
 
 /// What `set` assigns to.
-#[derive(Clone, Copy)]
-pub enum Target {
-    /// A slot of the request's values.
+pub enum Target<S> {
+    /// A slot of the values.
     Slot(u32),
     /// A variable of the server itself.
-    Call(Set),
+    Call(Set<S>),
 }
 
+// Not derived: that would ask the same of the subject.
+impl<S> Clone for Target<S> {
+    fn clone(&self) -> Target<S> {
+        *self
+    }
+}
+
+impl<S> Copy for Target<S> {}
+
 /// A name without a getter of its own that something defines or uses.
-#[derive(Default)]
-struct Entry {
-    used: Option<(Arc<Declared>, Place)>,
+struct Entry<S> {
+    used: Option<(Arc<Declared<S>>, Place)>,
     slot: Option<u32>,
     /// Whether the first directive that assigns to it is `set`.
     by_set: Option<bool>,
-    compute: Option<Arc<dyn Compute>>,
-    /// Whether a named group of an expression gives it its value: it is not there for requests that did not match, even
+    compute: Option<Arc<dyn Compute<S>>>,
+    /// Whether a named group of an expression gives it its value: it is not there for subjects that did not match, even
     /// where the name means something else otherwise.
     captured: bool,
+}
+
+impl<S> Default for Entry<S> {
+    fn default() -> Entry<S> {
+        Entry { used: None, slot: None, by_set: None, compute: None, captured: false }
+    }
 }
 
 /// The variables; lives in the configuration's context while that is read.
 ///
 /// Names compare without regard to case, as in nginx. A variable may be used above what defines it, so names are resolved
 /// when all has been read.
-#[derive(Default)]
-pub struct VariableTable {
-    names: HashMap<&'static str, Variable>,
-    families: Vec<Variable>,
-    entries: BTreeMap<Box<str>, Entry>,
+pub struct VariableTable<S> {
+    names: HashMap<&'static str, Variable<S>>,
+    families: Vec<Variable<S>>,
+    entries: BTreeMap<Box<str>, Entry<S>>,
     slots: u32,
     /// The first uses of names that no getter has, in the order of the configuration.
     order: Vec<Box<str>>,
-    uses_sent_head: bool,
-    uses_upstream_head: bool,
 }
 
-impl VariableTable {
+impl<S> Default for VariableTable<S> {
+    fn default() -> VariableTable<S> {
+        let (names, families, entries, order) = Default::default();
+        VariableTable { names, families, entries, slots: 0, order }
+    }
+}
+
+impl<S> VariableTable<S> {
     /// Adds a module's variables.
-    pub fn add(&mut self, variables: &[Variable]) {
+    pub fn add(&mut self, variables: &[Variable<S>]) {
         for variable in variables {
             if variable.prefix {
                 self.families.push(*variable);
@@ -57,7 +75,7 @@ impl VariableTable {
         }
     }
 
-    fn entry(&mut self, name: &str) -> &mut Entry {
+    fn entry(&mut self, name: &str) -> &mut Entry<S> {
         self.entries.entry(name.to_ascii_lowercase().into()).or_default()
     }
 
@@ -97,19 +115,20 @@ impl VariableTable {
     ///
     /// # Errors
     /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
-    pub fn assign(&mut self, name: &str) -> Result<Target, Problem> {
+    pub fn assign(&mut self, name: &str) -> Result<Target<S>, Problem> {
         self.assigned(name, true)
     }
 
-    /// The same for other directives: where they did not, the variable is not there. Of several directives the first one decides that.
+    /// What another directive than `set` assigns to: where it did not, the variable is not there. Of several directives the first
+    /// one decides that.
     ///
     /// # Errors
     /// Those of [`VariableTable::assign`].
-    pub fn assign_if_known(&mut self, name: &str) -> Result<Target, Problem> {
+    pub fn assign_if_known(&mut self, name: &str) -> Result<Target<S>, Problem> {
         self.assigned(name, false)
     }
 
-    fn assigned(&mut self, name: &str, by_set: bool) -> Result<Target, Problem> {
+    fn assigned(&mut self, name: &str, by_set: bool) -> Result<Target<S>, Problem> {
         let lower = name.to_ascii_lowercase();
         self.may_change(name, &lower)?;
         if let Some(Variable { set: Some(set), .. }) = self.names.get(lower.as_str()) {
@@ -124,7 +143,7 @@ impl VariableTable {
     ///
     /// # Errors
     /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
-    pub fn define(&mut self, name: &str, compute: Arc<dyn Compute>) -> Result<(), Problem> {
+    pub fn define(&mut self, name: &str, compute: Arc<dyn Compute<S>>) -> Result<(), Problem> {
         let lower = name.to_ascii_lowercase();
         self.may_change(name, &lower)?;
         self.slot(&lower);
@@ -133,10 +152,8 @@ impl VariableTable {
     }
 
     /// Resolves `$name`, used at `place`.
-    pub fn resolve(&mut self, name: &str, place: Place) -> Reference {
+    pub fn resolve(&mut self, name: &str, place: Place) -> Reference<S> {
         let name = name.to_ascii_lowercase();
-        self.uses_sent_head |= name.starts_with("sent_http_");
-        self.uses_upstream_head |= name.starts_with("upstream_http_") || name.starts_with("upstream_cookie_");
         let kept = match self.names.get(name.as_str()) {
             Some(variable) => variable.kept,
             None => self.family(&name).is_some_and(|family| family.kept),
@@ -154,30 +171,26 @@ impl VariableTable {
         Reference(declared)
     }
 
-    /// Whether `$sent_http_…` is used: otherwise the heads of responses need not be kept for the log.
-    pub fn uses_sent_head(&self) -> bool {
-        self.uses_sent_head
-    }
-
-    /// Whether a variable that shows fields of upstream servers' responses is used.
-    pub fn uses_upstream_head(&self) -> bool {
-        self.uses_upstream_head
+    /// Whether the configuration uses a variable whose name begins so: what only such variables show need not be kept otherwise.
+    pub fn uses_family(&self, prefix: &str) -> bool {
+        let from = self.entries.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        from.take_while(|(name, _)| name.starts_with(prefix)).any(|(_, entry)| entry.used.is_some())
     }
 
     /// Looks `$name` (in lower case) up while serving: what a page names, no configuration has resolved.
-    pub fn find(&self, name: &str) -> Option<Reference> {
+    pub fn find(&self, name: &str) -> Option<Reference<S>> {
         let unnamed = Entry::default();
         let definition = self.definition(name, self.entries.get(name).unwrap_or(&unnamed))?;
         Some(Reference(Arc::new(Declared { name: name.into(), definition: OnceLock::from(definition) })))
     }
 
-    fn family(&self, name: &str) -> Option<&Variable> {
+    fn family(&self, name: &str) -> Option<&Variable<S>> {
         // The longest one: `sent_http_` begins as `sent_` would.
         let families = self.families.iter().filter(|family| name.starts_with(family.name));
         families.max_by_key(|family| family.name.len())
     }
 
-    fn definition(&self, name: &str, entry: &Entry) -> Option<Definition> {
+    fn definition(&self, name: &str, entry: &Entry<S>) -> Option<Definition<S>> {
         let family = self.family(name).map(|family| (family.get, name[family.name.len()..].into(), family.kept));
         let variable = self.names.get(name);
         let changeable = variable.is_some_and(|variable| variable.changeable);

@@ -3,47 +3,32 @@
 mod ranges;
 mod tree;
 
+use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use freerun_conf::{Cidr, Cx, Node, Problem, Setting, Shape, group, settings};
-use freerun_http::module::Module;
-use freerun_http::request::{Address, Request};
-use freerun_http::variables::{Compute, Found, Reference, VariableTable};
+use freerun_conf::{Cidr, Cx, Node, Problem, Setting, Shape};
 
-use super::forwarded::forwarded;
+use self::ranges::Ranges;
+use self::tree::Networks;
 use super::{define, variable_name};
-use ranges::Ranges;
-use tree::Networks;
-
-settings! {
-    /// Variables whose values depend on the client's address.
-    #[module = "geo"]
-    pub struct GeoSettings {
-        /// Defines a variable whose value is looked up by the client's address, or one in another variable.
-        ///
-        /// The longest network counts. `default` is the value of all other addresses, `delete` takes a network out again,
-        /// `include` takes entries from a file. With `ranges` first, entries are IPv4 ranges (`first-last`). Where the
-        /// address is in a network named by `proxy`, the last one of `X-Forwarded-For` is used instead, with
-        /// `proxy_recursive` the last one that is not in such a network.
-        geo: Geos, in HTTP, fidelity = Differs("binary tables of ranges (.bin) are neither written nor read");
-    }
-}
-
-/// The module.
-pub static MODULE: Module = Module { name: "geo", groups: &[group::<GeoSettings>()], ..Module::EMPTY };
+use crate::address::Address;
+use crate::stateless::stateless;
+use crate::subject::Subject;
+use crate::values::{Compute, Found, Reference, VariableTable};
 
 /// All `geo` blocks; what they define is in the table of variables.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Geos;
+pub struct Geos<S>(PhantomData<fn(&S)>);
 
-impl Setting for Geos {
+stateless!(Geos);
+
+impl<S: Subject> Setting for Geos<S> {
     const SHAPE: Shape = Shape::between(1, 2, "[$address] $variable { network value; … }").with_raw_block();
 
-    fn set(_: Option<Geos>, directive: &Node, cx: &mut Cx) -> Result<Geos, Problem> {
-        let geo = Geo::parse(directive, cx)?;
-        define(directive, Arc::new(geo), cx)?;
-        Ok(Geos)
+    fn set(_: Option<Geos<S>>, directive: &Node, cx: &mut Cx) -> Result<Geos<S>, Problem> {
+        let geo = Geo::<S>::parse(directive, cx)?;
+        define::<S>(directive, Arc::new(geo), cx)?;
+        Ok(Geos(PhantomData))
     }
 }
 
@@ -56,9 +41,9 @@ enum Reading {
 }
 
 /// One block.
-struct Geo {
+struct Geo<S> {
     /// Where the address is, if it is not the client's.
-    source: Option<Reference>,
+    source: Option<Reference<S>>,
     v4: Table<u32>,
     v6: Table<u128>,
     values: Vec<Box<[u8]>>,
@@ -78,12 +63,12 @@ impl<A: Ord + Copy> Table<A> {
     }
 }
 
-impl Geo {
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Geo, Problem> {
+impl<S: Subject> Geo<S> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<Geo<S>, Problem> {
         let source = match &*directive.args {
             [source, _] => {
                 let name = variable_name(source)?;
-                Some(cx.extensions.get_or_default::<VariableTable>().resolve(name, source.place))
+                Some(cx.extensions.get_or_default::<VariableTable<S>>().resolve(name, source.place))
             }
             _ => None,
         };
@@ -206,11 +191,11 @@ impl Geo {
     }
 
     /// The address that is looked up. What is none counts as 255.255.255.255, as in nginx.
-    fn address(&self, request: &Request) -> IpAddr {
+    fn address(&self, subject: &S) -> IpAddr {
         const NONE: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
         let address = match &self.source {
-            Some(source) => source.get(request).and_then(|text| parse_address(&text)).unwrap_or(NONE),
-            None => match request.peer() {
+            Some(source) => source.get(subject).and_then(|text| parse_address(&text)).unwrap_or(NONE),
+            None => match subject.peer() {
                 Address::Ip(address) => address.ip(),
                 Address::Unix(_) => NONE,
             },
@@ -219,7 +204,7 @@ impl Geo {
             return address;
         }
         let is_proxy = |address| self.proxies.iter().any(|proxy| proxy.contains(address));
-        forwarded(request, address, is_proxy, self.recursive)
+        subject.forwarded(address, is_proxy, self.recursive)
     }
 }
 
@@ -233,9 +218,9 @@ fn parse_address(text: &[u8]) -> Option<IpAddr> {
     }
 }
 
-impl Compute for Geo {
-    fn find(&self, request: &Request) -> Found {
-        let number = match self.address(request).to_canonical() {
+impl<S: Subject> Compute<S> for Geo<S> {
+    fn find(&self, subject: &S) -> Found {
+        let number = match self.address(subject).to_canonical() {
             IpAddr::V4(address) => self.v4.find(address.into()),
             IpAddr::V6(address) => self.v6.find(address.into()),
         };

@@ -7,20 +7,21 @@ const MOST: u8 = 16;
 
 /// A chance, as of the last tries. It belongs to one loop.
 #[derive(Debug)]
-pub struct Likely {
+pub struct SuccessPredictor {
     score: Cell<u8>,
     success: u8,
     failure: u8,
 }
 
-impl Likely {
+impl SuccessPredictor {
     /// What a success and a failure count, at most 16 each: what comes out well more often than `failure / (success + failure)` is
     /// likely. It is so to begin with.
-    pub fn new(success: u8, failure: u8) -> Likely {
-        Likely { score: Cell::new(MOST), success, failure }
+    pub fn new(success: u8, failure: u8) -> SuccessPredictor {
+        SuccessPredictor { score: Cell::new(MOST), success, failure }
     }
 
     /// Whether it has come out well often enough of late.
+    #[inline]
     pub fn is(&self) -> bool {
         self.score.get() > MOST / 2
     }
@@ -38,22 +39,24 @@ const SAMPLE: u8 = 8;
 /// A chance of what is left out where it is not likely, but for some tries.
 #[derive(Debug)]
 pub struct Sampled {
-    likely: Likely,
+    likely: SuccessPredictor,
     left_out: Cell<u8>,
 }
 
 impl Sampled {
-    /// As [`Likely::new`].
+    /// As [`SuccessPredictor::new`].
     pub fn new(success: u8, failure: u8) -> Sampled {
-        Sampled { likely: Likely::new(success, failure), left_out: Cell::new(0) }
+        Sampled { likely: SuccessPredictor::new(success, failure), left_out: Cell::new(0) }
     }
 
-    /// As [`Likely::is`].
+    /// As [`SuccessPredictor::is`].
+    #[inline]
     pub fn is_likely(&self) -> bool {
         self.likely.is()
     }
 
     /// Whether to try.
+    #[inline]
     pub fn pays(&self) -> bool {
         if self.likely.is() {
             return true;
@@ -77,7 +80,7 @@ mod tests {
     fn likely_is_what_mostly_comes_out_well() {
         // One failure in five is what it bears.
         for (failures_of_ten, expected) in [(0, true), (1, true), (4, false), (10, false)] {
-            let likely = Likely::new(1, 4);
+            let likely = SuccessPredictor::new(1, 4);
             for round in 0..100 {
                 likely.came_out(round % 10 >= failures_of_ten);
             }
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_was_not_likely_becomes_so_again() {
-        let likely = Likely::new(1, 4);
+        let likely = SuccessPredictor::new(1, 4);
         (0..10).for_each(|_| likely.came_out(false));
         assert!(!likely.is());
         let tries = (1..).find(|_| {

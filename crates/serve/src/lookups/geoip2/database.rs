@@ -16,10 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use freerun_http::request::Request;
 use freerun_runtime::log::{Level, clock};
 use freerun_runtime::pool::Tag;
 use maxminddb::{MaxMindDbError, Reader};
+
+use crate::services::Services;
 
 /// The largest file, in bytes; the largest databases have a few hundred million.
 const MAX_SIZE: u64 = 1 << 30;
@@ -129,27 +130,27 @@ impl Database {
     }
 
     /// Has a pool thread look at the file, if nobody has for so long.
-    pub fn look_again(self: &Arc<Self>, request: &Request, interval: Duration) {
+    pub fn look_again(self: &Arc<Self>, services: &Services, interval: Duration) {
         let interval = i64::try_from(interval.as_secs()).unwrap_or(i64::MAX);
         if clock::now().secs.saturating_sub(self.last_check()) < interval.max(1) {
             return;
         }
         let Some(looking) = self.look() else { return };
-        let generation = request.generation.shared().clone();
+        let log = services.error_log.clone();
         let look = move || {
             let this = &looking.0;
             let path = this.path.display();
             match this.refresh() {
                 Ok(false) => {}
-                Ok(true) => generation.error_log.write(Level::Info, None, format_args!("Reload MMDB \"{path}\"")),
+                Ok(true) => log.write(Level::Info, None, format_args!("Reload MMDB \"{path}\"")),
                 Err(error) => {
                     let message = format_args!("MMDB_open(\"{path}\") failed to reload - {error}");
-                    generation.error_log.write(Level::Error, None, message);
+                    log.write(Level::Error, None, message);
                 }
             }
         };
         // When the pool is full, the next request that asks tries again.
-        let _ = request.generation.pools.default().spawn(Tag::default(), look);
+        let _ = services.pools.default().spawn(Tag::default(), look);
     }
 }
 

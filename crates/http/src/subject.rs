@@ -1,0 +1,70 @@
+//! A request as a subject: what the parts that http shares with other protocols ask it.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use freerun_conf::parse_address;
+use freerun_proto::HeaderId;
+use freerun_runtime::log::Level;
+use freerun_serve::captures::Captures;
+use freerun_serve::services::Services;
+use freerun_serve::{Address, Subject};
+
+use crate::request::Request;
+use crate::rewrite::RewriteSettings;
+
+impl Subject for Request {
+    #[inline]
+    fn peer(&self) -> &Address {
+        Request::peer(self)
+    }
+
+    fn local(&self) -> Address {
+        self.client.local()
+    }
+
+    #[inline]
+    fn captures(&self) -> &Captures {
+        &self.captures
+    }
+
+    #[inline]
+    fn services(&self) -> &Services {
+        &self.generation.services
+    }
+
+    fn log(&self, level: Level, message: fmt::Arguments<'_>) {
+        crate::log::write(&self, level, message);
+    }
+
+    #[inline]
+    fn is_logged(&self) -> bool {
+        self.is_logged
+    }
+
+    fn warns_of_uninitialized(&self) -> bool {
+        self.settings().get::<RewriteSettings>().uninitialized_variable_warn
+    }
+
+    /// What the proxies have told in `X-Forwarded-For`.
+    fn forwarded(&self, mut address: IpAddr, is_proxy: impl Fn(IpAddr) -> bool, recursive: bool) -> IpAddr {
+        let texts = self
+            .head
+            .values(HeaderId::XForwardedFor)
+            .rev()
+            .flat_map(|text| text.rsplit(|byte| matches!(byte, b',' | b' ')).filter(|text| !text.is_empty()));
+        for text in texts {
+            if !is_proxy(address) {
+                break;
+            }
+            // Here, unlike in realip, brackets come with a port only.
+            let before = std::str::from_utf8(text).ok().filter(|_| !text.ends_with(b"]")).and_then(parse_address);
+            let Some(before) = before else { break };
+            address = before.ip();
+            if !recursive {
+                break;
+            }
+        }
+        address
+    }
+}

@@ -1,0 +1,91 @@
+//! What a line of the access log says of a request without a value of its own in between.
+
+use freerun_http::request::Request;
+use freerun_http::variables::Reference;
+use freerun_proto::HeaderId;
+use freerun_serve::access_log::{Line, Pieces, Style, push_millis};
+
+/// nginx's predefined format.
+const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
+                            \"$http_referer\" \"$http_user_agent\"";
+
+/// A part of a line.
+#[derive(Debug)]
+pub enum RequestPiece {
+    /// The reference is for requests that bring credentials.
+    RemoteUser(Reference),
+    /// `$request_time`
+    RequestTime,
+    /// `$status`
+    Status,
+    /// `$bytes_sent`
+    BytesSent,
+    /// `$body_bytes_sent`
+    BodyBytesSent,
+    /// `$request_length`
+    RequestLength,
+    /// `$connection`
+    Connection,
+    /// `$connection_requests`
+    ConnectionRequests,
+    /// `$request`
+    RequestLine,
+    /// `$http_…` of a field that the parser knows; the reference is for the case that there are several of it.
+    Header(HeaderId, Reference),
+}
+
+impl Pieces<Request> for RequestPiece {
+    const PREDEFINED: &'static [(&'static str, &'static str)] = &[("combined", COMBINED)];
+
+    fn of(name: &str, reference: Reference) -> Result<RequestPiece, Reference> {
+        Ok(match name {
+            "remote_user" => RequestPiece::RemoteUser(reference),
+            "request_time" => RequestPiece::RequestTime,
+            "status" => RequestPiece::Status,
+            "bytes_sent" => RequestPiece::BytesSent,
+            "body_bytes_sent" => RequestPiece::BodyBytesSent,
+            "request_length" => RequestPiece::RequestLength,
+            "connection" => RequestPiece::Connection,
+            "connection_requests" => RequestPiece::ConnectionRequests,
+            "request" => RequestPiece::RequestLine,
+            _ => {
+                let field = name.strip_prefix("http_").map(|field| HeaderId::of(field.replace('_', "-").as_bytes()));
+                match field {
+                    None | Some(HeaderId::Other) => return Err(reference),
+                    Some(id) => RequestPiece::Header(id, reference),
+                }
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn push(&self, request: &Request, style: &Style, line: &mut Line<'_>) {
+        match self {
+            RequestPiece::RemoteUser(reference) => match request.head.has(HeaderId::Authorization) {
+                true => style.push_variable(reference, request, line),
+                false => style.push_missing(line),
+            },
+            RequestPiece::RequestTime => {
+                let took = request.started.elapsed();
+                push_millis(took.as_secs(), took.subsec_millis(), line);
+            }
+            RequestPiece::Status => line.push_three(u32::from(request.sent.status)),
+            RequestPiece::BytesSent => line.push_number(request.sent.bytes),
+            RequestPiece::BodyBytesSent => line.push_number(request.sent.body_bytes),
+            RequestPiece::RequestLength => {
+                line.push_number(u64::from(request.head.told_len()) + request.body.length());
+            }
+            RequestPiece::Connection => line.push_number(request.client.number),
+            RequestPiece::ConnectionRequests => line.push_number(request.serial),
+            RequestPiece::RequestLine => style.push_value(request.head.request_line(), line),
+            RequestPiece::Header(id, _) if !request.head.has(*id) => style.push_missing(line),
+            RequestPiece::Header(id, reference) => {
+                let mut values = request.head.values(*id);
+                match (values.next(), values.next()) {
+                    (Some(value), None) => style.push_value(value, line),
+                    _ => style.push_variable(reference, request, line),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `limit_conn`: how many requests of a key are served at the same time.
+//!
+//! <https://nginx.org/en/docs/http/ngx_http_limit_conn_module.html>
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+
+use freerun_conf::{SettingsSet, group, settings};
+use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::request::Request;
+use freerun_http::variables::Variable;
+use freerun_serve::limits::{ConnLimits, ConnZones, Places, RefusalLevel, Verdict};
+
+use super::key::RefusalStatus;
+
+settings! {
+    /// Limits how many requests with the same key are served at the same time.
+    #[module = "limit_conn"]
+    pub struct LimitConnSettings {
+        /// Defines a zone: what requests are told apart by, and how much memory there is for it.
+        ///
+        /// A key takes 8 bytes while requests of it are served. Where there is no place for another one (of the 32 that
+        /// share a place in the table), its requests are refused. Requests for which the key is empty are not counted. A
+        /// zone keeps its state over a reload if its name, size and key stay.
+        limit_conn_zone: ConnZones<Request>, in HTTP,
+            fidelity = Differs("a state takes 8 bytes instead of 32 or 64; a zone whose key or size changes on reload starts anew");
+        /// Limits the requests of each key that are served at the same time.
+        ///
+        /// A connection counts only while it has a request whose head has been read. Several may stand at one level.
+        limit_conn: ConnLimits<Request>, in HTTP | SERVER | LOCATION;
+        /// Only counts, logs and sets `$limit_conn_status`; nothing is refused.
+        limit_conn_dry_run: bool = "off", in HTTP | SERVER | LOCATION;
+        /// The level that refusals are logged at.
+        limit_conn_log_level: RefusalLevel = "error", in HTTP | SERVER | LOCATION;
+        /// The status of refused requests.
+        limit_conn_status: RefusalStatus = "503", in HTTP | SERVER | LOCATION;
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module {
+    name: "limit_conn",
+    groups: &[group::<LimitConnSettings>()],
+    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) }],
+    variables: &[Variable::named("limit_conn_status", |request, _| {
+        Some(Cow::Borrowed(request.find_shared::<Judged>()?.status.get()?))
+    })],
+    ..Module::EMPTY
+};
+
+/// What became of a request, and its places in the counts: they become free with the request, whatever its end. A request
+/// is counted once, whatever internal redirects and subrequests it comes to.
+#[derive(Default)]
+struct Judged {
+    status: Cell<Option<&'static [u8]>>,
+    held: RefCell<Places>,
+}
+
+fn wanted(settings: &SettingsSet) -> bool {
+    !settings.get::<LimitConnSettings>().limit_conn.is_empty()
+}
+
+fn run(request: &mut Request) -> Outcome {
+    let judged = request.shared().get::<Judged>();
+    if judged.status.get().is_some() {
+        return Outcome::Declined;
+    }
+    let location = request.location.clone();
+    let settings = location.settings.get::<LimitConnSettings>();
+    let dry = settings.limit_conn_dry_run;
+    let (status, outcome) = match settings.limit_conn.enter(request, dry, settings.limit_conn_log_level.level()) {
+        Verdict::NotCounted => return Outcome::Declined,
+        Verdict::Counted(places) => {
+            *judged.held.borrow_mut() = places;
+            (&b"PASSED"[..], Outcome::Declined)
+        }
+        Verdict::Refused if dry => (&b"REJECTED_DRY_RUN"[..], Outcome::Declined),
+        Verdict::Refused => (&b"REJECTED"[..], Outcome::Status(settings.limit_conn_status.0)),
+    };
+    judged.status.set(Some(status));
+    outcome
+}

@@ -1,0 +1,23 @@
+//! `geo`: a variable whose value depends on the client's address.
+
+use freerun_conf::{group, settings};
+use freerun_http::module::Module;
+use freerun_http::request::Request;
+use freerun_serve::lookups::Geos;
+
+settings! {
+    /// Variables whose values depend on the client's address.
+    #[module = "geo"]
+    pub struct GeoSettings {
+        /// Defines a variable whose value is looked up by the client's address, or one in another variable.
+        ///
+        /// The longest network counts. `default` is the value of all other addresses, `delete` takes a network out again,
+        /// `include` takes entries from a file. With `ranges` first, entries are IPv4 ranges (`first-last`). Where the
+        /// address is in a network named by `proxy`, the last one of `X-Forwarded-For` is used instead, with
+        /// `proxy_recursive` the last one that is not in such a network.
+        geo: Geos<Request>, in HTTP, fidelity = Differs("binary tables of ranges (.bin) are neither written nor read");
+    }
+}
+
+/// The module.
+pub static MODULE: Module = Module { name: "geo", groups: &[group::<GeoSettings>()], ..Module::EMPTY };

@@ -1,0 +1,70 @@
+//! What expressions have captured, and the values that a subject gives to variables.
+
+mod store;
+
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
+
+pub(crate) use store::Slot;
+pub use store::{Full, MAX_TEXT, Values};
+
+/// `$1` to `$9`.
+const NUMBERED: usize = 9;
+
+/// Where the groups of the last match are: the text it was found in, and begin and end of each group that took part.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// The number of the text, as [`Values`] keeps it.
+    pub(crate) text: usize,
+    pub(crate) spans: [Option<(u32, u32)>; NUMBERED],
+}
+
+/// What expressions have captured for a subject, and the other values of its variables.
+///
+/// A capture can change while values are lent, because a variable may be a map with expressions: texts are kept until the
+/// subject ends.
+#[derive(Default, Clone)]
+pub struct Captures {
+    groups: Cell<Groups>,
+    values: OnceCell<Rc<Values>>,
+}
+
+impl Captures {
+    /// The values of variables, named groups among them.
+    #[inline]
+    pub fn values(&self) -> &Rc<Values> {
+        self.values.get_or_init(Rc::default)
+    }
+
+    /// `$1` … `$9` of the expression that was matched last.
+    #[inline]
+    pub fn numbered(&self, number: usize) -> Option<&[u8]> {
+        let groups = self.groups.get();
+        let (begin, end) = (*groups.spans.get(number.checked_sub(1)?)?)?;
+        self.values().text(groups.text).get(begin as usize..end as usize)
+    }
+
+    /// The numbered groups and the values, where there are any.
+    pub fn into_parts(self) -> (Option<Groups>, Option<Rc<Values>>) {
+        (Some(self.groups.get()).filter(|groups| *groups != Groups::default()), self.values.into_inner())
+    }
+
+    /// What was taken apart.
+    pub fn from_parts(groups: Option<Groups>, values: Option<Rc<Values>>) -> Captures {
+        Captures {
+            groups: Cell::new(groups.unwrap_or_default()),
+            values: values.map(OnceCell::from).unwrap_or_default(),
+        }
+    }
+
+    /// From now on these are the numbered groups.
+    pub(crate) fn set(&self, groups: Groups) {
+        self.groups.set(groups);
+    }
+
+    /// Forgets the numbered groups.
+    #[inline]
+    pub fn clear(&self) {
+        self.groups.set(Groups::default());
+    }
+}

@@ -1,0 +1,165 @@
+//! The values of `limit_conn_zone` and `limit_conn`: how many subjects of a key are served at the same time.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+use freerun_runtime::log::Level;
+use smallvec::SmallVec;
+
+use super::counts::{Counts, Held, MAX_COUNT, Refused};
+use super::key::Key;
+use crate::stateless::stateless;
+use crate::subject::Subject;
+use crate::zones::{Named, Zone, ZoneTable};
+
+/// What sort of zone these directives use.
+const KIND: &str = "limit_conn";
+
+/// `limit_conn_zone` directives; what they declare is in the configuration's [`ZoneTable`].
+pub struct ConnZones<S>(PhantomData<fn(&S)>);
+
+stateless!(ConnZones);
+
+/// A zone, as the configuration defines it.
+#[derive(Debug)]
+struct Defined<S> {
+    key: Key<S>,
+    counts: Arc<Counts>,
+}
+
+impl<S: Subject> Setting for ConnZones<S> {
+    const SHAPE: Shape = Shape::exactly(2, "key zone=name:size");
+
+    fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        let key = Key::<S>::parse(&directive.args[0], cx)?;
+        let word = &directive.args[1];
+        let Some(value) = word.text.strip_prefix("zone=") else {
+            return Err(Problem::invalid_parameter(directive, word));
+        };
+        let zone = Named::parse(directive, word, value)?;
+        let text = key.text().to_owned();
+        let define = |counts| Defined { key, counts };
+        let table = cx.extensions.get_or_default::<ZoneTable>();
+        table.declare(directive, KIND, &zone, &text, || Counts::new(zone.size), define)?;
+        Ok(ConnZones(PhantomData))
+    }
+}
+
+/// One `limit_conn`.
+struct Limit<S> {
+    zone: Zone<Defined<S>>,
+    most: u64,
+}
+
+// Not derived: that would ask the same of the subject.
+impl<S> Clone for Limit<S> {
+    fn clone(&self) -> Limit<S> {
+        Limit { zone: self.zone.clone(), most: self.most }
+    }
+}
+
+/// The `limit_conn` of a level.
+pub struct ConnLimits<S>(Arc<Vec<Limit<S>>>);
+
+impl<S> Clone for ConnLimits<S> {
+    fn clone(&self) -> ConnLimits<S> {
+        ConnLimits(self.0.clone())
+    }
+}
+
+impl<S> Default for ConnLimits<S> {
+    fn default() -> ConnLimits<S> {
+        ConnLimits(Arc::default())
+    }
+}
+
+impl<S> std::fmt::Debug for ConnLimits<S> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.0.iter().map(|limit| (&limit.zone, limit.most))).finish()
+    }
+}
+
+impl<S: Subject> Setting for ConnLimits<S> {
+    const SHAPE: Shape = Shape::exactly(2, "zone number");
+
+    fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
+        let (name, number) = (&directive.args[0], &directive.args[1]);
+        let zone = cx.extensions.get_or_default::<ZoneTable>().refer::<Defined<S>>(&name.text, KIND, name.place)?;
+        let mut limits = previous.unwrap_or_default();
+        if limits.0.iter().any(|limit| limit.zone == zone) {
+            return Err(Problem::duplicate(directive));
+        }
+        let all_digits = number.text.bytes().all(|byte| byte.is_ascii_digit());
+        let most = match number.text.parse::<u64>() {
+            Ok(most @ 1..=MAX_COUNT) if all_digits => most,
+            Ok(1..) if all_digits => {
+                return Err(Problem::new("connection limit must be less 65536").at(number.place));
+            }
+            _ => {
+                let message = format!("invalid number of connections \"{}\"", number.text);
+                return Err(Problem::new(message).at(number.place));
+            }
+        };
+        Arc::make_mut(&mut limits.0).push(Limit { zone, most });
+        Ok(limits)
+    }
+}
+
+/// What the limits of a level say of a subject.
+#[derive(Debug)]
+pub enum Verdict {
+    /// No zone has a key for it.
+    NotCounted,
+    /// It is counted until this is dropped.
+    Counted(Places),
+    /// As many as may, or as the zone has room for, are there already.
+    Refused,
+}
+
+/// The places of a subject in the counts: they become free when this is dropped.
+#[derive(Debug, Default)]
+pub struct Places(SmallVec<[Held; 2]>);
+
+impl Places {
+    /// In how many zones it is counted.
+    pub fn zones(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl<S: Subject> ConnLimits<S> {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Counts a subject, unless one of the limits refuses it, which is logged at `level`. `dry`: as a refusal that has no
+    /// consequence.
+    pub fn enter(&self, subject: &S, dry: bool, level: Level) -> Verdict {
+        let mut held = SmallVec::new();
+        let mut counted = false;
+        for limit in self.0.iter() {
+            let Some(zone) = limit.zone.get() else { continue };
+            let Some(key) = zone.key.of(subject) else { continue };
+            counted = true;
+            match zone.counts.enter(&key, limit.most) {
+                Ok(place) => held.push(place),
+                Err(why) => {
+                    let dryly = if dry { ", dry run," } else { "" };
+                    let zone = limit.zone.name();
+                    match why {
+                        Refused::Limit => {
+                            subject.log(level, format_args!("limiting connections{dryly} by zone \"{zone}\""));
+                        }
+                        Refused::Exhausted => {
+                            subject.log(level, format_args!("limiting connections{dryly} as zone \"{zone}\" is full"));
+                        }
+                    }
+                    return Verdict::Refused;
+                }
+            }
+        }
+        if counted { Verdict::Counted(Places(held)) } else { Verdict::NotCounted }
+    }
+}

@@ -1,0 +1,8 @@
+//! How many there may be: keys of limits, and the counting of `limit_conn`.
+
+mod counts;
+mod key;
+mod limit_conn;
+
+pub use key::{Fingerprint, Hasher, Key, RefusalLevel};
+pub use limit_conn::{ConnLimits, ConnZones, Places, Verdict};

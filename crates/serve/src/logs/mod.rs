@@ -1,0 +1,6 @@
+//! Where logs go: files, standard error, rings in memory, syslog servers.
+
+mod error_log;
+pub mod syslog;
+
+pub use error_log::{ErrorLogTarget, LogPaths, STDERR};

@@ -1,0 +1,63 @@
+//! The variables that every subject has.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+
+use freerun_runtime::log::clock;
+
+use super::variable::{Value, Variable};
+use crate::address::{Address, Peer};
+use crate::subject::Subject;
+
+/// The nginx whose documented behaviour is followed: `$nginx_version`.
+pub const NGINX_VERSION: &str = "1.31.5";
+
+/// The variables of a kind of subject that it has in common with all others.
+pub struct Common<S>(PhantomData<fn(&S)>);
+
+impl<S: Subject> Common<S> {
+    /// The table.
+    pub const VARIABLES: &'static [Variable<S>] = &[
+        Variable::named("binary_remote_addr", |s, _| match s.peer() {
+            Address::Ip(address) => owned(match address.ip() {
+                IpAddr::V4(ip) => ip.octets().to_vec(),
+                IpAddr::V6(ip) => ip.octets().to_vec(),
+            }),
+            Address::Unix(_) => owned(Peer(s.peer()).to_string().into_bytes()),
+        }),
+        Variable::named("hostname", |_, _| text(hostname())),
+        Variable::named("msec", |_, _| {
+            let now = clock::now();
+            owned(format!("{}.{:03}", now.secs, now.millis).into_bytes())
+        }),
+        Variable::named("nginx_version", |_, _| text(NGINX_VERSION)),
+        Variable::named("pid", |_, _| owned(std::process::id().to_string().into_bytes())),
+        Variable::named("remote_addr", |s, _| owned(Peer(s.peer()).to_string().into_bytes())),
+        Variable::named("remote_port", |s, _| match s.peer() {
+            Address::Ip(address) if address.port() != 0 => owned(address.port().to_string().into_bytes()),
+            // It is not known, or there is none.
+            _ => text(""),
+        }),
+        Variable::named("server_addr", |s, _| match s.local() {
+            Address::Ip(address) => owned(address.ip().to_canonical().to_string().into_bytes()),
+            Address::Unix(name) => owned(name.as_bytes().to_vec()),
+        }),
+        Variable::named("time_iso8601", |_, _| owned(clock::time_iso8601(clock::now().secs).to_vec())),
+        Variable::named("time_local", |_, _| owned(clock::time_local(clock::now().secs).to_vec())),
+    ];
+}
+
+fn text<'s>(value: &'static str) -> Value<'s> {
+    Some(Cow::Borrowed(value.as_bytes()))
+}
+
+fn owned<'s>(value: Vec<u8>) -> Value<'s> {
+    Some(Cow::Owned(value))
+}
+
+fn hostname() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| rustix::system::uname().nodename().to_string_lossy().to_lowercase())
+}

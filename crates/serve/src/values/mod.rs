@@ -1,0 +1,16 @@
+//! nginx variables: looked up by name once, when a configuration is read.
+//!
+//! A variable is computed by a getter (those of the core and the modules), or has a slot in the
+//! [`Values`](crate::captures::Values) of the subject: what `set` and named captures give it, and what a map has found.
+
+mod common;
+mod pattern;
+mod table;
+mod template;
+mod variable;
+
+pub use common::{Common, NGINX_VERSION};
+pub use pattern::{GaveUp, MATCH_LIMIT, Pattern};
+pub use table::{Target, VariableTable};
+pub use template::Template;
+pub use variable::{Compute, Found, Get, Reference, Set, Value, Variable};

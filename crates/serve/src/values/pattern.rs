@@ -1,0 +1,156 @@
+//! Regular expressions in nginx's dialect (PCRE2), with a bound on the work of one match.
+
+use std::ops::Range;
+
+use freerun_conf::Problem;
+use pcre2::bytes::{Regex, RegexBuilder};
+
+use super::table::VariableTable;
+use crate::captures::{Captures, Full, Groups};
+
+/// How many steps one match may take before it is given up: a pattern that backtracks without end must not hold a loop.
+/// PCRE2's own default is ten times as much.
+pub const MATCH_LIMIT: u32 = 1_000_000;
+
+/// A compiled expression.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    regex: Regex,
+    /// Number of groups, the whole match included.
+    groups: usize,
+    names: Box<[Named]>,
+}
+
+/// A named group: the variable that it sets.
+#[derive(Debug, Clone)]
+struct Named {
+    group: usize,
+    slot: u32,
+}
+
+/// A match was given up, for its steps or its memory. Whether the expression matches is not known; to take it for "no"
+/// could open what an expression closes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GaveUp {
+    /// What PCRE2 says.
+    #[error("pcre2_match() failed: {0}")]
+    Match(String),
+    /// What was captured cannot be kept.
+    #[error(transparent)]
+    Full(#[from] Full),
+}
+
+impl Pattern {
+    /// Compiles an expression of the configuration; its named groups become variables.
+    ///
+    /// # Errors
+    /// PCRE2's message with the offset, or nginx's about a group with the name of a variable that cannot be changed.
+    pub fn new<S>(text: &str, caseless: bool, variables: &mut VariableTable<S>) -> Result<Pattern, String> {
+        let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){text}");
+        let regex = RegexBuilder::new().caseless(caseless).jit_if_available(true).build(&limited).map_err(|error| {
+            let shift = limited.len() - text.len();
+            let offset = error.offset().unwrap_or(0).saturating_sub(shift);
+            let full = error.to_string();
+            let reason = full.rsplit_once(": ").map_or(full.as_str(), |(_, reason)| reason);
+            match text.get(offset..).filter(|rest| !rest.is_empty()) {
+                Some(rest) => format!("pcre2_compile() failed: {reason} in \"{text}\" at \"{rest}\""),
+                None => format!("pcre2_compile() failed: {reason} in \"{text}\""),
+            }
+        })?;
+        let groups = regex.capture_names();
+        let named = groups.iter().enumerate().filter_map(|(group, name)| Some((group, name.as_deref()?)));
+        let names = named.map(|(group, name)| Ok(Named { group, slot: variables.add_capture(name)? }));
+        let names = names.collect::<Result<_, Problem>>().map_err(|problem| problem.message)?;
+        Ok(Pattern { groups: groups.len(), names, regex })
+    }
+
+    /// Whether it has groups at all.
+    pub fn has_groups(&self) -> bool {
+        self.groups > 1
+    }
+
+    /// Number of groups, without the whole match.
+    pub fn groups(&self) -> usize {
+        self.groups - 1
+    }
+
+    /// Where the first two groups are; the subject's captures stay as they are. A group that took no part is empty.
+    ///
+    /// # Errors
+    /// As [`Pattern::matches`].
+    pub fn split(&self, subject: &[u8]) -> Result<Option<[Range<usize>; 2]>, GaveUp> {
+        let found = self.regex.captures(subject).map_err(|error| GaveUp::Match(error.to_string()))?;
+        let span = |group: Option<pcre2::bytes::Match<'_>>| group.map_or(0..0, |group| group.start()..group.end());
+        Ok(found.map(|found| [span(found.get(1)), span(found.get(2))]))
+    }
+
+    /// Matches, and captures nothing.
+    ///
+    /// # Errors
+    /// As [`Pattern::matches`].
+    pub fn is_match(&self, subject: &[u8]) -> Result<bool, GaveUp> {
+        self.regex.is_match(subject).map_err(|error| GaveUp::Match(error.to_string()))
+    }
+
+    /// Matches and, on success, replaces the subject's captures.
+    ///
+    /// # Errors
+    /// The match hit [`MATCH_LIMIT`], or needed too much memory.
+    pub fn matches(&self, subject: &[u8], captures: &Captures) -> Result<bool, GaveUp> {
+        let gave_up = |error: pcre2::Error| GaveUp::Match(error.to_string());
+        if !self.has_groups() {
+            let found = self.regex.is_match(subject).map_err(gave_up)?;
+            if found {
+                captures.clear();
+            }
+            return Ok(found);
+        }
+        let Some(found) = self.regex.captures(subject).map_err(gave_up)? else { return Ok(false) };
+        let values = captures.values();
+        let mut groups = Groups { text: values.keep(subject)?, ..Groups::default() };
+        for (number, span) in groups.spans.iter_mut().enumerate() {
+            let group = found.get(number + 1);
+            *span = group.and_then(|group| Some((group.start().try_into().ok()?, group.end().try_into().ok()?)));
+        }
+        for Named { group, slot } in &self.names {
+            values.set(*slot, found.get(*group).map_or(&b""[..], |group| group.as_bytes()))?;
+        }
+        captures.set(groups);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str, caseless: bool) -> Result<Pattern, String> {
+        Pattern::new(text, caseless, &mut VariableTable::<()>::default())
+    }
+
+    #[test]
+    fn groups_are_found_by_number_and_a_match_without_groups_clears_them() {
+        let captures = Captures::default();
+        assert!(pattern(r"^/(?<user>\w+)/(\d+)?", false).unwrap().matches(b"/ann/7", &captures).unwrap());
+        assert_eq!(captures.numbered(2), Some(&b"7"[..]));
+        assert!(!pattern("^/b", false).unwrap().matches(b"/a", &captures).unwrap());
+        assert_eq!(captures.numbered(1), Some(&b"ann"[..]));
+        assert!(pattern(r"\.PNG$", true).unwrap().matches(b"/a.png", &captures).unwrap());
+        assert_eq!((captures.numbered(0), captures.numbered(1), captures.numbered(10)), (None, None, None));
+    }
+
+    #[test]
+    fn an_error_names_the_pattern_and_the_rest_after_it() {
+        let error = pattern("^/a)b", false).unwrap_err();
+        assert!(error.starts_with("pcre2_compile() failed: ") && error.ends_with("in \"^/a)b\" at \")b\""), "{error}");
+        assert!(pattern("^/(a", false).unwrap_err().ends_with("in \"^/(a\""));
+    }
+
+    #[test]
+    fn endless_backtracking_ends_and_is_not_taken_for_no() {
+        let evil = pattern(r"^(a|aa)+$", false).unwrap();
+        let mut subject = vec![b'a'; 4000];
+        subject.push(b'!');
+        assert!(evil.matches(&subject, &Captures::default()).is_err());
+    }
+}

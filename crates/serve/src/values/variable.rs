@@ -1,0 +1,243 @@
+//! A variable: its getter, what a directive computes for it, and a use of it.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use freerun_runtime::log::Level;
+
+use crate::captures::Slot;
+use crate::subject::Subject;
+
+/// The value of a variable: `None` is nginx's "not found", which text shows as nothing and logs as `-`.
+pub type Value<'r> = Option<Cow<'r, [u8]>>;
+
+/// A getter. The second argument is what follows the prefix, for families such as `$http_…`.
+pub type Get<S> = for<'r> fn(&'r S, &str) -> Value<'r>;
+
+/// What `set` does with a variable that is not kept in a slot.
+pub type Set<S> = fn(&mut S, &[u8]);
+
+/// A variable, or with a name that ends in `_` and `prefix` set, a family of them.
+pub struct Variable<S> {
+    /// Its name without the `$`, in lower case; of a family, what all names begin with.
+    pub name: &'static str,
+    /// Whether this is a family.
+    pub prefix: bool,
+    /// The getter.
+    pub get: Get<S>,
+    /// What `set` does, where it may be used on it.
+    pub set: Option<Set<S>>,
+    /// Whether it stays what it was when it was first asked for, as in nginx, for all that have its values
+    /// in common.
+    pub kept: bool,
+    /// Whether a value that a directive or a capture gives it takes the place of what the getter finds.
+    pub changeable: bool,
+    /// What follows the prefix in those names of a family that nothing may change, though all others may be.
+    pub fixed: &'static [&'static str],
+}
+
+// Not derived: that would ask the same of the subject.
+impl<S> Clone for Variable<S> {
+    fn clone(&self) -> Variable<S> {
+        *self
+    }
+}
+
+impl<S> Copy for Variable<S> {}
+
+impl<S> Variable<S> {
+    /// A single variable.
+    pub const fn named(name: &'static str, get: Get<S>) -> Variable<S> {
+        Variable { name, prefix: false, get, set: None, kept: false, changeable: false, fixed: &[] }
+    }
+
+    /// A family of variables.
+    pub const fn family(name: &'static str, get: Get<S>) -> Variable<S> {
+        Variable { name, prefix: true, get, set: None, kept: false, changeable: true, fixed: &[] }
+    }
+
+    /// The variable, which `set` may change.
+    #[must_use]
+    pub const fn settable(self, set: Set<S>) -> Variable<S> {
+        Variable { set: Some(set), ..self }
+    }
+
+    /// A variable that may be given another value, which counts from then on. A `map` for it is looked at anew at each use.
+    #[must_use]
+    pub const fn changeable(self) -> Variable<S> {
+        Variable { changeable: true, ..self }
+    }
+
+    /// A family of which these names, given without the prefix, cannot be changed.
+    #[must_use]
+    pub const fn but_fixed(self, fixed: &'static [&'static str]) -> Variable<S> {
+        Variable { fixed, ..self }
+    }
+
+    /// The variable, which stays what it first was.
+    #[must_use]
+    pub const fn kept(self) -> Variable<S> {
+        Variable { kept: true, ..self }
+    }
+}
+
+/// What a [`Compute`] has found.
+pub enum Found {
+    /// A text of the configuration, by its number in [`Compute::entry`].
+    Entry(u32),
+    /// A text made for this subject.
+    Text(Vec<u8>),
+    /// No value.
+    Missing,
+}
+
+/// A variable that a directive defines: `map`, `geo`, `split_clients`.
+pub trait Compute<S>: Send + Sync {
+    /// Finds the value.
+    fn find(&self, subject: &S) -> Found;
+
+    /// The text of an entry.
+    fn entry(&self, number: u32) -> &[u8];
+
+    /// Whether the value is found anew at each use; otherwise once for all that have their values in common.
+    fn is_volatile(&self) -> bool {
+        false
+    }
+}
+
+/// What stands behind a name.
+pub(super) enum Definition<S> {
+    /// A getter and its argument.
+    Getter(Get<S>, Box<str>),
+    /// A getter and its argument, asked once; and the slot of what it said.
+    Kept(u32, Get<S>, Box<str>),
+    /// Given by `set` or a capture; the getter, of a family or of a changeable variable, counts until then. The flag: `set`
+    /// declares it, so a use before it is worth a warning.
+    User(u32, Option<(Get<S>, Box<str>)>, bool),
+    /// Computed, and where the flag says so kept; `set` may replace it.
+    Computed(u32, Arc<dyn Compute<S>>, bool),
+}
+
+/// A name that is used somewhere; defined at the latest when all of the configuration has been read.
+pub(super) struct Declared<S> {
+    pub(super) name: Box<str>,
+    pub(super) definition: OnceLock<Definition<S>>,
+}
+
+/// A use of a variable.
+pub struct Reference<S>(pub(super) Arc<Declared<S>>);
+
+impl<S> Clone for Reference<S> {
+    fn clone(&self) -> Reference<S> {
+        Reference(self.0.clone())
+    }
+}
+
+impl<S: Subject> Reference<S> {
+    /// The value for this subject.
+    pub fn get<'r>(&'r self, subject: &'r S) -> Value<'r> {
+        match self.0.definition.get()? {
+            Definition::Getter(get, argument) => get(subject, argument),
+            Definition::Kept(slot, get, argument) => kept(subject, *slot, *get, argument),
+            Definition::User(slot, family, by_set) => match subject.values().slot(*slot) {
+                Slot::Text(text) => Some(Cow::Borrowed(subject.values().text(text))),
+                Slot::Empty => Some(Cow::Borrowed(b"")),
+                _ => match family {
+                    Some((get, argument)) => get(subject, argument),
+                    None => self.uninitialized(subject, *slot, *by_set),
+                },
+            },
+            Definition::Computed(slot, compute, keep) => self.computed(subject, *slot, &**compute, *keep),
+        }
+    }
+
+    fn uninitialized<'r>(&self, subject: &S, slot: u32, by_set: bool) -> Value<'r> {
+        if !by_set {
+            return None;
+        }
+        if subject.warns_of_uninitialized() {
+            subject.log(Level::Warn, format_args!("using uninitialized \"{}\" variable", self.0.name));
+        }
+        // As in nginx it is empty from now on, and that is told once.
+        subject.values().put(slot, Slot::Empty);
+        Some(Cow::Borrowed(b""))
+    }
+
+    fn computed<'r>(&'r self, subject: &'r S, slot: u32, compute: &'r dyn Compute<S>, keep: bool) -> Value<'r> {
+        let values = subject.values();
+        match values.slot(slot) {
+            Slot::Text(text) => return Some(Cow::Borrowed(values.text(text))),
+            Slot::Empty => return Some(Cow::Borrowed(b"")),
+            Slot::Entry(number) => return Some(Cow::Borrowed(compute.entry(number))),
+            Slot::Missing => return None,
+            Slot::Pending => {
+                subject.log(Level::Error, format_args!("cycle while evaluating variable \"{}\"", self.0.name));
+                return None;
+            }
+            Slot::Unset => {}
+        }
+        values.put(slot, Slot::Pending);
+        let found = compute.find(subject);
+        values.put(slot, Slot::Unset);
+        match found {
+            Found::Entry(number) => {
+                if keep {
+                    values.put(slot, Slot::Entry(number));
+                }
+                Some(Cow::Borrowed(compute.entry(number)))
+            }
+            Found::Text(text) if keep => {
+                let kept = values.set(slot, &text);
+                match (kept, values.slot(slot)) {
+                    (Ok(()), Slot::Text(text)) => Some(Cow::Borrowed(values.text(text))),
+                    _ => Some(Cow::Owned(text)),
+                }
+            }
+            Found::Text(text) => Some(Cow::Owned(text)),
+            Found::Missing => {
+                if keep {
+                    values.put(slot, Slot::Missing);
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether the configuration gives it a value of its own somewhere, so that it is not always what the getter finds.
+    pub fn is_assigned(&self) -> bool {
+        matches!(self.0.definition.get(), Some(Definition::User(..) | Definition::Computed(..)))
+    }
+
+    /// Whether finding the value may change the captures.
+    pub(crate) fn is_computed(&self) -> bool {
+        matches!(self.0.definition.get(), Some(Definition::Computed(..)))
+    }
+}
+
+/// What was found at first. While logs are written nothing changes any more, so nothing is kept.
+fn kept<'r, S: Subject>(subject: &'r S, slot: u32, get: Get<S>, argument: &str) -> Value<'r> {
+    let values = subject.values();
+    match values.slot(slot) {
+        Slot::Text(text) => return Some(Cow::Borrowed(values.text(text))),
+        Slot::Empty => return Some(Cow::Borrowed(b"")),
+        Slot::Missing => return None,
+        _ => {}
+    }
+    let found = get(subject, argument);
+    if !subject.is_logged() {
+        match &found {
+            // Where there is no room it is found anew.
+            Some(text) => {
+                let _ = values.set(slot, text);
+            }
+            None => values.put(slot, Slot::Missing),
+        }
+    }
+    found
+}
+
+impl<S> std::fmt::Debug for Reference<S> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "${}", self.0.name)
+    }
+}
