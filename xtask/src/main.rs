@@ -23,11 +23,12 @@ usage: cargo xtask tidy|release|fuzz|instructions|peer
   release   build freerun with what a load on it has shown (profile-guided): see README.md
   fuzz [SECONDS]
             run every fuzz target for SECONDS (60) with libFuzzer: see fuzz/README.md
-  instructions [--check] [--record] [--nginx]
+  instructions [--check] [--record] [--nginx] [--case NAME]
             count what a request costs, under valgrind: see bench/README.md
             --check   fail where it is more than xtask/instructions.toml allows
             --record  write what was counted there
             --nginx   count nginx too
+            --case    count this case alone
   peer FOLDER
             run another server's test suite, which is in FOLDER: see tests/peer/README.md
 ";

@@ -15,7 +15,8 @@ use crate::command::ask;
 const HEADER: &str = "\
 # What requests may cost: user-mode instructions a request, bytes an idle connection, as `cargo xtask instructions` counts
 # them. `cargo xtask instructions --check`, a step of the gate, fails where a count is more than 2 % above (16 bytes for the
-# idle connection). `--record` writes this file: a commit that does so says what became dearer, and what for.
+# idle connection, 9 % for the file and 5 % for a connection of its own, whose counts depend on how busy the machine is).
+# `--record` writes this file, on a quiet machine: a commit that does so says what became dearer, and what for.
 #
 # Another compiler makes other code, another C library has another malloc and memcpy. So the counts are held to this file
 # strictly where the toolchain is the one named here, and loosely (10 %, 64 bytes) elsewhere. The model of the processor
@@ -39,7 +40,7 @@ pub const TOLERANCE: Tolerance = Tolerance { percent: 2.0, bytes: 16.0 };
 pub const OTHER_TOOLCHAIN: Tolerance = Tolerance { percent: 10.0, bytes: 64.0 };
 
 /// The file.
-#[derive(Debug, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
     /// What the counts were made with, as [`toolchain`] tells it.
@@ -97,7 +98,7 @@ impl Verdict {
     pub fn of(case: Case, count: f64, recorded: f64, alike: bool) -> Verdict {
         let tolerance = if alike { TOLERANCE } else { OTHER_TOOLCHAIN };
         let most = match case.unit() {
-            Unit::Instructions => recorded * (1.0 + tolerance.percent / 100.0),
+            Unit::Instructions => recorded * (1.0 + (tolerance.percent + case.chance()) / 100.0),
             Unit::Bytes => recorded + tolerance.bytes,
         };
         if count <= most { Verdict::Within } else { Verdict::Over }

@@ -69,6 +69,8 @@ pub struct Options {
     record: bool,
     nginx: bool,
     freerun: Option<PathBuf>,
+    /// The name of the one case that is counted.
+    case: Option<String>,
 }
 
 impl Options {
@@ -81,6 +83,7 @@ impl Options {
                 "--check" => options.check = true,
                 "--record" => options.record = true,
                 "--nginx" => options.nginx = true,
+                "--case" => options.case = Some((*arguments.next()?).to_owned()),
                 "--freerun" => options.freerun = Some(arguments.next()?.into()),
                 _ => return None,
             }
@@ -101,6 +104,7 @@ pub fn instructions(repository: &Path, options: Options) -> Result<bool, Error> 
     let path = repository.join(BUDGET);
     let budget = Budget::load(&path)?;
     let here = budget::toolchain()?;
+    let kept = budget.clone();
     let alike = budget.as_ref().is_none_or(|budget| budget.toolchain == here);
     let nginx = if options.nginx { Kind::Nginx.program().ok() } else { None };
     if options.nginx && nginx.is_none() {
@@ -110,7 +114,8 @@ pub fn instructions(repository: &Path, options: Options) -> Result<bool, Error> 
     let mut measured = Vec::new();
     let mut within = true;
     println!("{:24} {:>9} {:>9} {:>7} {:>9}", "case", "measured", "recorded", "ratio", "nginx");
-    for case in Case::ALL {
+    let wanted = |case: &Case| options.case.as_ref().is_none_or(|name| name == case.name());
+    for case in Case::ALL.into_iter().filter(wanted) {
         let count = count::count(case, Kind::Freerun, &binary)?;
         let recorded = budget.as_ref().and_then(|budget| budget.cases.get(case.name()).copied());
         let other = match &nginx {
@@ -140,6 +145,13 @@ pub fn instructions(repository: &Path, options: Options) -> Result<bool, Error> 
         );
     }
     if options.record {
+        // What was not counted keeps its number.
+        for case in Case::ALL {
+            let known = kept.as_ref().and_then(|budget| budget.cases.get(case.name()).copied());
+            if let Some(known) = known.filter(|_| !measured.iter().any(|(name, _)| *name == case.name())) {
+                measured.push((case.name(), known));
+            }
+        }
         Budget::store(&path, &here, &measured)?;
     }
     Ok(within || !options.check)
