@@ -288,7 +288,7 @@ async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> 
 /// The next piece of the body, for a handler that passes it on as it comes; `None` at its end. Tells a waiting client to
 /// go on. A piece is what has come, but at most `most` bytes.
 ///
-/// It may be dropped while it waits, and asked again. A body of which pieces were taken cannot be [`collect`]ed any more.
+/// It may be dropped while it waits, and asked again. A body of which pieces were taken cannot be [collected](collect()) any more.
 ///
 /// # Errors
 /// See [`BodyError`]; more than `client_max_body_size` is logged, and the status is 413.

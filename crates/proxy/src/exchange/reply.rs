@@ -83,7 +83,7 @@ impl Reply {
         }
     }
 
-    /// [`Exchange::head`](super::exchange::Exchange::head)
+    /// [`Exchange::head`](super::Exchange::head)
     ///
     /// # Errors
     /// What is wrong with the head.
@@ -112,7 +112,7 @@ impl Reply {
         }
     }
 
-    /// [`Exchange::body`](super::exchange::Exchange::body)
+    /// [`Exchange::body`](super::Exchange::body)
     ///
     /// # Errors
     /// What is wrong with the framing.
@@ -147,12 +147,12 @@ impl Reply {
         }
     }
 
-    /// [`Exchange::is_done`](super::exchange::Exchange::is_done)
+    /// [`Exchange::is_done`](super::Exchange::is_done)
     pub fn is_done(&self) -> bool {
         self.done && !self.held.is_some()
     }
 
-    /// [`Exchange::closed`](super::exchange::Exchange::closed)
+    /// [`Exchange::closed`](super::Exchange::closed)
     ///
     /// # Errors
     /// The response is not complete.
@@ -169,12 +169,12 @@ impl Reply {
         }
     }
 
-    /// [`Exchange::reusable`](super::exchange::Exchange::reusable)
+    /// [`Exchange::reusable`](super::Exchange::reusable)
     pub fn reusable(&self) -> bool {
         self.keeps && self.done && self.clean
     }
 
-    /// [`Exchange::remaining`](super::exchange::Exchange::remaining)
+    /// [`Exchange::remaining`](super::Exchange::remaining)
     pub fn remaining(&self) -> Option<u64> {
         self.body.as_ref().and_then(BodyDecoder::remaining)
     }
@@ -184,7 +184,7 @@ impl Reply {
         self.kind == HeadKind::Http
     }
 
-    /// [`Exchange::take_trailers`](super::exchange::Exchange::take_trailers). Fields that speak of the message itself
+    /// [`Exchange::take_trailers`](super::Exchange::take_trailers). Fields that speak of the message itself
     /// are left out: RFC 9110 section 6.5.1.
     pub fn take_trailers(&mut self) -> Vec<Field> {
         let Some(body @ BodyDecoder::Chunked(_)) = self.body.as_ref().filter(|_| self.done) else { return Vec::new() };
