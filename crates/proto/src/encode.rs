@@ -9,6 +9,7 @@ use crate::status;
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Appends the status line, with the registered reason where there is one.
+#[inline]
 pub fn status_line(status: u16, out: &mut Vec<u8>) {
     if status == 200 {
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
@@ -25,6 +26,7 @@ pub fn status_line(status: u16, out: &mut Vec<u8>) {
 }
 
 /// Appends a field.
+#[inline]
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
@@ -33,6 +35,7 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Appends the value of a field. One with a line end (from a variable, say) must not become a second field.
+#[inline]
 pub fn push_value(value: &[u8], out: &mut Vec<u8>) {
     // Control characters are rare, and only some of them are bad.
     if find_control(value).is_some() {
@@ -43,6 +46,7 @@ pub fn push_value(value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Appends a field with a number.
+#[inline]
 pub fn number_field(out: &mut Vec<u8>, name: &[u8], value: u64) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
@@ -51,6 +55,7 @@ pub fn number_field(out: &mut Vec<u8>, name: &[u8], value: u64) {
 }
 
 /// Appends a decimal number.
+#[inline]
 pub fn push_number(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(digits(value, &mut [0; 20]));
 }

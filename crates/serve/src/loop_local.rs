@@ -75,20 +75,24 @@ impl<T> LoopHandles<T> {
 pub struct AddressHasher(u64);
 
 impl Hasher for AddressHasher {
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }
 
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_usize(usize::from(*byte));
         }
     }
 
+    #[inline]
     fn write_usize(&mut self, address: usize) {
         self.write_u64(address as u64);
     }
 
+    #[inline]
     fn write_u64(&mut self, address: u64) {
         // The golden ratio: what differs anywhere below differs in the highest bits, which are brought to both ends.
         self.0 = (self.0 ^ address).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);

@@ -27,6 +27,7 @@ impl SuccessPredictor {
     }
 
     /// Remembers how a try came out.
+    #[inline]
     pub fn came_out(&self, well: bool) {
         let score = self.score.get();
         self.score.set(if well { (score + self.success).min(MOST) } else { score.saturating_sub(self.failure) });
@@ -67,6 +68,7 @@ impl Sampled {
     }
 
     /// Remembers how a try came out.
+    #[inline]
     pub fn came_out(&self, well: bool) {
         self.likely.came_out(well);
     }

@@ -27,8 +27,22 @@ pub trait HeadSink {
     /// Adds to the value of the field that was begun.
     fn push(&mut self, value: &[u8]);
 
+    /// Adds to the value of the field that was begun what is certain to have no line end in it.
+    #[inline]
+    fn push_clean(&mut self, value: &[u8]) {
+        self.push(value);
+    }
+
     /// Ends the field that was begun.
     fn end(&mut self);
+
+    /// Prints a field whose value is certain to have no line end in it.
+    #[inline]
+    fn clean_field(&mut self, name: &[u8], value: &[u8]) {
+        self.begin(name);
+        self.push_clean(value);
+        self.end();
+    }
 
     /// Prints a field.
     #[inline]
@@ -47,7 +61,7 @@ pub fn own_start(request: &Request, response: &Response, core: &CoreSettings, si
         sink.field(b"Server", server_name(core.server_tokens).as_bytes());
     }
     if !written.is_some_and(|written| written.date) {
-        request.client.loop_state.clock.date(|date| sink.field(b"Date", date));
+        request.client.loop_state.clock.date(|date| sink.clean_field(b"Date", date));
     }
 }
 
@@ -115,10 +129,10 @@ fn describe(request: &Request, response: &Response, decided: &Decided, placed: &
     }
     let no_length = response.no_length || response.status == 204 || decided.upgrades;
     if let Some(length) = response.length().filter(|_| !no_length && !decided.is_chunked()) {
-        sink.field(b"Content-Length", encode::digits(length, &mut [0; 20]));
+        sink.clean_field(b"Content-Length", encode::digits(length, &mut [0; 20]));
     }
     if let Some(modified) = response.last_modified.filter(|_| !placed.last_modified) {
-        request.client.loop_state.clock.http_date(modified, |date| sink.field(b"Last-Modified", date));
+        request.client.loop_state.clock.http_date(modified, |date| sink.clean_field(b"Last-Modified", date));
     }
 }
 

@@ -79,6 +79,11 @@ impl HeadSink for TextHead<'_> {
     }
 
     #[inline]
+    fn push_clean(&mut self, value: &[u8]) {
+        self.out.extend_from_slice(value);
+    }
+
+    #[inline]
     fn end(&mut self) {
         self.out.extend_from_slice(b"\r\n");
     }
