@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::worker::Shared;
+use crate::shared::Shared;
 
 /// How many pieces of such work there are.
 #[derive(Debug, Default)]

@@ -24,6 +24,7 @@ pub mod request;
 pub mod rewrite;
 pub mod route;
 pub mod settings;
+pub mod shared;
 mod subject;
 pub mod template;
 pub mod variables;

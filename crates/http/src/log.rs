@@ -8,7 +8,6 @@ use freerun_runtime::log::Level;
 pub use freerun_serve::address::Peer;
 use freerun_serve::loop_local::LoopLocal;
 
-use crate::connection::Connection;
 use crate::generation::Location;
 use crate::loop_generation::LoopGeneration;
 use crate::request::Request;
@@ -30,14 +29,6 @@ pub fn write<R: Borrow<Request>>(request: &R, level: Level, message: fmt::Argume
         return;
     }
     log.write(level, Some(request.client.number), format_args!("{message}{}", Context(request)));
-}
-
-/// Logs a message about a connection without a request.
-pub fn write_connection(connection: &Connection, level: Level, message: fmt::Arguments<'_>) {
-    let generation = connection.loop_state.generation();
-    if generation.error_log.enabled(level) {
-        generation.error_log.write(level, Some(connection.number), message);
-    }
 }
 
 /// Logs about a request where that is out of reach: while its response is sent.

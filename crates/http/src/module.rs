@@ -10,8 +10,8 @@ use freerun_conf::{Cx, Directive, Group, Node, Problem, SettingsSet};
 use crate::content::response::{LocalBoxFuture, Response};
 use crate::generation::Generation;
 use crate::request::Request;
+use crate::shared::Shared;
 use crate::variables::Variable;
-use crate::worker::Shared;
 
 /// The phases of a request, in nginx's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,9 +15,9 @@ use smallvec::SmallVec;
 
 use crate::body::ClientBody;
 use crate::connection::client::ClientStream;
-use crate::content::response::Field;
 use crate::generation::{Location, Server};
 use crate::loop_generation::LoopGeneration;
+use crate::message::Field;
 pub use crate::message::head::Head;
 use crate::message::persistence::{CloseReason, Persistence};
 use crate::regex::Captures;

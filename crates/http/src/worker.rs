@@ -2,21 +2,21 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use freerun_runtime::loops::{LoopHandle, LoopStats, Remote};
+use freerun_runtime::loops::LoopHandle;
 use freerun_runtime::stats::Counter;
 
-use crate::background::{Background, Backgrounds};
+use crate::background::Background;
 use crate::generation::Generation;
 use crate::listen::ListenSpec;
-use crate::listen::accept::Between;
+use crate::listen::accept::{Between, Bound};
 use crate::listen::rescue::{self, Shard, Shards};
 use crate::loop_state::{self, LoopState};
+use crate::shared::Shared;
 
 /// What the main and `events` levels say of a worker.
 #[derive(Debug, Clone)]
@@ -32,31 +32,6 @@ pub struct WorkerOptions {
     /// `worker_cpu_affinity`: processors of each loop, used in turn; empty binds nothing.
     pub cpus: Vec<Vec<usize>>,
 }
-
-/// What all loops share.
-pub struct Shared {
-    /// How many connections each loop may have.
-    pub connections: usize,
-    /// Loops take turns to accept.
-    pub accept_mutex: bool,
-    /// Several connections are accepted at a time.
-    pub multi_accept: bool,
-    /// The generation that new requests begin with.
-    pub generation: ArcSwap<Generation>,
-    /// Figures of the loops, in order.
-    pub loops: Vec<Arc<LoopStats>>,
-    /// When the worker started.
-    pub started: Instant,
-    /// Generations installed since then.
-    pub reloads: Counter,
-    remotes: Vec<Remote>,
-    pub(crate) next_connection: AtomicU64,
-    /// Work that no client waits for.
-    pub background: Backgrounds,
-}
-
-/// An address with its sockets, and what the loops tell each other of them.
-pub(crate) type Bound = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Between>);
 
 /// The loops, as the process that owns them sees them.
 pub struct Worker {
@@ -96,7 +71,7 @@ impl Worker {
             reloads: Counter::default(),
             remotes: handles.iter().map(LoopHandle::remote).collect(),
             next_connection: AtomicU64::new(1),
-            background: Backgrounds::default(),
+            background: Default::default(),
         });
         for handle in &handles {
             let shared = shared.clone();
@@ -214,18 +189,5 @@ impl Worker {
         for handle in self.handles {
             handle.stop();
         }
-    }
-}
-
-impl Shared {
-    /// Sends a job to a loop's state.
-    pub fn tell(&self, index: usize, job: impl FnOnce(&Rc<LoopState>) + Send + 'static) -> bool {
-        self.remotes.get(index).is_some_and(|remote| {
-            remote.tell(move || {
-                if let Some(state) = loop_state::of_this_loop() {
-                    job(&state);
-                }
-            })
-        })
     }
 }

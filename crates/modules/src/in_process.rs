@@ -11,6 +11,7 @@ use freerun_conf::{Contexts, Cx, Loader, Problem, Registry, apply_block, parse};
 use freerun_http::build::{Builder, STRUCTURE, core_groups};
 use freerun_http::connection::Connection;
 use freerun_http::generation::{Blueprint, Generation, Paths};
+use freerun_http::loop_state;
 use freerun_http::request::Address;
 use freerun_http::worker::{Worker, WorkerOptions};
 use freerun_runtime::files::FileSystem;
@@ -123,7 +124,7 @@ impl Server {
         server.set_nonblocking(true).unwrap();
         let server: OwnedFd = server.into();
         let spec = self.generation.listens[0].spec.clone();
-        assert!(self.worker.shared().tell(0, move |home| {
+        assert!(loop_state::tell(self.worker.shared(), 0, move |home| {
             home.accepted(server, peer, &freerun_serve::loop_local::LoopLocal::new(spec), false);
         }));
         client
@@ -135,7 +136,7 @@ impl Server {
         server.set_nonblocking(true).unwrap();
         let server: OwnedFd = server.into();
         let spec = self.generation.listens[0].spec.clone();
-        assert!(self.worker.shared().tell(0, move |loop_state| {
+        assert!(loop_state::tell(self.worker.shared(), 0, move |loop_state| {
             let (transport, listen) = (Transport::plain(server), freerun_serve::loop_local::LoopLocal::new(spec));
             driver(Rc::new(Connection::new(1, transport, peer, listen, loop_state.clone())));
         }));

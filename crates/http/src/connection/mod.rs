@@ -1,6 +1,7 @@
 //! Client connections: what is known of one, what a request sees of it, and those that are idle.
 
 pub mod client;
+pub mod gone;
 pub mod idle;
 pub mod proxy_header;
 mod queues;
@@ -8,11 +9,13 @@ pub mod stream;
 pub mod unanswered;
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Instant;
 
 use freerun_proto::ProxyHeader;
+use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_transport::Transport;
@@ -120,6 +123,14 @@ impl Facts {
             }
             // Their settings speak of logs and pools of their own generation.
             None => known.as_ref().map(|(of, servers)| (of.clone(), servers.clone(), false)),
+        }
+    }
+
+    /// Logs a message about the connection, where no request is at hand.
+    pub fn log(&self, level: Level, message: fmt::Arguments<'_>) {
+        let generation = self.loop_state.generation();
+        if generation.error_log.enabled(level) {
+            generation.error_log.write(level, Some(self.number), message);
         }
     }
 

@@ -10,7 +10,7 @@ use freerun_runtime::{buffers, loops};
 
 use crate::connection::Connection;
 use crate::connection::unanswered::{self, Awaited, End};
-use crate::log::{Peer, write_connection};
+use crate::log::Peer;
 
 /// How much of a broken header is logged: the length of the longest line of version 1.
 const SHOWN: usize = 107;
@@ -79,5 +79,5 @@ fn refuse(connection: &Connection, buffer: &[u8], error: ProxyError) {
 fn log(connection: &Connection, level: Level, message: std::fmt::Arguments<'_>) {
     let (client, server) = (Peer(&connection.peer), &connection.listen.name);
     let context = format_args!(" while reading PROXY protocol, client: {client}, server: {server}");
-    write_connection(connection, level, format_args!("{message}{context}"));
+    connection.log(level, format_args!("{message}{context}"));
 }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use crate::content::response::Field;
+use crate::message::Field;
 
 /// The head of a response as it was decided, for protocols that print it as fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -13,6 +13,7 @@ pub mod open_files;
 pub mod path;
 pub mod pull;
 pub mod response;
+pub mod takeover;
 
 use bytes::Bytes;
 use freerun_proto::uri::extension;

@@ -12,6 +12,7 @@ use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use rustix::io::Errno;
 
+use crate::connection::gone::ClientGone;
 use crate::content::hot::{Content, HotFile, MAX_CONTENT};
 use crate::content::known::KnownFile;
 use crate::content::open_files::{Known, Terms};
@@ -21,7 +22,6 @@ use crate::content::{aio, direct, media_type};
 use crate::log_error;
 use crate::request::Request;
 use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};
-use crate::write::gone::ClientGone;
 
 /// Why a file could not be opened.
 #[derive(Debug)]
@@ -278,7 +278,7 @@ async fn open_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Arc<Open
     if let Some(outcome) = at_once {
         return outcome;
     }
-    let gone = ClientGone::of(request);
+    let gone = ClientGone::of(&request.client);
     let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
     match check {
         None => files.open(path, via).await,
@@ -309,7 +309,7 @@ fn small_content(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Option<B
 
 /// The same by the pool.
 async fn pooled_content(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Option<Bytes> {
-    let gone = ClientGone::of(request);
+    let gone = ClientGone::of(&request.client);
     let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
     let len = usize::try_from(file.size()).ok()?;
     let content = request.generation.files.read_at(file, 0, len + 1, BytesMut::new(), via).await.ok()?;
@@ -350,7 +350,7 @@ async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, Fi
     {
         return meta;
     }
-    let gone = ClientGone::of(request);
+    let gone = ClientGone::of(&request.client);
     let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
     match check {
         None => files.stat(path, via).await,
@@ -365,7 +365,7 @@ async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, Fi
 pub async fn list(request: &Request, folder: &[u8]) -> Result<Listing, u16> {
     let aio = aio::resolve(request).ok_or(500u16)?;
     let path = c_path(folder).map_err(|error| error.status())?;
-    let gone = ClientGone::of(request);
+    let gone = ClientGone::of(&request.client);
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
     let error = match request.generation.files.list(path, link_check(request, folder), via).await {
         Ok(listing) => return Ok(listing),

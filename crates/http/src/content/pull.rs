@@ -8,12 +8,12 @@ use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, DirectFile, FileSystem, OpenFile, Via};
 
 use crate::connection::client::ClientStream;
+use crate::connection::gone::ClientGone;
 use crate::content::aio;
 use crate::content::response::{Body, FileRange, LocalBoxFuture, Part, Source};
 use crate::request::Request;
 use crate::settings::core::CoreSettings;
 use crate::settings::knobs::{DirectIo, TransferSettings};
-use crate::write::gone::ClientGone;
 
 /// The largest piece that is read past the page cache at once, whatever `output_buffers` says.
 const MAX_DIRECT: usize = 1 << 20;
@@ -60,7 +60,7 @@ impl Reader {
     /// announced cannot be sent.
     pub async fn read(&self, range: &mut FileRange) -> io::Result<Bytes> {
         let Some(aio) = &self.aio else { return Err(io::Error::other("no such thread pool")) };
-        let gone = ClientGone::on(&self.client);
+        let gone = ClientGone::of(&self.client);
         let via = Via { aio, client: self.client_key, gone: Some(&gone) };
         let most = usize::try_from(range.len).unwrap_or(usize::MAX);
         let (len, bytes) = match self.direct(&range.file, via).await? {

@@ -10,14 +10,12 @@ use freerun_runtime::files::OpenFile;
 
 use super::fields::Fields;
 use super::known::Described;
-use crate::protocol::h1::upgraded::Takeover;
+use super::takeover::Takeover;
+pub use crate::message::Field;
 use crate::request::Request;
 
 /// A future of this loop.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-/// One header field of a response.
-pub type Field = (Bytes, Bytes);
 
 /// Adds trailers when a body has been sent: their variables may speak of it (`$body_bytes_sent`).
 pub type MakeTrailers = fn(&Request, &mut Vec<Field>);

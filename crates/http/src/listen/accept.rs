@@ -46,6 +46,9 @@ const TAKEN: Duration = Duration::from_millis(10);
 const FOUND: u8 = 1;
 const MISSED: u8 = 4;
 
+/// An address with its sockets, and what the loops tell each other of them.
+pub(crate) type Bound = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Between>);
+
 /// What the loops that accept from a socket tell each other.
 #[derive(Debug, Default)]
 pub struct Between {

@@ -13,7 +13,8 @@ use freerun_serve::loop_local::LoopLocal;
 
 use crate::listen::ListenSpec;
 use crate::listen::accept::accept;
-use crate::worker::Shared;
+use crate::loop_state;
+use crate::shared::Shared;
 
 /// A loop that has been in one poll for so long is late.
 pub const LATE: Duration = Duration::from_millis(5);
@@ -71,7 +72,7 @@ pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
         // Nothing there, or no descriptor left: the loop itself will see to it.
         let Ok((fd, peer)) = accept(&shard.fd) else { break };
         let spec = shard.spec.clone();
-        let told = shared.tell(helper, move |home| {
+        let told = loop_state::tell(shared, helper, move |home| {
             home.accepted(fd, peer, &LoopLocal::new(spec), false);
         });
         if !told {

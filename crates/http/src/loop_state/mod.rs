@@ -26,11 +26,11 @@ use crate::connection::idle::{Asked, Idle};
 use crate::content::hot::{HotFile, HotFiles, VALID};
 use crate::generation::Generation;
 use crate::listen::ListenSpec;
-use crate::listen::accept::{self, Accepting, Listener};
+use crate::listen::accept::{self, Accepting, Bound, Listener};
 use crate::loop_generation::LoopGeneration;
 use crate::protocol::h1;
 use crate::request::Address;
-use crate::worker::{Bound, Shared};
+use crate::shared::Shared;
 use freerun_serve::loop_local::LoopLocal;
 use freerun_serve::predictor::Sampled;
 
@@ -41,6 +41,17 @@ thread_local! {
 /// The state of this thread's loop, if it is one.
 pub(crate) fn of_this_loop() -> Option<Rc<LoopState>> {
     LOOP_STATE.with_borrow(Clone::clone)
+}
+
+/// Sends a job to the state of a loop; `false` if there is no such loop, or no longer.
+pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&Rc<LoopState>) + Send + 'static) -> bool {
+    shared.remotes.get(index).is_some_and(|remote| {
+        remote.tell(move || {
+            if let Some(state) = of_this_loop() {
+                job(&state);
+            }
+        })
+    })
 }
 
 /// What one loop keeps. Everything in it belongs to its thread.

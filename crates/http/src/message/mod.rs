@@ -3,3 +3,8 @@
 pub mod head;
 pub mod persistence;
 pub mod scratch;
+
+use bytes::Bytes;
+
+/// One field of the head of a response: name and value.
+pub type Field = (Bytes, Bytes);

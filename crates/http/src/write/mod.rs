@@ -4,7 +4,6 @@
 pub mod beside;
 pub mod decide;
 pub mod fields;
-pub mod gone;
 pub mod interim;
 pub mod pace;
 pub mod text;

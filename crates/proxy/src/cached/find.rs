@@ -6,9 +6,9 @@ use bytes::Bytes;
 use freerun_cache::cache::{Cache, Entry, Found, Leave};
 use freerun_cache::key::Key;
 use freerun_cache::object::{Object, Unreadable};
+use freerun_http::connection::gone::ClientGone;
 use freerun_http::log_error;
 use freerun_http::request::Request;
-use freerun_http::write::gone::ClientGone;
 use freerun_runtime::files::{Aio, Via};
 
 use crate::cached::storing::variant;
@@ -122,7 +122,7 @@ impl Wanted {
 
     /// The object of a key; or what there is that cannot be read.
     async fn open(&self, request: &Request, aio: &Aio, key: Key, now: u64) -> Result<Arc<Object>, Option<Arc<Entry>>> {
-        let gone = ClientGone::of(request);
+        let gone = ClientGone::of(&request.client);
         let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
         let (known, found) = match self.cache.find(key, now) {
             Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, via).await),

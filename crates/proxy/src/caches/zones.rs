@@ -9,7 +9,7 @@ use freerun_cache::key::Levels;
 use freerun_conf::{Cx, Place, Problem, SettingsSet};
 use freerun_http::generation::{Generation, Parts};
 use freerun_http::module::Module;
-use freerun_http::worker::Shared;
+use freerun_http::shared::Shared;
 use freerun_http::zones::ZoneTable;
 use freerun_runtime::log::Level;
 

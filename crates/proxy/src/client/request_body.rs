@@ -5,11 +5,11 @@ use std::rc::Rc;
 use bytes::{Bytes, BytesMut};
 use freerun_http::body;
 use freerun_http::body::collect::{Collected, KeptBody};
+use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::log_error;
 use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
-use freerun_http::write::gone::ClientGone;
 use freerun_runtime::files::{FileError, Gone, Via};
 use freerun_runtime::pool::PoolError;
 use freerun_runtime::timer::Timer;
@@ -163,7 +163,7 @@ impl OutgoingBody {
                     return Ok(None);
                 }
                 let aio = aio::resolve(request).ok_or(UpstreamError::Ours)?;
-                let gone = ClientGone::of(request);
+                let gone = ClientGone::of(&request.client);
                 let gone: Option<&dyn Gone> = if client.is_watched() { Some(&gone) } else { None };
                 let via = Via { aio: &aio, client: request.client_key(), gone };
                 let files = &request.generation.files;

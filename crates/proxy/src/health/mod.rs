@@ -14,8 +14,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use freerun_conf::{Cx, Problem, SettingsSet, group};
 use freerun_http::generation::{Generation, Parts};
+use freerun_http::loop_state;
 use freerun_http::module::Module;
-use freerun_http::worker::Shared;
+use freerun_http::shared::Shared;
 use freerun_http::zones::ZoneTable;
 use freerun_upstream::health::Watch;
 
@@ -151,12 +152,12 @@ fn prepare(generation: &Arc<Generation>, shared: &Arc<Shared>) {
         peers.peers().for_each(|peer| peer.live().unhold());
     }
     for (index, watches) in new {
-        shared.tell(index, move |home| home.modules.get::<Watcher>().prepare(watches));
+        loop_state::tell(shared, index, move |home| home.modules.get::<Watcher>().prepare(watches));
     }
 }
 
 fn begin(_: &Arc<Generation>, shared: &Arc<Shared>) {
     for index in 0..shared.loops.len() {
-        shared.tell(index, |home| home.modules.get::<Watcher>().begin(home));
+        loop_state::tell(shared, index, |home| home.modules.get::<Watcher>().begin(home));
     }
 }

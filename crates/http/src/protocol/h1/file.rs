@@ -8,6 +8,7 @@ use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use freerun_transport::FileSending;
 
+use crate::connection::gone::ClientGone;
 use crate::content::pull::Reader;
 use crate::content::response::{FileRange, Source};
 use crate::content::{aio, direct, open};
@@ -17,7 +18,6 @@ use crate::request::Request;
 use crate::settings::core::CoreSettings;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
-use crate::write::gone::ClientGone;
 
 /// A file range up to this size is read into the head's buffer and leaves with it in one system call, if it is in
 /// memory: cheaper than a second call.
@@ -102,7 +102,7 @@ async fn send(
 ) -> Result<(), WriteError> {
     let FileRange { file, mut offset, mut len } = range;
     let files = &request.generation.files;
-    let gone = ClientGone::of(request);
+    let gone = ClientGone::of(&request.client);
     let client = request.client_key();
     let limit = match request.settings().get::<CoreSettings>().sendfile_max_chunk.0 {
         0 => u64::MAX,

@@ -32,13 +32,13 @@ use crate::connection::idle::{self, Waiting};
 use crate::connection::unanswered::{self, Awaited, End};
 use crate::connection::{Connection, proxy_header};
 use crate::content::response::{Body, Response};
-use crate::log::write_connection;
+use crate::content::takeover::Takeover;
 use crate::message::persistence::{CloseReason, Persistence};
 use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer};
 use crate::protocol::h1::read::Reading;
 use crate::protocol::h1::runner::{Post, RequestRunner};
-use crate::protocol::h1::upgraded::{Takeover, Upgraded};
+use crate::protocol::h1::upgraded::Upgraded;
 use crate::request::{Head, Request};
 use crate::route::arrive;
 use crate::settings::core::{CoreSettings, LingeringClose};
@@ -207,7 +207,7 @@ impl Drop for Serve {
 fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
     let what = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let what = what.unwrap_or("no message");
-    write_connection(connection, Level::Alert, format_args!("request ended by a panic: {what}"));
+    connection.log(Level::Alert, format_args!("request ended by a panic: {what}"));
     if !connection.responding.get() {
         let sorry = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         // The panic is in the log; a client that cannot take these bytes learns from the closing.

@@ -8,22 +8,10 @@ use std::task::{Context, Poll};
 use freerun_runtime::buffers;
 
 use crate::connection::Connection;
+use crate::content::takeover::Takeover;
 use crate::finish;
 use crate::protocol::h1::tunnel_request::TunnelRequest;
 use crate::request::Request;
-
-/// What goes on with a connection after the response that ended HTTP on it.
-pub trait Takeover {
-    /// Called before all else: what the client has sent behind its request already.
-    fn begin(&mut self, rest: Vec<u8>);
-
-    /// Goes on, between the client's connection and whatever else there is; ready when it is over.
-    fn poll(&mut self, client: &Connection, context: &mut Context<'_>) -> Poll<()>;
-
-    /// Called after all else, with the request that led to it, before the log has its line: what is to be known of the end.
-    /// Returns how many bytes were sent to the client.
-    fn end(&mut self, request: &Request) -> u64;
-}
 
 /// A takeover, and what is left of the request that led to it.
 pub struct Upgraded {

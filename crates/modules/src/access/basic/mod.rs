@@ -6,12 +6,12 @@ mod users;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, Word, group, settings};
+use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::response::LocalBoxFuture;
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
-use freerun_http::write::gone::ClientGone;
 use freerun_proto::{Credentials, HeaderId};
 use freerun_runtime::files::Gone;
 use freerun_runtime::pool::{PoolError, Tag};
@@ -131,7 +131,7 @@ async fn check(request: &Request, stored: &[u8], password: &[u8]) -> Result<Verd
     }
     let (stored, password) = (stored.to_vec(), password.to_vec());
     let pool = request.generation.pools.cpu().clone();
-    let gone = ClientGone::of(request);
+    let gone = ClientGone::of(&request.client);
     let tag = Tag::client(request.client_key());
     let work = pool.threads().run_unless(tag, Some(gone.gone()), move || password::slow(&stored, &password));
     turns::wait(request, work).await.unwrap_or(Err(PoolError::ClientGone))

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::request::Request;
-use freerun_http::write::gone::ClientGone;
 use freerun_runtime::files::{Aio, FileError, Meta, OpenFile, Via};
 use freerun_runtime::log::clock;
 use freerun_runtime::pool::{PoolError, Tag};
@@ -202,7 +202,7 @@ pub async fn load(request: &Request, path: &[u8]) -> Result<Arc<Users>, UsersErr
     let entry = cache.entry(path);
     let path = CString::new(path).map_err(|_| UsersError::Path)?;
     let aio = aio::resolve(request).ok_or(UsersError::Path)?;
-    let gone = ClientGone::of(request);
+    let gone = ClientGone::of(&request.client);
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
     let files = &request.generation.files;
     let known = async || files.stat(&path, via).await.ok().and_then(|meta| entry.fresh(&meta));
@@ -229,7 +229,7 @@ async fn read(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Result<Arc<
     if file.size() > MAX_SIZE {
         return Err(UsersError::TooLarge(file.size()));
     }
-    let gone = ClientGone::of(request);
+    let gone = ClientGone::of(&request.client);
     let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
     let files = &request.generation.files;
     // One byte more than announced shows a file that has grown since; what it has now is what counts.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, keyword_enum, settings};
 use freerun_http::body::collect::Collected;
 use freerun_http::body::{self, BodyError};
+use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::content::response::{Body, LocalBoxFuture, Response};
 use freerun_http::content::{hot, open, open_files, path};
@@ -17,7 +18,6 @@ use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::access::Access;
 use freerun_http::settings::core::CoreSettings;
-use freerun_http::write::gone::ClientGone;
 use freerun_proto::uri::{EscapeSet, escape, unescape};
 use freerun_proto::{BodyFraming, HeaderId, Method, date};
 use freerun_runtime::files::Via;
@@ -167,7 +167,7 @@ fn is_folder(path: &[u8]) -> bool {
 /// Has a pool thread do it, and turns what goes wrong into a status.
 async fn work(request: &Request, work: Work) -> Result<bool, u16> {
     let aio = aio::resolve(request).ok_or(500_u16)?;
-    let gone = ClientGone::of(request);
+    let gone = ClientGone::of(&request.client);
     // Once begun it is finished, whether or not the client waits; while it waits in the queue it can be forgotten.
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
     let files = &request.generation.files;

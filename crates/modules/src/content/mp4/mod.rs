@@ -10,6 +10,7 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use freerun_conf::{SettingsSet, Size, group, settings};
 use freerun_http::body;
+use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::content::hot::{Content, HotFile};
 use freerun_http::content::open;
@@ -19,7 +20,6 @@ use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::core::{CoreSettings, Switch};
-use freerun_http::write::gone::ClientGone;
 use freerun_proto::{Method, conditional, uri};
 use freerun_runtime::budget::{Budget, Exhausted, Share};
 use freerun_runtime::files::Via;
@@ -193,7 +193,7 @@ async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Resul
         }
         Content::Open(open) => {
             let aio = aio::resolve(request).ok_or_else(|| io::Error::other("no such thread pool"))?;
-            let gone = ClientGone::of(request);
+            let gone = ClientGone::of(&request.client);
             let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
             let files = &request.generation.files;
             let bytes = files.read_at(open, offset, count, BytesMut::new(), via).await.map_err(io::Error::other)?;

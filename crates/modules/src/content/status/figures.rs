@@ -1,6 +1,6 @@
 //! The figures, gathered from where they are kept. The field names are those of the JSON.
 
-use freerun_http::worker::Shared;
+use freerun_http::shared::Shared;
 use freerun_runtime::log::{LogFile, MAX_LOG_THREADS};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::mounts::MountStatus;

@@ -189,13 +189,13 @@ use bytes::Bytes;
 use freerun_cache::key::Key;
 use freerun_conf::{SettingsSet, group, settings};
 use freerun_http::body;
+use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::content::response::{Body, LocalBoxFuture, Response};
 use freerun_http::log_error;
 use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
 use freerun_http::request::Request;
 use freerun_http::settings::core::Switch;
-use freerun_http::write::gone::ClientGone;
 use freerun_proto::{Method, uri};
 use freerun_runtime::files::Via;
 use serde::Serialize;
@@ -299,7 +299,7 @@ fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let found = all.filter(|one| one.path.name.as_bytes() == name).map(|one| one.home.cache.clone()).next();
         let Some(cache) = found else { return Outcome::Status(404) };
         let Some(aio) = aio::resolve(request) else { return Outcome::Status(500) };
-        let gone = ClientGone::of(request);
+        let gone = ClientGone::of(&request.client);
         let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
         let explained = key::explain(&cache, key, text.as_deref(), via, unix_now()).await;
         json(request, &explained)

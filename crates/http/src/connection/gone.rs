@@ -2,20 +2,14 @@
 
 use freerun_runtime::files::Gone;
 
-use crate::connection::client::ClientStream;
-use crate::request::Request;
+use super::client::ClientStream;
 
 /// The client as a pool watches it; what goes on without its client is never given up.
 pub struct ClientGone<'c>(&'c ClientStream);
 
 impl<'c> ClientGone<'c> {
-    /// For work on behalf of a request.
-    pub fn of(request: &'c Request) -> ClientGone<'c> {
-        ClientGone(&request.client)
-    }
-
-    /// For work on behalf of a client whose request is not at hand.
-    pub fn on(client: &'c ClientStream) -> ClientGone<'c> {
+    /// For work on behalf of this client's request.
+    pub fn of(client: &'c ClientStream) -> ClientGone<'c> {
         ClientGone(client)
     }
 }
