@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::shared::Shared;
-
 /// How many pieces of such work there are.
 #[derive(Debug, Default)]
 pub struct Backgrounds(AtomicUsize);
@@ -18,18 +16,18 @@ impl Backgrounds {
 }
 
 /// A piece of work that no client waits for.
-pub struct Background(Arc<Shared>);
+pub struct Background(Arc<Backgrounds>);
 
 impl Background {
     /// It begins; it is over when this is dropped.
-    pub fn new(shared: &Arc<Shared>) -> Background {
-        shared.background.0.fetch_add(1, Relaxed);
-        Background(shared.clone())
+    pub fn new(all: &Arc<Backgrounds>) -> Background {
+        all.0.fetch_add(1, Relaxed);
+        Background(all.clone())
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.0.background.0.fetch_sub(1, Release);
+        self.0.0.fetch_sub(1, Release);
     }
 }

@@ -30,5 +30,5 @@ pub struct Shared {
     pub(crate) remotes: Vec<Remote>,
     pub(crate) next_connection: AtomicU64,
     /// Work that no client waits for.
-    pub background: Backgrounds,
+    pub background: Arc<Backgrounds>,
 }

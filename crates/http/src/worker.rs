@@ -143,7 +143,7 @@ impl Worker {
         self.watch_shards();
         for handle in &self.handles {
             // Until a loop has heard it, nobody knows which connections there will be.
-            let heard = Background::new(&self.shared);
+            let heard = Background::new(&self.shared.background);
             handle.tell(move || {
                 if let Some(state) = loop_state::of_this_loop() {
                     state.drain();

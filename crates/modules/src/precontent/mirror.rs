@@ -107,7 +107,7 @@ async fn run(request: &mut Request) -> Outcome {
             break;
         };
         running.0.set(running.0.get() + 1);
-        let place = (Place(running.clone()), Background::new(&request.client.loop_state.shared));
+        let place = (Place(running.clone()), Background::new(&request.client.loop_state.shared.background));
         loops::spawn(request.client.number, "mirroring a request", async move {
             let _place = place;
             mirrored.await.finish();

@@ -42,7 +42,7 @@ pub fn update(request: &Request, serve: &Serve<'_>, object: Arc<Object>, filling
         return Err(filling);
     }
     running.0.set(running.0.get() + 1);
-    let place = (Place(running), Background::new(&request.client.loop_state.shared));
+    let place = (Place(running), Background::new(&request.client.loop_state.shared.background));
     let mut fork = request.fork();
     fork.depth += 1;
     fork.main_method = Some(request.main_method.unwrap_or(request.method));

@@ -273,7 +273,7 @@ fn rewrite(request: &Request, object: &Object, mut filling: Filling) -> bool {
         return false;
     }
     let mut source = body.into_source(request);
-    let background = Background::new(&request.client.loop_state.shared);
+    let background = Background::new(&request.client.loop_state.shared.background);
     loops::spawn(request.client.number, "storing a response anew", async move {
         let _background = background;
         loop {

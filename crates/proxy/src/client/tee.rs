@@ -88,7 +88,7 @@ pub fn run<T: BodyTee>(mut tee: T, request: &Request, mut reader: Reader, follow
     }
     reader.log = Some(Detached::of(request));
     reader.leave_client();
-    let background = Background::new(&request.client.loop_state.shared);
+    let background = Background::new(&request.client.loop_state.shared.background);
     loops::spawn(request.client.number, "keeping a response", async move {
         feed(reader, front, broken, tee).await;
         drop(background);
