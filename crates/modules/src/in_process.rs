@@ -124,8 +124,8 @@ impl Server {
         server.set_nonblocking(true).unwrap();
         let server: OwnedFd = server.into();
         let spec = self.generation.listens[0].spec.clone();
-        assert!(loop_state::tell(self.worker.shared(), 0, move |home| {
-            home.accepted(server, peer, &freerun_serve::loop_local::LoopLocal::new(spec), false);
+        assert!(loop_state::tell(self.worker.shared(), 0, move |loop_state| {
+            loop_state.accepted(server, peer, &freerun_serve::loop_local::LoopLocal::new(spec), false);
         }));
         client
     }

@@ -88,10 +88,10 @@ pub enum Asked {
 }
 
 /// The figure that counts connections waiting for this.
-fn gauge(home: &LoopState, waiting: Waiting) -> &Counter {
+fn gauge(loop_state: &LoopState, waiting: Waiting) -> &Counter {
     match waiting {
-        Waiting::First => &home.stats.fresh,
-        Waiting::Next => &home.stats.idle,
+        Waiting::First => &loop_state.stats.fresh,
+        Waiting::Next => &loop_state.stats.idle,
     }
 }
 
@@ -106,7 +106,7 @@ impl Idle {
     /// Enters a connection that is kept for `keep`, and cannot be asked to leave for `least`. The key takes it out again.
     pub fn enter(
         &self,
-        home: &Rc<LoopState>,
+        loop_state: &Rc<LoopState>,
         connection: &Rc<Connection>,
         waiting: Waiting,
         keep: Duration,
@@ -118,13 +118,13 @@ impl Idle {
         let stays_until = if least.is_zero() { 0 } else { now.saturating_add(nanos(least)) };
         let entry = Entry { connection: connection.clone(), stays_until };
         let key = self.connections.borrow_mut().enter(Kind { waiting, keep }, entry);
-        gauge(home, waiting).add_alone();
+        gauge(loop_state, waiting).add_alone();
         let end = now.saturating_add(keep);
         match self.next_look.get() {
             None => {
                 self.next_look.set(Some(end));
-                let home = home.clone();
-                loops::spawn(0, "closing idle connections", async move { home.idle.close_expired().await });
+                let loop_state = loop_state.clone();
+                loops::spawn(0, "closing idle connections", async move { loop_state.idle.close_expired().await });
             }
             Some(look) if look > end => self.earlier.notify_one(),
             Some(_) => {}
@@ -134,16 +134,16 @@ impl Idle {
 
     /// Has all connections let go of the configuration of their last request, which takes memory, for the one that counts
     /// now. To be called when there is another one.
-    pub fn renew(home: &Rc<LoopState>) {
-        if home.idle.connections.borrow().is_empty() {
+    pub fn renew(loop_state: &Rc<LoopState>) {
+        if loop_state.idle.connections.borrow().is_empty() {
             return;
         }
-        let home = home.clone();
+        let loop_state = loop_state.clone();
         loops::spawn(0, "renewing idle connections", async move {
             let mut from = 0;
             loop {
                 let (some, next): (Vec<Rc<Connection>>, usize) = {
-                    let connections = home.idle.connections.borrow();
+                    let connections = loop_state.idle.connections.borrow();
                     let Some((part, next)) = connections.part(from, RENEWED) else { break };
                     (part.map(|entry| entry.connection.clone()).collect(), next)
                 };
@@ -156,10 +156,10 @@ impl Idle {
     }
 
     /// Takes a connection out.
-    pub fn leave(&self, home: &LoopState, key: Key) {
+    pub fn leave(&self, loop_state: &LoopState, key: Key) {
         let left = self.connections.borrow_mut().leave(key);
         if let Some((kind, _)) = left {
-            gauge(home, kind.waiting).sub_alone();
+            gauge(loop_state, kind.waiting).sub_alone();
         }
     }
 
@@ -225,11 +225,11 @@ impl Idle {
 
     /// Asks all that wait for a next request to close; those that may not be asked yet as soon as they may. The first request
     /// of others may be on its way, and is answered.
-    pub fn close_kept(home: &Rc<LoopState>) {
+    pub fn close_kept(loop_state: &Rc<LoopState>) {
         let now = moment_of(Instant::now());
         let mut later: Option<Moment> = None;
         let mut all = Vec::new();
-        for (kind, entries) in home.idle.connections.borrow().iter() {
+        for (kind, entries) in loop_state.idle.connections.borrow().iter() {
             for entry in entries.filter(|_| kind.waiting == Waiting::Next) {
                 match entry.stays_until > now {
                     true => later = later.into_iter().chain([entry.stays_until]).min(),
@@ -241,10 +241,10 @@ impl Idle {
             connection.close_when_idle();
         }
         if let Some(until) = later {
-            let home = home.clone();
+            let loop_state = loop_state.clone();
             loops::spawn(0, "closing idle connections", async move {
                 freerun_runtime::timer::sleep_until(instant_of(until)).await;
-                Idle::close_kept(&home);
+                Idle::close_kept(&loop_state);
             });
         }
     }

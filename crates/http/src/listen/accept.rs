@@ -118,30 +118,30 @@ impl Accepting {
     ///
     /// # Errors
     /// What `epoll_ctl(2)` answers.
-    pub fn start(home: &Rc<LoopState>, listener: Listener) -> std::io::Result<Rc<Accepting>> {
+    pub fn start(loop_state: &Rc<LoopState>, listener: Listener) -> std::io::Result<Rc<Accepting>> {
         let registered = net::Listening::new(listener.fd.clone())?;
         let accepting = Rc::new(Accepting { listener, registered, stop: Notify::new() });
-        loops::spawn(0, "accepting", run(home.clone(), accepting.clone()));
+        loops::spawn(0, "accepting", run(loop_state.clone(), accepting.clone()));
         Ok(accepting)
     }
 
     /// Stops accepting, after those connections that wait: with the socket's last descriptor they would be reset, and where
     /// another process has the socket too, it may be that only this loop was told of them.
-    pub fn end(&self, home: &Rc<LoopState>) {
+    pub fn end(&self, loop_state: &Rc<LoopState>) {
         self.registered.rest();
         self.stop.notify_one();
         for _ in 0..LAST {
-            if home.admission.is_full() || !net::can_be_read(&self.registered) {
+            if loop_state.admission.is_full() || !net::can_be_read(&self.registered) {
                 break;
             }
             match accept(&self.listener.fd) {
                 Ok((fd, peer)) => {
-                    home.accepted(fd, peer, &self.listener.spec, false);
+                    loop_state.accepted(fd, peer, &self.listener.spec, false);
                 }
                 Err(error) if is_of_one(error) => {}
                 Err(Errno::AGAIN) => break,
                 Err(error) => {
-                    home.accept_failed(error);
+                    loop_state.accept_failed(error);
                     break;
                 }
             }
@@ -150,11 +150,11 @@ impl Accepting {
 }
 
 /// Accepts until told to stop.
-async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
+async fn run(loop_state: Rc<LoopState>, accepting: Rc<Accepting>) {
     let Accepting { listener, registered, stop } = &*accepting;
     let between = &listener.between;
     let is_shared = listener.only_loop.is_none();
-    let takes_turns = home.shared.accept_mutex && is_shared;
+    let takes_turns = loop_state.shared.accept_mutex && is_shared;
     // Who waits for its turn is not told: each connection would wake all loops.
     if takes_turns {
         registered.rest();
@@ -169,9 +169,9 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
     loop {
         let waiting = async {
             if takes_turns && turn.is_none() {
-                turn = Some(Turn { _held: between.turn.lock().await, open: home.admission.open() });
+                turn = Some(Turn { _held: between.turn.lock().await, open: loop_state.admission.open() });
             }
-            go_on(&home, registered).await;
+            go_on(&loop_state, registered).await;
             registered.readable().await
         };
         tokio::select! {
@@ -187,7 +187,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
             }
             else => return,
         }
-        if home.admission.is_full() {
+        if loop_state.admission.is_full() {
             // Nobody has to leave before somebody waits.
             registered.clear();
             if !net::can_be_read(registered) {
@@ -196,10 +196,10 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
             registered.rest();
             turn = None;
             let full = Counted::new(&between.full);
-            while home.admission.is_full() && net::can_be_read(registered) {
+            while loop_state.admission.is_full() && net::can_be_read(registered) {
                 // Nor before all loops are full.
                 let others = is_shared && between.some_have_room();
-                if !others && home.has_room() {
+                if !others && loop_state.has_room() {
                     break;
                 }
                 if others && !takes_turns {
@@ -207,7 +207,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
                     look.set(between.look.notified());
                 }
                 tokio::select! {
-                    () = home.admission.wait_for_room() => {}
+                    () = loop_state.admission.wait_for_room() => {}
                     () = freerun_runtime::timer::sleep(TAKEN), if others => {}
                     () = &mut stopped => return,
                 }
@@ -216,7 +216,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
             continue;
         }
         // While it has the turn it serves nobody: it may have to let another loop have it.
-        let at_once = !home.shared.multi_accept && !takes_turns;
+        let at_once = !loop_state.shared.multi_accept && !takes_turns;
         let batch = match () {
             () if at_once => IN_A_ROW,
             () if takes_turns => SHARE,
@@ -225,7 +225,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
         let mut accepted = 0;
         for _ in 0..batch {
             // Epoll tells each time, and may do so.
-            if home.admission.is_full() || accepted > 0 && !behind.pays() {
+            if loop_state.admission.is_full() || accepted > 0 && !behind.pays() {
                 break;
             }
             let is_told = accepted == 0;
@@ -237,7 +237,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
             match accepted_one {
                 Ok((fd, peer)) => {
                     accepted += 1;
-                    let stays = home.accepted(fd, peer, &listener.spec, at_once);
+                    let stays = loop_state.accepted(fd, peer, &listener.spec, at_once);
                     if stays && at_once {
                         break;
                     }
@@ -245,7 +245,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
                 Err(Errno::AGAIN) => break,
                 Err(error) if is_of_one(error) => {}
                 Err(error) => {
-                    home.accept_failed(error);
+                    loop_state.accept_failed(error);
                     registered.rest();
                     turn = None;
                     tokio::select! {
@@ -261,7 +261,7 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
         since += accepted;
         if let Some(Turn { open, .. }) = &turn {
             // There are more than it keeps up with, or it has its share of those that stay.
-            if accepted >= SHARE || home.admission.open() >= open + SHARE {
+            if accepted >= SHARE || loop_state.admission.open() >= open + SHARE {
                 registered.rest();
                 turn = None;
             }
@@ -276,17 +276,17 @@ async fn run(home: Rc<LoopState>, accepting: Rc<Accepting>) {
 
 /// Has the loop be told of connections, if it rested. Where the kernel has no memory for that, or the user no watches left
 /// (epoll_ctl(2)), it is tried again.
-async fn go_on(home: &LoopState, registered: &net::Listening) {
+async fn go_on(loop_state: &LoopState, registered: &net::Listening) {
     while let Err(error) = registered.go_on() {
-        log_failure(home, &error);
+        log_failure(loop_state, &error);
         freerun_runtime::timer::sleep(REST).await;
     }
 }
 
 /// Says that the socket could not be entered.
-pub fn log_failure(home: &LoopState, error: &std::io::Error) {
+pub fn log_failure(loop_state: &LoopState, error: &std::io::Error) {
     let error = ShowErrno(error);
-    home.generation().error_log.write(Level::Alert, None, format_args!("epoll_ctl() failed ({error})"));
+    loop_state.generation().error_log.write(Level::Alert, None, format_args!("epoll_ctl() failed ({error})"));
 }
 
 /// The client gave up in the queue, or the network reported trouble with it: the next one may be fine.

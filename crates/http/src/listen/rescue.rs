@@ -72,8 +72,8 @@ pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
         // Nothing there, or no descriptor left: the loop itself will see to it.
         let Ok((fd, peer)) = accept(&shard.fd) else { break };
         let spec = shard.spec.clone();
-        let told = loop_state::tell(shared, helper, move |home| {
-            home.accepted(fd, peer, &LoopLocal::new(spec), false);
+        let told = loop_state::tell(shared, helper, move |loop_state| {
+            loop_state.accepted(fd, peer, &LoopLocal::new(spec), false);
         });
         if !told {
             break;

@@ -145,19 +145,19 @@ fn prepare(generation: &Arc<Generation>, shared: &Arc<Shared>) {
                 let key = Key::new(check, peer);
                 if !running.contains(&key) {
                     let watch = Watch::new(peer.live().clone(), check.rules.rules);
-                    new.entry(key.home(shared.loops.len())).or_default().push((key, watch));
+                    new.entry(key.loop_state(shared.loops.len())).or_default().push((key, watch));
                 }
             }
         }
         peers.peers().for_each(|peer| peer.live().unhold());
     }
     for (index, watches) in new {
-        loop_state::tell(shared, index, move |home| home.modules.get::<Watcher>().prepare(watches));
+        loop_state::tell(shared, index, move |loop_state| loop_state.modules.get::<Watcher>().prepare(watches));
     }
 }
 
 fn begin(_: &Arc<Generation>, shared: &Arc<Shared>) {
     for index in 0..shared.loops.len() {
-        loop_state::tell(shared, index, |home| home.modules.get::<Watcher>().begin(home));
+        loop_state::tell(shared, index, |loop_state| loop_state.modules.get::<Watcher>().begin(loop_state));
     }
 }

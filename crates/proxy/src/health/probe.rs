@@ -69,20 +69,20 @@ pub struct Kept {
 pub struct NoConnection(OnceCell<Rc<Facts>>);
 
 impl NoConnection {
-    fn client(&self, home: &Rc<LoopState>, generation: &Generation) -> Option<ClientStream> {
+    fn client(&self, loop_state: &Rc<LoopState>, generation: &Generation) -> Option<ClientStream> {
         let listen = &generation.listens.first()?.spec;
         let facts = self.0.get_or_init(|| {
             let nobody = Address::Unix("".into());
-            Rc::new(Facts::new(0, nobody, LoopLocal::new(listen.clone()), home.clone()))
+            Rc::new(Facts::new(0, nobody, LoopLocal::new(listen.clone()), loop_state.clone()))
         });
         Some(ClientStream::nobody(facts.clone()))
     }
 }
 
 /// A request for a check, as if a client had sent it to the location.
-fn request(check: &Check, home: &Rc<LoopState>, no_connection: &NoConnection) -> Option<Request> {
-    let generation = home.generation();
-    let client = no_connection.client(home, &generation)?;
+fn request(check: &Check, loop_state: &Rc<LoopState>, no_connection: &NoConnection) -> Option<Request> {
+    let generation = loop_state.generation();
+    let client = no_connection.client(loop_state, &generation)?;
     let server = generation.server(&generation.listens.first()?.servers.default);
     let uri = &check.rules.uri;
     let buffer = format!("GET {uri} HTTP/1.1\r\nHost: {}\r\n\r\n", check.name).into_bytes();
@@ -126,10 +126,10 @@ pub async fn check(
     check: &Check,
     peer: &Arc<Peer>,
     kept: &mut Option<Kept>,
-    home: &Rc<LoopState>,
+    loop_state: &Rc<LoopState>,
     no_connection: &NoConnection,
 ) -> Result<(), Failed> {
-    let request = request(check, home, no_connection).ok_or("making the request")?;
+    let request = request(check, loop_state, no_connection).ok_or("making the request")?;
     let TargetLookup::Now(Ok(mut target)) = check.family.target(&request) else { return Err("making the request") };
     target.uri = check.rules.uri.clone().into_bytes().into();
     let options = check.family.options(&request);

@@ -37,7 +37,7 @@ impl Key {
     }
 
     /// The loop that checks, of so many.
-    pub fn home(&self, loops: usize) -> usize {
+    pub fn loop_state(&self, loops: usize) -> usize {
         (BuildHasherDefault::<DefaultHasher>::default().hash_one(self) % loops.max(1) as u64) as usize
     }
 }
@@ -67,29 +67,29 @@ impl Watcher {
     }
 
     /// Another generation has begun to take requests.
-    pub fn begin(self: &Rc<Self>, home: &Rc<LoopState>) {
-        self.look(home);
+    pub fn begin(self: &Rc<Self>, loop_state: &Rc<LoopState>) {
+        self.look(loop_state);
         self.prepared.borrow_mut().clear();
-        if self.looking.get() || self.running.borrow().is_empty() && checks(home).is_none() {
+        if self.looking.get() || self.running.borrow().is_empty() && checks(loop_state).is_none() {
             return;
         }
         self.looking.set(true);
-        let (watcher, home) = (self.clone(), home.clone());
+        let (watcher, loop_state) = (self.clone(), loop_state.clone());
         loops::spawn(0, "looking after health checks", async move {
-            while checks(&home).is_some() {
+            while checks(&loop_state).is_some() {
                 freerun_runtime::timer::sleep(LOOK).await;
-                watcher.look(&home);
+                watcher.look(&loop_state);
             }
             watcher.looking.set(false);
         });
     }
 
     /// Starts and ends checks, so that they are those of the configuration and of the servers that groups have now.
-    fn look(self: &Rc<Self>, home: &Rc<LoopState>) {
-        let checks = checks(home);
+    fn look(self: &Rc<Self>, loop_state: &Rc<LoopState>) {
+        let checks = checks(loop_state);
         let all = checks.as_ref().map(|checks| &*checks.0).unwrap_or_default();
         let changes = all.iter().filter_map(|check| check.group()).map(|group| group.group.replaced()).sum();
-        let seen = (home.generation().number, changes);
+        let seen = (loop_state.generation().number, changes);
         if *self.seen.borrow() == seen {
             return;
         }
@@ -100,7 +100,7 @@ impl Watcher {
             let Some(group) = check.group() else { continue };
             for peer in group.group.peers().peers().filter(|peer| !peer.settings.down) {
                 let key = Key::new(check, peer);
-                if Some(key.home(loops::count())) != loops::index() || self.running.borrow().contains_key(&key) {
+                if Some(key.loop_state(loops::count())) != loops::index() || self.running.borrow().contains_key(&key) {
                     continue;
                 }
                 let running = match old.remove(&key) {
@@ -113,7 +113,7 @@ impl Watcher {
                         if check.rules.rules.mandatory {
                             begun.push(key.clone());
                         }
-                        self.start(&key, check, peer, home)
+                        self.start(&key, check, peer, loop_state)
                     }
                 };
                 self.running.borrow_mut().insert(key, running);
@@ -126,13 +126,19 @@ impl Watcher {
         let ended: Vec<Key> =
             old.iter().filter(|(_, running)| is_mandatory(running)).map(|(key, _)| key.clone()).collect();
         if !(ended.is_empty() && begun.is_empty())
-            && let Some(known) = home.generation().parts.get::<Known>()
+            && let Some(known) = loop_state.generation().parts.get::<Known>()
         {
             known.change(&ended, &begun);
         }
     }
 
-    fn start(self: &Rc<Self>, key: &Key, check: &Arc<Check>, peer: &Arc<Peer>, home: &Rc<LoopState>) -> Rc<Running> {
+    fn start(
+        self: &Rc<Self>,
+        key: &Key,
+        check: &Arc<Check>,
+        peer: &Arc<Peer>,
+        loop_state: &Rc<LoopState>,
+    ) -> Rc<Running> {
         let prepared = self.prepared.borrow_mut().remove(key);
         let watch = prepared.unwrap_or_else(|| Watch::new(peer.live().clone(), check.rules.rules));
         let running = Rc::new(Running {
@@ -140,27 +146,27 @@ impl Watcher {
             peer: RefCell::new(peer.clone()),
             stop: Notify::new(),
         });
-        let (watcher, home, task) = (self.clone(), home.clone(), running.clone());
+        let (watcher, loop_state, task) = (self.clone(), loop_state.clone(), running.clone());
         loops::spawn(0, "checking a server", async move {
             tokio::select! {
                 () = task.stop.notified() => {}
-                () = watcher.run(&task, watch, &home) => {}
+                () = watcher.run(&task, watch, &loop_state) => {}
             }
         });
         running
     }
 
-    async fn run(&self, running: &Running, mut watch: Watch, home: &Rc<LoopState>) {
+    async fn run(&self, running: &Running, mut watch: Watch, loop_state: &Rc<LoopState>) {
         let mut kept = None;
         let mut random = Random::seeded(RandomState::new().hash_one(0));
         loop {
             let (check, peer) = (running.check.borrow().clone(), running.peer.borrow().clone());
             let jitter = Duration::from_millis(random.below(check.rules.jitter.as_millis() as u64 + 1));
             freerun_runtime::timer::sleep(jitter).await;
-            let answer = probe::check(&check, &peer, &mut kept, home, &self.no_connection).await;
+            let answer = probe::check(&check, &peer, &mut kept, loop_state, &self.no_connection).await;
             if watch.observe(answer.is_ok(), now()) {
                 let (name, group) = (&peer.name, &check.name);
-                let log = &home.generation().error_log;
+                let log = &loop_state.generation().error_log;
                 let about = format_args!("health check \"{}\" of peer {name} in upstream \"{group}\"", check.rules.uri);
                 match (watch.state(), answer) {
                     (Checked::Unhealthy, Err(what)) => {
@@ -177,6 +183,6 @@ impl Watcher {
 }
 
 /// The checks of the loop's generation; `None` if there are none.
-fn checks(home: &Rc<LoopState>) -> Option<Arc<Checks>> {
-    home.generation().parts.get::<Checks>().filter(|checks| !checks.0.is_empty())
+fn checks(loop_state: &Rc<LoopState>) -> Option<Arc<Checks>> {
+    loop_state.generation().parts.get::<Checks>().filter(|checks| !checks.0.is_empty())
 }

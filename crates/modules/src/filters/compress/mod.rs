@@ -98,8 +98,9 @@ fn packed(
     }
     let ratio = request.own.get::<Ratio>();
     ratio.coding.set(coding.name);
-    let home = &request.client.loop_state;
-    let again = Original::of(&response.body, coding, params).map(|original| (home.modules.get::<Kept>(), original));
+    let loop_state = &request.client.loop_state;
+    let again =
+        Original::of(&response.body, coding, params).map(|original| (loop_state.modules.get::<Kept>(), original));
     if let Some((kept, original)) = &again
         && let Some(packed) = kept.get(original, loops::now())
     {

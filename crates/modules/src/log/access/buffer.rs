@@ -67,10 +67,10 @@ struct Gathered {
 
 impl Buffers {
     /// Has this handed over when the loop wants it.
-    pub fn hook(self: &Rc<Self>, home: &LoopState) {
+    pub fn hook(self: &Rc<Self>, loop_state: &LoopState) {
         if !self.hooked.replace(true) {
             let buffers = self.clone();
-            home.modules.on_hand_over(move || buffers.hand_over_all());
+            loop_state.modules.on_hand_over(move || buffers.hand_over_all());
         }
     }
 

@@ -32,9 +32,9 @@ fn wanted(settings: &SettingsSet) -> bool {
 
 fn write(request: &mut Request) -> Outcome {
     let request = &*request;
-    let home = &request.client.loop_state;
-    let buffers = home.modules.get::<Buffers>();
-    buffers.hook(home);
+    let loop_state = &request.client.loop_state;
+    let buffers = loop_state.modules.get::<Buffers>();
+    buffers.hook(loop_state);
     let settings = request.settings().get::<AccessLogSettings>();
     for log in settings.access_log.logs() {
         if let Some(condition) = &log.condition
@@ -46,7 +46,7 @@ fn write(request: &mut Request) -> Outcome {
         match &log.target {
             // Nobody comes back to fill the buffer of a configuration that is on its way out.
             Target::File(_) | Target::Default(_) => {
-                let outdated = || home.shared.generation.load().number != request.generation.number;
+                let outdated = || loop_state.shared.generation.load().number != request.generation.number;
                 buffers.write(file, log.buffering(), outdated, |line| log.format.render(request, line));
             }
             Target::Syslog(_, header, severity) => buffers.send(file, |message| {
