@@ -91,6 +91,9 @@ fn an_end_in_order_keeps_everything() {
     assert_eq!(first.send("PURGE /c HTTP/1.1\r\nHost: a\r\n\r\n").status, 204);
     first.reload();
     assert_eq!(get(&first, "/a"), hit("/a 1"));
+    assert_eq!(get(&first, "/b"), hit("/b 2"));
+    // A client has its response before the file has its name; TERM does not wait for that.
+    eventually("two files", || files(&site.at("cache")).len() == 2);
     assert!(first.stop().success());
     let second = server(Kind::Freerun, &site, &origin, "", PURGE);
     assert_eq!(get(&second, "/a"), hit("/a 1"));
