@@ -1,7 +1,10 @@
-//! The path of a request: listen, connection, head, route, phases, content, filters, write, finish.
+//! The path of a request.
 //!
-//! The folders carry these names, in this order. [`worker`] owns the loops, [`generation`] the configuration that they
-//! serve with, [`build`] makes one from a tree, and [`module`] says what a module is.
+//! The folders carry the names of its rooms, here in the order in which a request comes through them: [`listen`],
+//! [`connection`], [`protocol`], [`message`] and [`body`], [`route`], [`phases`] with [`rewrite`], [`content`], [`filters`],
+//! [`write`](mod@write) and [`finish`]. [`worker`] owns the loops, [`shared`] is what they share, [`loop_state`] what one of
+//! them keeps, [`generation`] the configuration that they serve with; [`build`] makes one from a tree, and [`module`] says
+//! what a module is.
 
 pub mod background;
 pub mod body;

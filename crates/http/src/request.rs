@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
-use freerun_proto::{BodyFraming, HeaderId, Method, Version};
+use freerun_proto::{BodyFraming, Method, Version};
 pub use freerun_serve::Address;
 use freerun_serve::loop_local::LoopLocal;
 use smallvec::SmallVec;
@@ -315,20 +315,6 @@ impl Request {
         fork.real_peer.clone_from(&self.real_peer);
         fork.shared = OnceCell::from(self.shared().clone());
         Box::new(fork)
-    }
-
-    /// What the location has to say to keeping the connection: one that does not want it cannot be overruled by those that the
-    /// request comes to later.
-    pub fn judge_keep_alive(&mut self) {
-        let core = self.core();
-        let mut may = !core.keepalive_timeout.timeout.is_zero() && self.serial < u64::from(core.keepalive_requests);
-        if let Some(user_agent) = self.head.value(HeaderId::UserAgent) {
-            let is_post = self.head.parsed.method == Method::Post;
-            may &= !core.keepalive_disable.concerns(user_agent, is_post);
-        }
-        if !may {
-            self.persistence.close(CloseReason::Settings);
-        }
     }
 
     /// Whether all that is left of its body has come, and the body's length is known.

@@ -134,6 +134,9 @@ impl ClientStream {
 
     /// Resolves as [`ClientStream::gone`] does, for the task that otherwise reads from the client: waiting costs less.
     pub async fn gone_for_reader(&self) {
+        if self.is_background {
+            return pending().await;
+        }
         match &self.way {
             Way::Connection(connection) => connection.transport.gone_for_reader().await,
             Way::Stream(_, stream) => poll_fn(|context| stream.poll_gone(context)).await,

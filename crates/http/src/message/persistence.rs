@@ -41,8 +41,6 @@ pub enum CloseReason {
     Upgraded,
     /// There is no response (`return 444`, a client that timed out).
     NoResponse,
-    /// Another server's answer was cut short; the client has to find that out.
-    CutShort,
 }
 
 impl Persistence {

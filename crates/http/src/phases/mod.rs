@@ -1,6 +1,7 @@
 //! The phases: from a parsed request to a response, through handlers, internal redirects and error pages.
 
 pub mod included;
+pub mod keepalive;
 pub mod subrequest;
 
 use std::sync::Arc;
@@ -151,7 +152,7 @@ fn choose(request: &mut Request) -> Step {
             return follow(request, Outcome::Status(500));
         }
     }
-    request.judge_keep_alive();
+    keepalive::in_location(request);
     let limit = request.core().client_max_body_size.0;
     let declared = match request.is_subrequest() {
         // It has no body, but the length of the client's, and is refused for that as in nginx.
@@ -312,7 +313,7 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             request.rewritten_here = false;
             // The server has its say about the connection again, as in nginx.
             request.location = request.generation.location(&request.server.entry);
-            request.judge_keep_alive();
+            keepalive::in_location(request);
             Step::Route
         }
         Outcome::Named(name) => {
@@ -330,7 +331,7 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
                     request.location = request.generation.location(location.for_method(request.method));
                     request.internal = true;
                     request.path_behind_alias = false;
-                    request.judge_keep_alive();
+                    keepalive::in_location(request);
                     Step::Location
                 }
                 None => {

@@ -42,7 +42,7 @@ pub struct Arrived {
 }
 
 /// Serves a request, from its head to its line in the log. The driver runs this future beside those of the connection's other
-/// requests, and drops it when the stream has been reset.
+/// requests; a stream that the client has reset ends it by itself, as a client that has gone does under HTTP/1.
 pub async fn serve(connection: Rc<Connection>, stream: Rc<dyn Stream>, arrived: Arrived) {
     let Some((generation, servers, _)) = connection.servers() else { return stream.reset() };
     let settings = servers.entry.settings.get::<ServerSettings>();
@@ -53,8 +53,10 @@ pub async fn serve(connection: Rc<Connection>, stream: Rc<dyn Stream>, arrived: 
     let mut request = Request::new(client, generation, place, arrived.head, arrived.serial, loops::now());
     request.persistence = Persistence::Kept;
     if arrived.has_body {
-        request.body = ClientBody::of_stream(arrived.declared, request.head.most_bytes(), false);
+        let expects_continue = request.head.parsed.expect_continue;
+        request.body = ClientBody::of_stream(arrived.declared, request.head.most_bytes(), expects_continue);
     }
+    let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
     loops::note(connection.number, "answering");
     let mut scratch = RequestScratch::default();
     let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, &mut scratch);
@@ -67,19 +69,33 @@ pub async fn serve(connection: Rc<Connection>, stream: Rc<dyn Stream>, arrived: 
             let sent = send(&mut request, &*stream, response).await;
             if let Err(error) = &sent {
                 log_failure(&request, error);
-                // Never an end that looks like that of a whole response.
-                stream.reset();
             }
+            response_end.is_whole = sent.is_ok();
             request.sent.complete = sent.is_ok();
         }
         Answer::Close => {
             if request.sent.status == 0 {
                 request.sent.status = 444;
             }
-            stream.reset();
         }
     }
+    drop(response_end);
     finish::finish(&mut request);
+}
+
+/// Resets a stream whose response is not whole when this is dropped, after a panic too: an end must not look like that of a
+/// whole response, and no client waits for the rest in vain.
+struct ResponseEnd<'s> {
+    stream: &'s dyn Stream,
+    is_whole: bool,
+}
+
+impl Drop for ResponseEnd<'_> {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            self.stream.reset();
+        }
+    }
 }
 
 /// A head as fields.
@@ -183,8 +199,7 @@ struct Sender<'s> {
 
 impl Sender<'_> {
     /// Sends what a source gives. `owed` is the length that was announced; `ends` says that nothing comes behind the body.
-    async fn body(&mut self, mut source: Box<dyn Source>, owed: Option<u64>, ends: bool) -> Result<(), WriteError> {
-        let mut owed = owed;
+    async fn body(&mut self, mut source: Box<dyn Source>, mut owed: Option<u64>, ends: bool) -> Result<(), WriteError> {
         loop {
             // A client as fast as the source must not keep the loop from others.
             loops::consume_budget().await;
@@ -259,5 +274,74 @@ fn log_failure(request: &Request, error: &WriteError) {
         }
         // Whoever found out has logged it.
         WriteError::Body => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::task::{Context, Poll};
+
+    use super::*;
+
+    /// A stream that only counts how often it is reset.
+    #[derive(Default)]
+    struct Resets(Cell<u32>);
+
+    impl Stream for Resets {
+        fn poll_body(&self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<Option<Bytes>>> {
+            Poll::Pending
+        }
+
+        fn send_interim(&self, _: &ResponseHead) {}
+
+        fn send_head(&self, _: ResponseHead, _: bool) {}
+
+        fn poll_room(&self, _: &mut Context<'_>) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+
+        fn send_data(&self, _: Bytes, _: bool) {}
+
+        fn send_trailers(&self, _: &[Field]) {}
+
+        fn reset(&self) {
+            self.0.set(self.0.get() + 1);
+        }
+
+        fn poll_gone(&self, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+
+        fn certain_room(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn a_panic_resets_the_stream_and_a_whole_response_does_not() {
+        let stream = Resets::default();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _end = ResponseEnd { stream: &stream, is_whole: false };
+            panic!("a handler's fault");
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(stream.0.get(), 1);
+        drop(ResponseEnd { stream: &stream, is_whole: true });
+        assert_eq!(stream.0.get(), 1);
+    }
+
+    #[test]
+    fn ready_made_lines_become_fields() {
+        let mut list = FieldList::default();
+        list.lines(b"Content-Type: text/plain\r\nETag: \"a:b\"\r\n");
+        list.begin(b"Location");
+        list.push(b"http://");
+        list.push(b"host/\r\nSet-Cookie: x");
+        list.end();
+        let fields: Vec<_> = list.fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        let expected: [(&[u8], &[u8]); 3] =
+            [(b"Content-Type", b"text/plain"), (b"ETag", b"\"a:b\""), (b"Location", b"http://host/  Set-Cookie: x")];
+        assert_eq!(fields, expected);
     }
 }

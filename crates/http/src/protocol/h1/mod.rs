@@ -1,4 +1,4 @@
-//! A client connection: requests one after the other, and the waiting between them.
+//! The driver of HTTP/1: a connection's requests one after the other, and the waiting between them.
 //!
 //! While it is idle a connection holds neither a buffer nor the future of a request, which is what keeps ten thousand of
 //! them small.
@@ -33,9 +33,9 @@ use crate::connection::unanswered::{self, Awaited, End};
 use crate::connection::{Connection, proxy_header};
 use crate::content::response::{Body, Response};
 use crate::content::takeover::Takeover;
-use crate::message::persistence::{CloseReason, Persistence};
+use crate::message::persistence::CloseReason;
 use crate::message::scratch::RequestScratch;
-use crate::phases::{self, Answer};
+use crate::phases::{self, Answer, keepalive};
 use crate::protocol::h1::read::Reading;
 use crate::protocol::h1::runner::{Post, RequestRunner};
 use crate::protocol::h1::upgraded::Upgraded;
@@ -372,11 +372,7 @@ async fn one_request(
             phases::respond_with_status(&mut request, status).await
         }
         None => {
-            request.persistence = match (request.head.parsed.keep_alive, still_listens) {
-                (true, true) => Persistence::Kept,
-                (false, _) => Persistence::Closed(CloseReason::ClientAsked),
-                (true, false) => Persistence::Closed(CloseReason::AddressGone),
-            };
+            keepalive::asked(&mut request, still_listens);
             let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, scratch);
             if routed.is_ok() && !request.server.is_same(&servers.server) {
                 let chosen = request.server.entry.settings.get::<ServerSettings>();
@@ -412,7 +408,7 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
                 return take_over(connection, request, response, takeover).await;
             }
             body::look_at_rest(request);
-            decide_persistence(connection, request, core);
+            keepalive::before_response(connection, request);
             // What is the first to be sent, and leaves in one piece, is not held back.
             if request.persistence.is_kept() && core.tcp_nodelay && (request.serial > 1 || request.sent.bytes > 0) {
                 connection.set_nodelay();
@@ -510,27 +506,6 @@ fn linger_or_close(core: &CoreSettings, may_be_sending: bool) -> After {
         LingeringClose::Off => After::Close,
         LingeringClose::On if !may_be_sending => After::Close,
         _ => After::Linger(core.lingering_timeout, core.lingering_time),
-    }
-}
-
-/// What the settings, the worker and the connection have to say to keeping the connection, before the head is written.
-fn decide_persistence(connection: &Connection, request: &mut Request, core: &CoreSettings) {
-    // Otherwise each location that it came through has had its say.
-    if request.location.is(&request.server.entry) {
-        request.judge_keep_alive();
-    }
-    let persistence = &mut request.persistence;
-    if core.keepalive_timeout.timeout.is_zero() {
-        persistence.close(CloseReason::Settings);
-    }
-    if connection.accepted.checked_add(core.keepalive_time).is_some_and(|end| request.started >= end) {
-        persistence.close(CloseReason::Age);
-    }
-    if connection.loop_state.is_draining() {
-        persistence.close(CloseReason::Draining);
-    }
-    if connection.is_closing() {
-        persistence.close(CloseReason::MakesRoom);
     }
 }
 
