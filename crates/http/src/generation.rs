@@ -1,10 +1,8 @@
 //! An immutable configuration: servers, locations, listening addresses. A request ends with the one it began with.
 
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use freerun_conf::SettingsSet;
-use freerun_proto::Method;
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile};
 use freerun_runtime::pool::PoolSet;
@@ -13,110 +11,7 @@ use freerun_serve::services::Services;
 use freerun_serve::zones::Zones;
 
 use crate::listen::Listen;
-use crate::module::{Filter, Handler};
-use crate::rewrite::Step;
-use crate::route::Locations;
-use crate::settings::core::CoreSettings;
-use crate::settings::logs::ErrorLogSettings;
-use crate::template::Template;
 use crate::variables::VariableTable;
-
-/// What `alias` puts in place of which part of the path.
-#[derive(Debug)]
-pub struct Alias {
-    /// What is put there.
-    pub path: Template,
-    /// The part that is replaced: the name of the location that says so. `None` for a regular expression, whose alias is
-    /// the whole path.
-    pub prefix: Option<String>,
-}
-
-/// The block whose directives are being read: a server's, or a location's. Lives in the configuration's context, for
-/// directives whose meaning depends on it.
-#[derive(Debug, Clone, Default)]
-pub struct Within {
-    /// The location's name without modifier; `None` in a server.
-    pub location: Option<String>,
-    /// It is a regular expression.
-    pub regex: bool,
-    /// It is a named one.
-    pub named: bool,
-    /// To be set by directives that pass requests on.
-    pub passes_on: bool,
-    /// Such a directive has variables in it.
-    pub with_variables: bool,
-}
-
-/// A location: settings, and what runs for its requests.
-pub struct Location {
-    /// As written, without modifier; a named one with its `@`.
-    pub name: String,
-    /// A number that no other location of the configuration has, and that the same one has in the next configuration.
-    pub identity: u64,
-    /// The merged settings.
-    pub settings: SettingsSet,
-    /// Of these the group that each request asks for several times.
-    pub core: Arc<CoreSettings>,
-    /// Handlers in the order of their phases.
-    pub handlers: Box<[Handler]>,
-    /// Filters in the order of their slots.
-    pub filters: Box<[Filter]>,
-    /// The rewrite module's script of this level.
-    pub script: Box<[Step]>,
-    /// `limit_except`: for all methods but these (GET is HEAD too), this location answers.
-    pub limit_except: Option<(Box<[Method]>, Arc<Location>)>,
-    /// Locations inside.
-    pub nested: Locations,
-    /// `alias`: its own, or that of the location around it where it has no `root`.
-    pub alias: Option<Arc<Alias>>,
-    /// `^~` or `=`: no regular expression is tried after it.
-    pub no_regex: bool,
-    /// `internal`
-    pub internal: bool,
-    /// Whether requests are passed to another server (`proxy_pass` and its kin): a path without the slash at the end of the
-    /// location's name is redirected to the one with it.
-    pub passes_on: bool,
-    /// The error log of this level, made when it is first written to.
-    pub error_log: OnceLock<ErrorLog>,
-}
-
-impl Location {
-    /// The location that answers a request with this method: this one, unless `limit_except` has another one.
-    pub fn for_method(self: &Arc<Location>, method: Method) -> &Arc<Location> {
-        match &self.limit_except {
-            Some((methods, others)) if !methods.contains(&method) => others,
-            _ => self,
-        }
-    }
-
-    /// Where errors of this level are logged.
-    pub fn error_log<'l>(&'l self, generation: &'l Generation) -> &'l ErrorLog {
-        self.error_log.get_or_init(|| {
-            let targets = &self.settings.get::<ErrorLogSettings>().error_log;
-            if targets.is_empty() {
-                return generation.error_log.clone();
-            }
-            ErrorLog::new(targets.iter().filter_map(|target| target.open(&generation.logs)).collect())
-        })
-    }
-}
-
-impl std::fmt::Debug for Location {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "location {}", self.name)
-    }
-}
-
-/// A virtual server.
-#[derive(Debug)]
-pub struct Server {
-    /// Its first name, for `$server_name`.
-    pub name: Arc<str>,
-    /// Its locations.
-    pub locations: Locations,
-    /// The server's own level, as a location: its handlers run first, and it answers where no location matches.
-    pub entry: Arc<Location>,
-}
 
 /// What a generation needs from the process before it can serve.
 pub struct Blueprint {

@@ -8,9 +8,9 @@ use freerun_runtime::log::Level;
 pub use freerun_serve::address::Peer;
 use freerun_serve::loop_local::LoopLocal;
 
-use crate::generation::Location;
-use crate::loop_generation::LoopGeneration;
 use crate::request::Request;
+use crate::request::location::Location;
+use crate::request::loop_generation::LoopGeneration;
 
 /// Logs a message about a request: `log_error!(request, Error, "format", …)`. Nothing is formatted when the level is
 /// not written.

@@ -1,9 +1,10 @@
 //! The modules of the crate, for the one list of all modules.
 
 use freerun_conf::group;
-use freerun_http::content::response::LocalBoxFuture;
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
+use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
 use freerun_proto::Method;
 

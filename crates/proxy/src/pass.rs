@@ -1,8 +1,8 @@
 //! The content handler of a location that passes requests on: with a cache or without, and with `store`.
 
-use freerun_http::content::response::LocalBoxFuture;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::LocalBoxFuture;
 
 use crate::cached::lookup;
 use crate::cached::lookup::Quick;

@@ -8,12 +8,13 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
-use freerun_http::content::{aio, hot, open_files, path};
+use freerun_http::content::{aio, path};
+use freerun_http::files::{hot, open_files};
 use freerun_http::log::Detached;
 use freerun_http::log_error;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_runtime::files::change::{self, Contents, NewFile};
 use freerun_runtime::files::{Aio, FileError, FileSystem, TempFile, Via};
 use freerun_runtime::log::Level;

@@ -21,8 +21,8 @@ use freerun_serve::loop_local::LoopLocal;
 use freerun_transport::Transport;
 
 use crate::listen::ListenSpec;
-use crate::loop_generation::{Answering, LoopGeneration};
 use crate::loop_state::LoopState;
+use crate::request::loop_generation::{Answering, LoopGeneration};
 use crate::request::{Address, States};
 
 /// A client connection: its transport, and the facts of it that requests ask for. It lives as long as the connection.

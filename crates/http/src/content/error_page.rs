@@ -4,9 +4,9 @@ use bytes::Bytes;
 use freerun_proto::status;
 
 use crate::content::msie;
-use crate::content::response::{Body, Response};
 use crate::message::persistence::CloseReason;
 use crate::request::Request;
+use crate::request::response::{Body, Response};
 use crate::settings::core::{CoreSettings, ServerTokens};
 
 /// The name in `Server` and under error pages.

@@ -4,15 +4,10 @@ pub mod aio;
 pub mod charsets;
 pub mod direct;
 pub mod error_page;
-pub mod fields;
-pub mod hot;
-pub mod known;
 pub mod msie;
 pub mod open;
-pub mod open_files;
 pub mod path;
 pub mod pull;
-pub mod response;
 pub mod takeover;
 
 use bytes::Bytes;

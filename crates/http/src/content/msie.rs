@@ -5,8 +5,8 @@ use bytes::Bytes;
 use freerun_proto::HeaderId;
 use memchr::memmem;
 
-use crate::content::response::{Body, Response};
 use crate::request::Request;
+use crate::request::response::{Body, Response};
 use crate::settings::knobs::TransferSettings;
 
 /// Internet Explorer shows its own page instead of one with less than 512 bytes.

@@ -13,12 +13,12 @@ use freerun_runtime::pool::PoolError;
 use rustix::io::Errno;
 
 use crate::connection::gone::ClientGone;
-use crate::content::hot::{Content, HotFile, MAX_CONTENT};
-use crate::content::known::KnownFile;
-use crate::content::open_files::{Known, Terms};
 use crate::content::path;
 use crate::content::path::NO_NAME;
 use crate::content::{aio, direct, media_type};
+use crate::files::hot::{Content, HotFile, MAX_CONTENT};
+use crate::files::known::KnownFile;
+use crate::files::open_files::{Known, Terms};
 use crate::log_error;
 use crate::request::Request;
 use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};

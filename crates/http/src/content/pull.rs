@@ -10,8 +10,8 @@ use freerun_runtime::files::{Aio, DirectFile, FileSystem, OpenFile, Via};
 use crate::connection::client::ClientStream;
 use crate::connection::gone::ClientGone;
 use crate::content::aio;
-use crate::content::response::{Body, FileRange, LocalBoxFuture, Part, Source};
 use crate::request::Request;
+use crate::request::response::{Body, FileRange, LocalBoxFuture, Part, Source};
 use crate::settings::core::CoreSettings;
 use crate::settings::knobs::{DirectIo, TransferSettings};
 

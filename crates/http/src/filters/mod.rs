@@ -2,9 +2,9 @@
 
 use std::ops::RangeBounds;
 
-use crate::content::response::Response;
-use crate::module::Slot;
 use crate::request::Request;
+use crate::request::handler::Slot;
+use crate::request::response::Response;
 
 /// Sends a response through the filters of the request's location that stand in these slots, in their order.
 pub fn run(request: &mut Request, response: &mut Response, slots: impl RangeBounds<Slot>) {

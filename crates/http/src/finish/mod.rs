@@ -1,7 +1,7 @@
 //! After the response: the log phase.
 
-use crate::module::{Phase, Run};
 use crate::request::Request;
+use crate::request::handler::{Phase, Run};
 
 /// Runs the handlers of the log phase. They never wait.
 pub fn finish(request: &mut Request) {

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::generation::Server;
 use crate::request::Address;
+use crate::request::location::Server;
 use crate::route::names::NameTable;
 
 pub use setting::{Keepalive, ListenSpec};

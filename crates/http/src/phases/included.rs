@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use crate::content::response::{Body, LocalBoxFuture, Response, Source};
 use crate::filters;
 use crate::phases::subrequest::Subrequest;
 use crate::request::Request;
+use crate::request::response::{Body, LocalBoxFuture, Response, Source};
 
 /// The body of a subrequest's response, as a source: runs the subrequest first.
 pub struct Included {

@@ -11,13 +11,13 @@ use freerun_proto::head::{Method, parse_length};
 use freerun_proto::status::sent_code;
 use freerun_proto::uri::{self, EscapeSet};
 
-use crate::content::response::Response;
 use crate::content::{error_page, msie, path};
 use crate::filters;
 use crate::log_error;
 use crate::message::persistence::CloseReason;
-use crate::module::{Later, Outcome, Phase, Run, Slot};
 use crate::request::Request;
+use crate::request::handler::{Later, Outcome, Phase, Run, Slot};
+use crate::request::response::Response;
 use crate::rewrite::{self, Ended};
 use crate::route::Found;
 use crate::settings::core::{CoreSettings, Satisfy};

@@ -7,10 +7,10 @@ use std::task::Poll;
 
 use freerun_proto::Method;
 
-use crate::content::response::{LocalBoxFuture, Response};
 use crate::finish;
 use crate::log_error;
 use crate::phases::{self, Answer};
+use crate::request::response::{LocalBoxFuture, Response};
 use crate::request::{MAX_INTERNAL_REDIRECTS, Request, Sent};
 use crate::settings::core::CoreSettings;
 

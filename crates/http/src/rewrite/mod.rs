@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, settings};
 
-use crate::generation::Location;
+use crate::request::location::Location;
 use crate::template::Template;
 use crate::variables::{Target, VariableTable};
 

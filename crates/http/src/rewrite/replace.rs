@@ -4,9 +4,9 @@ use freerun_conf::{Cx, Node, Problem, Word};
 use freerun_proto::uri::{EscapeSet, escape_into};
 
 use crate::log_error;
-use crate::module::Outcome;
 use crate::regex::Pattern;
 use crate::request::Request;
+use crate::request::handler::Outcome;
 use crate::rewrite::returns::redirect;
 use crate::template::Template;
 use crate::variables::VariableTable;

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem};
 
 use crate::body;
-use crate::content::response::{Body, Response};
 use crate::content::{error_page, media_type};
-use crate::module::Outcome;
 use crate::request::Request;
+use crate::request::handler::Outcome;
+use crate::request::response::{Body, Response};
 use crate::template::Template;
 
 /// The answer.

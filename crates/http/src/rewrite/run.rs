@@ -5,11 +5,11 @@ use freerun_runtime::files::FileError;
 use freerun_serve::loop_local::LoopLocal;
 
 use crate::content::open::{self, OpenError};
-use crate::generation::Location;
 use crate::log_error;
-use crate::module::Outcome;
 use crate::regex::{GaveUp, Pattern};
 use crate::request::Request;
+use crate::request::handler::Outcome;
+use crate::request::location::Location;
 use crate::rewrite::condition::{Condition, FileTest, Test};
 use crate::rewrite::replace::Next;
 use crate::rewrite::{Action, ActionStep, RewriteSettings, Step};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::generation::Location;
 use crate::regex::{Captures, GaveUp, Pattern};
+use crate::request::location::Location;
 
 /// The outcome of the choice.
 pub enum Found<'l> {

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 
-use crate::generation::Server;
 use crate::regex::{Captures, GaveUp, Pattern};
+use crate::request::location::Server;
 use crate::variables::VariableTable;
 
 /// One name of a server.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use freerun_conf::{Cx, Node, Problem, Seconds, Setting, Shape, Value, parse_seconds, settings};
 use freerun_serve::zones::ZoneTable;
 
-use crate::content::open_files::OpenFiles;
+use crate::files::open_files::OpenFiles;
 use crate::template::Template;
 
 settings! {

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use crate::content::response::Source;
+use crate::request::response::Source;
 use crate::write::WriteError;
 
 /// Waits for the client, and lets the source go on while that takes time.

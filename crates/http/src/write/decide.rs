@@ -3,9 +3,9 @@
 use freerun_proto::Version;
 use freerun_proto::status;
 
-use crate::content::response::Response;
 use crate::message::persistence::{CloseReason, Persistence};
 use crate::request::Request;
+use crate::request::response::Response;
 
 /// How the client learns where the body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use freerun_proto::encode;
 
 use crate::content::error_page::server_name;
-use crate::content::fields::{FieldValue, Member};
-use crate::content::response::Response;
+use crate::message::fields::{FieldValue, Member};
+use crate::request::response::Response;
 use crate::request::{Address, Request};
 use crate::settings::core::CoreSettings;
 use crate::settings::server::ServerSettings;

@@ -5,8 +5,8 @@ use std::io::Write;
 use freerun_proto::encode::{field, push_number, push_value, status_line};
 use freerun_proto::{Version, status};
 
-use crate::content::response::{AsWritten, Response};
 use crate::request::Request;
+use crate::request::response::{AsWritten, Response};
 use crate::settings::core::CoreSettings;
 use crate::write::decide::{Decided, decide};
 use crate::write::fields::{self, HeadSink};

@@ -2,8 +2,9 @@
 
 use freerun_conf::{SettingsSet, Shape, group, settings};
 use freerun_http::log_error;
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::settings::core::{CoreSettings, Satisfy};
 use freerun_serve::access::Rules;
 

@@ -1,11 +1,12 @@
 //! `auth_request`: the answer of a subrequest decides.
 
 use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
-use freerun_http::content::response::LocalBoxFuture;
 use freerun_http::log_error;
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::module::Module;
 use freerun_http::phases::subrequest::{Subrequest, subrequest};
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
+use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::template::Template;
 use freerun_http::variables::{Target, VariableTable};
 use freerun_http::write::text;

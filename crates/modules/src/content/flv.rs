@@ -4,12 +4,13 @@ use bytes::Bytes;
 use freerun_conf::{SettingsSet, group, settings};
 use freerun_http::body;
 use freerun_http::content::aio;
-use freerun_http::content::hot::Content;
 use freerun_http::content::open;
 use freerun_http::content::path;
-use freerun_http::content::response::{FileRange, LocalBoxFuture, Part};
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::files::hot::Content;
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
+use freerun_http::request::response::{FileRange, LocalBoxFuture, Part};
 use freerun_http::settings::core::Switch;
 use freerun_proto::{Method, uri};
 

@@ -7,9 +7,10 @@ use std::cell::Cell;
 use freerun_conf::{SettingsSet, group, keyword_enum, settings};
 use freerun_http::content::open;
 use freerun_http::content::path;
-use freerun_http::content::response::LocalBoxFuture;
-use freerun_http::module::{Filter, Handler, Module, Outcome, Phase, Run, Slot};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Handler, Outcome, Phase, Run, Slot};
+use freerun_http::request::response::LocalBoxFuture;
 use freerun_proto::{HeaderId, Method};
 
 use super::static_files::{log_open_error, respond};

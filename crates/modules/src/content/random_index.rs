@@ -3,10 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 
 use freerun_conf::{SettingsSet, group, settings};
-use freerun_http::content::response::LocalBoxFuture;
 use freerun_http::content::{open, path};
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
+use freerun_http::request::response::LocalBoxFuture;
 use freerun_proto::Method;
 use freerun_runtime::files::Listing;
 

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use freerun_conf::{SettingsSet, group, settings};
 use freerun_http::body;
-use freerun_http::content::response::{Body, Response};
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
+use freerun_http::request::response::{Body, Response};
 use freerun_http::settings::core::Present;
 use freerun_http::variables::{Value, Variable};
 use freerun_proto::Method;

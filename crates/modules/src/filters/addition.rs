@@ -6,11 +6,12 @@ use std::io;
 
 use bytes::Bytes;
 use freerun_conf::{SettingsSet, group, settings};
-use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
 use freerun_http::phases::included::Included;
 use freerun_http::phases::subrequest::subrequest;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::settings::media_types::MediaTypes;
 
 settings! {

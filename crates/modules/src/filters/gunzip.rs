@@ -8,10 +8,11 @@ use std::mem;
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
 use freerun_conf::{Buffers, group, settings};
-use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::log_error;
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 
 use super::compress::gzip::{self, GzipSettings};
 

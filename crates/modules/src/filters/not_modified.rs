@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use freerun_http::content::error_page;
-use freerun_http::content::response::{Body, Conditional, Response};
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::{Body, Conditional, Response};
 use freerun_http::settings::core::CoreSettings;
 use freerun_proto::HeaderId;
 use freerun_proto::conditional::{Conditions, Modified, Verdict};

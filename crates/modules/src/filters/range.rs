@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use freerun_http::content::error_page;
-use freerun_http::content::response::{Body, FileRange, LocalBoxFuture, Part, Response, Source};
 use freerun_http::filters;
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::{Body, FileRange, LocalBoxFuture, Part, Response, Source};
 use freerun_proto::range::{self, ByteRange, Multipart, Ranges};
 use freerun_proto::{HeaderId, Version, conditional};
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use bytes::Bytes;
-use freerun_http::content::response::{LocalBoxFuture, Source};
+use freerun_http::request::response::{LocalBoxFuture, Source};
 
 /// The same bytes, again and again, as often as that number says.
 pub struct Repeated(pub Bytes, pub usize);

@@ -9,11 +9,12 @@ use std::io;
 
 use bytes::Bytes;
 use freerun_conf::{Size, group, settings};
-use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::log_error;
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
 use freerun_http::phases::subrequest::{Subrequest, content};
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::variables::{Value, Variable};
 use freerun_proto::HeaderId;
 

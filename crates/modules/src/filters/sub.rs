@@ -10,10 +10,11 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, Match, MatchKind};
 use bytes::Bytes;
 use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
 use freerun_http::content::pull::{PIECE, Transform, Transformed};
-use freerun_http::content::response::{Body, Response};
 use freerun_http::log_error;
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::{Body, Response};
 use freerun_http::settings::media_types::MediaTypes;
 use freerun_http::template::Template;
 
@@ -278,7 +279,7 @@ impl Transform for Substitute {
 mod tests {
     use super::*;
     use crate::filters::repeated::Repeated;
-    use freerun_http::content::response::Source;
+    use freerun_http::request::response::Source;
 
     fn replaced(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> String {
         let pairs = pairs

@@ -11,9 +11,10 @@ use bytes::Bytes;
 use freerun_conf::{
     Cx, Node, Problem, Setting, SettingsSet, Shape, Value, group, keyword_enum, parse_seconds, settings,
 };
-use freerun_http::content::response::Response;
 use freerun_http::log_error;
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::Response;
 use freerun_http::request::{Address, Request};
 use freerun_http::template::Template;
 use freerun_http::variables::{self, Variable};

@@ -14,9 +14,9 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Bytes, BytesMut};
 use freerun_http::connection::Connection;
 use freerun_http::connection::stream::{ResponseHead, Stream};
-use freerun_http::content::response::Field;
 use freerun_http::message::head::Head;
 use freerun_http::protocol::multiplexed::{Arrived, serve};
+use freerun_http::request::response::Field;
 use freerun_proto::{BodyFraming, HeadRules, parse_request};
 use freerun_runtime::loops;
 

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, parse_address, settings};
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::module::Module;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::{Address, Request};
 use freerun_http::variables::{Value as VariableValue, Variable};
 use freerun_proto::HeaderId;

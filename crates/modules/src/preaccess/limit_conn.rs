@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 
 use freerun_conf::{SettingsSet, group, settings};
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::variables::Variable;
 use freerun_serve::limits::{ConnLimits, ConnZones, Places, RefusalLevel, Verdict};
 

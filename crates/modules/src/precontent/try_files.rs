@@ -6,9 +6,10 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, group, settings};
 use freerun_http::content::open;
 use freerun_http::content::path;
-use freerun_http::content::response::LocalBoxFuture;
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
+use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::template::Template;
 
 settings! {

@@ -4,9 +4,9 @@ use std::io;
 
 use bytes::Bytes;
 use freerun_cache::fill::Follower;
-use freerun_http::content::response::{FileRange, LocalBoxFuture, Source};
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
+use freerun_http::request::response::{FileRange, LocalBoxFuture, Source};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 

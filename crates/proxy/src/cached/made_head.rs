@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_cache::object::{MADE, Object};
-use freerun_http::content::fields::{Fields, Made};
-use freerun_http::content::response::{AsWritten, Body, Field, Response};
+use freerun_http::message::fields::{Fields, Made};
 use freerun_http::request::Request;
+use freerun_http::request::response::{AsWritten, Body, Field, Response};
 use freerun_http::write::fields::further;
 use freerun_http::write::text::TextHead;
 use freerun_proto::HeaderId;

@@ -8,10 +8,10 @@ use freerun_cache::fill::Progress;
 use freerun_cache::key::Key;
 use freerun_cache::purge::{Purge, PurgeRefused};
 use freerun_cache::rules::tags;
-use freerun_http::content::response::{Body, Response};
 use freerun_http::log_error;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::{Body, Response};
 
 use crate::cached::find::Wanted;
 use crate::cached::key_text::for_head_alone;

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use freerun_cache::object::{Object, ObjectBody};
 use freerun_cache::record::{Head, Reason};
 use freerun_cache::rules::Lifetime;
-use freerun_http::content::response::{Body, Conditional, FileRange, Response};
 use freerun_http::log_error;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::{Body, Conditional, FileRange, Response};
 use freerun_http::variables::LimitRate;
 use freerun_proto::date::{imf_fixdate, parse_http_date};
 

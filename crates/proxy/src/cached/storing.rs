@@ -7,8 +7,8 @@ use freerun_cache::record::{Head, Reason};
 use freerun_cache::rules::control::RequestControl;
 use freerun_cache::rules::{Answer, Asked, Ignored, Rules, Vary, Verdict, Why, judge, tags, update};
 use freerun_http::content::aio;
-use freerun_http::content::response::{Body, Field};
 use freerun_http::request::Request;
+use freerun_http::request::response::{Body, Field};
 use freerun_proto::{HeaderId, Method};
 
 use crate::cached::follower_body::FollowerBody;

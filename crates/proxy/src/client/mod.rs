@@ -30,8 +30,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use freerun_http::log_error;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
 use freerun_runtime::{loops, timer};
 use freerun_upstream::{Failure, Lease, NoPeer, Tried, Verdict};
 

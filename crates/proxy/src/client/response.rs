@@ -4,12 +4,12 @@ use std::ffi::CString;
 
 use bytes::Bytes;
 use freerun_http::content::aio;
-use freerun_http::content::response::Body;
 use freerun_http::log::Detached;
 use freerun_http::log_error;
 use freerun_http::message::persistence::CloseReason;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::Body;
 use freerun_http::settings::core::CoreSettings;
 use freerun_http::variables::LimitRate;
 use freerun_http::write::pace::Pace;

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use freerun_http::content::response::{FileRange, LocalBoxFuture, Source};
+use freerun_http::request::response::{FileRange, LocalBoxFuture, Source};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;

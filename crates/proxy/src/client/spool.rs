@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use freerun_http::content::response::{FileRange, LocalBoxFuture};
+use freerun_http::request::response::{FileRange, LocalBoxFuture};
 use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, TempFile, Via};
 
 use crate::client::pieces::Pieces;

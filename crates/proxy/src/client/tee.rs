@@ -5,9 +5,9 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use freerun_http::background::Background;
-use freerun_http::content::response::Body;
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
+use freerun_http::request::response::Body;
 use freerun_runtime::loops;
 
 use crate::client::error::Stage;

@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
-use freerun_http::content::response::Response;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::Response;
 use freerun_http::settings::core::TempPath;
 use freerun_proto::HeaderId;
 

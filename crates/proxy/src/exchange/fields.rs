@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use freerun_http::content::response::Field;
+use freerun_http::request::response::Field;
 use freerun_proto::HeaderId;
 use freerun_proto::response::ResponseField;
 

@@ -1,8 +1,8 @@
 //! One request and its response over HTTP/1.
 
 use bytes::BytesMut;
-use freerun_http::content::response::Field;
 use freerun_http::request::Request;
+use freerun_http::request::response::Field;
 use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
 use freerun_proto::response::{Asked, HeadKind};
 

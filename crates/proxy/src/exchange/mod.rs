@@ -16,8 +16,8 @@ pub mod target;
 use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
-use freerun_http::content::response::Field;
 use freerun_http::request::Request;
+use freerun_http::request::response::Field;
 use freerun_runtime::log::Level;
 
 use crate::exchange::fields::HeadFields;

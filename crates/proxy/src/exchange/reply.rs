@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use bytes::{Buf, Bytes, BytesMut};
-use freerun_http::content::response::Field;
+use freerun_http::request::response::Field;
 use freerun_proto::HeaderId;
 use freerun_proto::chunked::Step;
 use freerun_proto::response::{

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_http::content::response::{Field, LocalBoxFuture, Response};
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::{Field, LocalBoxFuture, Response};
 use freerun_upstream::idle::{Count, KeepAlive, Scope};
 use freerun_upstream::{Lease, NoPeer, Peer, Tried};
 use smallvec::SmallVec;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_http::content::charsets;
-use freerun_http::content::response::{AsWritten, Body, Conditional, Field, Response};
 use freerun_http::log_error;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::{AsWritten, Body, Conditional, Field, Response};
 use freerun_http::settings::core::CoreSettings;
 use freerun_proto::ascii::find_semicolon;
 use freerun_proto::status::reason;

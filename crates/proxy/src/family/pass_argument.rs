@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Word};
 use freerun_http::log_error;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
 use freerun_http::template::Template;
 
 use crate::exchange::target::{Target, TargetLookup, UpstreamTarget, Uri};

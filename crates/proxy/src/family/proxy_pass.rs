@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use freerun_conf::{Contexts, Cx, Node, Problem, Shape, Value};
-use freerun_http::generation::Within;
 use freerun_http::log_error;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::location::Within;
 use freerun_http::template::Template;
 use freerun_http::variables::{self, Reference, Variable, VariableTable};
 use freerun_proto::HeaderId;

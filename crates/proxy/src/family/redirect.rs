@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word};
-use freerun_http::generation::Within;
 use freerun_http::log_error;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
+use freerun_http::request::location::Within;
 use freerun_http::template::Template;
 use freerun_http::variables::VariableTable;
 

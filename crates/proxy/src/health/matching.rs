@@ -1,9 +1,9 @@
 //! What a response to a check has to be like: the tests of a `match` block.
 
 use freerun_conf::{Cx, Node, Problem, Word};
-use freerun_http::content::response::Field;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
+use freerun_http::request::response::Field;
 use freerun_http::template::Template;
 use freerun_http::variables::VariableTable;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use freerun_conf::Flags;
-use freerun_http::content::response::MakeTrailers;
 use freerun_http::request::Request;
+use freerun_http::request::response::MakeTrailers;
 use freerun_upstream::connect::ConnectOptions;
 
 use crate::settings::FamilySettings;

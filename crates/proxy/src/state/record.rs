@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use freerun_http::content::response::Field;
+use freerun_http::request::response::Field;
 use freerun_runtime::loops;
 use freerun_upstream::{Lease, Peer};
 use smallvec::SmallVec;

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use bytes::Bytes;
-use freerun_http::content::response::Field;
 use freerun_http::request::Request;
+use freerun_http::request::response::Field;
 use freerun_http::variables::{Value, Variable};
 use freerun_upstream::Peer;
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use freerun_http::content::response::{Field, Response};
+use freerun_http::request::response::{Field, Response};
 use freerun_http::request::{Address, Request};
 use freerun_upstream::balance::Method;
 use freerun_upstream::group::Bound;

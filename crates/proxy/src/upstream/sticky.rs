@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_seconds};
-use freerun_http::content::response::Response;
 use freerun_http::request::Request;
+use freerun_http::request::response::Response;
 use freerun_http::template::Template;
 use freerun_http::variables;
 use freerun_http::zones::{Named, Zone, ZoneTable};

@@ -10,11 +10,11 @@ use freerun_transport::FileSending;
 
 use crate::connection::gone::ClientGone;
 use crate::content::pull::Reader;
-use crate::content::response::{FileRange, Source};
 use crate::content::{aio, direct, open};
 use crate::log_error;
 use crate::protocol::h1::writer::Writer;
 use crate::request::Request;
+use crate::request::response::{FileRange, Source};
 use crate::settings::core::CoreSettings;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;

@@ -11,9 +11,9 @@ use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use crate::connection::Connection;
-use crate::content::response::{Body, Field, LateTrailers, Part, Response, Source};
 use crate::protocol::h1::{file, writer::Writer};
 use crate::request::Request;
+use crate::request::response::{Body, Field, LateTrailers, Part, Response, Source};
 use crate::settings::core::CoreSettings;
 use crate::settings::knobs::TransferSettings;
 use crate::write::beside::{poll_once, sent_beside};

@@ -8,7 +8,7 @@ use freerun_runtime::tasks::LongWork;
 use freerun_runtime::timer::Timer;
 
 use crate::connection::Connection;
-use crate::content::response::Source;
+use crate::request::response::Source;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 use crate::write::pace::Pace;

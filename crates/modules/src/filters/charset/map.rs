@@ -7,7 +7,7 @@ use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 use freerun_http::content::charsets::CharsetNames;
 use freerun_http::content::pull::Transformed;
-use freerun_http::content::response::Source;
+use freerun_http::request::response::Source;
 
 use super::recode::{FromUtf8, Mapped, ToUtf8};
 

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, settings};
 use freerun_http::content::charsets::CharsetNames;
-use freerun_http::content::response::{Body, Response};
 use freerun_http::generation::Parts;
 use freerun_http::log_error;
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::{Body, Response};
 use freerun_http::settings::media_types::MediaTypes;
 use freerun_http::variables::{Reference, VariableTable};
 

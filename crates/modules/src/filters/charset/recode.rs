@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::content::pull::Transform;
-use freerun_http::content::response::{LocalBoxFuture, Source};
+use freerun_http::request::response::{LocalBoxFuture, Source};
 
 /// From single bytes to single bytes; the length stays.
 pub struct Mapped {

@@ -12,8 +12,8 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
-use freerun_http::content::hot::VALID;
-use freerun_http::content::response::Body;
+use freerun_http::files::hot::VALID;
+use freerun_http::request::response::Body;
 use freerun_runtime::files::OpenFile;
 use freerun_runtime::loops;
 use tokio::sync::Notify;

@@ -17,10 +17,11 @@ pub mod zstd;
 
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
-use freerun_http::content::response::{Body, Response};
 use freerun_http::log_error;
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::{Body, Response};
 use freerun_http::variables::Value;
 use freerun_proto::HeaderId;
 use freerun_runtime::loops;

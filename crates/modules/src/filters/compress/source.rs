@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use freerun_http::content::response::{LocalBoxFuture, Source};
 use freerun_http::request::Request;
+use freerun_http::request::response::{LocalBoxFuture, Source};
 use freerun_runtime::pool::CpuPool;
 
 use super::coding::{Coding, Encoder, INLINE, Params};

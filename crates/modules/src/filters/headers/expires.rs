@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_seconds};
-use freerun_http::content::response::Response;
 use freerun_http::request::Request;
+use freerun_http::request::response::Response;
 use freerun_http::template::Template;
 use freerun_proto::date;
 use freerun_runtime::log::clock;

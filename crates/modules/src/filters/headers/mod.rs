@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, keyword_enum, settings};
-use freerun_http::content::response::{Field, Response};
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::{Field, Response};
 use freerun_http::template::Template;
 use freerun_http::write::text;
 

@@ -12,9 +12,10 @@ mod tests;
 use std::borrow::Cow;
 
 use freerun_conf::{Size, group, settings};
-use freerun_http::content::response::{Body, Response};
-use freerun_http::module::{Filter, Module, Slot};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Filter, Slot};
+use freerun_http::request::response::{Body, Response};
 use freerun_http::settings::media_types::MediaTypes;
 use freerun_http::variables::Variable;
 use freerun_runtime::log::clock;

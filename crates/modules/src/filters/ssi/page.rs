@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use freerun_http::content::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::log_error;
 use freerun_http::phases::included::Included;
 use freerun_http::request::Request;
+use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 use freerun_http::settings::knobs::TransferSettings;
 use freerun_runtime::loops;
 

@@ -8,8 +8,9 @@ mod tests;
 
 use freerun_conf::{SettingsSet, group};
 use freerun_http::content::path;
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 
 use freerun_runtime::log::Destination;
 use freerun_serve::access_log::Target;

@@ -10,10 +10,11 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use freerun_conf::{SettingsSet, group};
-use freerun_http::content::response::LocalBoxFuture;
 use freerun_http::log_error;
-use freerun_http::module::{Handler, Module, Outcome, Phase, Run};
+use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
+use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
 use freerun_serve::Subject as _;
 

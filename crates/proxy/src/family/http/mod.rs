@@ -4,10 +4,10 @@ pub mod request;
 pub mod settings;
 
 use freerun_conf::{Cx, Problem, SettingsSet};
-use freerun_http::content::response::Field;
 use freerun_http::generation::TempFolders;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::Field;
 use freerun_http::settings::core::TempPath;
 use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;

@@ -4,10 +4,10 @@ pub mod exchange;
 
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, settings};
 use freerun_http::content::media_type;
-use freerun_http::content::response::{Body, Response};
 use freerun_http::log_error;
-use freerun_http::module::Outcome;
 use freerun_http::request::Request;
+use freerun_http::request::handler::Outcome;
+use freerun_http::request::response::{Body, Response};
 use freerun_http::variables::{Reference, VariableTable};
 use freerun_proto::HeaderId;
 use freerun_proto::memcached::escape_key;

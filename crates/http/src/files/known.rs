@@ -12,9 +12,9 @@ use freerun_proto::{date, encode};
 use freerun_serve::loop_local::LoopLocal;
 use rustc_hash::FxHasher;
 
-use crate::content::hot::HotFile;
-use crate::content::response::Response;
-use crate::generation::Location;
+use crate::files::hot::HotFile;
+use crate::request::location::Location;
+use crate::request::response::Response;
 
 /// How many are known at a time; others take their places.
 const PLACES: usize = 1024;

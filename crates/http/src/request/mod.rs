@@ -1,5 +1,10 @@
 //! One request on its way: what came in, where it was routed, and what became of it.
 
+pub mod handler;
+pub mod location;
+pub mod loop_generation;
+pub mod response;
+
 use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -13,10 +18,11 @@ pub use freerun_serve::Address;
 use freerun_serve::loop_local::LoopLocal;
 use smallvec::SmallVec;
 
+use self::location::{Location, Server};
+use self::loop_generation::LoopGeneration;
 use crate::body::ClientBody;
 use crate::connection::client::ClientStream;
-use crate::generation::{Location, Server};
-use crate::loop_generation::LoopGeneration;
+
 use crate::message::Field;
 pub use crate::message::head::Head;
 use crate::message::persistence::{CloseReason, Persistence};

@@ -11,11 +11,13 @@ use freerun_serve::values::Common;
 use freerun_serve::zones::ZoneTable;
 
 use crate::content::aio::ThreadPools;
-use crate::generation::{Alias, Blueprint, Location, Parts, Paths, Server, TempFolders, Within};
+use crate::generation::{Blueprint, Parts, Paths, TempFolders};
 use crate::listen::setting::Written;
-use crate::module::{Filter, Handler, Module};
+use crate::module::Module;
 use crate::regex::Pattern;
 use crate::request::Request;
+use crate::request::handler::{Filter, Handler};
+use crate::request::location::{Alias, Location, Server, Within};
 use crate::rewrite::RewriteSettings;
 use crate::rewrite::condition::Condition;
 use crate::route::Locations;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use freerun_runtime::files::{FileError, Meta, OpenFile};
 
-use crate::content::hot::{Content, HotFile};
+use crate::files::hot::{Content, HotFile};
 
 /// The most shards.
 const SHARDS: usize = 64;

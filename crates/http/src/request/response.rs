@@ -8,11 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_runtime::files::OpenFile;
 
-use super::fields::Fields;
-use super::known::Described;
-use super::takeover::Takeover;
+use super::Request;
+use crate::content::takeover::Takeover;
+use crate::files::known::Described;
 pub use crate::message::Field;
-use crate::request::Request;
+use crate::message::fields::Fields;
 
 /// A future of this loop.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_serve::loop_local::{AddressHasher, LoopHandles, LoopLocal};
 
-use crate::generation::{Generation, Location, Server};
+use crate::generation::Generation;
+
+use super::location::{Location, Server};
 use crate::listen::Servers;
 
 /// The servers of an address, as one loop holds them, with what each of their requests begins with.

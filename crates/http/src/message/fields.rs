@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::response::Field;
+use super::Field;
 
 /// The fields. The first ones may have been made before, with their text.
 #[derive(Debug, Default)]

@@ -16,8 +16,8 @@ use freerun_runtime::loops;
 use freerun_serve::loop_local::LoopLocal;
 use rustc_hash::FxHashMap;
 
-use crate::content::known::{KnownFile, KnownFiles};
-use crate::generation::Location;
+use crate::files::known::{KnownFile, KnownFiles};
+use crate::request::location::Location;
 
 /// For how long a file is taken to be what it was.
 pub const VALID: Duration = Duration::from_secs(1);

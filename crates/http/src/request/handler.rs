@@ -1,0 +1,119 @@
+//! What runs for a request: handlers at named phases, filters at named slots.
+
+use freerun_conf::SettingsSet;
+
+use super::Request;
+use super::response::{LocalBoxFuture, Response};
+
+/// The phases of a request, in nginx's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Before anything else (`realip`).
+    PostRead,
+    /// Rewriting at the level of the server, before a location is chosen.
+    ServerRewrite,
+    /// Rewriting inside the location.
+    Rewrite,
+    /// Limits, before access is checked.
+    PreAccess,
+    /// Who may ask.
+    Access,
+    /// Just before content is made: `try_files`, `mirror`.
+    PreContent,
+    /// The response is made: the first handler that answers wins.
+    Content,
+    /// After the response: logs.
+    Log,
+}
+
+/// What a handler says.
+pub enum Outcome {
+    /// Not mine: ask the next handler.
+    Declined,
+    /// Of a handler of [`Phase::Access`]: this request may pass, as far as I am asked. With `satisfy any` no other
+    /// handler of the phase is asked then.
+    Allowed,
+    /// The response.
+    Response(Box<Response>),
+    /// The built-in answer for this status, which `error_page` may replace.
+    Status(u16),
+    /// Start again with another URI (path, already decoded, and arguments), inside the server.
+    Redirect(Vec<u8>, Option<Vec<u8>>),
+    /// Go on in the named location (with its `@`).
+    Named(String),
+    /// Close the connection without an answer (`return 444`).
+    Close,
+}
+
+impl From<Box<Response>> for Outcome {
+    fn from(response: Box<Response>) -> Outcome {
+        Outcome::Response(response)
+    }
+}
+
+/// A handler: one that never waits, one that may, or one that seldom does.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// Answers at once.
+    Now(fn(&mut Request) -> Outcome),
+    /// May wait.
+    Later(Later),
+    /// Answers at once where it can, and may wait where it cannot (`None`).
+    NowOrLater(fn(&mut Request) -> Option<Outcome>, Later),
+}
+
+/// What may wait.
+pub type Later = for<'r> fn(&'r mut Request) -> LocalBoxFuture<'r, Outcome>;
+
+/// A handler at a phase, and whether a location with these settings needs it at all.
+#[derive(Clone, Copy)]
+pub struct Handler {
+    /// Where it runs.
+    pub phase: Phase,
+    /// Asked once for each location when a generation is built.
+    pub wanted: fn(&SettingsSet) -> bool,
+    /// The handler.
+    pub run: Run,
+}
+
+/// The slots of filters, in the order in which they see a response, which is nginx's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Slot {
+    /// Asks for the next slices of a large response (`slice`).
+    Slice,
+    /// Answers 304 and 412 instead of the body. After it, `error_page` may replace the response; the slots below see
+    /// only what is really sent.
+    NotModified,
+    /// Adds fields: `add_header`, `expires`.
+    Headers,
+    /// Marks clients with a cookie (`userid`).
+    UserId,
+    /// Unpacks for clients that cannot (`gunzip`).
+    Gunzip,
+    /// Has text put before and after (`add_before_body`, `add_after_body`), later, at [`Slot::Insert`].
+    Addition,
+    /// Replaces strings (`sub_filter`).
+    Sub,
+    /// Recodes text (`charset`).
+    Charset,
+    /// Server side includes.
+    Ssi,
+    /// Puts in what subrequests of a filter above answer: it went through the filters of their own locations, and those
+    /// between do not see it.
+    Insert,
+    /// Packs: the first of zstd, brotli and gzip that client and settings agree on.
+    Compress,
+    /// Cuts ranges out of what is left.
+    Range,
+}
+
+/// A filter of responses.
+#[derive(Clone, Copy)]
+pub struct Filter {
+    /// Where it stands.
+    pub slot: Slot,
+    /// Asked once for each location when a generation is built.
+    pub wanted: fn(&SettingsSet) -> bool,
+    /// Changes the response.
+    pub run: fn(&mut Request, &mut Response),
+}
