@@ -1,5 +1,6 @@
 //! What master and worker say to each other.
 
+use freerun_serve::listen::ListenKey;
 use serde::{Deserialize, Serialize};
 
 use crate::loader::Recorded;
@@ -25,8 +26,8 @@ pub struct Input {
 /// A listening address and how many of the bundle's descriptors are its sockets: one, or one for each loop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
-    /// As `ListenSpec::name`.
-    pub name: String,
+    /// As `ListenSpec::key`.
+    pub key: ListenKey,
     /// How many.
     pub sockets: u32,
 }
@@ -105,6 +106,11 @@ impl FromWorker {
 mod tests {
     use super::*;
     use crate::channel::{Channel, Limits};
+    use freerun_serve::listen::Protocol;
+
+    fn key(name: &str) -> ListenKey {
+        ListenKey { protocol: Protocol::Stream, name: name.to_owned() }
+    }
 
     fn bundle() -> Bundle {
         let mut recorded = Recorded::default();
@@ -121,7 +127,7 @@ mod tests {
                 privileged: true,
             },
             recorded,
-            listeners: vec![Listener { name: "0.0.0.0:80".into(), sockets: 2 }],
+            listeners: vec![Listener { key: key("0.0.0.0:80"), sockets: 2 }],
             logs: vec!["stderr".into(), "/var/log/x".into()],
             identity: Some(Identity { uid: 1, gid: 2, groups: vec![2, 3] }),
             loops: 2,
@@ -145,7 +151,7 @@ mod tests {
     fn descriptors_are_counted_without_overflow() {
         let mut bundle = bundle();
         assert_eq!(bundle.descriptors(), Some(4));
-        bundle.listeners = vec![Listener { name: String::new(), sockets: u32::MAX }; 2];
+        bundle.listeners = vec![Listener { key: key(""), sockets: u32::MAX }; 2];
         assert_eq!(bundle.descriptors(), None);
     }
 }

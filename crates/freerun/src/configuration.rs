@@ -8,8 +8,8 @@ use freerun_conf::{
     Contexts, Cx, Diagnostics, Directive, Loader, Node, Problem, Registry, SettingsSet, Sources, apply_block, group,
 };
 use freerun_http::build::Builder;
+use freerun_http::build::blueprint::Blueprint;
 use freerun_http::content::aio::ThreadPools;
-use freerun_http::generation::{Blueprint, Paths};
 use freerun_http::module::Module;
 use freerun_http::settings::logs::ErrorLogSettings;
 use freerun_modules::log::access::DefaultAccessLog;
@@ -17,6 +17,7 @@ use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::PoolSpec;
 use freerun_serve::hosts::Hosts;
 use freerun_serve::logs::syslog::HostCheck;
+use freerun_serve::parts::Paths;
 use freerun_serve::zones::{ZoneTable, Zones};
 
 use crate::bundle::Input;

@@ -6,7 +6,6 @@
 //! them keeps, [`generation`] the configuration that they serve with; [`build`] makes one from a tree, and [`module`] says
 //! what a module is.
 
-pub mod background;
 pub mod body;
 pub mod build;
 pub mod connection;
@@ -14,10 +13,8 @@ pub mod content;
 pub mod files;
 pub mod filters;
 pub mod finish;
-pub mod generation;
-pub mod listen;
+pub mod http_loop;
 pub mod log;
-pub mod loop_state;
 pub mod message;
 pub mod module;
 pub mod phases;
@@ -26,12 +23,11 @@ pub mod regex;
 pub mod request;
 pub mod rewrite;
 pub mod route;
+pub mod service;
 pub mod settings;
-pub mod shared;
 mod subject;
 pub mod template;
 pub mod variables;
-pub mod worker;
 pub mod write;
 
 pub use freerun_serve::zones;

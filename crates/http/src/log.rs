@@ -9,8 +9,8 @@ pub use freerun_serve::address::Peer;
 use freerun_serve::loop_local::LoopLocal;
 
 use crate::request::Request;
+use crate::request::generation::LoopGeneration;
 use crate::request::location::Location;
-use crate::request::loop_generation::LoopGeneration;
 
 /// Logs a message about a request: `log_error!(request, Error, "format", …)`. Nothing is formatted when the level is
 /// not written.

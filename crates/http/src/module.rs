@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Directive, Group, Node, Problem, SettingsSet};
 
-use crate::generation::Generation;
 use crate::request::handler::{Filter, Handler};
-use crate::shared::Shared;
 use crate::variables::Variable;
+use freerun_serve::generation::Generation;
+use freerun_serve::shared::Shared;
 
 /// Looks at merged settings; a problem refuses the configuration.
 pub type Settle = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
@@ -25,7 +25,7 @@ pub struct Block {
 }
 
 /// Called once, when all of `http` has been read, with the settings of its level. What must outlast reading goes into
-/// [`Parts`](crate::generation::Parts).
+/// [`Parts`](freerun_serve::parts::Parts).
 pub type Finish = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
 
 /// Called on the control thread, never on a loop.

@@ -4,20 +4,24 @@ use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::multiplexed_tests::ToyService;
 use freerun_conf::{Contexts, Cx, Loader, Problem, Registry, apply_block, parse};
+use freerun_http::build::blueprint::Blueprint;
 use freerun_http::build::{Builder, STRUCTURE, core_groups};
-use freerun_http::connection::Connection;
-use freerun_http::generation::{Blueprint, Generation, Paths};
-use freerun_http::loop_state;
 use freerun_http::request::Address;
-use freerun_http::worker::{Worker, WorkerOptions};
+use freerun_http::service::HttpService;
+use freerun_http::settings::listen::SERVICE;
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile, Writer};
 use freerun_runtime::pool::Pools;
-use freerun_transport::Transport;
+use freerun_serve::generation::Generation;
+use freerun_serve::listen::ListenSpec;
+use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::loop_services;
+use freerun_serve::parts::Paths;
+use freerun_serve::worker::{Worker, WorkerOptions};
 
 use crate::MODULES;
 use crate::log::access::DefaultAccessLog;
@@ -103,7 +107,7 @@ impl Server {
         let (generation, logs) = generation(1, http, &writer, &pools, &files);
         let options =
             WorkerOptions { loops: 1, connections: 16, accept_mutex: false, multi_accept: false, cpus: Vec::new() };
-        let worker = Worker::start(&options, generation.clone()).unwrap();
+        let worker = Worker::start(&options, generation.clone(), &[HttpService::make, ToyService::make]).unwrap();
         for prepare in MODULES.iter().filter_map(|module| module.prepare) {
             prepare(&generation, worker.shared());
         }
@@ -120,25 +124,18 @@ impl Server {
 
     /// A connection from `peer` to the first address.
     pub fn connect(&self, peer: Address) -> UnixStream {
-        let (client, server) = UnixStream::pair().unwrap();
-        server.set_nonblocking(true).unwrap();
-        let server: OwnedFd = server.into();
-        let spec = self.generation.listens[0].spec.clone();
-        assert!(loop_state::tell(self.worker.shared(), 0, move |loop_state| {
-            loop_state.accepted(server, peer, &freerun_serve::loop_local::LoopLocal::new(spec), false);
-        }));
-        client
+        self.connect_to(SERVICE, peer)
     }
 
-    /// Hands a connection from `peer` to the first address to another driver than that of HTTP/1.
-    pub fn connect_by(&self, peer: Address, driver: impl FnOnce(Rc<Connection>) + Send + 'static) -> UnixStream {
+    /// A connection from `peer` to the first address, as if that named this service.
+    pub fn connect_to(&self, service: &str, peer: Address) -> UnixStream {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
         let server: OwnedFd = server.into();
-        let spec = self.generation.listens[0].spec.clone();
-        assert!(loop_state::tell(self.worker.shared(), 0, move |loop_state| {
-            let (transport, listen) = (Transport::plain(server), freerun_serve::loop_local::LoopLocal::new(spec));
-            driver(Rc::new(Connection::new(1, transport, peer, listen, loop_state.clone())));
+        let spec = ListenSpec { service: service.to_owned(), ..(*self.generation.listeners[0]).clone() };
+        assert!(loop_services::tell(self.worker.shared(), 0, move |services| {
+            let service = services.of(&spec).unwrap();
+            services.accepted(service, (server, peer), &LoopLocal::new(Arc::new(spec)), false);
         }));
         client
     }
@@ -187,6 +184,6 @@ fn generation(
         ends.push(Log(BufReader::new(reader)));
     }
     let pools = pools.generation(&[]).unwrap();
-    let generation = Generation::new(number, blueprint, logs, ErrorLog::none(), pools, files.clone());
+    let generation = blueprint.serve(number, logs, ErrorLog::none(), pools, files.clone());
     (Arc::new(generation), ends)
 }

@@ -19,19 +19,28 @@
 pub mod access;
 pub mod access_log;
 pub mod address;
+pub mod background;
 pub mod captures;
+pub mod generation;
 pub mod hosts;
 pub mod limits;
+pub mod listen;
 pub mod logs;
 pub mod lookups;
+mod loop_listeners;
 pub mod loop_local;
+pub mod loop_services;
+pub mod loop_state;
 pub mod parts;
 pub mod predictor;
 pub mod resolver;
+pub mod service;
 pub mod services;
+pub mod shared;
 mod stateless;
 pub mod subject;
 pub mod values;
+pub mod worker;
 pub mod zones;
 
 pub use address::Address;

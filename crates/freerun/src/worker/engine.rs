@@ -4,18 +4,23 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_http::generation::Generation;
-use freerun_http::listen::ListenSpec;
-use freerun_http::worker::{Worker, WorkerOptions};
+use freerun_http::service::HttpService;
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile};
 use freerun_runtime::pool::Pools;
+use freerun_serve::generation::Generation;
+use freerun_serve::listen::{ListenKey, ListenSpec};
+use freerun_serve::service::MakeService;
+use freerun_serve::worker::{Worker, WorkerOptions};
 use freerun_serve::zones::Zones;
 
 use crate::configuration::{Configuration, modules};
 use crate::error::Error;
 use crate::settings::affinity;
 use crate::worker::retired::Retired;
+
+/// What serves connections on each loop.
+const SERVICES: &[MakeService] = &[HttpService::make];
 
 /// The loops and what outlives a generation.
 pub struct Engine {
@@ -40,29 +45,29 @@ impl Engine {
         }
     }
 
-    /// Serves by this configuration from now on. `sockets` are those of each address by name, `logs` the open
+    /// Serves by this configuration from now on. `sockets` are those of each address by its key, `logs` the open
     /// [`Configuration::logs`].
     pub fn install(
         &mut self,
         number: u64,
         configuration: Configuration,
-        mut sockets: Vec<(String, Vec<OwnedFd>)>,
+        mut sockets: Vec<(ListenKey, Vec<OwnedFd>)>,
         logs: Vec<LogFile>,
         log: ErrorLog,
     ) -> Result<(), Error> {
         let options = self.options(&configuration);
         let pools = self.pools.generation(&configuration.pools).map_err(Error::call("pthread_create()"))?;
         let mut listeners: Vec<(ListenSpec, Vec<OwnedFd>)> = Vec::new();
-        for listen in &configuration.blueprint.listens {
-            let place = sockets.iter().position(|(name, _)| *name == listen.spec.name);
-            let place = place.ok_or_else(|| Error::Message(format!("no socket for {}", listen.spec.name)))?;
-            listeners.push(((*listen.spec).clone(), sockets.swap_remove(place).1));
+        for spec in configuration.blueprint.listeners() {
+            let place = sockets.iter().position(|(key, _)| *key == spec.key());
+            let place = place.ok_or_else(|| Error::Message(format!("no socket for {}", spec.key())))?;
+            listeners.push(((*spec).clone(), sockets.swap_remove(place).1));
         }
         let files = match &self.started {
             Some((_, files)) => files.clone(),
             None => FileSystem::new(pools.default().clone()).map_err(Error::call("open()"))?,
         };
-        let generation = Generation::new(number, configuration.blueprint, logs, log, pools, files.clone());
+        let generation = configuration.blueprint.serve(number, logs, log, pools, files.clone());
         let generation = Arc::new(generation);
         self.zones = generation.zones.clone();
         if let Some(old) = self.newest.replace(generation.clone()) {
@@ -71,7 +76,8 @@ impl Engine {
         let worker = match &mut self.started {
             Some((worker, _)) => worker,
             None => {
-                let started = Worker::start(&options, generation.clone()).map_err(Error::call("pthread_create()"))?;
+                let started =
+                    Worker::start(&options, generation.clone(), SERVICES).map_err(Error::call("pthread_create()"))?;
                 &mut self.started.insert((started, files)).0
             }
         };

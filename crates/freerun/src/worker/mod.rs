@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
+use freerun_serve::listen::ListenKey;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
@@ -75,7 +76,7 @@ impl Worker {
         let mut fds = fds.into_iter();
         let mut sockets = Vec::with_capacity(bundle.listeners.len());
         for listener in &bundle.listeners {
-            sockets.push((listener.name.clone(), fds.by_ref().take(listener.sockets as usize).collect()));
+            sockets.push((listener.key.clone(), fds.by_ref().take(listener.sockets as usize).collect()));
         }
         let mut denied = Vec::new();
         if self.running.is_none() {
@@ -165,7 +166,7 @@ impl Running {
         &mut self,
         bundle: &Bundle,
         configuration: Configuration,
-        sockets: Vec<(String, Vec<OwnedFd>)>,
+        sockets: Vec<(ListenKey, Vec<OwnedFd>)>,
         log_fds: impl Iterator<Item = OwnedFd>,
     ) -> Result<(), Error> {
         // A log that is in use already goes on in the same file object, with the descriptor that came now.

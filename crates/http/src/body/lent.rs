@@ -10,7 +10,7 @@ use freerun_proto::BodyFraming;
 use freerun_runtime::timer::Timer;
 
 use super::{BodyError, ClientBody, Framing, limits};
-use crate::connection::client::ClientStream;
+use crate::request::ClientStream;
 use crate::request::Request;
 
 /// A body that is read apart from its request, while the response to that is on its way. When it is dropped the request can

@@ -19,9 +19,9 @@ use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use self::collect::{Collected, Collector, KeptBody, Spool};
-use crate::connection::client::ClientStream;
 use crate::content::aio;
 use crate::message::persistence::CloseReason;
+use crate::request::ClientStream;
 use crate::request::{Head, Request};
 use crate::settings::core::{CoreSettings, InFileOnly};
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Problem};
 
 use super::Planned;
-use crate::generation::Paths;
-use crate::listen::setting::{ListenSetting, Written};
-use crate::listen::{Listen, ListenSpec, Servers};
+use crate::request::generation::{Listen, Servers};
 use crate::route::names::{Name, NameTable};
+use crate::settings::listen::{ListenSetting, Written, default_listen};
 use crate::settings::server::ServerSettings;
+use freerun_serve::listen::ListenSpec;
+use freerun_serve::parts::Paths;
 
 /// One address while the servers are gathered.
 struct Address {
@@ -36,7 +37,7 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
         };
         let settings = plan.settings.get::<ServerSettings>();
         let written = settings.listen.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen)));
-        let implied = ListenSpec::default_for(privileged);
+        let implied = default_listen(privileged);
         let all: Vec<_> = if settings.listen.is_empty() {
             vec![(implied, false, false, false, plan.written)]
         } else {

@@ -1,6 +1,7 @@
 //! From the tree of a configuration to a blueprint: levels merged, locations nested, addresses grouped.
 
 mod addresses;
+pub mod blueprint;
 mod identity;
 
 use std::sync::Arc;
@@ -11,11 +12,10 @@ use freerun_serve::values::Common;
 use freerun_serve::zones::ZoneTable;
 
 use crate::content::aio::ThreadPools;
-use crate::generation::{Blueprint, Parts, Paths, TempFolders};
-use crate::listen::setting::Written;
 use crate::module::Module;
 use crate::regex::Pattern;
 use crate::request::Request;
+use crate::request::generation::HttpConfiguration;
 use crate::request::handler::{Filter, Handler};
 use crate::request::location::{Alias, Location, Server, Within};
 use crate::rewrite::RewriteSettings;
@@ -24,11 +24,14 @@ use crate::route::Locations;
 use crate::settings::core::CoreSettings;
 use crate::settings::files::FileSettings;
 use crate::settings::knobs::TransferSettings;
+use crate::settings::listen::Written;
 use crate::settings::logs::{ErrorLogSettings, LogPaths};
 use crate::settings::rate::RateSettings;
 use crate::settings::resolver::ResolverSettings;
 use crate::settings::server::ServerSettings;
 use crate::variables::{CORE_VARIABLES, VariableTable};
+use blueprint::Blueprint;
+use freerun_serve::parts::{Parts, Paths, TempFolders};
 use identity::Identities;
 
 /// The block directives that this file walks.
@@ -205,13 +208,10 @@ impl Builder<'_> {
         let temp_folders = cx.extensions.get_or_default::<TempFolders>().0.clone();
         let parts = cx.extensions.remove::<Parts>().unwrap_or_default();
         Ok(Blueprint {
-            listens,
+            http: HttpConfiguration { listens, keeps_sent_head, keeps_upstream_head, variables },
             log_paths,
             temp_folders,
             paths,
-            keeps_sent_head,
-            keeps_upstream_head,
-            variables,
             zones,
             parts,
         })

@@ -10,35 +10,45 @@ use freerun_transport::{TcpInfo, Transport};
 
 use super::stream::{ResponseHead, Stream};
 use super::{Connection, Facts};
-use crate::request::Address;
+use freerun_serve::Address;
 
 /// The client of a request: the facts of the connection it came on, its body's way in, and whether it is still there. How the
 /// response goes out is the business of the protocol's driver, which knows what it has made.
 ///
 /// Subrequests share that of their request. A request that goes on in the background, and one that no client has sent, have
 /// nobody who could go.
-#[derive(Clone)]
-pub struct ClientStream {
-    way: Way,
+pub struct ClientStream<C> {
+    way: Way<C>,
     is_background: bool,
 }
 
 /// What carries a request.
-#[derive(Clone)]
-enum Way {
+enum Way<C> {
     /// The connection carries one request at a time: HTTP/1.
-    Connection(Rc<Connection>),
+    Connection(Rc<Connection<C>>),
     /// The connection carries several at once.
-    Stream(Rc<Connection>, Rc<dyn Stream>),
+    Stream(Rc<Connection<C>>, Rc<dyn Stream>),
     /// The server has made the request for itself: a health check.
-    Nobody(Rc<Facts>),
+    Nobody(Rc<Facts<C>>),
 }
 
-impl Deref for ClientStream {
-    type Target = Facts;
+impl<C> Clone for ClientStream<C> {
+    #[inline]
+    fn clone(&self) -> ClientStream<C> {
+        let way = match &self.way {
+            Way::Connection(connection) => Way::Connection(connection.clone()),
+            Way::Stream(connection, stream) => Way::Stream(connection.clone(), stream.clone()),
+            Way::Nobody(facts) => Way::Nobody(facts.clone()),
+        };
+        ClientStream { way, is_background: self.is_background }
+    }
+}
+
+impl<C> Deref for ClientStream<C> {
+    type Target = Facts<C>;
 
     #[inline]
-    fn deref(&self) -> &Facts {
+    fn deref(&self) -> &Facts<C> {
         match &self.way {
             Way::Connection(connection) | Way::Stream(connection, _) => connection,
             Way::Nobody(facts) => facts,
@@ -46,25 +56,25 @@ impl Deref for ClientStream {
     }
 }
 
-impl ClientStream {
+impl<C> ClientStream<C> {
     /// The client of a connection that carries one request at a time.
     #[inline]
-    pub fn of_connection(connection: Rc<Connection>) -> ClientStream {
+    pub fn of_connection(connection: Rc<Connection<C>>) -> ClientStream<C> {
         ClientStream { way: Way::Connection(connection), is_background: false }
     }
 
     /// The client of a connection that carries several requests at once.
-    pub fn of_stream(connection: Rc<Connection>, stream: Rc<dyn Stream>) -> ClientStream {
+    pub fn of_stream(connection: Rc<Connection<C>>, stream: Rc<dyn Stream>) -> ClientStream<C> {
         ClientStream { way: Way::Stream(connection, stream), is_background: false }
     }
 
     /// No client at all: the server asks for itself.
-    pub fn nobody(facts: Rc<Facts>) -> ClientStream {
+    pub fn nobody(facts: Rc<Facts<C>>) -> ClientStream<C> {
         ClientStream { way: Way::Nobody(facts), is_background: true }
     }
 
     /// The client of a request that goes on, whether or not the client does.
-    pub fn in_background(&self) -> ClientStream {
+    pub fn in_background(&self) -> ClientStream<C> {
         ClientStream { is_background: true, ..self.clone() }
     }
 

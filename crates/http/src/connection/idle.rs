@@ -5,15 +5,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use freerun_runtime::loops;
+use freerun_runtime::loops::{self, LoopStats};
 use freerun_runtime::stats::Counter;
+use freerun_serve::service::Asked;
 use tokio::sync::Notify;
 
 use crate::connection::Connection;
 use crate::connection::queues::{Place, Queues};
-use crate::loop_state::LoopState;
 
 /// What an idle connection has, to be taken out again.
 pub type Key = Place;
@@ -39,23 +40,23 @@ struct Kind {
 }
 
 /// A connection that is idle since [`Connection::idle_since`].
-struct Entry {
-    connection: Rc<Connection>,
+struct Entry<C> {
+    connection: Rc<Connection<C>>,
     /// Until when it may not be asked to leave (`keepalive_min_timeout`); 0 for no such time.
     stays_until: Moment,
 }
 
 /// The idle connections of one loop.
-#[derive(Default)]
-pub struct Idle {
-    connections: RefCell<Queues<Kind, Entry>>,
+pub struct Idle<C> {
+    stats: Arc<LoopStats>,
+    connections: RefCell<Queues<Kind, Entry<C>>>,
     /// When the closing task looks next; `None` while it does not run.
     next_look: Cell<Option<Moment>>,
     earlier: Notify,
 }
 
-/// How many connections take over a new configuration before other tasks have their turn.
-const RENEWED: usize = 128;
+/// How many connections are visited before other tasks have their turn.
+const IN_A_ROW: usize = 128;
 
 /// What a time too long to count is taken for: a century.
 const FAR: u64 = 100 * 365 * 24 * 3600 * 1_000_000_000;
@@ -76,38 +77,32 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(FAR).min(FAR)
 }
 
-/// Who was asked to leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
-    /// The connection that has been idle longest.
-    One,
-    /// Nobody yet: there is one from this time on.
-    Later(Instant),
-    /// Nobody: none is idle.
-    Nobody,
-}
-
-/// The figure that counts connections waiting for this.
-fn gauge(loop_state: &LoopState, waiting: Waiting) -> &Counter {
-    match waiting {
-        Waiting::First => &loop_state.stats.fresh,
-        Waiting::Next => &loop_state.stats.idle,
-    }
-}
-
 impl Kind {
     /// When the time of a connection of this kind is up.
-    fn end(self, entry: &Entry) -> Moment {
+    fn end<C>(self, entry: &Entry<C>) -> Moment {
         entry.connection.idle_since.get().saturating_add(self.keep)
     }
 }
 
-impl Idle {
+impl<C: 'static> Idle<C> {
+    /// None yet; `stats` show how many there are.
+    pub fn new(stats: Arc<LoopStats>) -> Rc<Idle<C>> {
+        let (connections, next_look, earlier) = (RefCell::new(Queues::default()), Cell::default(), Notify::default());
+        Rc::new(Idle { stats, connections, next_look, earlier })
+    }
+
+    /// The figure that counts connections waiting for this.
+    fn gauge(&self, waiting: Waiting) -> &Counter {
+        match waiting {
+            Waiting::First => &self.stats.fresh,
+            Waiting::Next => &self.stats.idle,
+        }
+    }
+
     /// Enters a connection that is kept for `keep`, and cannot be asked to leave for `least`. The key takes it out again.
     pub fn enter(
-        &self,
-        loop_state: &Rc<LoopState>,
-        connection: &Rc<Connection>,
+        self: &Rc<Self>,
+        connection: &Rc<Connection<C>>,
         waiting: Waiting,
         keep: Duration,
         least: Duration,
@@ -118,13 +113,13 @@ impl Idle {
         let stays_until = if least.is_zero() { 0 } else { now.saturating_add(nanos(least)) };
         let entry = Entry { connection: connection.clone(), stays_until };
         let key = self.connections.borrow_mut().enter(Kind { waiting, keep }, entry);
-        gauge(loop_state, waiting).add_alone();
+        self.gauge(waiting).add_alone();
         let end = now.saturating_add(keep);
         match self.next_look.get() {
             None => {
                 self.next_look.set(Some(end));
-                let loop_state = loop_state.clone();
-                loops::spawn(0, "closing idle connections", async move { loop_state.idle.close_expired().await });
+                let idle = self.clone();
+                loops::spawn(0, "closing idle connections", async move { idle.close_expired().await });
             }
             Some(look) if look > end => self.earlier.notify_one(),
             Some(_) => {}
@@ -132,23 +127,22 @@ impl Idle {
         key
     }
 
-    /// Has all connections let go of the configuration of their last request, which takes memory, for the one that counts
-    /// now. To be called when there is another one.
-    pub fn renew(loop_state: &Rc<LoopState>) {
-        if loop_state.idle.connections.borrow().is_empty() {
+    /// Calls `visit` for all of them, some at a time, so that other tasks have their turn.
+    pub fn for_each(self: &Rc<Self>, name: &'static str, visit: impl Fn(&Connection<C>) + 'static) {
+        if self.connections.borrow().is_empty() {
             return;
         }
-        let loop_state = loop_state.clone();
-        loops::spawn(0, "renewing idle connections", async move {
+        let idle = self.clone();
+        loops::spawn(0, name, async move {
             let mut from = 0;
             loop {
-                let (some, next): (Vec<Rc<Connection>>, usize) = {
-                    let connections = loop_state.idle.connections.borrow();
-                    let Some((part, next)) = connections.part(from, RENEWED) else { break };
+                let (some, next): (Vec<Rc<Connection<C>>>, usize) = {
+                    let connections = idle.connections.borrow();
+                    let Some((part, next)) = connections.part(from, IN_A_ROW) else { break };
                     (part.map(|entry| entry.connection.clone()).collect(), next)
                 };
                 from = next;
-                some.iter().for_each(|connection| connection.renew());
+                some.iter().for_each(|connection| visit(connection));
                 drop(some);
                 loops::yield_now().await;
             }
@@ -156,17 +150,17 @@ impl Idle {
     }
 
     /// Takes a connection out.
-    pub fn leave(&self, loop_state: &LoopState, key: Key) {
+    pub fn leave(&self, key: Key) {
         let left = self.connections.borrow_mut().leave(key);
         if let Some((kind, _)) = left {
-            gauge(loop_state, kind.waiting).sub_alone();
+            self.gauge(kind.waiting).sub_alone();
         }
     }
 
     /// Asks connections to leave when their time is up, each once; ends when there is none left to be asked.
     async fn close_expired(&self) {
         // Those that were asked take themselves out when it is their turn: of thousands, long after this has looked again.
-        let stays = |entry: &&Entry| !entry.connection.is_closing();
+        let stays = |entry: &&Entry<C>| !entry.connection.is_closing();
         loop {
             let next = {
                 let connections = self.connections.borrow();
@@ -225,11 +219,11 @@ impl Idle {
 
     /// Asks all that wait for a next request to close; those that may not be asked yet as soon as they may. The first request
     /// of others may be on its way, and is answered.
-    pub fn close_kept(loop_state: &Rc<LoopState>) {
+    pub fn close_kept(self: &Rc<Self>) {
         let now = moment_of(Instant::now());
         let mut later: Option<Moment> = None;
         let mut all = Vec::new();
-        for (kind, entries) in loop_state.idle.connections.borrow().iter() {
+        for (kind, entries) in self.connections.borrow().iter() {
             for entry in entries.filter(|_| kind.waiting == Waiting::Next) {
                 match entry.stays_until > now {
                     true => later = later.into_iter().chain([entry.stays_until]).min(),
@@ -241,10 +235,10 @@ impl Idle {
             connection.close_when_idle();
         }
         if let Some(until) = later {
-            let loop_state = loop_state.clone();
+            let idle = self.clone();
             loops::spawn(0, "closing idle connections", async move {
                 freerun_runtime::timer::sleep_until(instant_of(until)).await;
-                Idle::close_kept(&loop_state);
+                idle.close_kept();
             });
         }
     }

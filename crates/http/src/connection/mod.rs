@@ -3,10 +3,8 @@
 pub mod client;
 pub mod gone;
 pub mod idle;
-pub mod proxy_header;
 mod queues;
 pub mod stream;
-pub mod unanswered;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -17,21 +15,24 @@ use std::time::Instant;
 use freerun_proto::ProxyHeader;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
+use freerun_serve::Address;
+use freerun_serve::listen::ListenSpec;
 use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::loop_state::LoopState;
 use freerun_transport::Transport;
 
-use crate::listen::ListenSpec;
-use crate::loop_state::LoopState;
-use crate::request::loop_generation::{Answering, LoopGeneration};
-use crate::request::{Address, States};
+use crate::message::states::States;
 
 /// A client connection: its transport, and the facts of it that requests ask for. It lives as long as the connection.
 ///
 /// In two halves of about a hundred bytes each, because that is what fits the gaps that the allocator leaves behind the
 /// runtime's allocations for a connection, which are aligned to 128 bytes: as one struct it cost an idle connection 20 %
 /// more memory.
-pub struct Connection {
-    facts: Facts,
+///
+/// `C` is what the connection keeps of the configuration that answers on it; the request path says what that is, in
+/// [`ServedBy`](crate::request::generation::ServedBy).
+pub struct Connection<C> {
+    facts: Facts<C>,
     /// The byte stream to the client.
     pub transport: Transport,
     /// Since when it is idle, or was for the last time: nanoseconds since the process began.
@@ -45,16 +46,16 @@ pub struct Connection {
 }
 
 /// What requests ask of the connection that they came on, whatever carries it.
-pub struct Facts {
+pub struct Facts<C> {
     /// Serial number, `$connection`.
     pub number: u64,
     /// The loop it lives on.
     pub loop_state: Rc<LoopState>,
-    origin: Box<Origin>,
+    origin: Box<Origin<C>>,
 }
 
 /// Where a connection comes from and what it has come to; read through the [`Facts`].
-pub struct Origin {
+pub struct Origin<C> {
     /// The address that the connection came from: the client's, or that of a proxy before us. What asks for the client
     /// asks [`Request::peer`](crate::request::Request::peer).
     pub peer: Address,
@@ -66,8 +67,8 @@ pub struct Origin {
     pub requests: Cell<u64>,
     /// What few connections have.
     extra: OnceCell<Box<Extra>>,
-    /// The servers that answer here, and the generation that they are of.
-    servers: RefCell<Option<(Rc<LoopGeneration>, Rc<Answering>)>>,
+    /// What it keeps of the configuration that answers here.
+    pub served_by: RefCell<Option<C>>,
 }
 
 /// What few connections have.
@@ -79,51 +80,31 @@ struct Extra {
     states: States,
 }
 
-impl Deref for Connection {
-    type Target = Facts;
+impl<C> Deref for Connection<C> {
+    type Target = Facts<C>;
 
-    fn deref(&self) -> &Facts {
+    #[inline]
+    fn deref(&self) -> &Facts<C> {
         &self.facts
     }
 }
 
-impl Deref for Facts {
-    type Target = Origin;
+impl<C> Deref for Facts<C> {
+    type Target = Origin<C>;
 
-    fn deref(&self) -> &Origin {
+    #[inline]
+    fn deref(&self) -> &Origin<C> {
         &self.origin
     }
 }
 
-impl Facts {
+impl<C> Facts<C> {
     /// The facts of a connection that was just accepted, or of what stands for one.
-    pub fn new(number: u64, peer: Address, listen: LoopLocal<ListenSpec>, loop_state: Rc<LoopState>) -> Facts {
+    pub fn new(number: u64, peer: Address, listen: LoopLocal<ListenSpec>, loop_state: Rc<LoopState>) -> Facts<C> {
         let accepted = loops::now();
-        let (requests, extra, servers) = Default::default();
-        Facts { number, loop_state, origin: Box::new(Origin { peer, listen, accepted, requests, extra, servers }) }
-    }
-
-    /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
-    /// newest generation still listens there: if not, it is the last one that did. `local` is the address that the client
-    /// connected to, where the listening address has servers for some of its addresses alone.
-    fn servers_at(&self, local: impl FnOnce() -> Address) -> Option<(Rc<LoopGeneration>, Rc<Answering>, bool)> {
-        let generation = self.loop_state.generation();
-        let mut known = self.servers.borrow_mut();
-        if let Some((of, servers)) = &*known
-            && of.number == generation.number
-        {
-            return Some((generation, servers.clone(), true));
-        }
-        match generation.listen(&self.listen.name) {
-            Some(listen) => {
-                let local = if listen.specific.is_empty() { self.listen.address() } else { local() };
-                let servers = generation.servers(listen.servers_for(&local));
-                *known = Some((generation.clone(), servers.clone()));
-                Some((generation, servers, true))
-            }
-            // Their settings speak of logs and pools of their own generation.
-            None => known.as_ref().map(|(of, servers)| (of.clone(), servers.clone(), false)),
-        }
+        let (requests, extra) = Default::default();
+        let served_by = RefCell::new(None);
+        Facts { number, loop_state, origin: Box::new(Origin { peer, listen, accepted, requests, extra, served_by }) }
     }
 
     /// Logs a message about the connection, where no request is at hand.
@@ -155,7 +136,7 @@ impl Facts {
     }
 }
 
-impl Connection {
+impl<C> Connection<C> {
     /// A connection that was just accepted.
     pub fn new(
         number: u64,
@@ -163,7 +144,7 @@ impl Connection {
         peer: Address,
         listen: LoopLocal<ListenSpec>,
         loop_state: Rc<LoopState>,
-    ) -> Connection {
+    ) -> Connection<C> {
         Connection {
             facts: Facts::new(number, peer, listen, loop_state),
             transport,
@@ -182,21 +163,6 @@ impl Connection {
                 self.transport.local_address().map_or(Address::Ip(address), Address::Ip)
             }
             address => address,
-        }
-    }
-
-    /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
-    /// newest generation still listens there: if not, it is the last one that did.
-    pub fn servers(&self) -> Option<(Rc<LoopGeneration>, Rc<Answering>, bool)> {
-        self.servers_at(|| self.local())
-    }
-
-    /// Lets go of the configuration of the last request, if there is a newer one and it listens here as well: without a
-    /// request, nothing speaks for keeping it.
-    pub fn renew(&self) {
-        let is_old = |(of, _): &(Rc<LoopGeneration>, Rc<Answering>)| of.number != self.loop_state.generation_number();
-        if self.servers.borrow().as_ref().is_some_and(is_old) {
-            let _ = self.servers();
         }
     }
 

@@ -60,12 +60,12 @@ pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
     match &settings.open_file_cache {
         OpenFileCache::Off => None,
         OpenFileCache::Short => {
-            let kept = request.client.loop_state.hot.borrow().get(&key(request, path), loops::now())?;
+            let kept = request.generation.hot.borrow().get(&key(request, path), loops::now())?;
             // Its bytes are still to be read: they have to be as many as the head will say.
             if let Content::Open(file) = &kept.content
                 && request.generation.files.has_changed(file)
             {
-                request.client.loop_state.hot.borrow_mut().forget(file);
+                request.generation.hot.borrow_mut().forget(file);
                 return None;
             }
             Some(kept)
@@ -83,12 +83,12 @@ pub fn known_file(request: &Request) -> Option<Rc<KnownFile>> {
     if !path::is_as_asked(request) {
         return None;
     }
-    let known = request.client.loop_state.hot.borrow().known(&request.location, &request.path)?.clone();
+    let known = request.generation.hot.borrow().known(&request.location, &request.path)?.clone();
     // As in `hot`.
     if let Content::Open(file) = &known.file.content
         && request.generation.files.has_changed(file)
     {
-        request.client.loop_state.hot.borrow_mut().forget(file);
+        request.generation.hot.borrow_mut().forget(file);
         return None;
     }
     Some(known)
@@ -107,7 +107,7 @@ pub fn learn(request: &Request, name: &[u8]) {
         && link_check(request, name).is_none()
     {
         let media_type = media_type(request, &request.path);
-        request.client.loop_state.hot.borrow_mut().learn(&request.location, &request.path, name, media_type);
+        request.generation.hot.borrow_mut().learn(&request.location, &request.path, name, media_type);
     }
 }
 
@@ -151,7 +151,7 @@ fn keep(request: &Request, path: &[u8], found: Result<Known, &FileError>) {
     match (&settings.open_file_cache, found) {
         (OpenFileCache::Off, _) => {}
         (OpenFileCache::Short, Ok(Known::File(file))) if file.meta.is_file() => {
-            request.client.loop_state.keep_hot(&key(request, path), &Rc::new(file));
+            request.generation.keep_hot(&key(request, path), &Rc::new(file));
         }
         (OpenFileCache::Short, _) => {}
         (OpenFileCache::Shared(files), Ok(known)) => files.put(&key(request, path), known, terms(settings), now),
@@ -184,13 +184,13 @@ pub fn forget(request: &Request, file: &Arc<OpenFile>) {
             let name = path::file_name(request);
             files.forget(&key(request, &name), file);
         }
-        OpenFileCache::Off | OpenFileCache::Short => request.client.loop_state.hot.borrow_mut().forget(file),
+        OpenFileCache::Off | OpenFileCache::Short => request.generation.hot.borrow_mut().forget(file),
     }
 }
 
 /// Gives descriptors of kept files back. Says whether there were any.
 fn close_kept(request: &Request) -> bool {
-    let closed = request.client.loop_state.hot.borrow_mut().close_files();
+    let closed = request.generation.hot.borrow_mut().close_files();
     match &request.settings().get::<FileSettings>().open_file_cache {
         OpenFileCache::Shared(files) => files.close_files() || closed,
         OpenFileCache::Off | OpenFileCache::Short => closed,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, DirectFile, FileSystem, OpenFile, Via};
 
-use crate::connection::client::ClientStream;
 use crate::connection::gone::ClientGone;
 use crate::content::aio;
+use crate::request::ClientStream;
 use crate::request::Request;
 use crate::request::response::{Body, FileRange, LocalBoxFuture, Part, Source};
 use crate::settings::core::CoreSettings;

@@ -2,8 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use crate::connection::Connection;
-use crate::request::Request;
+use crate::request::{Connection, Request};
 
 /// What goes on with a connection after the response that ended HTTP on it.
 pub trait Takeover {

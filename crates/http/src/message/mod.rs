@@ -4,6 +4,7 @@ pub mod fields;
 pub mod head;
 pub mod persistence;
 pub mod scratch;
+pub mod states;
 
 use bytes::Bytes;
 

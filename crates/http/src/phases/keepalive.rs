@@ -3,8 +3,8 @@
 
 use freerun_proto::{HeaderId, Method};
 
-use crate::connection::Connection;
 use crate::message::persistence::{CloseReason, Persistence};
+use crate::request::Connection;
 use crate::request::Request;
 
 /// What the head asks for; `still_listens` is whether the newest configuration listens at the address.

@@ -2,3 +2,5 @@
 
 pub mod h1;
 pub mod multiplexed;
+pub mod proxy_header;
+pub mod unanswered;

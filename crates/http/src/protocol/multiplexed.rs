@@ -10,14 +10,15 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 
 use crate::body::ClientBody;
-use crate::connection::Connection;
-use crate::connection::client::ClientStream;
 use crate::connection::stream::{ResponseHead, Stream};
 use crate::finish;
+use crate::http_loop::HttpLoop;
 use crate::log_error;
 use crate::message::persistence::Persistence;
 use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer};
+use crate::request::ClientStream;
+use crate::request::Connection;
 use crate::request::response::{Body, Field, Response, Source};
 use crate::request::{Head, Request};
 use crate::route::arrive;
@@ -43,8 +44,8 @@ pub struct Arrived {
 
 /// Serves a request, from its head to its line in the log. The driver runs this future beside those of the connection's other
 /// requests; a stream that the client has reset ends it by itself, as a client that has gone does under HTTP/1.
-pub async fn serve(connection: Rc<Connection>, stream: Rc<dyn Stream>, arrived: Arrived) {
-    let Some((generation, servers, _)) = connection.servers() else { return stream.reset() };
+pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dyn Stream>, arrived: Arrived) {
+    let Some((generation, servers, _)) = http.servers(&connection) else { return stream.reset() };
     let settings = servers.entry.settings.get::<ServerSettings>();
     connection.loop_state.stats.requests.add_alone();
     connection.requests.set(connection.requests.get().max(arrived.serial));
@@ -145,7 +146,7 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
     let mut list = FieldList::default();
     fields::print(request, &response, &decided, &mut list);
     let fields = list.fields;
-    if request.generation.keeps_sent_head {
+    if request.generation.http.keeps_sent_head {
         let sent_head = &mut request.sent_head;
         sent_head.clear();
         fields.iter().for_each(|(name, value)| freerun_proto::encode::field(sent_head, name, value));

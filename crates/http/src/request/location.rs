@@ -7,12 +7,12 @@ use freerun_proto::Method;
 use freerun_runtime::log::ErrorLog;
 
 use super::handler::{Filter, Handler};
-use crate::generation::Generation;
 use crate::rewrite::Step;
 use crate::route::Locations;
 use crate::settings::core::CoreSettings;
 use crate::settings::logs::ErrorLogSettings;
 use crate::template::Template;
+use freerun_serve::generation::Generation;
 
 /// What `alias` puts in place of which part of the path.
 #[derive(Debug)]

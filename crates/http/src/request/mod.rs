@@ -1,12 +1,11 @@
 //! One request on its way: what came in, where it was routed, and what became of it.
 
+pub mod generation;
 pub mod handler;
 pub mod location;
-pub mod loop_generation;
 pub mod response;
 
-use std::any::{Any, TypeId};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
 use std::time::Instant;
@@ -16,19 +15,28 @@ use freerun_conf::SettingsSet;
 use freerun_proto::{BodyFraming, Method, Version};
 pub use freerun_serve::Address;
 use freerun_serve::loop_local::LoopLocal;
-use smallvec::SmallVec;
 
+use self::generation::{LoopGeneration, ServedBy};
 use self::location::{Location, Server};
-use self::loop_generation::LoopGeneration;
 use crate::body::ClientBody;
-use crate::connection::client::ClientStream;
+use crate::connection;
 
 use crate::message::Field;
 pub use crate::message::head::Head;
 use crate::message::persistence::{CloseReason, Persistence};
+pub use crate::message::states::{State, States};
 use crate::regex::Captures;
 use crate::settings::core::CoreSettings;
 use crate::variables::Values;
+
+/// A client connection of the request path.
+pub type Connection = connection::Connection<ServedBy>;
+
+/// What requests ask of the connection that they came on.
+pub type Facts = connection::Facts<ServedBy>;
+
+/// What a request sees of its client.
+pub type ClientStream = connection::client::ClientStream<ServedBy>;
 
 /// Parts of the head of a response that go with another one.
 #[derive(Debug, Default)]
@@ -52,45 +60,6 @@ pub struct Sent {
     pub body_bytes: u64,
     /// Whether the whole response went out.
     pub complete: bool,
-}
-
-/// What a module keeps with a request, and its type.
-pub type State = (TypeId, Rc<dyn Any>);
-
-/// What modules keep with a request, by type.
-#[derive(Default)]
-pub struct States(RefCell<SmallVec<[State; 2]>>);
-
-impl States {
-    /// The module's state, made at first use. What changes in it needs a cell.
-    pub fn get<T: Default + 'static>(&self) -> Rc<T> {
-        if let Some(state) = self.find() {
-            return state;
-        }
-        let state = Rc::new(T::default());
-        self.0.borrow_mut().push((TypeId::of::<T>(), state.clone()));
-        state
-    }
-
-    /// The module's state, if there is one.
-    pub fn find<T: 'static>(&self) -> Option<Rc<T>> {
-        let states = self.0.borrow();
-        if states.is_empty() {
-            return None;
-        }
-        let (_, state) = states.iter().find(|(key, _)| *key == TypeId::of::<T>())?;
-        state.clone().downcast().ok()
-    }
-
-    /// The same without room for more.
-    pub(crate) fn pack(self) -> Box<[State]> {
-        self.0.into_inner().into_boxed_slice()
-    }
-
-    /// What was packed.
-    pub(crate) fn unpack(packed: Box<[State]>) -> States {
-        States(RefCell::new(packed.into_vec().into()))
-    }
 }
 
 /// How often a request may start again with another URI before it is answered with 500.

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use freerun_proto::{Method, uri};
 
-use crate::listen::Servers;
 use crate::log_error;
 use crate::message::persistence::CloseReason;
 use crate::message::scratch::RequestScratch;
+use crate::request::generation::Servers;
 use crate::request::{Head, Request};
 
 /// Normalises the path, and chooses the server by name: in this order, so that a path that is wrong is an error of the

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Loader, Registry, apply_block, parse};
 
+use crate::build::blueprint::Blueprint;
 use crate::build::{Builder, STRUCTURE, core_groups};
-use crate::generation::{Blueprint, Paths};
-use crate::listen::Servers;
+use crate::request::generation::Servers;
+use freerun_serve::parts::Paths;
 
 struct Text<'t>(&'t str);
 
@@ -39,7 +40,7 @@ pub fn read(http: &str) -> Result<(Blueprint, Vec<String>), String> {
 
 /// The servers of the first address.
 pub fn servers(http: &str) -> Arc<Servers> {
-    read(http).unwrap().0.listens[0].servers.clone()
+    read(http).unwrap().0.http.listens[0].servers.clone()
 }
 
 mod locations {
@@ -325,7 +326,7 @@ mod names {
         for (warning, wanted) in warnings.iter().zip(wanted) {
             assert!(warning.starts_with(wanted.trim_end_matches('"')), "{warning}");
         }
-        let names = &built.listens[0].servers.names;
+        let names = &built.http.listens[0].servers.names;
         let first = |host| names.find(host, &Captures::default()).unwrap().unwrap().name.to_string();
         assert_eq!([first("a"), first("b"), first("x.b"), first("d")], ["a", "a", "a", "c.*"]);
     }

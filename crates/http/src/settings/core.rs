@@ -264,10 +264,10 @@ impl freerun_conf::Value for TempPath {
                 _ => return Err(freerun_conf::Problem::invalid_value(directive, level)),
             }
         }
-        let path = cx.extensions.get_or_default::<crate::generation::Paths>().absolute(directive.args[0].as_str());
+        let path = cx.extensions.get_or_default::<freerun_serve::parts::Paths>().absolute(directive.args[0].as_str());
         // A default is made only where somebody may use it.
         if directive.name.place != freerun_conf::Place::NONE {
-            cx.extensions.get_or_default::<crate::generation::TempFolders>().add(&path);
+            cx.extensions.get_or_default::<freerun_serve::parts::TempFolders>().add(&path);
         }
         Ok(TempPath { path, levels })
     }

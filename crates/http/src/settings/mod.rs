@@ -6,6 +6,7 @@ pub mod error_page;
 pub mod files;
 pub mod keepalive;
 pub mod knobs;
+pub mod listen;
 pub mod logs;
 pub mod media_types;
 pub mod rate;

@@ -68,7 +68,7 @@ pub fn own_start(request: &Request, response: &Response, core: &CoreSettings, si
 /// Prints the whole head.
 #[inline]
 pub fn print(request: &mut Request, response: &Response, decided: &Decided, sink: &mut impl HeadSink) {
-    if request.generation.keeps_sent_head {
+    if request.generation.http.keeps_sent_head {
         request.sent_location.clone_from(&response.location);
     }
     let location = request.location.clone();

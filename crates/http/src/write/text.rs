@@ -5,9 +5,10 @@ use std::io::Write;
 use freerun_proto::encode::{field, push_number, push_value, status_line};
 use freerun_proto::{Version, status};
 
+use crate::content::error_page::server_name;
 use crate::request::Request;
 use crate::request::response::{AsWritten, Response};
-use crate::settings::core::CoreSettings;
+use crate::settings::core::{CoreSettings, ServerTokens};
 use crate::write::decide::{Decided, decide};
 use crate::write::fields::{self, HeadSink};
 
@@ -31,7 +32,10 @@ impl HeadSink for TextHead<'_> {
     fn start(&mut self, request: &Request, response: &Response, core: &CoreSettings) {
         let written = response.as_written.as_deref();
         if request.sent.status == 200 && written.is_none_or(|written| written.begins_plainly() && !response.special) {
-            request.client.loop_state.clock.head_start(core.server_tokens, |start| self.out.extend_from_slice(start));
+            let tokens = core.server_tokens;
+            let which = usize::from(tokens == ServerTokens::Off);
+            let make = |date: &[u8; 29], start: &mut Vec<u8>| plain_start(tokens, date, start);
+            request.client.loop_state.clock.dated(which, make, |start| self.out.extend_from_slice(start));
         } else {
             match written.filter(|written| written.status == request.sent.status && !response.special) {
                 Some(written) => written_status_line(written, self.out),
@@ -113,7 +117,7 @@ fn written_status_line(written: &AsWritten, out: &mut Vec<u8>) {
 
 /// Keeps the head as it is so far in the request, for `$sent_http_…` and `$status` in what filters add to it.
 pub fn preview(request: &mut Request, response: &Response) {
-    if !request.generation.keeps_sent_head {
+    if !request.generation.http.keeps_sent_head {
         request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
         return;
     }
@@ -128,7 +132,14 @@ pub fn preview(request: &mut Request, response: &Response) {
 
 /// Adds a field to what [`preview`] has kept.
 pub fn preview_field(request: &mut Request, name: &[u8], value: &[u8]) {
-    if request.generation.keeps_sent_head {
+    if request.generation.http.keeps_sent_head {
         field(&mut request.sent_head, name, value);
     }
+}
+
+/// How the head of a response with status 200 begins: the status line of HTTP/1, `Server` and `Date`.
+fn plain_start(tokens: ServerTokens, date: &[u8; 29], out: &mut Vec<u8>) {
+    out.extend_from_slice(
+        &[b"HTTP/1.1 200 OK\r\nServer: ", server_name(tokens).as_bytes(), b"\r\nDate: ", date, b"\r\n"].concat(),
+    );
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use freerun_http::request::Address;
 
-use super::toy::{self, Frame, Kind};
+use super::toy::{Frame, Kind, ToyService};
 use crate::in_process::Server;
 
 /// How a response has ended.
@@ -52,10 +52,12 @@ impl Client {
     /// Connects; each response may be `window` bytes long before [`Client::open`] allows more.
     pub fn connect(server: &Server, window: usize) -> Client {
         let peer = Address::Ip(([192, 0, 2, 7], 4711).into());
-        let socket = server.connect_by(peer, move |connection| toy::drive(connection, window));
+        let socket = server.connect_to(ToyService::NAME, peer);
         // A test that waits in vain ends.
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Client { socket, input: BytesMut::new(), answers: HashMap::new() }
+        let mut client = Client { socket, input: BytesMut::new(), answers: HashMap::new() };
+        client.open(0, u32::try_from(window).unwrap());
+        client
     }
 
     fn write(&mut self, kind: Kind, stream: u32, payload: &[u8]) {

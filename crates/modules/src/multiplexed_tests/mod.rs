@@ -3,6 +3,8 @@
 mod client;
 mod toy;
 
+pub use self::toy::ToyService;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;

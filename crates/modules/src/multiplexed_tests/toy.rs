@@ -12,13 +12,16 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use freerun_http::connection::Connection;
 use freerun_http::connection::stream::{ResponseHead, Stream};
+use freerun_http::http_loop::HttpLoop;
 use freerun_http::message::head::Head;
 use freerun_http::protocol::multiplexed::{Arrived, serve};
+use freerun_http::request::Connection;
 use freerun_http::request::response::Field;
 use freerun_proto::{BodyFraming, HeadRules, parse_request};
 use freerun_runtime::loops;
+use freerun_serve::loop_state::LoopState;
+use freerun_serve::service::{Accepted, Asked, Service};
 
 /// The kinds of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +88,8 @@ impl Frame {
 /// What the requests of a connection and its driver share.
 #[derive(Default)]
 struct Shared {
+    /// How many bytes of each response may come before the client opens its window.
+    window: usize,
     streams: HashMap<u32, State>,
     out: BytesMut,
     driver: Option<Waker>,
@@ -210,31 +215,72 @@ impl Stream for ToyStream {
     }
 }
 
-/// Serves a connection by the toy protocol, `window` bytes of each response before the client has to open its window.
-pub fn drive(connection: Rc<Connection>, window: usize) {
+/// The service that takes connections which speak the toy protocol, beside `http` on the same loop.
+pub struct ToyService {
+    loop_state: Rc<LoopState>,
+}
+
+impl ToyService {
+    /// The name by which a listening socket asks for it.
+    pub const NAME: &str = "toy";
+
+    /// Makes that of this loop.
+    pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
+        Rc::new(ToyService { loop_state: loop_state.clone() })
+    }
+}
+
+impl Service for ToyService {
+    fn name(&self) -> &'static str {
+        ToyService::NAME
+    }
+
+    fn accept(self: Rc<Self>, accepted: Accepted) {
+        let Accepted { number, transport, peer, listen, .. } = accepted;
+        let http = HttpLoop::of(&self.loop_state).unwrap();
+        drive(http, Rc::new(Connection::new(number, transport, peer, listen, self.loop_state.clone())));
+    }
+
+    fn renew(self: Rc<Self>) {}
+
+    fn drain(self: Rc<Self>) {}
+
+    fn close_oldest(&self) -> Asked {
+        Asked::Nobody
+    }
+
+    fn give_back(&self) {}
+
+    fn forget(&self) {}
+}
+
+/// Serves a connection by the toy protocol. Its first frame, a window for stream 0, says how many bytes of each response may
+/// come before the client opens its window.
+fn drive(http: Rc<HttpLoop>, connection: Rc<Connection>) {
     loops::spawn(connection.number, "a toy protocol", async move {
         let shared = Rc::new(RefCell::new(Shared::default()));
         let mut input = BytesMut::new();
         // However the connection ends, nobody is there for its streams any more.
-        let _ = poll_fn(|context| poll(context, &connection, &shared, &mut input, window)).await;
+        let _ = poll_fn(|context| poll(context, &http, &connection, &shared, &mut input)).await;
         for state in shared.borrow_mut().streams.values_mut() {
             state.is_gone = true;
             state.wake();
         }
+        connection.loop_state.admission.end();
     });
 }
 
 /// Ready when the client has closed the connection.
 fn poll(
     context: &mut Context<'_>,
+    http: &Rc<HttpLoop>,
     connection: &Rc<Connection>,
     shared: &Rc<RefCell<Shared>>,
     input: &mut BytesMut,
-    window: usize,
 ) -> Poll<io::Result<()>> {
     loop {
         while let Some(frame) = Frame::read(input)? {
-            take(connection, shared, frame, window);
+            take(http, connection, shared, frame);
         }
         {
             let mut shared = shared.borrow_mut();
@@ -258,7 +304,7 @@ fn poll(
     }
 }
 
-fn take(connection: &Rc<Connection>, shared: &Rc<RefCell<Shared>>, frame: Frame, window: usize) {
+fn take(http: &Rc<HttpLoop>, connection: &Rc<Connection>, shared: &Rc<RefCell<Shared>>, frame: Frame) {
     let number = frame.stream;
     match frame.kind {
         Kind::Head => {
@@ -269,10 +315,14 @@ fn take(connection: &Rc<Connection>, shared: &Rc<RefCell<Shared>>, frame: Frame,
                 BodyFraming::Length(length) => (true, Some(length)),
                 BodyFraming::Chunked => (true, None),
             };
+            let window = shared.borrow().window;
             shared.borrow_mut().streams.insert(number, State { window, ..State::default() });
             let stream = Rc::new(ToyStream { shared: shared.clone(), number });
             let arrived = Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into() };
-            loops::spawn(connection.number, "a stream", serve(connection.clone(), stream, arrived));
+            loops::spawn(connection.number, "a stream", serve(http.clone(), connection.clone(), stream, arrived));
+        }
+        Kind::Window if number == 0 => {
+            shared.borrow_mut().window = u32::from_be_bytes(frame.payload[..].try_into().unwrap()) as usize;
         }
         kind => {
             let mut shared = shared.borrow_mut();

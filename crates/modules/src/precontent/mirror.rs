@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings};
-use freerun_http::background::Background;
 use freerun_http::body::{self, BodyError};
 use freerun_http::log_error;
 use freerun_http::module::Module;
@@ -13,6 +12,7 @@ use freerun_http::phases::subrequest::background;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_runtime::loops;
+use freerun_serve::background::Background;
 
 /// How many mirrored requests may run on one loop. Beyond that, requests are not mirrored, and the log says so.
 const MAX_RUNNING: usize = 1024;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use freerun_cache::fill::Filling;
 use freerun_cache::object::Object;
-use freerun_http::background::Background;
 use freerun_http::phases::subrequest::Subrequest;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::{Request, Sent};
 use freerun_proto::Method;
 use freerun_runtime::loops;
+use freerun_serve::background::Background;
 
 use crate::cached::fetch::{Ask, log_full};
 use crate::cached::lookup::Serve;

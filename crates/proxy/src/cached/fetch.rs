@@ -9,13 +9,13 @@ use freerun_cache::object::{Made, Object, ObjectBody};
 use freerun_cache::record::{Head, Reason};
 use freerun_cache::rules::update::{also_invalid, invalidates, refreshed};
 use freerun_cache::rules::{Answer, Field, Lifetime, Renewed, Vary, may_validate, revalidated, values};
-use freerun_http::background::Background;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, FileRange};
 use freerun_proto::{HeaderId, Method};
 use freerun_runtime::loops;
+use freerun_serve::background::Background;
 
 use crate::cached::lookup::{Serve, unix_now};
 use crate::cached::respond::{offer, stored};

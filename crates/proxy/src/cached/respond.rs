@@ -50,7 +50,7 @@ pub fn stored(
     let head = &object.head;
     let place = Place::of(request, shared);
     if let Some(mut response) = place.filter(|_| !request.is_head()).and_then(|place| made_head::again(object, place)) {
-        if request.generation.keeps_upstream_head {
+        if request.generation.http.keeps_upstream_head {
             request.own.get::<Record>().show(&head.fields);
         }
         response.body = body(object);
@@ -105,7 +105,7 @@ pub fn respond(
         fields.push((Bytes::from_static(b"Age"), lifetime.age(now).to_string().into()));
         dated = Some(date);
     }
-    if request.generation.keeps_upstream_head {
+    if request.generation.http.keeps_upstream_head {
         request.own.get::<Record>().show(&fields);
     }
     let fields = HeadFields::Made(fields);

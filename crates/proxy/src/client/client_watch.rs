@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use freerun_http::connection::client::ClientStream;
+use freerun_http::request::ClientStream;
 
 use crate::client::error::UpstreamError;
 

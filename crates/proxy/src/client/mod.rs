@@ -260,7 +260,7 @@ async fn begin_later(
 /// Takes note of a response's head; when the try began, in [`loops::nanos`].
 fn note(request: &Request, upstream: &UpstreamExchange, lease: &Lease) -> u64 {
     let (record, head) = (&upstream.plan.record, &upstream.head);
-    let began = record.answered(head, request.generation.keeps_upstream_head);
+    let began = record.answered(head, request.generation.http.keeps_upstream_head);
     lease.header(head.status, record.took(), loops::millis());
     began
 }

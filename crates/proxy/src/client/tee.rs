@@ -4,11 +4,11 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use freerun_http::background::Background;
 use freerun_http::log::Detached;
 use freerun_http::request::Request;
 use freerun_http::request::response::Body;
 use freerun_runtime::loops;
+use freerun_serve::background::Background;
 
 use crate::client::error::Stage;
 use crate::client::pieces;

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use freerun_http::connection::Connection;
 use freerun_http::content::takeover::Takeover;
 use freerun_http::log_error;
+use freerun_http::request::Connection;
 use freerun_http::request::Request;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Errno;

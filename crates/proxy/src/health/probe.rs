@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use freerun_http::connection::Facts;
-use freerun_http::connection::client::ClientStream;
-use freerun_http::generation::Generation;
-use freerun_http::loop_state::LoopState;
+use freerun_http::http_loop::HttpLoop;
 use freerun_http::request::location::Location;
 use freerun_http::request::{Address, Head, Request};
+use freerun_http::request::{ClientStream, Facts};
 use freerun_proto::{HeadRules, parse_request};
 use freerun_runtime::loops;
+use freerun_serve::generation::Generation;
 use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::loop_state::LoopState;
 use freerun_transport::Transport;
 use freerun_upstream::connect::connect;
 use freerun_upstream::{Peer, UpstreamAddress};
@@ -71,7 +71,7 @@ pub struct NoConnection(OnceCell<Rc<Facts>>);
 
 impl NoConnection {
     fn client(&self, loop_state: &Rc<LoopState>, generation: &Generation) -> Option<ClientStream> {
-        let listen = &generation.listens.first()?.spec;
+        let listen = generation.listeners.first()?;
         let facts = self.0.get_or_init(|| {
             let nobody = Address::Unix("".into());
             Rc::new(Facts::new(0, nobody, LoopLocal::new(listen.clone()), loop_state.clone()))
@@ -82,9 +82,9 @@ impl NoConnection {
 
 /// A request for a check, as if a client had sent it to the location.
 fn request(check: &Check, loop_state: &Rc<LoopState>, no_connection: &NoConnection) -> Option<Request> {
-    let generation = loop_state.generation();
+    let generation = HttpLoop::of(loop_state)?.generation();
     let client = no_connection.client(loop_state, &generation)?;
-    let server = generation.server(&generation.listens.first()?.servers.default);
+    let server = generation.server(&generation.http.listens.first()?.servers.default);
     let uri = &check.rules.uri;
     let buffer = format!("GET {uri} HTTP/1.1\r\nHost: {}\r\n\r\n", check.name).into_bytes();
     let rules = HeadRules { large_buffer_size: buffer.len().max(8192), ..HeadRules::default() };

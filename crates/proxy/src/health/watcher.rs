@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_http::loop_state::LoopState;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
+use freerun_serve::loop_state::LoopState;
 use freerun_upstream::health::{Checked, Watch};
 use freerun_upstream::random::Random;
 use freerun_upstream::{Peer, now};

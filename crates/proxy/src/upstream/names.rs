@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use freerun_conf::Place;
-use freerun_http::generation::Generation;
-use freerun_http::shared::Shared;
 use freerun_runtime::log::{ErrorLog, Level};
+use freerun_serve::generation::Generation;
+use freerun_serve::shared::Shared;
 use freerun_upstream::place::{Name, Place as Where};
 use freerun_upstream::resolve::{ResolveError, system, thread, told};
 

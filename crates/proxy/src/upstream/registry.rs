@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use freerun_conf::{Cx, Node, Place as At, Problem, SettingsSet, Word};
-use freerun_http::generation::Parts;
 use freerun_http::request::Request;
 use freerun_http::settings::resolver::{NamedServer, NamedServers, ResolverSettings, ZonedResolvers};
 use freerun_http::zones::ZoneTable;
+use freerun_serve::parts::Parts;
 use freerun_upstream::idle::KeepAlive;
 use freerun_upstream::place::{self, Place, Written};
 use freerun_upstream::resolve::{ResolveError, Resolver};

@@ -8,9 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_http::listen::{Keepalive, ListenSpec};
+use freerun_http::settings::listen::SERVICE;
 use freerun_runtime::log::{Errno, ErrorLog, Level};
 use freerun_runtime::net::choose_congestion_control;
+use freerun_serve::listen::{Keepalive, ListenKey, ListenSpec, Protocol};
 use rustix::io::Errno as Code;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
@@ -32,7 +33,7 @@ struct Bound {
 
 /// The sockets of one configuration. Addresses that two configurations have in common share the sockets.
 #[derive(Clone, Debug, Default)]
-pub struct Listeners(BTreeMap<String, Bound>);
+pub struct Listeners(BTreeMap<ListenKey, Bound>);
 
 impl Listeners {
     /// Sockets for these addresses: those of `self` where it has them, new ones else. Nothing of `self` changes, but
@@ -45,12 +46,12 @@ impl Listeners {
         for attempt in 1.. {
             let mut busy = None;
             for spec in specs {
-                if new.0.contains_key(&spec.name) {
+                if new.0.contains_key(&spec.key()) {
                     continue;
                 }
                 match self.bind(spec, loops, log) {
                     Ok(bound) => {
-                        new.0.insert(spec.name.clone(), bound);
+                        new.0.insert(spec.key(), bound);
                     }
                     Err(error) => {
                         log.write(Level::Emerg, None, format_args!("{error}"));
@@ -77,7 +78,7 @@ impl Listeners {
     /// Only when every address is bound: with `reuseport` a socket that listens takes connections away from a server
     /// that is there already, and a start that fails must not. A socket that listens gets a new backlog that way.
     fn listen(&self, log: &ErrorLog) -> Result<(), Error> {
-        for bound in self.0.values() {
+        for bound in self.0.values().filter(|bound| bound.spec.protocol == Protocol::Stream) {
             for socket in &bound.sockets {
                 socket.listen(bound.spec.backlog).map_err(|error| {
                     let error = failed("listen", &bound.spec)(error);
@@ -91,7 +92,7 @@ impl Listeners {
 
     fn bind(&self, spec: &ListenSpec, loops: usize, log: &ErrorLog) -> Result<Bound, Error> {
         let wanted = if spec.reuseport { loops.max(1) } else { 1 };
-        let mut sockets = match self.0.get(&spec.name) {
+        let mut sockets = match self.0.get(&spec.key()) {
             Some(bound) => bound.sockets.clone(),
             None => Vec::new(),
         };
@@ -110,15 +111,15 @@ impl Listeners {
     }
 
     /// Each address with its sockets.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[Arc<Socket>])> {
-        self.0.iter().map(|(name, bound)| (name.as_str(), bound.sockets.as_slice()))
+    pub fn iter(&self) -> impl Iterator<Item = (&ListenKey, &[Arc<Socket>])> {
+        self.0.iter().map(|(name, bound)| (name, bound.sockets.as_slice()))
     }
 
     /// Removes the files of Unix sockets that `kept` does not have. To be called when nobody uses them any more.
     pub fn unlink(&self, kept: Option<&Listeners>, log: &ErrorLog) {
         for bound in self.0.values() {
             let Some(path) = bound.spec.unix_path() else { continue };
-            if kept.is_some_and(|kept| kept.0.contains_key(&bound.spec.name)) {
+            if kept.is_some_and(|kept| kept.0.contains_key(&bound.spec.key())) {
                 continue;
             }
             if let Err(error) = std::fs::remove_file(path) {
@@ -160,8 +161,12 @@ fn socket(spec: &ListenSpec) -> Result<(Socket, SockAddr), Error> {
         (Some(ip), _) => SockAddr::from(ip),
         (None, path) => SockAddr::unix(path.unwrap_or_default()).map_err(failed("bind", spec))?,
     };
-    let socket =
-        Socket::new(Domain::from(i32::from(address.family())), Type::STREAM, None).map_err(failed("socket", spec))?;
+    let kind = match spec.protocol {
+        Protocol::Stream => Type::STREAM,
+        Protocol::Datagram => Type::DGRAM,
+    };
+    let domain = Domain::from(i32::from(address.family()));
+    let socket = Socket::new(domain, kind, None).map_err(failed("socket", spec))?;
     socket.set_nonblocking(true).map_err(failed("fcntl", spec))?;
     if spec.ip.is_some() {
         socket.set_reuse_address(true).map_err(failed("setsockopt(SO_REUSEADDR)", spec))?;
@@ -240,7 +245,7 @@ fn tune(socket: &Socket, spec: &ListenSpec, log: &ErrorLog) {
             option(log, spec, "setsockopt(TCP_KEEPIDLE)", socket.set_tcp_keepalive(&parameters));
         }
     }
-    if let Some(address) = spec.ip {
+    if let Some(address) = spec.ip.filter(|_| spec.protocol == Protocol::Stream) {
         // Accepted sockets have it too.
         choose_congestion_control(socket, address.ip());
         if spec.deferred {
@@ -255,16 +260,14 @@ fn tune(socket: &Socket, spec: &ListenSpec, log: &ErrorLog) {
 
 /// A socket at an address without options, and the address with the port it got.
 pub fn bind_plain(address: SocketAddr, log: &ErrorLog) -> Result<(Listeners, SocketAddr), Error> {
-    let mut spec = ListenSpec::default_for(true);
-    spec.ip = Some(address);
-    spec.name = address.to_string();
+    let mut spec = ListenSpec::new(SERVICE, Some(address), address.to_string());
     let socket = open(&spec, log)?;
     socket.listen(spec.backlog).map_err(failed("listen", &spec))?;
     let address = socket.local_addr().ok().and_then(|address| address.as_socket()).unwrap_or(address);
     spec.ip = Some(address);
     spec.name = address.to_string();
     let bound = Bound { spec: spec.clone(), sockets: vec![Arc::new(socket)] };
-    Ok((Listeners(BTreeMap::from([(spec.name, bound)])), address))
+    Ok((Listeners(BTreeMap::from([(spec.key(), bound)])), address))
 }
 
 #[cfg(test)]

@@ -3,17 +3,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use super::*;
 
 fn spec(ip: SocketAddr) -> ListenSpec {
-    let mut spec = ListenSpec::default_for(true);
-    spec.ip = Some(ip);
-    spec.name = ip.to_string();
-    spec
+    ListenSpec::new(SERVICE, Some(ip), ip.to_string())
 }
 
 fn unix(path: &str) -> ListenSpec {
-    let mut spec = ListenSpec::default_for(true);
-    spec.ip = None;
-    spec.name = format!("unix:{path}");
-    spec
+    ListenSpec::new(SERVICE, None, format!("unix:{path}"))
 }
 
 /// An address that was free a moment ago.
@@ -21,8 +15,8 @@ fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn ids(listeners: &Listeners, name: &str) -> Vec<*const Socket> {
-    listeners.0[name].sockets.iter().map(Arc::as_ptr).collect()
+fn ids(listeners: &Listeners, spec: &ListenSpec) -> Vec<*const Socket> {
+    listeners.0[&spec.key()].sockets.iter().map(Arc::as_ptr).collect()
 }
 
 #[test]
@@ -31,7 +25,7 @@ fn sockets_are_kept_over_a_reload_and_removed_ones_close() {
     let (a, b) = (spec(free()), spec(free()));
     let old = Listeners::default().extend(&[a.clone(), b.clone()], 2, &log).unwrap();
     let new = old.extend(std::slice::from_ref(&a), 2, &log).unwrap();
-    assert_eq!(ids(&old, &a.name), ids(&new, &a.name));
+    assert_eq!(ids(&old, &a), ids(&new, &a));
     drop(old);
     TcpStream::connect(a.ip.unwrap()).unwrap();
     assert!(TcpStream::connect(b.ip.unwrap()).is_err());
@@ -42,13 +36,13 @@ fn reuseport_makes_a_socket_for_each_loop_and_can_be_turned_on_later() {
     let log = ErrorLog::none();
     let mut a = spec(free());
     let shared = Listeners::default().extend(std::slice::from_ref(&a), 3, &log).unwrap();
-    assert_eq!(ids(&shared, &a.name).len(), 1);
+    assert_eq!(ids(&shared, &a).len(), 1);
     a.reuseport = true;
     let sharded = shared.extend(std::slice::from_ref(&a), 3, &log).unwrap();
-    assert_eq!(ids(&sharded, &a.name).len(), 3);
-    assert_eq!(ids(&sharded, &a.name)[0], ids(&shared, &a.name)[0]);
+    assert_eq!(ids(&sharded, &a).len(), 3);
+    assert_eq!(ids(&sharded, &a)[0], ids(&shared, &a)[0]);
     let fewer = sharded.extend(std::slice::from_ref(&a), 2, &log).unwrap();
-    assert_eq!(ids(&fewer, &a.name), ids(&sharded, &a.name)[..2]);
+    assert_eq!(ids(&fewer, &a), ids(&sharded, &a)[..2]);
 }
 
 #[test]
@@ -66,7 +60,7 @@ fn options_reach_the_socket() {
     a.so_keepalive = Some(Keepalive::On(Some(33), None, Some(4)));
     a.rcvbuf = Some(8192);
     let bound = Listeners::default().extend(std::slice::from_ref(&a), 1, &ErrorLog::none()).unwrap();
-    let socket = &bound.0[&a.name].sockets[0];
+    let socket = &bound.0[&a.key()].sockets[0];
     assert!(socket.keepalive().unwrap());
     assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(33));
     assert_eq!(socket.recv_buffer_size().unwrap(), 16_384, "the kernel doubles it, socket(7)");
@@ -99,7 +93,7 @@ fn who_comes_to_a_loopback_address_is_served_with_its_congestion_control() {
     let a = spec(free());
     let listeners = Listeners::default().extend(std::slice::from_ref(&a), 1, &log).unwrap();
     let _client = TcpStream::connect(a.ip.unwrap()).unwrap();
-    let accepted = listeners.0[&a.name].sockets[0].accept().unwrap().0;
+    let accepted = listeners.0[&a.key()].sockets[0].accept().unwrap().0;
     assert_eq!(rustix::net::sockopt::tcp_congestion(&accepted).unwrap(), "reno");
 }
 
@@ -121,4 +115,18 @@ fn a_test_of_the_configuration_binds_and_leaves_nothing_behind() {
     let error = try_bind(&[free, foreign]).unwrap_err();
     assert_eq!(error.to_string(), "bind() to 192.0.2.1:80 failed (99: Cannot assign requested address)");
     std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn tcp_and_udp_of_one_address_are_two_sockets() {
+    let log = ErrorLog::none();
+    let tcp = spec(free());
+    let udp = ListenSpec { protocol: Protocol::Datagram, ..tcp.clone() };
+    let both = Listeners::default().extend(&[tcp.clone(), udp.clone()], 1, &log).unwrap();
+    assert_eq!(both.0[&tcp.key()].sockets[0].r#type().unwrap(), Type::STREAM);
+    assert_eq!(both.0[&udp.key()].sockets[0].r#type().unwrap(), Type::DGRAM);
+    let one = both.extend(std::slice::from_ref(&udp), 1, &log).unwrap();
+    assert_eq!(ids(&one, &udp), ids(&both, &udp));
+    drop(both);
+    assert!(TcpStream::connect(tcp.ip.unwrap()).is_err());
 }

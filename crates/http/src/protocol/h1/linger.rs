@@ -7,7 +7,7 @@ use std::time::Duration;
 use freerun_runtime::buffers;
 use freerun_runtime::timer::Timer;
 
-use crate::connection::Connection;
+use crate::request::Connection;
 
 /// Ends the sending side and reads until the client closes, is silent for `pause`, or `total` has passed.
 pub async fn linger(connection: &Connection, timer: &mut Timer, pause: Duration, total: Duration) {

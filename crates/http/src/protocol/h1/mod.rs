@@ -13,8 +13,6 @@ pub mod upgraded;
 mod words;
 mod writer;
 
-pub use runner::RunnerPool;
-
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -25,21 +23,22 @@ use freerun_proto::{BodyFraming, Version};
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
+use freerun_serve::predictor::Sampled;
 
 use crate::body::{self, BodyError, finish_discarding};
-use crate::connection::client::ClientStream;
 use crate::connection::idle::{self, Waiting};
-use crate::connection::unanswered::{self, Awaited, End};
-use crate::connection::{Connection, proxy_header};
 use crate::content::takeover::Takeover;
+use crate::http_loop::HttpLoop;
 use crate::message::persistence::CloseReason;
 use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer, keepalive};
 use crate::protocol::h1::read::Reading;
-use crate::protocol::h1::runner::{Post, RequestRunner};
+use crate::protocol::h1::runner::{Post, RequestRunner, RunnerPool};
 use crate::protocol::h1::upgraded::Upgraded;
+use crate::protocol::proxy_header;
+use crate::protocol::unanswered::{self, Awaited, End};
 use crate::request::response::{Body, Response};
-use crate::request::{Head, Request};
+use crate::request::{ClientStream, Connection, Head, Request};
 use crate::route::arrive;
 use crate::settings::core::{CoreSettings, LingeringClose};
 use crate::settings::server::ServerSettings;
@@ -73,11 +72,30 @@ enum After {
     Close,
 }
 
+/// What the connections of HTTP/1 share on a loop.
+pub struct Driver {
+    http: Rc<HttpLoop>,
+    /// What serves requests, unused.
+    runners: RunnerPool,
+    /// Whether a connection's first bytes are there when it is accepted. Most clients send a request right behind the handshake. A loop
+    /// that was busy finds it there, and reading it at once spares a registration, which costs three times as much as a read that
+    /// finds nothing; a loop that was waiting for the connection comes too early.
+    first_reads: Sampled,
+}
+
+impl Driver {
+    /// That of one loop.
+    pub fn new(http: Rc<HttpLoop>) -> Rc<Driver> {
+        Rc::new(Driver { http, runners: RunnerPool::default(), first_reads: Sampled::new(3, 1) })
+    }
+}
+
 /// Serves a connection to its end.
 ///
 /// Written by hand, and not as an `async fn`, for its size: this is all of the task of a connection that waits for its
 /// next request.
 pub struct Serve {
+    driver: Rc<Driver>,
     connection: Rc<Connection>,
     state: State,
 }
@@ -95,9 +113,9 @@ enum State {
 
 impl Serve {
     /// A connection that was just accepted.
-    pub fn new(connection: Rc<Connection>) -> Serve {
-        let state = State::Active(connection.loop_state.runners.take(&connection));
-        Serve { connection, state }
+    pub fn new(driver: &Rc<Driver>, connection: Rc<Connection>) -> Serve {
+        let state = State::Active(driver.runners.take(driver, &connection));
+        Serve { driver: driver.clone(), connection, state }
     }
 
     /// Polls the requests. A panic ends them and the connection, not the loop. Ready with how long to wait for the next one,
@@ -113,7 +131,7 @@ impl Serve {
         let Some(keep) = runner.post.answer.take() else { return Poll::Pending };
         let upgraded = runner.post.upgraded.take();
         if let State::Active(runner) = std::mem::replace(&mut self.state, State::Over) {
-            self.connection.loop_state.runners.give_back(runner);
+            self.driver.runners.give_back(runner);
         }
         if let Some(upgraded) = upgraded {
             self.state = State::Upgraded(upgraded);
@@ -140,7 +158,7 @@ impl Serve {
 
     fn leave_idle(&mut self) {
         if let State::Idle(key) = std::mem::replace(&mut self.state, State::Over) {
-            self.connection.loop_state.idle.leave(&self.connection.loop_state, key);
+            self.driver.http.idle.leave(key);
         }
     }
 }
@@ -156,7 +174,7 @@ impl Future for Serve {
                 if !goes_on {
                     return Poll::Ready(());
                 }
-                self.state = State::Active(self.connection.loop_state.runners.take(&self.connection));
+                self.state = State::Active(self.driver.runners.take(&self.driver, &self.connection));
             }
             if let State::Upgraded(_) = self.state {
                 return self.poll_upgraded(context);
@@ -175,15 +193,9 @@ impl Future for Serve {
                             return Poll::Ready(());
                         }
                     }
-                    connection.renew();
+                    self.driver.http.renew_connection(connection);
                     let waiting = if is_fresh { Waiting::First } else { Waiting::Next };
-                    let key = connection.loop_state.idle.enter(
-                        &connection.loop_state,
-                        connection,
-                        waiting,
-                        keep.most,
-                        keep.least,
-                    );
+                    let key = self.driver.http.idle.enter(connection, waiting, keep.most, keep.least);
                     connection.loop_state.admission.one_may_leave();
                     self.state = State::Idle(key);
                 }
@@ -219,23 +231,29 @@ fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
 async fn serve(post: Rc<Post>) {
     let mut scratch = RequestScratch::default();
     loop {
-        let connection = std::future::poll_fn(|_| match post.connection.take() {
-            Some(connection) => Poll::Ready(connection),
+        let work = std::future::poll_fn(|_| match post.work.take() {
+            Some(work) => Poll::Ready(work),
             None => Poll::Pending,
         });
-        let connection = connection.await;
-        let keep = requests(&connection, &post, &mut scratch).await;
-        drop(connection);
+        let (driver, connection) = work.await;
+        let keep = requests(&driver, &connection, &post, &mut scratch).await;
+        drop((driver, connection));
         post.answer.set(Some(keep));
     }
 }
 
 /// Serves requests until none is there: ends with how long to wait for the next one, or with `None` when the connection
 /// is to be closed.
-async fn requests(connection: &Rc<Connection>, post: &Post, scratch: &mut RequestScratch) -> Option<Keep> {
+async fn requests(
+    driver: &Driver,
+    connection: &Rc<Connection>,
+    post: &Post,
+    scratch: &mut RequestScratch,
+) -> Option<Keep> {
+    let http = &*driver.http;
     let mut buffer = Vec::new();
     if !connection.was_polled.replace(true) {
-        let first = &connection.loop_state.first_reads;
+        let first = &driver.first_reads;
         let read = if first.pays() {
             buffer = buffers::take();
             let read = connection.transport.try_read(&mut buffer);
@@ -250,24 +268,24 @@ async fn requests(connection: &Rc<Connection>, post: &Post, scratch: &mut Reques
             // when there are too many connections.
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 buffers::give_back(buffer);
-                let (_, servers, _) = connection.servers()?;
+                let (_, servers, _) = http.servers(connection)?;
                 return Some(Keep::most(servers.entry.settings.get::<ServerSettings>().client_header_timeout));
             }
             ended => {
                 buffers::give_back(buffer);
-                let (_, servers, _) = connection.servers()?;
+                let (_, servers, _) = http.servers(connection)?;
                 let awaited = if servers.proxy_protocol { Awaited::ProxyHeader } else { Awaited::First };
-                unanswered::log(connection, awaited, &ended.err().map_or(End::Closed, End::Broken));
+                unanswered::log(http, connection, awaited, &ended.err().map_or(End::Closed, End::Broken));
                 return None;
             }
         }
     }
     let mut timer = Timer::default();
     if connection.requests.get() == 0 && connection.proxied().is_none() {
-        let (_, servers, _) = connection.servers()?;
+        let (_, servers, _) = http.servers(connection)?;
         if servers.proxy_protocol {
             let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
-            let Some(header) = proxy_header::read(connection, &mut timer, timeout, &mut buffer).await else {
+            let Some(header) = proxy_header::read(http, connection, &mut timer, timeout, &mut buffer).await else {
                 buffers::give_back(buffer);
                 return None;
             };
@@ -283,7 +301,7 @@ async fn requests(connection: &Rc<Connection>, post: &Post, scratch: &mut Reques
         loops::consume_budget().await;
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
-        match one_request(connection, &mut timer, buffer, serial, scratch).await {
+        match one_request(http, connection, &mut timer, buffer, serial, scratch).await {
             After::Next(rest, keep) if rest.is_empty() => return Some(keep),
             After::Next(rest, _) => buffer = rest,
             After::Linger(pause, total) => {
@@ -300,13 +318,14 @@ async fn requests(connection: &Rc<Connection>, post: &Post, scratch: &mut Reques
 }
 
 async fn one_request(
+    http: &HttpLoop,
     connection: &Rc<Connection>,
     timer: &mut Timer,
     buffer: Vec<u8>,
     serial: u64,
     scratch: &mut RequestScratch,
 ) -> After {
-    let Some((generation, servers, still_listens)) = connection.servers() else { return After::Close };
+    let Some((generation, servers, still_listens)) = http.servers(connection) else { return After::Close };
     let settings = servers.entry.settings.get::<ServerSettings>();
     let rules = read::rules(settings);
     loops::note(connection.number, "reading a request head");
@@ -332,7 +351,7 @@ async fn one_request(
             (head, Some(Fault::Silent(400, text)))
         }
         Reading::Nothing(end) => {
-            unanswered::log(connection, if serial == 1 { Awaited::First } else { Awaited::Next }, &end);
+            unanswered::log(http, connection, if serial == 1 { Awaited::First } else { Awaited::Next }, &end);
             return After::Close;
         }
     };

@@ -9,8 +9,8 @@ use freerun_runtime::loops::LoopStats;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use crate::connection::Connection;
-use crate::connection::unanswered::End;
+use crate::protocol::unanswered::End;
+use crate::request::Connection;
 use crate::request::Head;
 use crate::settings::server::ServerSettings;
 

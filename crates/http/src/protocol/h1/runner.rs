@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 
-use crate::connection::Connection;
 use crate::protocol::h1::upgraded::Upgraded;
-use crate::protocol::h1::{Keep, serve};
+use crate::protocol::h1::{Driver, Keep, serve};
+use crate::request::Connection;
 
 /// What serves requests: some kilobytes of state, which one connection after the other uses.
 pub struct RequestRunner {
@@ -17,7 +17,7 @@ pub struct RequestRunner {
 /// Where a [`RequestRunner`] gets its work, and leaves what came of it.
 #[derive(Default)]
 pub(super) struct Post {
-    pub(super) connection: Cell<Option<Rc<Connection>>>,
+    pub(super) work: Cell<Option<(Rc<Driver>, Rc<Connection>)>>,
     /// How long to wait for the next request, or `None` when the connection is to be closed.
     pub(super) answer: Cell<Option<Option<Keep>>>,
     /// What goes on instead of a next request.
@@ -32,13 +32,13 @@ const KEPT_RUNNERS: usize = 32;
 pub struct RunnerPool(RefCell<Vec<RequestRunner>>);
 
 impl RunnerPool {
-    pub(super) fn take(&self, connection: &Rc<Connection>) -> RequestRunner {
+    pub(super) fn take(&self, driver: &Rc<Driver>, connection: &Rc<Connection>) -> RequestRunner {
         let runner = self.0.borrow_mut().pop().unwrap_or_else(|| {
             let post = Rc::new(Post::default());
             let future = Box::pin(serve(post.clone()));
             RequestRunner { post, future }
         });
-        runner.post.connection.set(Some(connection.clone()));
+        runner.post.work.set(Some((driver.clone(), connection.clone())));
         runner
     }
 

@@ -10,8 +10,8 @@ use freerun_runtime::deadline::Deadline;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use crate::connection::Connection;
 use crate::protocol::h1::{file, writer::Writer};
+use crate::request::Connection;
 use crate::request::Request;
 use crate::request::response::{Body, Field, LateTrailers, Part, Response, Source};
 use crate::settings::core::CoreSettings;
@@ -40,7 +40,7 @@ pub async fn response(
 ) -> Result<(), WriteError> {
     let mut out = buffers::take_to_send();
     let (decided, fields) = text::head(request, &response, upgrades, &mut out);
-    if request.generation.keeps_sent_head {
+    if request.generation.http.keeps_sent_head {
         request.sent_head.clear();
         request.sent_head.extend_from_slice(&out[fields..]);
         request.sent_location = None;

@@ -14,12 +14,12 @@ use freerun_proto::{BodyFraming, Method, RequestHead};
 use freerun_serve::loop_local::LoopLocal;
 
 use crate::body::ClientBody;
-use crate::connection::Connection;
-use crate::connection::client::ClientStream;
 use crate::protocol::h1::read;
 use crate::regex::{Captures, Groups};
+use crate::request::ClientStream;
+use crate::request::Connection;
+use crate::request::generation::LoopGeneration;
 use crate::request::location::{Location, Server};
-use crate::request::loop_generation::LoopGeneration;
 use crate::request::{Address, Head, Request, Sent, State, States};
 use crate::settings::server::ServerSettings;
 use crate::variables::Values;

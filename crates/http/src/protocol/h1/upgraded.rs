@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 
 use freerun_runtime::buffers;
 
-use crate::connection::Connection;
 use crate::content::takeover::Takeover;
 use crate::finish;
 use crate::protocol::h1::tunnel_request::TunnelRequest;
+use crate::request::Connection;
 use crate::request::Request;
 
 /// A takeover, and what is left of the request that led to it.

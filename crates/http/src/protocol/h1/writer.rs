@@ -7,7 +7,7 @@ use freerun_runtime::loops;
 use freerun_runtime::tasks::LongWork;
 use freerun_runtime::timer::Timer;
 
-use crate::connection::Connection;
+use crate::request::Connection;
 use crate::request::response::Source;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;

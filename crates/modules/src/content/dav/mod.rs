@@ -12,7 +12,6 @@ use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::content::{open, path};
 use freerun_http::files::{hot, open_files};
-use freerun_http::generation::TempFolders;
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
@@ -25,6 +24,7 @@ use freerun_proto::{BodyFraming, HeaderId, Method, date};
 use freerun_runtime::files::Via;
 use freerun_runtime::files::change::Contents;
 use freerun_runtime::pool::PoolError;
+use freerun_serve::parts::TempFolders;
 
 use work::{Failure, Moves, Target, Work};
 

@@ -2,7 +2,7 @@
 
 use freerun_cache::cache::Cache;
 use freerun_cache::usage::Answered;
-use freerun_http::generation::Generation;
+use freerun_serve::generation::Generation;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -1,11 +1,11 @@
 //! The figures, gathered from where they are kept. The field names are those of the JSON.
 
-use freerun_http::shared::Shared;
 use freerun_runtime::log::{LogFile, MAX_LOG_THREADS};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
 use freerun_runtime::stats::{BUCKETS, HistogramSnapshot};
+use freerun_serve::shared::Shared;
 use serde::Serialize;
 
 use super::caches::CacheFigures;

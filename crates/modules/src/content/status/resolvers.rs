@@ -1,6 +1,6 @@
 //! The figures of resolvers that have a `status_zone`, in both forms.
 
-use freerun_http::generation::Generation;
+use freerun_serve::generation::Generation;
 use freerun_upstream::resolve::Resolver as Asked;
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use freerun_http::generation::Generation;
+use freerun_serve::generation::Generation;
 use freerun_upstream::{Failure, Group, Millis, Peer};
 use serde::Serialize;
 use serde_json::{Map, Value};

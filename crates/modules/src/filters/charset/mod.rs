@@ -9,7 +9,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, group, settings};
 use freerun_http::content::charsets::CharsetNames;
-use freerun_http::generation::Parts;
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
@@ -17,6 +16,7 @@ use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::{Body, Response};
 use freerun_http::settings::media_types::MediaTypes;
 use freerun_http::variables::{Reference, VariableTable};
+use freerun_serve::parts::Parts;
 
 use freerun_serve::lookups::variable_name;
 use map::CharsetMaps;

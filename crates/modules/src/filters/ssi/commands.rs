@@ -48,7 +48,7 @@ impl Names<'_> {
             return Some(value);
         }
         let name = std::str::from_utf8(name).ok()?;
-        let reference = self.request.generation.variables.find(name)?;
+        let reference = self.request.generation.http.variables.find(name)?;
         reference.get(self.request).map(|value| Bytes::from(value.into_owned()))
     }
 }

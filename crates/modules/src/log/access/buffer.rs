@@ -12,10 +12,10 @@ use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::time::Duration;
 
-use freerun_http::loop_state::LoopState;
 use freerun_runtime::log::{Destination, LogFile};
 use freerun_runtime::loops;
 use freerun_serve::loop_local::AddressHasher;
+use freerun_serve::loop_state::LoopState;
 
 use freerun_serve::access_log::Buffering;
 

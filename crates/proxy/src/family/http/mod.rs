@@ -4,13 +4,13 @@ pub mod request;
 pub mod settings;
 
 use freerun_conf::{Cx, Problem, SettingsSet};
-use freerun_http::generation::TempFolders;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Field;
 use freerun_http::settings::core::TempPath;
 use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
+use freerun_serve::parts::TempFolders;
 
 use crate::exchange::family::{Exchanging, Family, Passed, RequestBody};
 use crate::exchange::http1::{HttpExchange, WriteHead};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -27,8 +28,15 @@ pub struct Shared {
     pub started: Instant,
     /// Generations installed since then.
     pub reloads: Counter,
-    pub(crate) remotes: Vec<Remote>,
-    pub(crate) next_connection: AtomicU64,
     /// Work that no client waits for.
     pub background: Arc<Backgrounds>,
+    pub(crate) remotes: Vec<Remote>,
+    pub(crate) last_connection: AtomicU64,
+}
+
+impl Shared {
+    /// A serial number for a connection, `$connection`: from 1, for all loops.
+    pub fn next_connection(&self) -> u64 {
+        self.last_connection.fetch_add(1, Relaxed) + 1
+    }
 }

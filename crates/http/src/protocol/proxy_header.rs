@@ -8,9 +8,10 @@ use freerun_runtime::log::Level;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use crate::connection::Connection;
-use crate::connection::unanswered::{self, Awaited, End};
+use crate::http_loop::HttpLoop;
 use crate::log::Peer;
+use crate::protocol::unanswered::{self, Awaited, End};
+use crate::request::Connection;
 
 /// How much of a broken header is logged: the length of the longest line of version 1.
 const SHOWN: usize = 107;
@@ -18,6 +19,7 @@ const SHOWN: usize = 107;
 /// Reads the header, all of which has to come within `timeout`, behind what is in `buffer` already; leaves what comes
 /// after it there. `None`: the connection is to be closed, which is logged.
 pub async fn read(
+    http: &HttpLoop,
     connection: &Connection,
     timer: &mut Timer,
     timeout: Duration,
@@ -47,7 +49,7 @@ pub async fn read(
         match timer.within(left, connection.transport.read(buffer)).await {
             Some(Ok(1..)) => {}
             Some(Ok(0)) if buffer.is_empty() => {
-                unanswered::log(connection, Awaited::ProxyHeader, &End::Closed);
+                unanswered::log(http, connection, Awaited::ProxyHeader, &End::Closed);
                 return None;
             }
             Some(Ok(0)) => {
@@ -55,11 +57,11 @@ pub async fn read(
                 return None;
             }
             Some(Err(error)) => {
-                unanswered::log(connection, Awaited::ProxyHeader, &End::Broken(error));
+                unanswered::log(http, connection, Awaited::ProxyHeader, &End::Broken(error));
                 return None;
             }
             None => {
-                unanswered::log(connection, Awaited::ProxyHeader, &End::TimedOut);
+                unanswered::log(http, connection, Awaited::ProxyHeader, &End::TimedOut);
                 return None;
             }
         }

@@ -1,12 +1,40 @@
-//! The `listen` directive.
+//! How a listening socket is made: its key, its options, and the addresses that the `listen` directive names.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, parse_size, parse_time};
-use freerun_serve::hosts::Hosts;
+use freerun_conf::{parse_size, parse_time};
 
-use crate::request::Address;
+use crate::address::Address;
+use crate::hosts::Hosts;
+
+/// What a listening socket speaks: two sockets of one address and port with different ones are two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Protocol {
+    /// Connected byte streams: TCP, or a Unix socket.
+    Stream,
+    /// Datagrams: UDP.
+    Datagram,
+}
+
+/// What identifies a listening socket, across configurations and binaries: `127.0.0.1:53` for TCP and for UDP are two.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub struct ListenKey {
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// The address, as [`ListenSpec::name`].
+    pub name: String,
+}
+
+impl fmt::Display for ListenKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.protocol {
+            Protocol::Stream => formatter.write_str(&self.name),
+            Protocol::Datagram => write!(formatter, "udp:{}", self.name),
+        }
+    }
+}
 
 /// `so_keepalive`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -20,6 +48,10 @@ pub enum Keepalive {
 /// How a listening socket is made. What differs between two of them for one address is an error.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ListenSpec {
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// The name of the [`Service`](crate::service::Service) that takes its connections.
+    pub service: String,
     /// `127.0.0.1:80`, `[::]:80` or `unix:/path`: also what messages call it.
     pub name: String,
     /// The IP address; `None` for a Unix socket.
@@ -46,8 +78,11 @@ pub struct ListenSpec {
 const BACKLOG: i32 = 511;
 
 impl ListenSpec {
-    fn new(ip: Option<SocketAddr>, name: String) -> ListenSpec {
+    /// A socket for byte streams with nginx's options where nothing else is said, whose connections this service takes.
+    pub fn new(service: &str, ip: Option<SocketAddr>, name: String) -> ListenSpec {
         ListenSpec {
+            protocol: Protocol::Stream,
+            service: service.to_owned(),
             name,
             ip,
             backlog: BACKLOG,
@@ -61,10 +96,14 @@ impl ListenSpec {
         }
     }
 
-    /// Port 80 on all IPv4 addresses (8000 without the rights for that): what a server without `listen` gets.
-    pub fn default_for(privileged: bool) -> ListenSpec {
-        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, if privileged { 80 } else { 8000 }));
-        ListenSpec::new(Some(address), address.to_string())
+    /// Whether it stands for the socket that `other` stands for, whatever their options.
+    pub fn is_same_socket(&self, other: &ListenSpec) -> bool {
+        self.protocol == other.protocol && self.name == other.name
+    }
+
+    /// What identifies it.
+    pub fn key(&self) -> ListenKey {
+        ListenKey { protocol: self.protocol, name: self.name.clone() }
     }
 
     /// The path of a Unix socket.
@@ -84,107 +123,42 @@ impl ListenSpec {
     pub fn is_wildcard(&self) -> bool {
         self.ip.is_some_and(|address| address.ip().is_unspecified())
     }
-}
 
-/// Where a directive is written, for problems found after reading.
-#[derive(Debug, Clone, Copy)]
-pub struct Written {
-    /// What the caret points at.
-    pub place: Place,
-    /// The line that is named.
-    pub end: Place,
-    /// Position in reading order.
-    pub order: u32,
-}
-
-/// One `listen` directive; a range of ports makes several addresses.
-#[derive(Debug, Clone)]
-pub struct ListenSetting {
-    /// One for each port.
-    pub specs: Vec<ListenSpec>,
-    /// `default_server`
-    pub default_server: bool,
-    /// `proxy_protocol`
-    pub proxy_protocol: bool,
-    /// Where it is written.
-    pub written: Written,
-    /// Whether any parameter concerns the socket itself: such an address is bound by its own, and only one `listen`
-    /// for it may say so.
-    pub has_options: bool,
-}
-
-impl Value for ListenSetting {
-    const SHAPE: Shape = Shape::at_least(1, "address[:port] | port | unix:path [parameters]");
-
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<ListenSetting, Problem> {
-        let word = &directive.args[0];
-        let mut specs = addresses(&word.text, cx.extensions.get_or_default()).map_err(|why| {
-            Problem::new(format!("{why} in \"{}\" of the \"listen\" directive", word.text)).at(word.place)
-        })?;
-        let mut default_server = false;
-        let mut proxy_protocol = false;
-        let mut has_options = false;
-        for parameter in &directive.args[1..] {
-            let text = parameter.text.as_str();
-            let invalid = || Problem::new(format!("invalid parameter \"{text}\"")).at(parameter.place);
-            if matches!(text, "default_server" | "default") {
-                default_server = true;
-                continue;
+    /// Applies an option of the `listen` directive that concerns the socket itself, such as `backlog=number`. Says whether it is
+    /// one.
+    ///
+    /// # Errors
+    /// nginx's message about its value.
+    pub fn apply_option(&mut self, option: &str) -> Result<bool, String> {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        let bad = || format!("invalid {name} \"{option}\"");
+        match (name, value) {
+            ("bind", None) => {}
+            ("backlog", Some(value)) => {
+                self.backlog = value.parse().ok().filter(|backlog| *backlog != 0).ok_or_else(bad)?;
             }
-            if text == "proxy_protocol" {
-                proxy_protocol = true;
-                continue;
-            }
-            has_options = true;
-            let (name, value) = match text.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (text, None),
-            };
-            let bad = || Problem::new(format!("invalid {name} \"{text}\"")).at(parameter.place);
-            for spec in &mut specs {
-                match (name, value) {
-                    ("bind", None) => {}
-                    ("backlog", Some(value)) => {
-                        spec.backlog = value.parse().ok().filter(|backlog| *backlog != 0).ok_or_else(bad)?;
-                    }
-                    ("rcvbuf", Some(value)) => spec.rcvbuf = Some(buffer(value).ok_or_else(bad)?),
-                    ("sndbuf", Some(value)) => spec.sndbuf = Some(buffer(value).ok_or_else(bad)?),
-                    ("fastopen", Some(value)) => {
-                        spec.fastopen = Some(value.parse().map_err(|_| bad())?);
-                    }
-                    ("deferred", None) => spec.deferred = true,
-                    ("reuseport", None) => spec.reuseport = true,
-                    ("ipv6only", Some(value @ ("on" | "off"))) => {
-                        if !spec.ip.is_some_and(|address| address.is_ipv6()) {
-                            return Err(Problem::new(format!("ipv6only is not supported on addr \"{}\"", spec.name))
-                                .at(parameter.place));
-                        }
-                        spec.ipv6only = value == "on";
-                    }
-                    ("ipv6only", Some(value)) => {
-                        return Err(Problem::new(format!("invalid ipv6only flags \"{value}\"")).at(parameter.place));
-                    }
-                    ("so_keepalive", Some(value)) => {
-                        spec.so_keepalive = Some(keepalive(value).ok_or_else(|| {
-                            Problem::new(format!("invalid so_keepalive value: \"{value}\"")).at(parameter.place)
-                        })?);
-                    }
-                    ("ssl" | "http2" | "quic" | "multipath", None) => {
-                        return Err(Problem::new(format!("the \"{name}\" parameter is not supported yet"))
-                            .at(parameter.place)
-                            .hint(match name {
-                                "ssl" => {
-                                    "freerun does not have TLS yet; without the parameter it speaks plain HTTP there"
-                                }
-                                _ => "freerun does not have it yet; remove the parameter",
-                            }));
-                    }
-                    _ => return Err(invalid()),
+            ("rcvbuf", Some(value)) => self.rcvbuf = Some(buffer(value).ok_or_else(bad)?),
+            ("sndbuf", Some(value)) => self.sndbuf = Some(buffer(value).ok_or_else(bad)?),
+            ("fastopen", Some(value)) => self.fastopen = Some(value.parse().map_err(|_| bad())?),
+            ("deferred", None) => self.deferred = true,
+            ("reuseport", None) => self.reuseport = true,
+            ("ipv6only", Some(value @ ("on" | "off"))) => {
+                if !self.ip.is_some_and(|address| address.is_ipv6()) {
+                    return Err(format!("ipv6only is not supported on addr \"{}\"", self.name));
                 }
+                self.ipv6only = value == "on";
             }
+            ("ipv6only", Some(value)) => return Err(format!("invalid ipv6only flags \"{value}\"")),
+            ("so_keepalive", Some(value)) => {
+                let keepalive = keepalive(value).ok_or_else(|| format!("invalid so_keepalive value: \"{value}\""))?;
+                self.so_keepalive = Some(keepalive);
+            }
+            _ => return Ok(false),
         }
-        let written = Written { place: word.place, end: directive.end, order: directive.order };
-        Ok(ListenSetting { specs, default_server, proxy_protocol, written, has_options })
+        Ok(true)
     }
 }
 
@@ -213,8 +187,11 @@ fn keepalive(text: &str) -> Option<Keepalive> {
         .then_some(Keepalive::On(idle, interval, count))
 }
 
-/// The addresses that a `listen` value stands for.
-fn addresses(text: &str, hosts: &mut Hosts) -> Result<Vec<ListenSpec>, &'static str> {
+/// The sockets that a `listen` value stands for: one for each port of a range, and for each address of a host's name.
+///
+/// # Errors
+/// nginx's words for a value that is no address.
+pub fn addresses(service: &str, text: &str, hosts: &mut Hosts) -> Result<Vec<ListenSpec>, &'static str> {
     if let Some(path) = text.strip_prefix("unix:") {
         if path.is_empty() {
             return Err("no path in the unix domain socket");
@@ -222,7 +199,7 @@ fn addresses(text: &str, hosts: &mut Hosts) -> Result<Vec<ListenSpec>, &'static 
         if path.len() > 107 {
             return Err("too long path in the unix domain socket");
         }
-        return Ok(vec![ListenSpec::new(None, text.to_owned())]);
+        return Ok(vec![ListenSpec::new(service, None, text.to_owned())]);
     }
     let (ip, ports) = if let Some(rest) = text.strip_prefix('[') {
         let (ip, rest) = rest.split_once(']').ok_or("invalid host")?;
@@ -239,7 +216,7 @@ fn addresses(text: &str, hosts: &mut Hosts) -> Result<Vec<ListenSpec>, &'static 
     };
     let (first, last) = port_range(ports)?;
     let every = ip.iter().flat_map(|ip| (first..=last).map(move |port| SocketAddr::new(*ip, port)));
-    Ok(every.map(|address| ListenSpec::new(Some(address), address.to_string())).collect())
+    Ok(every.map(|address| ListenSpec::new(service, Some(address), address.to_string())).collect())
 }
 
 fn port_range(ports: &str) -> Result<(u16, u16), &'static str> {
@@ -273,7 +250,7 @@ mod tests {
 
     fn names(text: &str) -> Result<Vec<String>, &'static str> {
         let known = [("two.test".to_owned(), vec!["127.0.0.2".parse().unwrap(), "::2".parse().unwrap()])].into();
-        addresses(text, &mut Hosts { lookup: None, known })
+        addresses("http", text, &mut Hosts { lookup: None, known })
             .map(|specs| specs.into_iter().map(|spec| spec.name).collect())
     }
 
@@ -311,5 +288,13 @@ mod tests {
         assert_eq!(keepalive("30m::10"), Some(Keepalive::On(Some(1800), None, Some(10))));
         assert_eq!(keepalive("::"), None);
         assert_eq!(keepalive("1"), None);
+    }
+
+    #[test]
+    fn tcp_and_udp_of_one_address_are_two() {
+        let tcp = ListenSpec::new("http", Some("127.0.0.1:53".parse().unwrap()), "127.0.0.1:53".to_owned());
+        let udp = ListenSpec { protocol: Protocol::Datagram, ..tcp.clone() };
+        assert_ne!(tcp.key(), udp.key());
+        assert_eq!((tcp.key().to_string(), udp.key().to_string()), ("127.0.0.1:53".into(), "udp:127.0.0.1:53".into()));
     }
 }

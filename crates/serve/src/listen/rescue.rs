@@ -9,11 +9,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use freerun_serve::loop_local::LoopLocal;
 
-use crate::listen::ListenSpec;
-use crate::listen::accept::accept;
-use crate::loop_state;
+use super::ListenSpec;
+use super::accept::accept;
+use crate::loop_local::LoopLocal;
+use crate::loop_services;
 use crate::shared::Shared;
 
 /// A loop that has been in one poll for so long is late.
@@ -70,10 +70,12 @@ pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
         });
         let Some((helper, _)) = others.min_by_key(|(_, stats)| stats.active.get()) else { break };
         // Nothing there, or no descriptor left: the loop itself will see to it.
-        let Ok((fd, peer)) = accept(&shard.fd) else { break };
+        let Ok(one) = accept(&shard.fd) else { break };
         let spec = shard.spec.clone();
-        let told = loop_state::tell(shared, helper, move |loop_state| {
-            loop_state.accepted(fd, peer, &LoopLocal::new(spec), false);
+        let told = loop_services::tell(shared, helper, move |services| {
+            if let Some(service) = services.of(&spec) {
+                services.accepted(service, one, &LoopLocal::new(spec), false);
+            }
         });
         if !told {
             break;

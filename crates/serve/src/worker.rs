@@ -15,7 +15,10 @@ use crate::generation::Generation;
 use crate::listen::ListenSpec;
 use crate::listen::accept::{Between, Bound};
 use crate::listen::rescue::{self, Shard, Shards};
-use crate::loop_state::{self, LoopState};
+use crate::loop_listeners::{self, LoopListeners};
+use crate::loop_services::LoopServices;
+use crate::loop_state::LoopState;
+use crate::service::MakeService;
 use crate::shared::Shared;
 
 /// What the main and `events` levels say of a worker.
@@ -43,11 +46,15 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts the loops with their first generation. Nothing is accepted before [`Worker::install`].
+    /// Starts the loops with their first generation and these services. Nothing is accepted before [`Worker::install`].
     ///
     /// # Errors
     /// A thread or an epoll instance could not be made.
-    pub fn start(options: &WorkerOptions, generation: Arc<Generation>) -> io::Result<Worker> {
+    pub fn start(
+        options: &WorkerOptions,
+        generation: Arc<Generation>,
+        services: &'static [MakeService],
+    ) -> io::Result<Worker> {
         let mut handles = Vec::new();
         for index in 0..options.loops.max(1) {
             let cpus = (!options.cpus.is_empty()).then(|| {
@@ -70,14 +77,17 @@ impl Worker {
             started: Instant::now(),
             reloads: Counter::default(),
             remotes: handles.iter().map(LoopHandle::remote).collect(),
-            next_connection: AtomicU64::new(1),
+            last_connection: AtomicU64::new(0),
             background: Default::default(),
         });
         for handle in &handles {
             let shared = shared.clone();
             let stats = handle.stats.clone();
             let index = handle.index;
-            handle.tell(move || LoopState::begin(index, stats, shared));
+            handle.tell(move || {
+                let loop_state = LoopState::begin(index, stats, shared);
+                LoopListeners::begin(LoopServices::begin(&loop_state, services));
+            });
         }
         Ok(Worker { shared, handles, listeners: Vec::new(), shards: None })
     }
@@ -108,8 +118,8 @@ impl Worker {
             let wanted = wanted.clone();
             let generation = generation.clone();
             handle.tell(move || {
-                if let Some(state) = loop_state::of_this_loop() {
-                    state.install(generation, wanted);
+                if let Some(listeners) = loop_listeners::of_this_loop() {
+                    listeners.install(generation, wanted);
                 }
             });
         }
@@ -145,8 +155,8 @@ impl Worker {
             // Until a loop has heard it, nobody knows which connections there will be.
             let heard = Background::new(&self.shared.background);
             handle.tell(move || {
-                if let Some(state) = loop_state::of_this_loop() {
-                    state.drain();
+                if let Some(listeners) = loop_listeners::of_this_loop() {
+                    listeners.drain();
                 }
                 drop(heard);
             });
@@ -168,7 +178,7 @@ impl Worker {
     pub fn hand_over(&self) {
         for handle in &self.handles {
             handle.tell(|| {
-                if let Some(state) = loop_state::of_this_loop() {
+                if let Some(state) = crate::loop_state::of_this_loop() {
                     state.modules.hand_over();
                 }
             });
@@ -179,10 +189,9 @@ impl Worker {
     pub fn stop(self) {
         for handle in &self.handles {
             handle.tell(|| {
-                if let Some(state) = loop_state::of_this_loop() {
-                    state.modules.hand_over();
+                if let Some(listeners) = loop_listeners::of_this_loop() {
                     // Connections hold on to the loop's state: without them it goes when its thread ends.
-                    state.idle.forget();
+                    listeners.forget();
                 }
             });
         }

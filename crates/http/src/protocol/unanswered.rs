@@ -7,8 +7,9 @@ use std::time::Duration;
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 
-use crate::connection::Connection;
+use crate::http_loop::HttpLoop;
 use crate::log::Peer;
+use crate::request::Connection;
 use crate::settings::server::ServerSettings;
 
 /// How it ended.
@@ -42,8 +43,8 @@ impl fmt::Display for Awaited {
 }
 
 /// Logs the end of a connection where nginx does: not when it is closed to make room, or because it was kept long enough.
-pub fn log(connection: &Connection, awaited: Awaited, end: &End) {
-    let Some((generation, servers, _)) = connection.servers() else { return };
+pub fn log(http: &HttpLoop, connection: &Connection, awaited: Awaited, end: &End) {
+    let Some((generation, servers, _)) = http.servers(connection) else { return };
     let log = servers.entry.error_log(&generation);
     if !log.enabled(Level::Info) {
         return;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
-use freerun_serve::loop_local::AddressHasher;
+use crate::loop_local::AddressHasher;
 
 /// Called when what a module has gathered on a loop must not be kept any longer.
 type HandOver = Box<dyn Fn()>;

@@ -6,11 +6,11 @@ use freerun_proto::date;
 use freerun_runtime::log::clock;
 use freerun_runtime::loops;
 
-use crate::content::error_page::server_name;
-use crate::settings::core::ServerTokens;
-
 /// How many times of files are kept as they are sent; more take each other's place.
 const DATES: usize = 64;
+
+/// How many texts with the date in them are kept.
+pub const DATED: usize = 2;
 
 /// What a loop knows of times as fields have them.
 pub struct Clock {
@@ -18,8 +18,8 @@ pub struct Clock {
     date: Cell<[u8; 29]>,
     /// Until when it holds: nanoseconds since the process began.
     date_until: Cell<u64>,
-    /// How heads begin while that holds: with the version in `Server`, and without.
-    starts: RefCell<[Vec<u8>; 2]>,
+    /// Texts with the date in them, which hold as long.
+    dated: RefCell<[Vec<u8>; DATED]>,
     dates: RefCell<[(i64, [u8; 29]); DATES]>,
     /// Times that other servers have written lately.
     times: RefCell<[(i64, [u8; 29]); DATES]>,
@@ -30,7 +30,7 @@ impl Default for Clock {
         Clock {
             date: Cell::new([0; 29]),
             date_until: Cell::new(0),
-            starts: RefCell::default(),
+            dated: RefCell::default(),
             dates: RefCell::new([(i64::MIN, [0; 29]); DATES]),
             times: RefCell::new([(0, [0; 29]); DATES]),
         }
@@ -75,19 +75,18 @@ impl Clock {
             let time = clock::now();
             self.date.set(date::imf_fixdate(time.secs));
             self.date_until.set(now + u64::from(1000 - time.millis.min(999)) * 1_000_000);
-            self.starts.take();
+            self.dated.take();
         }
     }
 
-    /// Hands the beginning of the head of a response with status 200 to `use_it`: the status line of HTTP/1, `Server` and
-    /// `Date`.
-    pub fn head_start(&self, tokens: ServerTokens, use_it: impl FnOnce(&[u8])) {
+    /// Hands a text with the date in it to `use_it`, such as the lines that heads begin with; `make` makes it once a second, of
+    /// the value of `Date`. `which`, less than [`DATED`], says which of several texts it is.
+    pub fn dated(&self, which: usize, make: impl FnOnce(&[u8; 29], &mut Vec<u8>), use_it: impl FnOnce(&[u8])) {
         self.see_to_date();
-        let start = &mut self.starts.borrow_mut()[usize::from(tokens == ServerTokens::Off)];
-        if start.is_empty() {
-            let (name, date) = (server_name(tokens).as_bytes(), &self.date.get());
-            start.extend_from_slice(&[b"HTTP/1.1 200 OK\r\nServer: ", name, b"\r\nDate: ", date, b"\r\n"].concat());
+        let text = &mut self.dated.borrow_mut()[which];
+        if text.is_empty() {
+            make(&self.date.get(), text);
         }
-        use_it(start);
+        use_it(text);
     }
 }

@@ -11,15 +11,17 @@ use std::time::Duration;
 
 use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::{loops, net};
-use freerun_serve::loop_local::LoopLocal;
-use freerun_serve::predictor::{Sampled, SuccessPredictor};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
-use crate::listen::ListenSpec;
+use super::ListenSpec;
+use crate::address::Address;
+use crate::loop_local::LoopLocal;
+use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
-use crate::request::Address;
+use crate::predictor::{Sampled, SuccessPredictor};
+use crate::service::Service;
 
 /// How long accepting rests after the process ran out of descriptors: nginx's `accept_mutex_delay`.
 pub const REST: Duration = Duration::from_millis(500);
@@ -95,6 +97,8 @@ pub struct Listener {
     pub between: Arc<Between>,
     /// Set for the sockets of `reuseport`: only this loop accepts from it.
     pub only_loop: Option<usize>,
+    /// What takes its connections.
+    pub service: Rc<dyn Service>,
 }
 
 /// A loop's turn to accept.
@@ -118,30 +122,30 @@ impl Accepting {
     ///
     /// # Errors
     /// What `epoll_ctl(2)` answers.
-    pub fn start(loop_state: &Rc<LoopState>, listener: Listener) -> std::io::Result<Rc<Accepting>> {
+    pub fn start(services: &Rc<LoopServices>, listener: Listener) -> std::io::Result<Rc<Accepting>> {
         let registered = net::Listening::new(listener.fd.clone())?;
         let accepting = Rc::new(Accepting { listener, registered, stop: Notify::new() });
-        loops::spawn(0, "accepting", run(loop_state.clone(), accepting.clone()));
+        loops::spawn(0, "accepting", run(services.clone(), accepting.clone()));
         Ok(accepting)
     }
 
     /// Stops accepting, after those connections that wait: with the socket's last descriptor they would be reset, and where
     /// another process has the socket too, it may be that only this loop was told of them.
-    pub fn end(&self, loop_state: &Rc<LoopState>) {
+    pub fn end(&self, services: &LoopServices) {
         self.registered.rest();
         self.stop.notify_one();
         for _ in 0..LAST {
-            if loop_state.admission.is_full() || !net::can_be_read(&self.registered) {
+            if services.loop_state.admission.is_full() || !net::can_be_read(&self.registered) {
                 break;
             }
             match accept(&self.listener.fd) {
-                Ok((fd, peer)) => {
-                    loop_state.accepted(fd, peer, &self.listener.spec, false);
+                Ok(one) => {
+                    services.accepted(self.listener.service.clone(), one, &self.listener.spec, false);
                 }
                 Err(error) if is_of_one(error) => {}
                 Err(Errno::AGAIN) => break,
                 Err(error) => {
-                    loop_state.accept_failed(error);
+                    services.accept_failed(error);
                     break;
                 }
             }
@@ -150,7 +154,8 @@ impl Accepting {
 }
 
 /// Accepts until told to stop.
-async fn run(loop_state: Rc<LoopState>, accepting: Rc<Accepting>) {
+async fn run(services: Rc<LoopServices>, accepting: Rc<Accepting>) {
+    let loop_state = &services.loop_state;
     let Accepting { listener, registered, stop } = &*accepting;
     let between = &listener.between;
     let is_shared = listener.only_loop.is_none();
@@ -171,7 +176,7 @@ async fn run(loop_state: Rc<LoopState>, accepting: Rc<Accepting>) {
             if takes_turns && turn.is_none() {
                 turn = Some(Turn { _held: between.turn.lock().await, open: loop_state.admission.open() });
             }
-            go_on(&loop_state, registered).await;
+            go_on(loop_state, registered).await;
             registered.readable().await
         };
         tokio::select! {
@@ -199,7 +204,7 @@ async fn run(loop_state: Rc<LoopState>, accepting: Rc<Accepting>) {
             while loop_state.admission.is_full() && net::can_be_read(registered) {
                 // Nor before all loops are full.
                 let others = is_shared && between.some_have_room();
-                if !others && loop_state.has_room() {
+                if !others && services.has_room() {
                     break;
                 }
                 if others && !takes_turns {
@@ -235,9 +240,9 @@ async fn run(loop_state: Rc<LoopState>, accepting: Rc<Accepting>) {
                 false => behind.came_out(accepted_one.is_ok()),
             }
             match accepted_one {
-                Ok((fd, peer)) => {
+                Ok(one) => {
                     accepted += 1;
-                    let stays = loop_state.accepted(fd, peer, &listener.spec, at_once);
+                    let stays = services.accepted(listener.service.clone(), one, &listener.spec, at_once);
                     if stays && at_once {
                         break;
                     }
@@ -245,7 +250,7 @@ async fn run(loop_state: Rc<LoopState>, accepting: Rc<Accepting>) {
                 Err(Errno::AGAIN) => break,
                 Err(error) if is_of_one(error) => {}
                 Err(error) => {
-                    loop_state.accept_failed(error);
+                    services.accept_failed(error);
                     registered.rest();
                     turn = None;
                     tokio::select! {

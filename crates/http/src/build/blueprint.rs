@@ -1,0 +1,53 @@
+//! What is read from a configuration, before it serves.
+
+use std::sync::Arc;
+
+use freerun_runtime::files::FileSystem;
+use freerun_runtime::log::{ErrorLog, LogFile};
+use freerun_runtime::pool::PoolSet;
+use freerun_serve::generation::Generation;
+use freerun_serve::listen::ListenSpec;
+use freerun_serve::parts::{Parts, Paths};
+use freerun_serve::services::Services;
+use freerun_serve::zones::Zones;
+
+use crate::request::generation::HttpConfiguration;
+
+/// What a generation needs from the process before it can serve.
+pub struct Blueprint {
+    /// What `http {}` says.
+    pub http: HttpConfiguration,
+    /// Paths of log files that settings refer to by index.
+    pub log_paths: Vec<String>,
+    /// Folders for temporary files, which must be there before the worker serves.
+    pub temp_folders: Vec<String>,
+    /// What relative paths begin at.
+    pub paths: Paths,
+    /// State that goes on from one generation to the next.
+    pub zones: Zones,
+    /// What modules keep with it.
+    pub parts: Parts,
+}
+
+impl Blueprint {
+    /// The sockets that it listens on, in the order of the configuration.
+    pub fn listeners(&self) -> Vec<Arc<ListenSpec>> {
+        self.http.listens.iter().map(|listen| listen.spec.clone()).collect()
+    }
+
+    /// Makes it serve, with what the process has for it: the open log files in the order of `log_paths`, the error log of the main
+    /// level, the thread pools and the file operations.
+    pub fn serve(
+        self,
+        number: u64,
+        logs: Vec<LogFile>,
+        error_log: ErrorLog,
+        pools: PoolSet,
+        files: Arc<FileSystem>,
+    ) -> Generation {
+        let listeners = self.listeners();
+        let Blueprint { http, paths, zones, parts, .. } = self;
+        let services = Services { paths, zones, parts, logs, error_log, pools, files };
+        Generation::new(number, services, listeners).with(Arc::new(http))
+    }
+}

@@ -1,0 +1,88 @@
+//! What http knows on one loop, whatever protocol a connection speaks.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+use freerun_serve::loop_state::LoopState;
+
+use crate::connection::idle::Idle;
+use crate::request::Connection;
+use crate::request::generation::{Answering, LoopGeneration, ServedBy};
+
+/// What http knows on one loop.
+pub struct HttpLoop {
+    /// What is known on the loop whatever it serves.
+    pub loop_state: Rc<LoopState>,
+    /// Connections without a request.
+    pub idle: Rc<Idle<ServedBy>>,
+    generation: RefCell<Rc<LoopGeneration>>,
+}
+
+/// Where a module finds the loop's [`HttpLoop`].
+#[derive(Default)]
+struct Known(RefCell<Weak<HttpLoop>>);
+
+impl HttpLoop {
+    /// Makes what http knows on this loop.
+    pub fn begin(loop_state: &Rc<LoopState>) -> Rc<HttpLoop> {
+        let generation = LoopGeneration::new(loop_state.generation(), loop_state.shared.loops.len());
+        let http = Rc::new(HttpLoop {
+            loop_state: loop_state.clone(),
+            idle: Idle::new(loop_state.stats.clone()),
+            generation: RefCell::new(generation),
+        });
+        *loop_state.modules.get::<Known>().0.borrow_mut() = Rc::downgrade(&http);
+        http
+    }
+
+    /// What http knows on this loop, if it serves there.
+    pub fn of(loop_state: &LoopState) -> Option<Rc<HttpLoop>> {
+        loop_state.modules.get::<Known>().0.borrow().upgrade()
+    }
+
+    /// The generation that a new request begins with.
+    pub fn generation(&self) -> Rc<LoopGeneration> {
+        self.generation.borrow().clone()
+    }
+
+    /// Makes the generation that the loop has now the one that new requests begin with.
+    pub fn renew(self: &Rc<Self>) {
+        let generation = LoopGeneration::new(self.loop_state.generation(), self.loop_state.shared.loops.len());
+        let old = self.generation.replace(generation);
+        old.forget_hot();
+        let http = self.clone();
+        self.idle.for_each("renewing idle connections", move |connection| http.renew_connection(connection));
+    }
+
+    /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
+    /// newest generation still listens there: if not, it is the last one that did.
+    pub fn servers(&self, connection: &Connection) -> Option<(Rc<LoopGeneration>, Rc<Answering>, bool)> {
+        let generation = self.generation();
+        let mut known = connection.served_by.borrow_mut();
+        if let Some(ServedBy { generation: of, servers }) = &*known
+            && of.number == generation.number
+        {
+            return Some((generation, servers.clone(), true));
+        }
+        match generation.http.listen(&connection.listen) {
+            Some(listen) => {
+                let is_one = listen.specific.is_empty();
+                let local = if is_one { connection.listen.address() } else { connection.local() };
+                let servers = generation.servers(listen.servers_for(&local));
+                *known = Some(ServedBy { generation: generation.clone(), servers: servers.clone() });
+                Some((generation, servers, true))
+            }
+            // Their settings speak of logs and pools of their own generation.
+            None => known.as_ref().map(|ServedBy { generation, servers }| (generation.clone(), servers.clone(), false)),
+        }
+    }
+
+    /// Lets go of the configuration of the last request, if there is a newer one and it listens here as well: without a
+    /// request, nothing speaks for keeping it.
+    pub fn renew_connection(&self, connection: &Connection) {
+        let is_old = |of: &ServedBy| of.generation.number != self.loop_state.generation_number();
+        if connection.served_by.borrow().as_ref().is_some_and(is_old) {
+            let _ = self.servers(connection);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What modules keep with a request or a connection.
+
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+/// What a module keeps with a request, and its type.
+pub type State = (TypeId, Rc<dyn Any>);
+
+/// What modules keep with a request, by type.
+#[derive(Default)]
+pub struct States(RefCell<SmallVec<[State; 2]>>);
+
+impl States {
+    /// The module's state, made at first use. What changes in it needs a cell.
+    pub fn get<T: Default + 'static>(&self) -> Rc<T> {
+        if let Some(state) = self.find() {
+            return state;
+        }
+        let state = Rc::new(T::default());
+        self.0.borrow_mut().push((TypeId::of::<T>(), state.clone()));
+        state
+    }
+
+    /// The module's state, if there is one.
+    pub fn find<T: 'static>(&self) -> Option<Rc<T>> {
+        let states = self.0.borrow();
+        if states.is_empty() {
+            return None;
+        }
+        let (_, state) = states.iter().find(|(key, _)| *key == TypeId::of::<T>())?;
+        state.clone().downcast().ok()
+    }
+
+    /// The same without room for more.
+    pub(crate) fn pack(self) -> Box<[State]> {
+        self.0.into_inner().into_boxed_slice()
+    }
+
+    /// What was packed.
+    pub(crate) fn unpack(packed: Box<[State]>) -> States {
+        States(RefCell::new(packed.into_vec().into()))
+    }
+}

@@ -1,0 +1,199 @@
+//! The configuration of http: as it is read, and as one loop holds it while it serves.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use freerun_runtime::{loops, timer};
+use freerun_serve::loop_local::{AddressHasher, LoopHandles, LoopLocal};
+
+use freerun_serve::Address;
+use freerun_serve::generation::Generation;
+use freerun_serve::listen::ListenSpec;
+use freerun_serve::values::VariableTable;
+
+use super::Request;
+use super::location::{Location, Server};
+use crate::files::hot::{HotFile, HotFiles, VALID};
+use crate::route::names::NameTable;
+
+/// The servers of one address: found by name, else the default one.
+#[derive(Debug)]
+pub struct Servers {
+    /// By name.
+    pub names: NameTable,
+    /// `default_server`, or the first one.
+    pub default: Arc<Server>,
+    /// Whether connections begin with a PROXY protocol header.
+    pub proxy_protocol: bool,
+}
+
+/// A listening socket of a generation.
+#[derive(Debug)]
+pub struct Listen {
+    /// How it is bound.
+    pub spec: Arc<ListenSpec>,
+    /// The servers of the address itself.
+    pub servers: Arc<Servers>,
+    /// Servers of more specific addresses with the same port, which share a wildcard's socket.
+    pub specific: HashMap<IpAddr, Arc<Servers>>,
+}
+
+impl Listen {
+    /// The servers for a connection to this local address.
+    pub fn servers_for(&self, local: &Address) -> &Arc<Servers> {
+        match local {
+            Address::Ip(address) if !self.specific.is_empty() => {
+                self.specific.get(&address.ip().to_canonical()).unwrap_or(&self.servers)
+            }
+            _ => &self.servers,
+        }
+    }
+}
+
+/// What `http {}` says: the part that http has in a [`Generation`].
+#[derive(Default)]
+pub struct HttpConfiguration {
+    /// The listening addresses, in the order of the configuration.
+    pub listens: Vec<Arc<Listen>>,
+    /// Whether heads of responses are kept for `$sent_http_…`.
+    pub keeps_sent_head: bool,
+    /// Whether heads of upstream servers' responses are kept for `$upstream_http_…` and `$upstream_cookie_…`.
+    pub keeps_upstream_head: bool,
+    /// The variables, for names that come up while serving.
+    pub variables: Arc<VariableTable<Request>>,
+}
+
+impl HttpConfiguration {
+    /// What is configured for the socket that is made like this.
+    pub fn listen(&self, spec: &ListenSpec) -> Option<&Arc<Listen>> {
+        self.listens.iter().find(|listen| listen.spec.is_same_socket(spec))
+    }
+}
+
+/// The servers of an address, as one loop holds them, with what each of their requests begins with.
+pub struct Answering {
+    servers: Arc<Servers>,
+    /// The default server.
+    pub server: LoopLocal<Server>,
+    /// The default server's own level.
+    pub entry: LoopLocal<Location>,
+}
+
+impl Deref for Answering {
+    type Target = Servers;
+
+    fn deref(&self) -> &Servers {
+        &self.servers
+    }
+}
+
+/// A generation, as one loop holds it, with its handles of what is in it.
+pub struct LoopGeneration {
+    // In this order: the generation's memory is given back elsewhere as soon as the last loop has let go of it.
+    addresses: RefCell<HashMap<*const Servers, Rc<Answering>, BuildHasherDefault<AddressHasher>>>,
+    locations: LoopHandles<Location>,
+    servers: LoopHandles<Server>,
+    texts: RefCell<HashMap<*const u8, Bytes, BuildHasherDefault<AddressHasher>>>,
+    /// What `http {}` says.
+    pub http: Arc<HttpConfiguration>,
+    /// Files that are open or known on this loop.
+    pub hot: RefCell<HotFiles>,
+    generation: Arc<Generation>,
+}
+
+/// What answers on a connection: the servers of its address, and the generation that they are of.
+pub struct ServedBy {
+    /// The generation.
+    pub generation: Rc<LoopGeneration>,
+    /// The servers.
+    pub servers: Rc<Answering>,
+}
+
+impl LoopGeneration {
+    /// The generation on one of so many loops.
+    pub fn new(generation: Arc<Generation>, loops: usize) -> Rc<LoopGeneration> {
+        let (locations, servers, addresses, texts) = Default::default();
+        let http = generation.part::<HttpConfiguration>().unwrap_or_default();
+        let hot = RefCell::new(HotFiles::new(loops));
+        Rc::new(LoopGeneration { addresses, locations, servers, texts, http, hot, generation })
+    }
+
+    /// Keeps a file for the requests of the next second.
+    pub fn keep_hot(self: &Rc<Self>, path: &[u8], file: &Rc<HotFile>) {
+        let was_empty = self.hot.borrow().is_empty();
+        self.hot.borrow_mut().put(path, file, loops::now());
+        if was_empty {
+            let generation = Rc::downgrade(self);
+            loops::spawn(0, "letting go of hot files", async move {
+                loop {
+                    timer::sleep(VALID).await;
+                    let Some(generation) = generation.upgrade() else { return };
+                    let mut hot = generation.hot.borrow_mut();
+                    hot.purge(Instant::now());
+                    if hot.is_empty() {
+                        return;
+                    }
+                }
+            });
+        }
+    }
+
+    /// Lets go of all hot files, because another generation serves from now on: its settings may have changed what a path
+    /// means or whether it may be kept.
+    pub fn forget_hot(&self) {
+        self.hot.borrow_mut().purge(Instant::now() + VALID);
+    }
+
+    /// The generation, for other threads.
+    pub fn shared(&self) -> &Arc<Generation> {
+        &self.generation
+    }
+
+    /// A location of this generation.
+    pub fn location(&self, location: &Arc<Location>) -> LoopLocal<Location> {
+        self.locations.get(location)
+    }
+
+    /// A virtual server of this generation.
+    pub fn server(&self, server: &Arc<Server>) -> LoopLocal<Server> {
+        self.servers.get(server)
+    }
+
+    /// A text that stands in this generation, in memory that this loop counts for itself.
+    pub fn text(&self, text: &[u8]) -> Bytes {
+        if text.is_empty() {
+            return Bytes::new();
+        }
+        let mut texts = self.texts.borrow_mut();
+        let kept = texts.entry(text.as_ptr()).or_insert_with(|| Bytes::copy_from_slice(text));
+        if *kept != *text {
+            *kept = Bytes::copy_from_slice(text);
+        }
+        kept.clone()
+    }
+
+    /// The servers of one of its addresses.
+    pub fn servers(&self, servers: &Arc<Servers>) -> Rc<Answering> {
+        let mut addresses = self.addresses.borrow_mut();
+        let known = addresses.entry(Arc::as_ptr(servers)).or_insert_with(|| {
+            let (server, entry) = (self.server(&servers.default), self.location(&servers.default.entry));
+            Rc::new(Answering { servers: servers.clone(), server, entry })
+        });
+        known.clone()
+    }
+}
+
+impl Deref for LoopGeneration {
+    type Target = Generation;
+
+    fn deref(&self) -> &Generation {
+        &self.generation
+    }
+}

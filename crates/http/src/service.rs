@@ -1,0 +1,68 @@
+//! The service `http`: what a loop hands the connections of `listen` of `server` blocks to.
+
+use std::rc::Rc;
+
+use freerun_runtime::tasks::Tasks;
+use freerun_serve::loop_state::LoopState;
+use freerun_serve::service::{Accepted, Asked, Service};
+
+use crate::http_loop::HttpLoop;
+use crate::protocol::h1;
+use crate::request::Connection;
+use crate::settings::listen::SERVICE;
+
+/// The service `http` on one loop.
+pub struct HttpService {
+    http: Rc<HttpLoop>,
+    h1: Rc<h1::Driver>,
+    tasks: Tasks<h1::Serve>,
+}
+
+impl HttpService {
+    /// Makes that of this loop: a [`MakeService`](freerun_serve::service::MakeService).
+    pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
+        let http = HttpLoop::begin(loop_state);
+        let h1 = h1::Driver::new(http.clone());
+        Rc::new(HttpService { http, h1, tasks: Tasks::new("connection") })
+    }
+}
+
+impl Service for HttpService {
+    fn name(&self) -> &'static str {
+        SERVICE
+    }
+
+    fn accept(self: Rc<Self>, accepted: Accepted) {
+        let Accepted { number, transport, peer, listen, now } = accepted;
+        let loop_state = self.http.loop_state.clone();
+        let connection = Rc::new(Connection::new(number, transport, peer, listen, loop_state));
+        // A reload may take the address away before the first request comes: that is then served as it would be now.
+        let _ = self.http.servers(&connection);
+        let serve = h1::Serve::new(&self.h1, connection);
+        if now {
+            self.tasks.start_now(number, serve);
+        } else {
+            self.tasks.start(number, serve);
+        }
+    }
+
+    fn renew(self: Rc<Self>) {
+        self.http.renew();
+    }
+
+    fn drain(self: Rc<Self>) {
+        self.http.idle.close_kept();
+    }
+
+    fn close_oldest(&self) -> Asked {
+        self.http.idle.close_oldest()
+    }
+
+    fn give_back(&self) {
+        self.http.generation().hot.borrow_mut().close_files();
+    }
+
+    fn forget(&self) {
+        self.http.idle.forget();
+    }
+}

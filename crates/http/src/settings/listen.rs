@@ -1,0 +1,83 @@
+//! The `listen` directive of `server`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use freerun_conf::{Cx, Node, Place, Problem, Shape, Value};
+use freerun_serve::listen::{ListenSpec, spec};
+
+/// The name of the service that takes the connections of these sockets.
+pub const SERVICE: &str = "http";
+
+/// Port 80 on all IPv4 addresses (8000 without the rights for that): what a server without `listen` gets.
+pub fn default_listen(privileged: bool) -> ListenSpec {
+    let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, if privileged { 80 } else { 8000 }));
+    ListenSpec::new(SERVICE, Some(address), address.to_string())
+}
+
+/// Where a directive is written, for problems found after reading.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// What the caret points at.
+    pub place: Place,
+    /// The line that is named.
+    pub end: Place,
+    /// Position in reading order.
+    pub order: u32,
+}
+
+/// One `listen` directive; a range of ports makes several addresses.
+#[derive(Debug, Clone)]
+pub struct ListenSetting {
+    /// One for each port.
+    pub specs: Vec<ListenSpec>,
+    /// `default_server`
+    pub default_server: bool,
+    /// `proxy_protocol`
+    pub proxy_protocol: bool,
+    /// Where it is written.
+    pub written: Written,
+    /// Whether any parameter concerns the socket itself: such an address is bound by its own, and only one `listen`
+    /// for it may say so.
+    pub has_options: bool,
+}
+
+impl Value for ListenSetting {
+    const SHAPE: Shape = Shape::at_least(1, "address[:port] | port | unix:path [parameters]");
+
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ListenSetting, Problem> {
+        let word = &directive.args[0];
+        let mut specs = spec::addresses(SERVICE, &word.text, cx.extensions.get_or_default()).map_err(|why| {
+            Problem::new(format!("{why} in \"{}\" of the \"listen\" directive", word.text)).at(word.place)
+        })?;
+        let mut default_server = false;
+        let mut proxy_protocol = false;
+        let mut has_options = false;
+        for parameter in &directive.args[1..] {
+            let text = parameter.text.as_str();
+            if matches!(text, "default_server" | "default") {
+                default_server = true;
+                continue;
+            }
+            if text == "proxy_protocol" {
+                proxy_protocol = true;
+                continue;
+            }
+            if matches!(text, "ssl" | "http2" | "quic" | "multipath") {
+                let problem = Problem::new(format!("the \"{text}\" parameter is not supported yet"));
+                return Err(problem.at(parameter.place).hint(match text {
+                    "ssl" => "freerun does not have TLS yet; without the parameter it speaks plain HTTP there",
+                    _ => "freerun does not have it yet; remove the parameter",
+                }));
+            }
+            has_options = true;
+            for spec in &mut specs {
+                let known = spec.apply_option(text).map_err(|why| Problem::new(why).at(parameter.place))?;
+                if !known {
+                    return Err(Problem::new(format!("invalid parameter \"{text}\"")).at(parameter.place));
+                }
+            }
+        }
+        let written = Written { place: word.place, end: directive.end, order: directive.order };
+        Ok(ListenSetting { specs, default_server, proxy_protocol, written, has_options })
+    }
+}

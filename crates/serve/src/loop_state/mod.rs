@@ -1,0 +1,111 @@
+//! What is known on one loop, whatever it serves. Everything in it belongs to the loop's thread.
+
+pub mod admission;
+pub mod clock;
+pub mod module_states;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use freerun_runtime::log::Level;
+use freerun_runtime::loops::{self, LoopStats};
+
+use self::admission::Admission;
+use self::clock::Clock;
+use self::module_states::ModuleStates;
+use crate::generation::Generation;
+use crate::shared::Shared;
+
+thread_local! {
+    static LOOP_STATE: RefCell<Option<Rc<LoopState>>> = const { RefCell::new(None) };
+}
+
+/// The state of this thread's loop, if it is one.
+pub fn of_this_loop() -> Option<Rc<LoopState>> {
+    LOOP_STATE.with_borrow(Clone::clone)
+}
+
+/// Sends a job to the state of a loop; `false` if there is no such loop, or no longer.
+pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&Rc<LoopState>) + Send + 'static) -> bool {
+    shared.remotes.get(index).is_some_and(|remote| {
+        remote.tell(move || {
+            if let Some(state) = of_this_loop() {
+                job(&state);
+            }
+        })
+    })
+}
+
+/// What is known on one loop.
+pub struct LoopState {
+    /// Number of the loop.
+    pub index: usize,
+    /// Its figures.
+    pub stats: Arc<LoopStats>,
+    /// What all loops share.
+    pub shared: Arc<Shared>,
+    /// How many connections there may be.
+    pub admission: Admission,
+    /// Times as fields have them.
+    pub clock: Clock,
+    /// What modules keep here.
+    pub modules: ModuleStates,
+    generation: RefCell<Arc<Generation>>,
+    draining: Cell<bool>,
+}
+
+impl LoopState {
+    /// Makes the state of this thread's loop.
+    pub(crate) fn begin(index: usize, stats: Arc<LoopStats>, shared: Arc<Shared>) -> Rc<LoopState> {
+        let generation = shared.generation.load_full();
+        let state = Rc::new(LoopState {
+            index,
+            admission: Admission::new(shared.connections, stats.clone()),
+            clock: Clock::default(),
+            modules: ModuleStates::default(),
+            stats,
+            shared,
+            generation: RefCell::new(generation),
+            draining: Cell::new(false),
+        });
+        let weak = Rc::downgrade(&state);
+        loops::set_stall_report(Box::new(move |took, activity| {
+            let Some(state) = weak.upgrade() else { return };
+            let connection = (activity.connection > 0).then_some(activity.connection);
+            let step = activity.step;
+            state.generation().error_log.write(
+                Level::Warn,
+                connection,
+                format_args!("event loop {index} stalled for {} ms in \"{step}\"", took.as_millis()),
+            );
+        }));
+        LOOP_STATE.set(Some(state.clone()));
+        state
+    }
+
+    /// The generation that new requests begin with.
+    pub fn generation(&self) -> Arc<Generation> {
+        self.generation.borrow().clone()
+    }
+
+    /// The number of that generation.
+    pub fn generation_number(&self) -> u64 {
+        self.generation.borrow().number
+    }
+
+    /// Makes a generation the one that new requests begin with.
+    pub(crate) fn set_generation(&self, generation: Arc<Generation>) {
+        *self.generation.borrow_mut() = generation;
+    }
+
+    /// Whether the worker is ending.
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// The worker is ending from now on.
+    pub(crate) fn set_draining(&self) {
+        self.draining.set(true);
+    }
+}
