@@ -6,16 +6,24 @@
 //!
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
-//! 1. [`address`], [`hosts`], [`loop_local`], [`predictor`], [`parts`], [`zones`]: leaf types;
+//! 1. [`address`], [`background`], [`hosts`], [`loop_local`], [`predictor`], [`parts`], [`zones`]: leaf types;
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
-//! 3. [`services`]: what every configuration has, whatever it serves;
-//! 4. [`captures`]: the values that a subject gives to variables;
-//! 5. [`subject`]: who is asked for;
-//! 6. [`values`]: variables, text with variables, regular expressions;
-//! 7. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`);
-//! 8. [`limits`] and [`access`]: how many there may be, and who;
-//! 9. [`access_log`]: formats of the lines that tell of a subject.
+//! 3. [`listen`]: how a listening socket is made, and what it is known by;
+//! 4. [`services`] and [`generation`]: what every configuration has, whatever it serves, and all of one;
+//! 5. [`shared`] and [`loop_state`]: what the loops of a worker share, and what is known on each;
+//! 6. [`service`] and [`loop_services`]: what takes connections on a loop, and all of that together;
+//! 7. [`accept`] and [`worker`]: how connections come to them, and the loops as their process sees them.
+//!
+//! And beside 5 to 7, for whoever serves:
+//!
+//! 1. [`captures`]: the values that a subject gives to variables;
+//! 2. [`subject`]: who is asked for;
+//! 3. [`values`]: variables, text with variables, regular expressions;
+//! 4. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`);
+//! 5. [`limits`] and [`access`]: how many there may be, and who;
+//! 6. [`access_log`]: formats of the lines that tell of a subject.
 
+pub mod accept;
 pub mod access;
 pub mod access_log;
 pub mod address;
@@ -27,7 +35,6 @@ pub mod limits;
 pub mod listen;
 pub mod logs;
 pub mod lookups;
-mod loop_listeners;
 pub mod loop_local;
 pub mod loop_services;
 pub mod loop_state;

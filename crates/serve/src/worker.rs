@@ -10,12 +10,12 @@ use arc_swap::ArcSwap;
 use freerun_runtime::loops::LoopHandle;
 use freerun_runtime::stats::Counter;
 
+use crate::accept::loop_listeners::{self, LoopListeners};
+use crate::accept::rescue::{self, Shard, Shards};
+use crate::accept::{Between, Bound};
 use crate::background::Background;
 use crate::generation::Generation;
 use crate::listen::ListenSpec;
-use crate::listen::accept::{Between, Bound};
-use crate::listen::rescue::{self, Shard, Shards};
-use crate::loop_listeners::{self, LoopListeners};
 use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
 use crate::service::MakeService;

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use freerun_conf::{Cx, Node, Place, Problem, Shape, Value};
-use freerun_serve::listen::{ListenSpec, spec};
+use freerun_serve::listen::{self, ListenSpec};
 
 /// The name of the service that takes the connections of these sockets.
 pub const SERVICE: &str = "http";
@@ -46,7 +46,7 @@ impl Value for ListenSetting {
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<ListenSetting, Problem> {
         let word = &directive.args[0];
-        let mut specs = spec::addresses(SERVICE, &word.text, cx.extensions.get_or_default()).map_err(|why| {
+        let mut specs = listen::addresses(SERVICE, &word.text, cx.extensions.get_or_default()).map_err(|why| {
             Problem::new(format!("{why} in \"{}\" of the \"listen\" directive", word.text)).at(word.place)
         })?;
         let mut default_server = false;

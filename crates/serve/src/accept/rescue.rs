@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::ListenSpec;
-use super::accept::accept;
+use super::accept;
+use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
 use crate::loop_services;
 use crate::shared::Shared;

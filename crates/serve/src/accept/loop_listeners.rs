@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::accept::{self, Accepting, Bound, Listener};
 use crate::generation::Generation;
-use crate::listen::accept::{self, Accepting, Bound, Listener};
 use crate::loop_local::LoopLocal;
 use crate::loop_services::LoopServices;
 

@@ -1,5 +1,8 @@
 //! Accepting connections on one loop.
 
+pub(crate) mod loop_listeners;
+pub mod rescue;
+
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
@@ -15,8 +18,8 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
-use super::ListenSpec;
 use crate::address::Address;
+use crate::listen::ListenSpec;
 use crate::loop_local::LoopLocal;
 use crate::loop_services::LoopServices;
 use crate::loop_state::LoopState;
