@@ -64,5 +64,6 @@ impl Service for HttpService {
 
     fn forget(&self) {
         self.http.idle.forget();
+        self.h1.forget();
     }
 }

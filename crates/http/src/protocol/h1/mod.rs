@@ -88,6 +88,16 @@ impl Driver {
     pub fn new(http: Rc<HttpLoop>) -> Rc<Driver> {
         Rc::new(Driver { http, runners: RunnerPool::default(), first_reads: Sampled::new(3, 1) })
     }
+
+    /// A runner for the requests of a connection.
+    fn take_runner(self: &Rc<Self>, connection: &Rc<Connection>) -> RequestRunner {
+        self.runners.take(self, connection)
+    }
+
+    /// Lets go of unused runners, which hold on to the driver: the loop is ending.
+    pub fn forget(&self) {
+        self.runners.clear();
+    }
 }
 
 /// Serves a connection to its end.
@@ -95,7 +105,6 @@ impl Driver {
 /// Written by hand, and not as an `async fn`, for its size: this is all of the task of a connection that waits for its
 /// next request.
 pub struct Serve {
-    driver: Rc<Driver>,
     connection: Rc<Connection>,
     state: State,
 }
@@ -103,8 +112,8 @@ pub struct Serve {
 enum State {
     /// Requests are being served.
     Active(RequestRunner),
-    /// Between two requests.
-    Idle(idle::Key),
+    /// Between two requests. The driver is here, where nothing else has it: an idle connection is not larger for that.
+    Idle(idle::Key, Rc<Driver>),
     /// Something else than HTTP goes on.
     Upgraded(Box<Upgraded>),
     /// It ended, or it could not be entered among the idle ones.
@@ -114,13 +123,13 @@ enum State {
 impl Serve {
     /// A connection that was just accepted.
     pub fn new(driver: &Rc<Driver>, connection: Rc<Connection>) -> Serve {
-        let state = State::Active(driver.runners.take(driver, &connection));
-        Serve { driver: driver.clone(), connection, state }
+        let state = State::Active(driver.take_runner(&connection));
+        Serve { connection, state }
     }
 
     /// Polls the requests. A panic ends them and the connection, not the loop. Ready with how long to wait for the next one,
     /// or with `None` when the connection is to be closed.
-    fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<Keep>> {
+    fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<(Keep, Rc<Driver>)>> {
         let State::Active(runner) = &mut self.state else { return Poll::Ready(None) };
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| runner.future.as_mut().poll(context)));
         if let Err(panic) = polled {
@@ -130,13 +139,13 @@ impl Serve {
         }
         let Some(keep) = runner.post.answer.take() else { return Poll::Pending };
         let upgraded = runner.post.upgraded.take();
-        if let State::Active(runner) = std::mem::replace(&mut self.state, State::Over) {
-            self.driver.runners.give_back(runner);
-        }
+        let State::Active(runner) = std::mem::replace(&mut self.state, State::Over) else { return Poll::Ready(None) };
+        let driver = runner.post.driver.clone();
+        driver.runners.give_back(runner);
         if let Some(upgraded) = upgraded {
             self.state = State::Upgraded(upgraded);
         }
-        Poll::Ready(keep)
+        Poll::Ready(keep.map(|keep| (keep, driver)))
     }
 
     /// Polls what goes on after HTTP. A panic ends it and the connection.
@@ -156,9 +165,14 @@ impl Serve {
         self.connection.transport.poll_readable(context).map(|ready| ready.is_ok())
     }
 
-    fn leave_idle(&mut self) {
-        if let State::Idle(key) = std::mem::replace(&mut self.state, State::Over) {
-            self.driver.http.idle.leave(key);
+    /// Takes the connection out of the idle ones, if it is one of them.
+    fn leave_idle(&mut self) -> Option<Rc<Driver>> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Idle(key, driver) => {
+                driver.http.idle.leave(key);
+                Some(driver)
+            }
+            _ => None,
         }
     }
 }
@@ -168,13 +182,10 @@ impl Future for Serve {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            if let State::Idle(_) = self.state {
+            if let State::Idle(..) = self.state {
                 let goes_on = ready!(self.poll_idle(context));
-                self.leave_idle();
-                if !goes_on {
-                    return Poll::Ready(());
-                }
-                self.state = State::Active(self.driver.runners.take(&self.driver, &self.connection));
+                let Some(driver) = self.leave_idle().filter(|_| goes_on) else { return Poll::Ready(()) };
+                self.state = State::Active(driver.take_runner(&self.connection));
             }
             if let State::Upgraded(_) = self.state {
                 return self.poll_upgraded(context);
@@ -185,7 +196,7 @@ impl Future for Serve {
             }
             let connection = &self.connection;
             match keep {
-                Some(mut keep) if !connection.is_closing() => {
+                Some((mut keep, driver)) if !connection.is_closing() => {
                     let is_fresh = connection.requests.get() == 0;
                     if connection.loop_state.is_draining() && !is_fresh {
                         keep.most = keep.most.min(keep.least);
@@ -193,11 +204,11 @@ impl Future for Serve {
                             return Poll::Ready(());
                         }
                     }
-                    self.driver.http.renew_connection(connection);
+                    driver.http.renew_connection(connection);
                     let waiting = if is_fresh { Waiting::First } else { Waiting::Next };
-                    let key = self.driver.http.idle.enter(connection, waiting, keep.most, keep.least);
+                    let key = driver.http.idle.enter(connection, waiting, keep.most, keep.least);
                     connection.loop_state.admission.one_may_leave();
-                    self.state = State::Idle(key);
+                    self.state = State::Idle(key, driver);
                 }
                 _ => return Poll::Ready(()),
             }
@@ -231,25 +242,21 @@ fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
 async fn serve(post: Rc<Post>) {
     let mut scratch = RequestScratch::default();
     loop {
-        let work = std::future::poll_fn(|_| match post.work.take() {
-            Some(work) => Poll::Ready(work),
+        let connection = std::future::poll_fn(|_| match post.connection.take() {
+            Some(connection) => Poll::Ready(connection),
             None => Poll::Pending,
         });
-        let (driver, connection) = work.await;
-        let keep = requests(&driver, &connection, &post, &mut scratch).await;
-        drop((driver, connection));
+        let connection = connection.await;
+        let keep = requests(&connection, &post, &mut scratch).await;
+        drop(connection);
         post.answer.set(Some(keep));
     }
 }
 
 /// Serves requests until none is there: ends with how long to wait for the next one, or with `None` when the connection
 /// is to be closed.
-async fn requests(
-    driver: &Driver,
-    connection: &Rc<Connection>,
-    post: &Post,
-    scratch: &mut RequestScratch,
-) -> Option<Keep> {
+async fn requests(connection: &Rc<Connection>, post: &Post, scratch: &mut RequestScratch) -> Option<Keep> {
+    let driver = &*post.driver;
     let http = &*driver.http;
     let mut buffer = Vec::new();
     if !connection.was_polled.replace(true) {

@@ -15,9 +15,9 @@ pub struct RequestRunner {
 }
 
 /// Where a [`RequestRunner`] gets its work, and leaves what came of it.
-#[derive(Default)]
 pub(super) struct Post {
-    pub(super) work: Cell<Option<(Rc<Driver>, Rc<Connection>)>>,
+    pub(super) driver: Rc<Driver>,
+    pub(super) connection: Cell<Option<Rc<Connection>>>,
     /// How long to wait for the next request, or `None` when the connection is to be closed.
     pub(super) answer: Cell<Option<Option<Keep>>>,
     /// What goes on instead of a next request.
@@ -34,12 +34,18 @@ pub struct RunnerPool(RefCell<Vec<RequestRunner>>);
 impl RunnerPool {
     pub(super) fn take(&self, driver: &Rc<Driver>, connection: &Rc<Connection>) -> RequestRunner {
         let runner = self.0.borrow_mut().pop().unwrap_or_else(|| {
-            let post = Rc::new(Post::default());
+            let (connection, answer, upgraded) = Default::default();
+            let post = Rc::new(Post { driver: driver.clone(), connection, answer, upgraded });
             let future = Box::pin(serve(post.clone()));
             RequestRunner { post, future }
         });
-        runner.post.work.set(Some((driver.clone(), connection.clone())));
+        runner.post.connection.set(Some(connection.clone()));
         runner
+    }
+
+    /// Lets go of all.
+    pub(super) fn clear(&self) {
+        self.0.take();
     }
 
     /// Only one that has given its answer: it holds nothing of the connection any more.
