@@ -24,7 +24,7 @@ macro_rules! log_error {
 /// What [`log_error!`] calls.
 pub fn write<R: Borrow<Request>>(request: &R, level: Level, message: fmt::Arguments<'_>) {
     let request = request.borrow();
-    let log = request.location.error_log(&request.generation);
+    let log = request.place.location.error_log(&request.generation);
     if !log.enabled(level) {
         return;
     }
@@ -44,7 +44,7 @@ impl Detached {
     pub fn of(request: &Request) -> Detached {
         Detached {
             generation: request.generation.clone(),
-            location: request.location.clone(),
+            location: request.place.location.clone(),
             connection: request.client.number,
             context: Context(request).to_string(),
         }
@@ -64,15 +64,15 @@ struct Context<'r>(&'r Request);
 impl fmt::Display for Context<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let request = self.0;
-        write!(formatter, ", client: {}, server: {}", Peer(request.peer()), request.server.name)?;
+        write!(formatter, ", client: {}, server: {}", Peer(request.peer()), request.place.server.name)?;
         let line = request.head.request_line();
         if !line.is_empty() {
             write!(formatter, ", request: \"{}\"", String::from_utf8_lossy(line))?;
         }
         if request.is_subrequest() {
-            write!(formatter, ", subrequest: \"{}\"", String::from_utf8_lossy(&request.path))?;
+            write!(formatter, ", subrequest: \"{}\"", String::from_utf8_lossy(&request.asked.path))?;
         }
-        if let Some(upstream) = &request.passed_to {
+        if let Some(upstream) = &request.answered.passed_to {
             write!(formatter, ", upstream: \"{upstream}\"")?;
         }
         if let Some(host) = request.head.value(freerun_proto::HeaderId::Host) {

@@ -39,7 +39,7 @@ impl Subject for Request {
 
     #[inline]
     fn is_logged(&self) -> bool {
-        self.is_logged
+        self.answered.is_logged
     }
 
     fn warns_of_uninitialized(&self) -> bool {

@@ -99,7 +99,7 @@ pub static MEMCACHED: Module = Module {
 };
 
 fn pass_to_memcached(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
-    if !matches!(request.method, Method::Get | Method::Head) {
+    if !matches!(request.asked.method, Method::Get | Method::Head) {
         return Box::pin(async { Outcome::Status(405) });
     }
     pass(request, &Values)

@@ -54,7 +54,7 @@ async fn uncached(request: &mut Request, family: &'static dyn Family) -> Outcome
     };
     match family.shared(request.settings()) {
         Some(shared) if !matches!(shared.proxy_store, Store::Off) => {
-            let location = request.location.clone();
+            let location = request.place.location.clone();
             Box::pin(async move {
                 match family.shared(&location.settings) {
                     Some(shared) => store::keep(request, shared, outcome).await,

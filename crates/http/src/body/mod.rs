@@ -226,7 +226,7 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
     match request.body.skip(&request.head.buffer) {
         Err(BodyError::Status(status)) => {
             crate::log_error!(request, Error, "client sent invalid chunked body");
-            request.persistence.close(CloseReason::BadBody);
+            request.answered.persistence.close(CloseReason::BadBody);
             Err(status)
         }
         _ => Ok(()),
@@ -238,7 +238,7 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
 pub fn look_at_rest(request: &mut Request) {
     take_back(request);
     if request.body.skip(&request.head.buffer).is_err() {
-        request.persistence.close(CloseReason::BadBody);
+        request.answered.persistence.close(CloseReason::BadBody);
     }
 }
 
@@ -426,7 +426,7 @@ fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
     if request.body.is_beyond(limit) {
         let received = request.body.received;
         crate::log_error!(request, Error, "client intended to send too large chunked body: {received} bytes");
-        request.persistence.close(CloseReason::BadBody);
+        request.answered.persistence.close(CloseReason::BadBody);
         return Err(BodyError::Status(413));
     }
     Ok(())
@@ -452,7 +452,7 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
         Err(error) => {
             request.body.give_up();
             // What is left of the body is anybody's guess.
-            request.persistence.close(CloseReason::BadBody);
+            request.answered.persistence.close(CloseReason::BadBody);
             return Err(error);
         }
     };
@@ -463,7 +463,7 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
 async fn read_all(request: &mut Request) -> Result<Collected, BodyError> {
     take_back(request);
     send_continue(request);
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let core = location.settings.get::<CoreSettings>();
     let aio = aio::resolve(request).ok_or(BodyError::Status(500))?;
     let folder = &core.client_body_temp_path;

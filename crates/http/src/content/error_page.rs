@@ -31,7 +31,7 @@ pub fn closes(status: u16) -> bool {
 /// The built-in response of a status. `error_page` may replace it.
 pub fn built_in(request: &mut Request, status: u16) -> Box<Response> {
     if closes(status) {
-        request.persistence.close(CloseReason::Response);
+        request.answered.persistence.close(CloseReason::Response);
     }
     let page = status::page(status).map(|page| {
         let tokens = request.settings().get::<CoreSettings>().server_tokens;

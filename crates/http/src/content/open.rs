@@ -83,7 +83,7 @@ pub fn known_file(request: &Request) -> Option<Rc<KnownFile>> {
     if !path::is_as_asked(request) {
         return None;
     }
-    let known = request.generation.hot.borrow().known(&request.location, &request.path)?.clone();
+    let known = request.generation.hot.borrow().known(&request.place.location, &request.asked.path)?.clone();
     // As in `hot`.
     if let Content::Open(file) = &known.file.content
         && request.generation.files.has_changed(file)
@@ -106,8 +106,8 @@ pub fn learn(request: &Request, name: &[u8]) {
         && path::is_constant(request)
         && link_check(request, name).is_none()
     {
-        let media_type = media_type(request, &request.path);
-        request.generation.hot.borrow_mut().learn(&request.location, &request.path, name, media_type);
+        let media_type = media_type(request, &request.asked.path);
+        request.generation.hot.borrow_mut().learn(&request.place.location, &request.asked.path, name, media_type);
     }
 }
 

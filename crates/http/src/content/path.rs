@@ -22,7 +22,7 @@ fn root_with_room(request: &Request, room: usize) -> Vec<u8> {
         let folder = folder(request);
         let mut name = absolute(request, &folder.render(request), room);
         // A `root` that is written out loses one slash at its end, and then stands right before the path.
-        if request.location.alias.is_none() && folder.constant().is_some() && name.last() == Some(&b'/') {
+        if request.place.location.alias.is_none() && folder.constant().is_some() && name.last() == Some(&b'/') {
             name.pop();
         }
         name
@@ -31,7 +31,7 @@ fn root_with_room(request: &Request, room: usize) -> Vec<u8> {
 
 /// What `root` or `alias` says.
 fn folder(request: &Request) -> &Template {
-    match &request.location.alias {
+    match &request.place.location.alias {
         Some(alias) => &alias.path,
         None => &request.settings().get::<CoreSettings>().root.0,
     }
@@ -78,7 +78,7 @@ fn resolve(request: &Request, root: &[u8]) -> Option<Result<Vec<u8>, FileError>>
 /// Whether location and path alone say where the file is, and nothing that happened to the request before, if
 /// [`is_constant`] says so of the location.
 pub fn is_as_asked(request: &Request) -> bool {
-    !request.rewritten_here && !request.path_behind_alias
+    !request.place.rewritten_here && !request.place.path_behind_alias
 }
 
 /// Whether what is put before paths in the request's location is the same for all requests.
@@ -88,7 +88,7 @@ pub fn is_constant(request: &Request) -> bool {
 
 /// `$request_filename`: where the file of the request's path is.
 pub fn file_name(request: &Request) -> Vec<u8> {
-    file_name_of(request, &request.path)
+    file_name_of(request, &request.asked.path)
 }
 
 /// What [`file_name_of`] gives where there is no name: opening it is 500.
@@ -99,11 +99,11 @@ pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
     if alias_is_lost(request) {
         return NO_NAME.to_vec();
     }
-    let rest = match &request.location.alias {
+    let rest = match &request.place.location.alias {
         None => path,
         Some(alias) => match &alias.prefix {
             Some(prefix) => path.get(prefix.len()..).unwrap_or_default(),
-            None if request.path_behind_alias => path,
+            None if request.place.path_behind_alias => path,
             None => b"",
         },
     };
@@ -116,9 +116,9 @@ pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
 /// Whether the location has an `alias` and a `rewrite` has changed the path, so that there is nothing in it that the
 /// alias replaces: an error, as in nginx, and logged.
 pub fn alias_is_lost(request: &Request) -> bool {
-    let lost = request.rewritten_here && request.location.alias.is_some();
+    let lost = request.place.rewritten_here && request.place.location.alias.is_some();
     if lost {
-        let name = &request.location.name;
+        let name = &request.place.location.name;
         log_error!(request, Alert, "\"alias\" cannot be used in location \"{name}\" where URI was rewritten");
     }
     lost

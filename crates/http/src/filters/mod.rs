@@ -8,7 +8,7 @@ use crate::request::response::Response;
 
 /// Sends a response through the filters of the request's location that stand in these slots, in their order.
 pub fn run(request: &mut Request, response: &mut Response, slots: impl RangeBounds<Slot>) {
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     for filter in location.filters.iter().filter(|filter| slots.contains(&filter.slot)) {
         (filter.run)(request, response);
     }

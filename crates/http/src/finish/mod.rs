@@ -5,13 +5,13 @@ use crate::request::handler::{Phase, Run};
 
 /// Runs the handlers of the log phase. They never wait.
 pub fn finish(request: &mut Request) {
-    request.is_logged = true;
+    request.answered.is_logged = true;
     // They are the last ones.
-    if request.location.handlers.last().is_none_or(|handler| handler.phase != Phase::Log) {
+    if request.place.location.handlers.last().is_none_or(|handler| handler.phase != Phase::Log) {
         return;
     }
-    for index in 0..request.location.handlers.len() {
-        let handler = request.location.handlers[index];
+    for index in 0..request.place.location.handlers.len() {
+        let handler = request.place.location.handlers[index];
         if handler.phase == Phase::Log
             && let Run::Now(run) = handler.run
         {

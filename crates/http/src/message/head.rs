@@ -30,6 +30,15 @@ impl Head {
         Head { buffer, parsed }
     }
 
+    /// The head of a request without a body that says the rest: nothing is in the buffer but the head.
+    pub fn without_body(&self) -> Head {
+        let len = (self.parsed.len as usize).min(self.buffer.len());
+        let mut parsed = self.parsed.clone();
+        parsed.body = BodyFraming::None;
+        parsed.expect_continue = false;
+        Head { buffer: self.buffer[..len].to_vec(), parsed }
+    }
+
     /// The bytes of a span of the head.
     #[inline]
     pub(crate) fn text(&self, span: Span) -> &[u8] {

@@ -1,5 +1,7 @@
 //! What a client has sent and what it is answered, as values: leaf types, which know nothing of how they travel.
 
+pub mod answered;
+pub mod asked;
 pub mod fields;
 pub mod head;
 pub mod persistence;

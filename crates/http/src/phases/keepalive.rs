@@ -9,7 +9,7 @@ use crate::request::Request;
 
 /// What the head asks for; `still_listens` is whether the newest configuration listens at the address.
 pub fn asked(request: &mut Request, still_listens: bool) {
-    request.persistence = match (request.head.parsed.keep_alive, still_listens) {
+    request.answered.persistence = match (request.head.parsed.keep_alive, still_listens) {
         (true, true) => Persistence::Kept,
         (false, _) => Persistence::Closed(CloseReason::ClientAsked),
         (true, false) => Persistence::Closed(CloseReason::AddressGone),
@@ -20,28 +20,29 @@ pub fn asked(request: &mut Request, still_listens: bool) {
 /// comes to later.
 pub fn in_location(request: &mut Request) {
     let core = request.core();
-    let mut may = !core.keepalive_timeout.timeout.is_zero() && request.serial < u64::from(core.keepalive_requests);
+    let mut may =
+        !core.keepalive_timeout.timeout.is_zero() && request.arrival.serial < u64::from(core.keepalive_requests);
     if let Some(user_agent) = request.head.value(HeaderId::UserAgent) {
         let is_post = request.head.method() == Method::Post;
         may &= !core.keepalive_disable.concerns(user_agent, is_post);
     }
     if !may {
-        request.persistence.close(CloseReason::Settings);
+        request.answered.persistence.close(CloseReason::Settings);
     }
 }
 
 /// What the connection and the worker have to say, before the head of the response is written.
 pub fn before_response(connection: &Connection, request: &mut Request) {
     // Otherwise each location that the request came through has had its say.
-    if request.location.is(&request.server.entry) {
+    if request.place.location.is(&request.place.server.entry) {
         in_location(request);
     }
-    let core = &*request.location.core;
-    let persistence = &mut request.persistence;
+    let core = &*request.place.location.core;
+    let persistence = &mut request.answered.persistence;
     if core.keepalive_timeout.timeout.is_zero() {
         persistence.close(CloseReason::Settings);
     }
-    if connection.accepted.checked_add(core.keepalive_time).is_some_and(|end| request.started >= end) {
+    if connection.accepted.checked_add(core.keepalive_time).is_some_and(|end| request.arrival.started >= end) {
         persistence.close(CloseReason::Age);
     }
     if connection.loop_state.is_draining() {

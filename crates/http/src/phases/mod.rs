@@ -4,6 +4,7 @@ pub mod included;
 pub mod keepalive;
 pub mod subrequest;
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use freerun_proto::HeaderId;
@@ -52,8 +53,8 @@ pub async fn respond(request: &mut Request) -> Answer {
 
 /// Makes the content of a request that is in its location already; neither filters nor `error_page` see it.
 pub async fn make_content(request: &mut Request) -> Answer {
-    for index in 0..request.location.handlers.len() {
-        let handler = request.location.handlers[index];
+    for index in 0..request.place.location.handlers.len() {
+        let handler = request.place.location.handlers[index];
         if handler.phase != Phase::Content {
             continue;
         }
@@ -71,7 +72,7 @@ pub async fn make_content(request: &mut Request) -> Answer {
 /// The answer to a request that never reached the phases (a bad head, for example): error pages apply all the same.
 pub async fn respond_with_status(request: &mut Request, status: u16) -> Answer {
     // Where the head is wrong, what it says of a body does not count.
-    request.body_judged = true;
+    request.place.body_judged = true;
     let page = error_page::built_in(request, status);
     walk(request, Step::Answer(page)).await
 }
@@ -93,8 +94,8 @@ async fn walk(request: &mut Request, mut step: Step) -> Answer {
 
 async fn route(request: &mut Request) -> Step {
     enter_server(request);
-    for index in 0..request.location.handlers.len() {
-        let handler = request.location.handlers[index];
+    for index in 0..request.place.location.handlers.len() {
+        let handler = request.place.location.handlers[index];
         // They are in the order of their phases.
         if handler.phase > Phase::ServerRewrite {
             break;
@@ -104,10 +105,10 @@ async fn route(request: &mut Request) -> Step {
             outcome => return follow(request, outcome),
         }
     }
-    if !request.location.script.is_empty() {
+    if !request.place.location.script.is_empty() {
         match rewrite::script(request).await {
             Ended::Stays => {}
-            Ended::Moved => request.rewritten_here = false,
+            Ended::Moved => request.place.rewritten_here = false,
             Ended::Answer(outcome) => return follow(request, outcome),
         }
     }
@@ -116,20 +117,20 @@ async fn route(request: &mut Request) -> Step {
 
 /// Leaves the location that the request is in, if it is in one.
 fn enter_server(request: &mut Request) {
-    if !request.location.is(&request.server.entry) {
-        request.location = request.generation.location(&request.server.entry);
+    if !request.place.location.is(&request.place.server.entry) {
+        request.place.location = request.generation.location(&request.place.server.entry);
     }
 }
 
 /// Chooses the location for the path.
 fn choose(request: &mut Request) -> Step {
-    let server = request.server.clone();
+    let server = request.place.server.clone();
     enter_server(request);
-    request.path_behind_alias = false;
-    match server.locations.find(&request.path, &request.captures) {
+    request.place.path_behind_alias = false;
+    match server.locations.find(&request.asked.path, &request.captures) {
         Ok(Found::Location(location)) => {
-            let refused = location.internal && !request.internal;
-            request.location = request.generation.location(location.for_method(request.method));
+            let refused = location.internal && !request.place.internal;
+            request.place.location = request.generation.location(location.for_method(request.asked.method));
             // With the location's own pages.
             if refused {
                 return follow(request, Outcome::Status(404));
@@ -137,18 +138,18 @@ fn choose(request: &mut Request) -> Step {
         }
         Ok(Found::Folder(location)) => {
             let mut target = uri::escape(EscapeSet::Uri, location.name.as_bytes()).into_owned();
-            if let Some(args) = request.args.as_ref().filter(|args| !args.is_empty()) {
+            if let Some(args) = request.asked.args.as_ref().filter(|args| !args.is_empty()) {
                 target.push(b'?');
                 target.extend_from_slice(args);
             }
-            request.location = request.generation.location(location);
+            request.place.location = request.generation.location(location);
             let mut redirect = error_page::built_in(request, 301);
             redirect.location = Some(target.into());
             return Step::Answer(redirect);
         }
         Ok(Found::Nothing) => {}
         Err(error) => {
-            log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.path));
+            log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.asked.path));
             return follow(request, Outcome::Status(500));
         }
     }
@@ -159,13 +160,13 @@ fn choose(request: &mut Request) -> Step {
         true => request.head.value(HeaderId::ContentLength).and_then(parse_length),
         false => request.body.declared_length(),
     };
-    let judged = declared.filter(|_| !request.body_judged);
+    let judged = declared.filter(|_| !request.place.body_judged);
     if let Some(length) = judged.filter(|length| limit > 0 && *length > limit) {
         request.body.refuse();
         request.body.give_up();
-        request.body_judged = true;
+        request.place.body_judged = true;
         log_error!(request, Error, "client intended to send too large body: {length} bytes");
-        request.persistence.close(CloseReason::BadBody);
+        request.answered.persistence.close(CloseReason::BadBody);
         return follow(request, Outcome::Status(413));
     }
     Step::Location
@@ -173,7 +174,7 @@ fn choose(request: &mut Request) -> Step {
 
 async fn content(request: &mut Request) -> Step {
     // Without locations the server's own script has run already.
-    if !request.location.script.is_empty() && !request.location.is(&request.server.entry) {
+    if !request.place.location.script.is_empty() && !request.place.location.is(&request.place.server.entry) {
         let ended = match rewrite::at_once(request) {
             Some(ended) => ended,
             None => rewrite::script(request).await,
@@ -181,23 +182,23 @@ async fn content(request: &mut Request) -> Step {
         match ended {
             Ended::Stays => {}
             Ended::Moved if take_redirect(request) => {
-                request.rewritten_here = false;
+                request.place.rewritten_here = false;
                 return Step::Choose;
             }
             Ended::Moved => {
-                let path = request.path.clone();
+                let path = request.asked.path.clone();
                 return cycle(request, "processing", &path);
             }
             Ended::Answer(outcome) => return follow(request, outcome),
         }
     }
-    for index in 0..request.location.handlers.len() {
-        let handler = request.location.handlers[index];
+    for index in 0..request.place.location.handlers.len() {
+        let handler = request.place.location.handlers[index];
         match handler.phase {
             Phase::PostRead | Phase::ServerRewrite | Phase::Log => {}
             Phase::Access => {
                 // The first of them asks all of them. What a page is made of was allowed with the page.
-                let first = index == 0 || request.location.handlers[index - 1].phase < Phase::Access;
+                let first = index == 0 || request.place.location.handlers[index - 1].phase < Phase::Access;
                 if first
                     && !request.is_subrequest()
                     && let Some(outcome) = access(request, index).await
@@ -217,7 +218,7 @@ async fn content(request: &mut Request) -> Step {
             }
         }
     }
-    if request.path.last() == Some(&b'/') {
+    if request.asked.path.last() == Some(&b'/') {
         let folder = path::file_name(request);
         log_error!(request, Error, "directory index of \"{}\" is forbidden", String::from_utf8_lossy(&folder));
         return follow(request, Outcome::Status(403));
@@ -243,15 +244,15 @@ async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
 async fn judge(request: &mut Request, index: usize) -> Option<Outcome> {
     let any = request.settings().get::<CoreSettings>().satisfy == Satisfy::Any;
     let mut refusal = None;
-    for index in index..request.location.handlers.len() {
-        let handler = request.location.handlers[index];
+    for index in index..request.place.location.handlers.len() {
+        let handler = request.place.location.handlers[index];
         if handler.phase != Phase::Access {
             break;
         }
         match run(request, handler.run).await {
             Outcome::Declined => {}
             Outcome::Allowed if any => {
-                request.challenges.clear();
+                request.answered.challenges.clear();
                 return None;
             }
             Outcome::Allowed => {}
@@ -306,18 +307,18 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             if !take_redirect(request) {
                 return cycle(request, "internally redirecting to", &path);
             }
-            request.path = path;
-            request.args = args;
-            request.uri_kept = false;
-            request.internal = true;
-            request.rewritten_here = false;
+            request.asked.path = path;
+            request.asked.args = args;
+            request.asked.uri_kept = false;
+            request.place.internal = true;
+            request.place.rewritten_here = false;
             // The server has its say about the connection again, as in nginx.
-            request.location = request.generation.location(&request.server.entry);
+            request.place.location = request.generation.location(&request.place.server.entry);
             keepalive::in_location(request);
             Step::Route
         }
         Outcome::Named(name) => {
-            if request.path.is_empty() {
+            if request.asked.path.is_empty() {
                 // Of a request line that was not understood.
                 log_error!(request, Error, "empty URI in redirect to named location \"{name}\"");
                 return Step::Answer(error_page::built_in(request, 500));
@@ -325,12 +326,12 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             if !take_redirect(request) {
                 return cycle(request, "redirect to named location", name.as_bytes());
             }
-            let server = request.server.clone();
+            let server = request.place.server.clone();
             match server.locations.named(&name) {
                 Some(location) => {
-                    request.location = request.generation.location(location.for_method(request.method));
-                    request.internal = true;
-                    request.path_behind_alias = false;
+                    request.place.location = request.generation.location(location.for_method(request.asked.method));
+                    request.place.internal = true;
+                    request.place.path_behind_alias = false;
                     keepalive::in_location(request);
                     Step::Location
                 }
@@ -345,8 +346,8 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
 
 /// Takes one of the internal redirects that are left.
 fn take_redirect(request: &mut Request) -> bool {
-    let left = request.redirects_left.checked_sub(1);
-    request.redirects_left = left.unwrap_or(0);
+    let left = request.place.redirects_left.checked_sub(1);
+    request.place.redirects_left = left.unwrap_or(0);
     left.is_some()
 }
 
@@ -354,14 +355,14 @@ fn take_redirect(request: &mut Request) -> bool {
 fn cycle(request: &mut Request, doing: &str, target: &[u8]) -> Step {
     let target = String::from_utf8_lossy(target);
     log_error!(request, Error, "rewrite or internal redirection cycle while {doing} \"{target}\"");
-    request.plain_errors = true;
+    request.lineage.plain_errors = true;
     Step::Answer(error_page::built_in(request, 500))
 }
 
 /// Sends a response through the filters, then lets `error_page` replace it if it is a built-in one.
 fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Step> {
-    if let Some(status) = request.forced_status.filter(|_| !response.special || response.status < 300) {
-        response.status = status;
+    if let Some(status) = request.place.forced_status.filter(|_| !response.special || response.status < 300) {
+        response.status = status.get();
         if let Some(written) = response.as_written.as_mut().map(Arc::make_mut) {
             // The words are those of another status now, even where it is the same one.
             written.status = 0;
@@ -389,13 +390,13 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
 /// What `error_page` makes of an error. Where the request goes on, the error's `Location` goes with it, as in nginx, and so
 /// do the fields that the filters have added to it.
 fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box<Response>, Step>> {
-    if request.plain_errors || request.last_error_page {
+    if request.lineage.plain_errors || request.place.last_error_page {
         return None;
     }
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let core = location.settings.get::<CoreSettings>();
     let page = core.error_page.iter().find(|page| page.statuses.contains(&response.status))?;
-    request.last_error_page = !core.recursive_error_pages;
+    request.place.last_error_page = !core.recursive_error_pages;
     let uri = match &page.target {
         Target::Named(name) => name.clone().into_bytes(),
         Target::Uri(template) => template.render(request).into_owned(),
@@ -408,18 +409,18 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
         leave(request, &mut redirect);
         return Some(Ok(redirect));
     }
-    request.forced_status = forced(page.overwrite, response.status);
+    request.place.forced_status = forced(page.overwrite, response.status);
     if !matches!(page.overwrite, Some(0 | 200)) {
         // Who is refused is not told to send a body, by the page that stands for the error either.
         request.body.refuse();
     }
-    request.carried.location = response.location.take().or(request.carried.location.take());
-    request.carried.fields.extend(response.fields.take());
+    request.answered.carried.location = response.location.take().or(request.answered.carried.location.take());
+    request.answered.carried.fields.extend(response.fields.take());
     if uri.first() == Some(&b'@') {
         return Some(Err(follow(request, Outcome::Named(String::from_utf8_lossy(&uri).into_owned()))));
     }
-    if request.method != Method::Head {
-        request.method = Method::Get;
+    if request.asked.method != Method::Head {
+        request.asked.method = Method::Get;
     }
     let (path, args) = match uri.iter().position(|byte| *byte == b'?') {
         Some(mark) => (uri[..mark].to_vec(), Some(uri[mark + 1..].to_vec())),
@@ -431,26 +432,26 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
 /// The filters that see only what is really sent.
 fn leave(request: &mut Request, response: &mut Response) {
     msie::refresh(request, response);
-    if let Some(location) = request.carried.location.take() {
+    if let Some(location) = request.answered.carried.location.take() {
         response.location.get_or_insert(location);
     }
-    let carried = request.carried.content_type.take();
+    let carried = request.answered.carried.content_type.take();
     let typed = response.as_written.as_ref().is_some_and(|written| !written.content_type.is_empty());
     let told = response.special || response.status == 304 || typed;
     if let Some((content_type, charset)) = carried.filter(|_| !told) {
         (response.content_type, response.charset) = (content_type, charset);
     }
-    if !request.carried.fields.is_empty() {
+    if !request.answered.carried.fields.is_empty() {
         // Where no range is asked for, the filter of ranges says it.
         if response.ranges && !request.head.has(HeaderId::Range) {
-            request.carried.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Accept-Ranges"));
+            request.answered.carried.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Accept-Ranges"));
         }
-        response.fields.extend(request.carried.fields.drain(..));
+        response.fields.extend(request.answered.carried.fields.drain(..));
     }
-    for challenge in &request.challenges {
+    for challenge in &request.answered.challenges {
         response.add(&b"WWW-Authenticate"[..], challenge.clone());
     }
-    if request.forced_status.is_none() || matches!(response.status, 200 | 206 | 304) {
+    if request.place.forced_status.is_none() || matches!(response.status, 200 | 206 | 304) {
         filters::run(request, response, Slot::Headers..);
     } else {
         // `expires modified` may count from it, but what an error page shows is not the resource that was asked for.
@@ -462,10 +463,10 @@ fn leave(request: &mut Request, response: &mut Response) {
 
 /// `error_page 404 =200 /x` sends 200, `=` alone what the page itself answers, neither the original status, which may be one of
 /// nginx's own that no client sees.
-fn forced(overwrite: Option<u16>, original: u16) -> Option<u16> {
+fn forced(overwrite: Option<u16>, original: u16) -> Option<NonZeroU16> {
     match overwrite {
-        None => Some(sent_code(original)),
-        Some(0) => None,
-        Some(status) => Some(status),
+        None => NonZeroU16::new(sent_code(original)),
+        // What the page itself answers.
+        Some(status) => NonZeroU16::new(status),
     }
 }

@@ -83,7 +83,7 @@ pub fn plain(
     args: Option<Vec<u8>>,
 ) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
     let mut request = fork(parent, path, args)?;
-    request.plain_errors = true;
+    request.lineage.plain_errors = true;
     Ok(run(request))
 }
 
@@ -96,7 +96,7 @@ pub fn content(
     parent: &Request,
     prepare: impl FnOnce(&Request),
 ) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
-    let mut request = fork(parent, parent.path.clone(), parent.args.clone())?;
+    let mut request = fork(parent, parent.asked.path.clone(), parent.asked.args.clone())?;
     prepare(&request);
     Ok(Box::pin(async move {
         let answer = phases::make_content(&mut request).await;
@@ -124,9 +124,9 @@ pub fn background(
     with_body: bool,
 ) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
     let mut request = fork(parent, path, args)?;
-    request.method = method;
+    request.asked.method = method;
     request.client = request.client.in_background();
-    request.without_body = !with_body;
+    request.lineage.without_body = !with_body;
     Ok(Box::pin(async move {
         let answer = phases::respond(&mut request).await;
         answered(request, answer)
@@ -143,7 +143,7 @@ fn answered(request: Box<Request>, answer: Answer) -> Subrequest {
 
 fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Request>, Refused> {
     let count = parent.shared().get::<Count>();
-    let refused = if parent.depth >= MAX_DEPTH {
+    let refused = if parent.lineage.depth >= MAX_DEPTH {
         Some(Refused::Depth)
     } else {
         (count.0.get() >= MAX_SUBREQUESTS).then_some(Refused::Count)
@@ -154,20 +154,20 @@ fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Re
     }
     count.0.set(count.0.get() + 1);
     let mut request = parent.fork();
-    request.depth += 1;
-    request.internal = true;
-    request.body_judged = false;
+    request.lineage.depth += 1;
+    request.place.internal = true;
+    request.place.body_judged = false;
     request.captures.clear();
-    request.rewritten_here = false;
-    request.uri_kept = false;
-    request.last_error_page = false;
-    request.forced_status = None;
-    request.redirects_left = MAX_INTERNAL_REDIRECTS;
+    request.place.rewritten_here = false;
+    request.asked.uri_kept = false;
+    request.place.last_error_page = false;
+    request.place.forced_status = None;
+    request.place.redirects_left = MAX_INTERNAL_REDIRECTS;
     request.sent = Sent::default();
-    request.main_method = Some(parent.main_method.unwrap_or(parent.method));
-    request.method = Method::Get;
-    request.path = path;
-    request.args = args;
+    request.lineage.main_method = Some(parent.lineage.main_method.unwrap_or(parent.asked.method));
+    request.asked.method = Method::Get;
+    request.asked.path = path;
+    request.asked.args = args;
     Ok(request)
 }
 

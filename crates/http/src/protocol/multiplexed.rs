@@ -52,7 +52,7 @@ pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dy
     let client = ClientStream::of_stream(connection.clone(), stream.clone());
     let place = (servers.server.clone(), servers.entry.clone());
     let mut request = Request::new(client, generation, place, arrived.head, arrived.serial, loops::now());
-    request.persistence = Persistence::Kept;
+    request.answered.persistence = Persistence::Kept;
     if arrived.has_body {
         let expects_continue = request.head.parsed.expect_continue;
         request.body = ClientBody::of_stream(arrived.declared, request.head.most_bytes(), expects_continue);
@@ -147,10 +147,10 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
     fields::print(request, &response, &decided, &mut list);
     let fields = list.fields;
     if request.generation.http.keeps_sent_head {
-        let sent_head = &mut request.sent_head;
+        let sent_head = &mut request.answered.head;
         sent_head.clear();
         fields.iter().for_each(|(name, value)| freerun_proto::encode::field(sent_head, name, value));
-        request.sent_location = None;
+        request.answered.location = None;
     }
     let body = std::mem::replace(&mut response.body, Body::Empty);
     let mut trailers = std::mem::take(&mut response.trailers);
@@ -184,7 +184,7 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
             true => stream.send_data(Bytes::new(), true),
             false => stream.send_trailers(&trailers),
         }
-        request.sent_trailers = trailers;
+        request.answered.trailers = trailers;
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! Servers and locations: what a request is routed to.
 
+use std::num::NonZeroU16;
 use std::sync::{Arc, OnceLock};
 
 use freerun_conf::SettingsSet;
 use freerun_proto::Method;
 use freerun_runtime::log::ErrorLog;
+use freerun_serve::loop_local::LoopLocal;
 
 use super::handler::{Filter, Handler};
 use crate::rewrite::Step;
@@ -109,4 +111,54 @@ pub struct Server {
     pub locations: Locations,
     /// The server's own level, as a location: its handlers run first, and it answers where no location matches.
     pub entry: Arc<Location>,
+}
+
+/// How often a request may start again with another URI before it is answered with 500.
+pub const MAX_INTERNAL_REDIRECTS: u8 = 10;
+
+/// Where in the configuration a request is, and how it came there.
+#[derive(Clone)]
+pub struct Place {
+    /// The virtual server.
+    pub server: LoopLocal<Server>,
+    /// The location that answers, or the server's own settings before one is chosen.
+    pub location: LoopLocal<Location>,
+    /// Whether the URI was changed inside the server.
+    pub internal: bool,
+    /// How many internal redirects are left.
+    pub redirects_left: u8,
+    /// Whether a `rewrite` changed the path, so that it is not the one that the location was chosen for.
+    pub rewritten_here: bool,
+    /// `try_files` has found a file behind the `alias` of a regular expression, which has no path of its own: the request's
+    /// path comes behind it from then on.
+    pub path_behind_alias: bool,
+    /// Status that an error page has to be sent with.
+    pub forced_status: Option<NonZeroU16>,
+    /// Whether it is not followed again, because `recursive_error_pages` was off where it was.
+    pub last_error_page: bool,
+    /// Whether the body was refused for its length, or nothing is known of it. What comes in its place is not refused in turn.
+    pub body_judged: bool,
+}
+
+impl Place {
+    /// The beginning of a request's way.
+    #[inline(always)]
+    pub fn new(server: LoopLocal<Server>, location: LoopLocal<Location>) -> Place {
+        Place {
+            server,
+            location,
+            internal: false,
+            redirects_left: MAX_INTERNAL_REDIRECTS,
+            rewritten_here: false,
+            path_behind_alias: false,
+            forced_status: None,
+            last_error_page: false,
+            body_judged: false,
+        }
+    }
+
+    /// That of a request which is made for one at this place: it has its own redirects and error pages.
+    pub fn fork(&self) -> Place {
+        Place { redirects_left: MAX_INTERNAL_REDIRECTS, last_error_page: false, ..self.clone() }
+    }
 }

@@ -83,7 +83,7 @@ impl Replace {
     /// Does what has to be done after a match. `escapes`: the client's path had something escaped in it.
     pub(super) fn apply(&self, request: &mut Request, escapes: bool, logs: bool) -> Next {
         let redirects = self.redirects();
-        let mut path = Vec::with_capacity(request.path.len() + 16);
+        let mut path = Vec::with_capacity(request.asked.path.len() + 16);
         self.path.render_with(request, &mut path, |capture, out| match escapes && redirects {
             true => escape_into(EscapeSet::Args, capture, out),
             false => out.extend_from_slice(capture),
@@ -98,7 +98,7 @@ impl Replace {
             args = Some(text);
         }
         if self.add_args
-            && let Some(own) = request.args.as_ref().filter(|own| !own.is_empty())
+            && let Some(own) = request.asked.args.as_ref().filter(|own| !own.is_empty())
         {
             match &mut args {
                 Some(args) => {
@@ -108,7 +108,7 @@ impl Replace {
                 None => args = Some(own.clone()),
             }
         }
-        request.rewritten_here = true;
+        request.place.rewritten_here = true;
         if let Flag::Redirect(status) = self.flag {
             path = unescape_redirect(&path);
             if let Some(args) = args.filter(|args| self.args.is_some() || !args.is_empty()) {
@@ -124,14 +124,14 @@ impl Replace {
             let (path, args) = (String::from_utf8_lossy(&path), args.as_deref().unwrap_or_default());
             log_error!(request, Notice, "rewritten data: \"{path}\", args: \"{}\"", String::from_utf8_lossy(args));
         }
-        request.path = path;
-        if request.path.is_empty() {
+        request.asked.path = path;
+        if request.asked.path.is_empty() {
             log_error!(request, Error, "the rewritten URI has a zero length");
             return Next::Answer(Outcome::Status(500));
         }
-        request.args = args;
-        request.internal = true;
-        request.uri_kept = false;
+        request.asked.args = args;
+        request.place.internal = true;
+        request.asked.uri_kept = false;
         match self.flag {
             Flag::Break => Next::Ended { find: false },
             Flag::Last => Next::Ended { find: true },

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem};
+use std::num::NonZeroU16;
 
 use crate::body;
 use crate::content::{error_page, media_type};
@@ -43,7 +44,7 @@ impl Return {
     pub(crate) fn answer(&self, request: &mut Request) -> Outcome {
         let status = self.status;
         // `$status` in the text is the status of this answer, or of the error that led here.
-        request.sent.status = request.forced_status.unwrap_or(status);
+        request.sent.status = request.place.forced_status.map_or(status, NonZeroU16::get);
         let redirects = matches!(status, 301 | 302 | 303 | 307 | 308);
         let text: Bytes = match &self.text {
             Some(text) => match text.constant() {
@@ -60,7 +61,7 @@ impl Return {
         if redirects {
             return redirect(request, status, text);
         }
-        let media_type = media_type(request, &request.path);
+        let media_type = media_type(request, &request.asked.path);
         let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text) };
         Response::new(status, media_type, body).into()
     }

@@ -46,7 +46,7 @@ struct Run {
 
 /// The end of a script that begins with `return`, which is all of most of them.
 pub fn at_once(request: &mut Request) -> Option<Ended> {
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     match location.script.first() {
         Some(Step::Act(ActionStep(Action::Return(answer)))) => Some(Ended::Answer(answer.answer(request))),
         _ => None,
@@ -56,7 +56,7 @@ pub fn at_once(request: &mut Request) -> Option<Ended> {
 /// Runs the script of the location that the request is in. Where an `if` in it holds, the request is in that one's location
 /// afterwards.
 pub async fn script(request: &mut Request) -> Ended {
-    let mut run = Run { outer: request.location.clone(), next: 0, inner: None, moved: false, quotes: true };
+    let mut run = Run { outer: request.place.location.clone(), next: 0, inner: None, moved: false, quotes: true };
     let mut holds = None;
     loop {
         match run.advance(request, holds.take()) {
@@ -118,8 +118,8 @@ impl Run {
                     };
                     self.next += 1;
                     if holds != condition.negative {
-                        request.location = request.generation.location(branch);
-                        self.inner = Some((request.location.clone(), 0));
+                        request.place.location = request.generation.location(branch);
+                        self.inner = Some((request.place.location.clone(), 0));
                     }
                 }
                 Step::Act(ActionStep(action)) => {
@@ -142,7 +142,7 @@ impl Run {
             Action::Set(target, value) => self.set(request, *target, value).map(Ended::Answer),
             Action::Rewrite(replace) => {
                 let logs = logs(request);
-                let matched = matches(request, &replace.pattern, &replace.text, &request.path);
+                let matched = matches(request, &replace.pattern, &replace.text, &request.asked.path);
                 match matched {
                     Ok(true) => {}
                     Ok(false) => return None,
@@ -235,6 +235,6 @@ fn matches(request: &Request, pattern: &Pattern, text: &str, subject: &[u8]) -> 
 }
 
 fn gave_up(request: &Request, error: &GaveUp) -> Outcome {
-    log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.path));
+    log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.asked.path));
     Outcome::Status(500)
 }

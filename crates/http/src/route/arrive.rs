@@ -23,11 +23,11 @@ pub fn route_server(
     let Head { buffer, parsed } = &mut request.head;
     match uri::normalise(parsed.target.uri(buffer), merge_slashes) {
         Ok(uri) => {
-            request.path = match uri.path {
+            request.asked.path = match uri.path {
                 Cow::Borrowed(path) => scratch.path(path),
                 Cow::Owned(path) => path,
             };
-            request.args = uri.args.filter(|args| !args.is_empty()).map(|args| scratch.args(args));
+            request.asked.args = uri.args.filter(|args| !args.is_empty()).map(|args| scratch.args(args));
         }
         Err(error) => {
             parsed.forget_fields();
@@ -38,13 +38,13 @@ pub fn route_server(
             return Err(error.status());
         }
     }
-    request.host = parsed.host.map(|host| scratch.host(host, buffer));
-    if !servers.names.is_empty() && (whole || request.host.is_some()) {
-        let host = request.host.as_deref().unwrap_or_default();
+    request.asked.host = parsed.host.map(|host| scratch.host(host, buffer));
+    if !servers.names.is_empty() && (whole || request.asked.host.is_some()) {
+        let host = request.asked.host.as_deref().unwrap_or_default();
         match servers.names.find(host, &request.captures) {
             Ok(Some(server)) => {
-                request.location = request.generation.location(&server.entry);
-                request.server = request.generation.server(server);
+                request.place.location = request.generation.location(&server.entry);
+                request.place.server = request.generation.server(server);
             }
             Ok(None) => {}
             Err(error) => {
@@ -58,12 +58,12 @@ pub fn route_server(
 
 /// Refuses what is never routed.
 pub fn refuse_methods(request: &mut Request) -> Result<(), u16> {
-    let name = match request.method {
+    let name = match request.asked.method {
         Method::Trace => "TRACE",
         Method::Connect => "CONNECT",
         _ => return Ok(()),
     };
     log_error!(request, Info, "client sent {name} method while reading client request headers");
-    request.persistence.close(CloseReason::RefusedMethod);
+    request.answered.persistence.close(CloseReason::RefusedMethod);
     Err(405)
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::Write;
+use std::num::{NonZeroU16, NonZeroU64};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,15 +19,15 @@ use crate::variables::{Value, Variable};
 
 /// The table.
 pub const VARIABLES: &[Variable] = &[
-    Variable::family("arg_", |r, name| uri::argument(r.args.as_deref()?, name.as_bytes()).map(Cow::Borrowed)),
-    Variable::named("args", |r, _| some(r.args.as_deref())).settable(|r, value| {
-        r.args = Some(value.to_vec());
-        r.uri_kept = false;
+    Variable::family("arg_", |r, name| uri::argument(r.asked.args.as_deref()?, name.as_bytes()).map(Cow::Borrowed)),
+    Variable::named("args", |r, _| some(r.asked.args.as_deref())).settable(|r, value| {
+        r.asked.args = Some(value.to_vec());
+        r.asked.uri_kept = false;
     }),
     Variable::named("body_bytes_sent", |r, _| number(r.sent.body_bytes)),
     Variable::named("bytes_sent", |r, _| number(r.sent.bytes)),
     Variable::named("connection", |r, _| number(r.client.number)),
-    Variable::named("connection_requests", |r, _| number(r.serial)),
+    Variable::named("connection_requests", |r, _| number(r.arrival.serial)),
     Variable::named("connection_time", |r, _| seconds(r.client.accepted.elapsed())),
     Variable::named("content_length", content_length),
     Variable::named("content_type", |r, _| header(r, HeaderId::ContentType)),
@@ -37,20 +38,20 @@ pub const VARIABLES: &[Variable] = &[
     Variable::family("http_", http).but_fixed(&["cookie", "host", "referer", "user_agent", "via", "x_forwarded_for"]),
     Variable::named("https", |_, _| text("")),
     Variable::named("is_args", |r, _| {
-        text(if r.args.as_ref().is_some_and(|args| !args.is_empty()) { "?" } else { "" })
+        text(if r.asked.args.as_ref().is_some_and(|args| !args.is_empty()) { "?" } else { "" })
     }),
     Variable::named("is_request_port", |r, _| {
         text(if r.head.host().is_some_and(|host| host.port.is_some()) { ":" } else { "" })
     }),
     Variable::named("limit_rate", |r, _| number(r.own.find::<LimitRate>().map_or(0, |rate| rate.get().unwrap_or(0))))
         .settable(set_limit_rate),
-    Variable::named("pipe", |r, _| text(if r.pipelined { "p" } else { "." })),
+    Variable::named("pipe", |r, _| text(if r.arrival.pipelined { "p" } else { "." })),
     Variable::named("proxy_protocol_addr", |r, _| ends(r).map(|ends| Cow::Borrowed(ends.client.as_bytes()))),
     Variable::named("proxy_protocol_port", |r, _| port(ends(r)?.client_port)),
     Variable::named("proxy_protocol_server_addr", |r, _| ends(r).map(|ends| Cow::Borrowed(ends.server.as_bytes()))),
     Variable::named("proxy_protocol_server_port", |r, _| port(ends(r)?.server_port)),
     Variable::family("proxy_protocol_tlv_", |r, name| r.client.proxied()?.tlv(name)),
-    Variable::named("query_string", |r, _| some(r.args.as_deref())),
+    Variable::named("query_string", |r, _| some(r.asked.args.as_deref())),
     Variable::named("realpath_root", |r, _| path::real_root(r).map(Cow::Owned)),
     Variable::named("remote_user", remote_user),
     Variable::named("request", |r, _| some(Some(r.head.request_line()))),
@@ -68,10 +69,10 @@ pub const VARIABLES: &[Variable] = &[
     }),
     Variable::named("request_method", |r, _| {
         let own = |method: &Method| understood(r) && *method == r.head.method();
-        some(match r.main_method.unwrap_or(r.method) {
+        some(match r.lineage.main_method.unwrap_or(r.asked.method) {
             method if own(&method) => Some(r.head.method_text()),
             // Of the page that stands for an error.
-            Method::Get if understood(r) || r.internal => Some(&b"GET"[..]),
+            Method::Get if understood(r) || r.place.internal => Some(&b"GET"[..]),
             _ => understood(r).then_some(b""),
         })
     }),
@@ -79,12 +80,12 @@ pub const VARIABLES: &[Variable] = &[
         Some(port) => number(u64::from(port)),
         None => text(""),
     }),
-    Variable::named("request_time", |r, _| seconds(r.started.elapsed())),
+    Variable::named("request_time", |r, _| seconds(r.arrival.started.elapsed())),
     Variable::named("request_uri", |r, _| some(understood(r).then(|| r.head.uri()))),
     Variable::named("scheme", |r, _| text(r.client.scheme())),
     Variable::family("sent_http_", sent_http).but_fixed(SENT_BY_ITSELF).kept(),
     Variable::family("sent_trailer_", sent_trailer).kept(),
-    Variable::named("server_name", |r, _| some(Some(r.server.name.as_bytes()))),
+    Variable::named("server_name", |r, _| some(Some(r.place.server.name.as_bytes()))),
     Variable::named("server_port", |r, _| match &r.client.listen.ip {
         Some(address) => number(u64::from(address.port())),
         None => text(""),
@@ -118,7 +119,7 @@ fn understood(request: &Request) -> bool {
 
 /// The path. That of the page that stands for an error is known, even where the request's own is not.
 fn path(request: &Request) -> Value<'_> {
-    (understood(request) || request.internal).then_some(Cow::Borrowed(&request.path))
+    (understood(request) || request.place.internal).then_some(Cow::Borrowed(&request.asked.path))
 }
 
 /// What `set $limit_rate` has asked for, or once a response is being written, what it is written with: bytes in a second,
@@ -149,7 +150,7 @@ fn set_limit_rate(request: &mut Request, value: &[u8]) {
 /// The status as it was sent; before that, the one that an error page has to be sent with.
 fn status(request: &Request) -> u16 {
     match request.sent.status {
-        0 => request.forced_status.unwrap_or(0),
+        0 => request.place.forced_status.map_or(0, NonZeroU16::get),
         status => status,
     }
 }
@@ -220,9 +221,9 @@ fn content_length<'r>(request: &'r Request, _: &str) -> Value<'r> {
 }
 
 fn host<'r>(request: &'r Request, _: &str) -> Value<'r> {
-    match &request.host {
+    match &request.asked.host {
         Some(host) => Some(Cow::Borrowed(host.as_bytes())),
-        None => Some(Cow::Borrowed(request.server.name.as_bytes())),
+        None => Some(Cow::Borrowed(request.place.server.name.as_bytes())),
     }
 }
 
@@ -264,11 +265,11 @@ pub fn find_cookie<'r>(request: &'r Request, name: &str) -> Option<&'r [u8]> {
 fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
     // A page that stands for a redirect knows where that leads.
     if name == "location"
-        && let Some(location) = request.sent_location.as_ref().or(request.carried.location.as_ref())
+        && let Some(location) = request.answered.location.as_ref().or(request.answered.carried.location.as_ref())
     {
         return Some(Cow::Borrowed(location));
     }
-    let lines = request.sent_head.split(|byte| *byte == b'\n');
+    let lines = request.answered.head.split(|byte| *byte == b'\n');
     let fields = lines.filter_map(|line| {
         let colon = memchr::memchr(b':', line)?;
         Some((&line[..colon], line[colon + 1..].trim_ascii()))
@@ -283,7 +284,7 @@ fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
 
 /// `$sent_trailer_name`, from what was sent after the body.
 fn sent_trailer<'r>(request: &'r Request, name: &str) -> Value<'r> {
-    joined(request.sent_trailers.iter().map(|(name, value)| (&**name, &**value)), name)
+    joined(request.answered.trailers.iter().map(|(name, value)| (&**name, &**value)), name)
 }
 
 /// Whether a variable's name means this field.
@@ -320,11 +321,12 @@ fn remote_user<'r>(request: &'r Request, _: &str) -> Value<'r> {
 fn request_id(request: &Request) -> String {
     use std::hash::{BuildHasher, RandomState};
     static KEYS: OnceLock<(RandomState, RandomState)> = OnceLock::new();
-    static COUNT: AtomicU64 = AtomicU64::new(0);
+    static COUNT: AtomicU64 = AtomicU64::new(1);
     let (high, low) = KEYS.get_or_init(|| (RandomState::new(), RandomState::new()));
-    let known = request.id.get().unwrap_or_else(|| {
-        let count = COUNT.fetch_add(1, Relaxed);
-        request.id.set(Some(count));
+    let known = request.arrival.id.get().unwrap_or_else(|| {
+        // It comes round after more requests than there will be.
+        let count = NonZeroU64::new(COUNT.fetch_add(1, Relaxed)).unwrap_or(NonZeroU64::MIN);
+        request.arrival.id.set(Some(count));
         count
     });
     let mut out = Vec::with_capacity(32);

@@ -46,7 +46,7 @@ impl Decided {
 pub fn decide(request: &mut Request, response: &Response, upgrades: bool) -> Decided {
     request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
     if response.close {
-        request.persistence.close(CloseReason::Response);
+        request.answered.persistence.close(CloseReason::Response);
     }
     // `return 199 text` has its text, as in nginx.
     let bodiless = request.is_head() || matches!(response.status, 204 | 304) || upgrades;
@@ -62,11 +62,11 @@ pub fn decide(request: &mut Request, response: &Response, upgrades: bool) -> Dec
     } else if may_chunk {
         Framing::Chunked
     } else {
-        request.persistence.close(CloseReason::EndsBody);
+        request.answered.persistence.close(CloseReason::EndsBody);
         Framing::Close
     };
     if request.head.version() == Version::Http09 {
-        request.persistence.close(CloseReason::Version09);
+        request.answered.persistence.close(CloseReason::Version09);
     }
-    Decided { framing, upgrades, persistence: request.persistence }
+    Decided { framing, upgrades, persistence: request.answered.persistence }
 }

@@ -69,9 +69,9 @@ pub fn own_start(request: &Request, response: &Response, core: &CoreSettings, si
 #[inline]
 pub fn print(request: &mut Request, response: &Response, decided: &Decided, sink: &mut impl HeadSink) {
     if request.generation.http.keeps_sent_head {
-        request.sent_location.clone_from(&response.location);
+        request.answered.location.clone_from(&response.location);
     }
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let core = &*location.core;
     sink.start(request, response, core);
     let placed = Placed::of(response);
@@ -188,8 +188,8 @@ fn absolute(request: &Request, core: &CoreSettings, path: &[u8], sink: &mut impl
     sink.push(request.client.scheme().as_bytes());
     sink.push(b"://");
     let local = request.client.local();
-    let name = &request.server.entry.settings.get::<ServerSettings>().server_name.first;
-    match &request.host {
+    let name = &request.place.server.entry.settings.get::<ServerSettings>().server_name.first;
+    match &request.asked.host {
         _ if core.server_name_in_redirect && !name.is_empty() => sink.push(name.as_bytes()),
         Some(host) if !core.server_name_in_redirect => sink.push(host.as_bytes()),
         _ => match &local {

@@ -121,19 +121,19 @@ pub fn preview(request: &mut Request, response: &Response) {
         request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
         return;
     }
-    let persistence = request.persistence;
-    let mut text = std::mem::take(&mut request.sent_head);
+    let persistence = request.answered.persistence;
+    let mut text = std::mem::take(&mut request.answered.head);
     text.clear();
     let (_, fields) = head(request, response, response.takeover.is_some(), &mut text);
     text.drain(..fields);
-    request.sent_head = text;
-    request.persistence = persistence;
+    request.answered.head = text;
+    request.answered.persistence = persistence;
 }
 
 /// Adds a field to what [`preview`] has kept.
 pub fn preview_field(request: &mut Request, name: &[u8], value: &[u8]) {
     if request.generation.http.keeps_sent_head {
-        field(&mut request.sent_head, name, value);
+        field(&mut request.answered.head, name, value);
     }
 }
 

@@ -59,7 +59,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 
 fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
-        let location = request.location.clone();
+        let location = request.place.location.clone();
         let settings = location.settings.get::<AuthRequestSettings>();
         let path = settings.auth_request.clone().into_bytes();
         let Ok(asking) = subrequest(request, path, None) else { return Outcome::Status(500) };
@@ -77,7 +77,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if status == 401 {
             let told = challenges(&answer);
             if !told.is_empty() {
-                request.challenges = told;
+                request.answered.challenges = told;
             }
         }
         answer.finish();

@@ -40,7 +40,7 @@ static PIXEL: &[u8; 43] = b"GIF89a\x01\x00\x01\x00\x80\x01\x00\x00\x00\x00\xff\x
 const MODIFIED: i64 = 23_349_600;
 
 fn answer(request: &mut Request) -> Outcome {
-    if !matches!(request.method, Method::Get | Method::Head) {
+    if !matches!(request.asked.method, Method::Get | Method::Head) {
         return Outcome::Status(405);
     }
     if let Err(status) = body::begin_discarding(request) {

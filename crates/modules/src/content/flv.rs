@@ -44,7 +44,7 @@ pub static MODULE: Module = Module {
 
 /// The place that is asked for; none for the beginning.
 fn start(request: &Request) -> Option<u64> {
-    let start = uri::argument(request.args.as_deref()?, b"start")?;
+    let start = uri::argument(request.asked.args.as_deref()?, b"start")?;
     if start.is_empty() || !start.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -52,10 +52,10 @@ fn start(request: &Request) -> Option<u64> {
 }
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
-    if !matches!(request.method, Method::Get | Method::Head) {
+    if !matches!(request.asked.method, Method::Get | Method::Head) {
         return Box::pin(std::future::ready(Outcome::Status(405)));
     }
-    let Some(start) = start(request).filter(|_| request.path.last() != Some(&b'/')) else {
+    let Some(start) = start(request).filter(|_| request.asked.path.last() != Some(&b'/')) else {
         // As a whole it is a file like any other.
         return Box::pin(std::future::ready(Outcome::Declined));
     };

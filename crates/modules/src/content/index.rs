@@ -52,7 +52,8 @@ pub static MODULE: Module = Module {
 };
 
 fn concerns(request: &Request) -> bool {
-    request.path.last() == Some(&b'/') && matches!(request.method, Method::Get | Method::Head | Method::Post)
+    request.asked.path.last() == Some(&b'/')
+        && matches!(request.asked.method, Method::Get | Method::Head | Method::Post)
 }
 
 /// Finds a hot index file without a future.
@@ -67,9 +68,9 @@ fn not_a_folder_or_hot(request: &mut Request) -> Option<Outcome> {
             // Behind the name of the folder, which a regular expression's `alias` gives whole.
             let full = [path::file_name(request), first.clone()].concat();
             if open::hot(request, &full).is_some() {
-                let mut uri = request.path.clone();
+                let mut uri = request.asked.path.clone();
                 uri.extend_from_slice(&first);
-                return Some(Outcome::Redirect(uri, request.args.clone()));
+                return Some(Outcome::Redirect(uri, request.asked.args.clone()));
             }
         }
     }
@@ -87,13 +88,13 @@ async fn find(request: &mut Request) -> Outcome {
     for file in &*files {
         let name = file.render(request).into_owned();
         if name.first() == Some(&b'/') {
-            return Outcome::Redirect(name, request.args.clone());
+            return Outcome::Redirect(name, request.asked.args.clone());
         }
-        let mut uri = request.path.clone();
+        let mut uri = request.asked.path.clone();
         uri.extend_from_slice(&name);
         let full = [&folder[..], &name].concat();
         match open::find(request, &full).await {
-            Ok(_) => return Outcome::Redirect(uri, request.args.clone()),
+            Ok(_) => return Outcome::Redirect(uri, request.asked.args.clone()),
             Err(error) if error.is_missing() => {
                 if !folder_is_there {
                     match open::stat(request, &folder).await {

@@ -82,7 +82,7 @@ struct Varies(Cell<bool>);
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
-        if !matches!(request.method, Method::Get | Method::Head) || request.path.last() == Some(&b'/') {
+        if !matches!(request.asked.method, Method::Get | Method::Head) || request.asked.path.last() == Some(&b'/') {
             return Outcome::Declined;
         }
         let vary = request.settings().get::<GzipSettings>().gzip_vary;

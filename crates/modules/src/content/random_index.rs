@@ -35,8 +35,8 @@ fn wanted(settings: &SettingsSet) -> bool {
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
-        let concerns = matches!(request.method, Method::Get | Method::Head | Method::Post);
-        if request.path.last() != Some(&b'/') || !concerns {
+        let concerns = matches!(request.asked.method, Method::Get | Method::Head | Method::Post);
+        if request.asked.path.last() != Some(&b'/') || !concerns {
             return Outcome::Declined;
         }
         let mut folder = path::file_name(request);
@@ -52,9 +52,9 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             return Outcome::Declined;
         }
         // A hasher's keys are as much chance as this needs.
-        let chance = RandomState::new().hash_one(request.serial);
+        let chance = RandomState::new().hash_one(request.arrival.serial);
         let index = usize::try_from(chance % files.len() as u64).unwrap_or(0);
-        let uri = [&request.path[..], &files[index].name].concat();
-        Outcome::Redirect(uri, request.args.clone())
+        let uri = [&request.asked.path[..], &files[index].name].concat();
+        Outcome::Redirect(uri, request.asked.args.clone())
     })
 }

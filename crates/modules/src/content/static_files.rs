@@ -30,10 +30,10 @@ pub static MODULE: Module = Module {
 
 /// What can be said before looking at any file.
 fn refuse(request: &Request) -> Option<Outcome> {
-    if !matches!(request.method, Method::Get | Method::Head | Method::Post) {
+    if !matches!(request.asked.method, Method::Get | Method::Head | Method::Post) {
         return Some(Outcome::Status(405));
     }
-    (request.path.last() == Some(&b'/')).then_some(Outcome::Declined)
+    (request.asked.path.last() == Some(&b'/')).then_some(Outcome::Declined)
 }
 
 /// Answers from the hot files, without a future.
@@ -84,9 +84,9 @@ pub fn log_open_error(request: &Request, name: &[u8], error: &OpenError) -> u16 
 
 /// The redirect from a folder without its slash to the one with it.
 fn add_slash(request: &mut Request) -> Outcome {
-    let mut location = escape(EscapeSet::Uri, &request.path).into_owned();
+    let mut location = escape(EscapeSet::Uri, &request.asked.path).into_owned();
     location.push(b'/');
-    if let Some(args) = request.args.as_ref().filter(|args| !args.is_empty()) {
+    if let Some(args) = request.asked.args.as_ref().filter(|args| !args.is_empty()) {
         location.push(b'?');
         location.extend_from_slice(args);
     }
@@ -97,7 +97,7 @@ fn add_slash(request: &mut Request) -> Outcome {
 
 /// The answer that is this file.
 pub fn respond(request: &mut Request, file: &Rc<HotFile>) -> Outcome {
-    let media_type = content_type(request, &request.path);
+    let media_type = content_type(request, &request.asked.path);
     respond_as(request, file, media_type, None)
 }
 
@@ -107,7 +107,7 @@ fn respond_as(
     media_type: Bytes,
     described: Option<Rc<Described>>,
 ) -> Outcome {
-    if request.method == Method::Post {
+    if request.asked.method == Method::Post {
         return Outcome::Status(405);
     }
     if let Err(status) = body::begin_discarding(request) {

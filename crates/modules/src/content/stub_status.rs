@@ -74,7 +74,7 @@ impl Figures {
 }
 
 fn answer(request: &mut Request) -> Outcome {
-    if !matches!(request.method, Method::Get | Method::Head) {
+    if !matches!(request.asked.method, Method::Get | Method::Head) {
         return Outcome::Status(405);
     }
     if let Err(status) = body::begin_discarding(request) {

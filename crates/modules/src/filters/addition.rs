@@ -51,7 +51,7 @@ struct Announced(Cell<bool>);
 
 /// Decides, and leaves a body whose length is open.
 fn announce(request: &mut Request, response: &mut Response) {
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<AdditionSettings>();
     let added =
@@ -69,7 +69,7 @@ fn insert(request: &mut Request, response: &mut Response) {
     if !request.own.get::<Announced>().0.take() {
         return;
     }
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<AdditionSettings>();
     let mut parts = VecDeque::with_capacity(3);

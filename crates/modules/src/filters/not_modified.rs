@@ -50,7 +50,7 @@ fn run(request: &mut Request, response: &mut Response) {
         }
         Verdict::PreconditionFailed => {
             // It is not the redirect any more that a page stands for.
-            request.carried.location = None;
+            request.answered.carried.location = None;
             *response = *error_page::built_in(request, 412);
         }
     }

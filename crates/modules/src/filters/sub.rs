@@ -77,7 +77,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 }
 
 fn run(request: &mut Request, response: &mut Response) {
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<SubSettings>();
     // A 304 does not say how long the page is, and has no media type: with `*` it is taken for one.

@@ -66,7 +66,7 @@ fn run(request: &mut Request) -> Outcome {
     if judged.status.get().is_some() {
         return Outcome::Declined;
     }
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let settings = location.settings.get::<LimitConnSettings>();
     let dry = settings.limit_conn_dry_run;
     let (status, outcome) = match settings.limit_conn.enter(request, dry, settings.limit_conn_log_level.level()) {

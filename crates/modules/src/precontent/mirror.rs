@@ -104,7 +104,7 @@ async fn run(request: &mut Request) -> Outcome {
             log_error!(request, Warn, "{MAX_RUNNING} mirrored requests are running, not mirrored to \"{uri}\"");
             break;
         }
-        let Ok(mirrored) = background(request, request.method, uri.clone().into_bytes(), None, with_body) else {
+        let Ok(mirrored) = background(request, request.asked.method, uri.clone().into_bytes(), None, with_body) else {
             break;
         };
         running.0.set(running.0.get() + 1);

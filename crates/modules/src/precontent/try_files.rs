@@ -100,10 +100,10 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             };
             if there {
                 // Behind the alias of a regular expression a folder is looked for, but not gone to.
-                let nameless = request.location.alias.as_ref().is_some_and(|alias| alias.prefix.is_none());
+                let nameless = request.place.location.alias.as_ref().is_some_and(|alias| alias.prefix.is_none());
                 if !(candidate.folder && nameless) {
-                    request.path = uri;
-                    request.path_behind_alias = nameless;
+                    request.asked.path = uri;
+                    request.place.path_behind_alias = nameless;
                 }
                 return Outcome::Declined;
             }
@@ -135,7 +135,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 /// What the last argument leads to: in a location with `alias`, a text with variables loses the location's prefix. That is nginx's rule,
 /// which configurations rely on (`try_files $uri /x/$uri` in `location /x/`). A path above the root does not come of it.
 fn without_prefix<'v>(request: &Request, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> {
-    let prefix = request.location.alias.as_ref().and_then(|alias| alias.prefix.as_deref());
+    let prefix = request.place.location.alias.as_ref().and_then(|alias| alias.prefix.as_deref());
     let rest = prefix.and_then(|prefix| value.strip_prefix(prefix.as_bytes()));
     match rest.filter(|rest| !rest.starts_with(b"..")) {
         Some(rest) => Cow::Owned(rest.to_vec()),
@@ -146,7 +146,7 @@ fn without_prefix<'v>(request: &Request, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> 
 /// The URI and the file that a value stands for. With `alias`, values made of variables that begin with the location's prefix keep it in
 /// the URI and lose it in the file; others are put after the alias, as all are behind that of a regular expression.
 fn place(request: &Request, value: &[u8], variables: bool) -> (Vec<u8>, Vec<u8>) {
-    let Some(alias) = &request.location.alias else {
+    let Some(alias) = &request.place.location.alias else {
         return (value.to_vec(), path::file_name_of(request, value));
     };
     let Some(prefix) = &alias.prefix else {

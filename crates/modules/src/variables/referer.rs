@@ -176,7 +176,7 @@ fn matches(request: &Request, pattern: &Pattern, text: &[u8]) -> bool {
 }
 
 fn is_server_name(request: &Request, host: &[u8]) -> bool {
-    let names = &request.server.entry.settings.get::<ServerSettings>().server_name.names;
+    let names = &request.place.server.entry.settings.get::<ServerSettings>().server_name.names;
     names.iter().any(|name| match name {
         Name::Exact(name) => name.as_bytes() == host && !host.is_empty(),
         Name::Front(end, itself) => host.ends_with(end.as_bytes()) || *itself && host == &end.as_bytes()[1..],

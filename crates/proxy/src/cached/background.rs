@@ -44,16 +44,16 @@ pub fn update(request: &Request, serve: &Serve<'_>, object: Arc<Object>, filling
     running.0.set(running.0.get() + 1);
     let place = (Place(running), Background::new(&request.client.loop_state.shared.background));
     let mut fork = request.fork();
-    fork.depth += 1;
-    fork.main_method = Some(request.main_method.unwrap_or(request.method));
-    fork.method = Method::Get;
+    fork.lineage.depth += 1;
+    fork.lineage.main_method = Some(request.lineage.main_method.unwrap_or(request.asked.method));
+    fork.asked.method = Method::Get;
     fork.client = fork.client.in_background();
-    fork.without_body = true;
+    fork.lineage.without_body = true;
     fork.sent = Sent::default();
     let (family, wanted, aio) = (serve.family, serve.wanted.clone(), serve.aio.clone());
     loops::spawn(request.client.number, "updating a cache", async move {
         let _place = place;
-        let location = fork.location.clone();
+        let location = fork.place.location.clone();
         let response = match family.shared(&location.settings) {
             Some(shared) => {
                 let serve = Serve { family, shared, wanted, aio };

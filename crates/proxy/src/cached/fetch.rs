@@ -38,7 +38,7 @@ pub struct Ask<'s> {
 impl<'s> Ask<'s> {
     /// For a request.
     pub fn new(serve: &'s Serve<'s>, request: &Request) -> Ask<'s> {
-        Ask { serve, as_get: request.method == Method::Head && serve.family.converts_head(request), names: None }
+        Ask { serve, as_get: request.asked.method == Method::Head && serve.family.converts_head(request), names: None }
     }
 
     /// For a variant, which these fields choose.

@@ -106,7 +106,7 @@ pub fn quick(request: &mut Request, family: &'static dyn Family) -> Quick {
 
 /// `read`: the body of the request, which may be a part of its key, was read.
 fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick {
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let Some(shared) = family.shared(&location.settings).filter(|shared| shared.proxy_cache.is_on()) else {
         cache_status::forget(request);
         return Quick::Uncached;
@@ -122,9 +122,9 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     };
     let what = if !shared.proxy_cache_purge.is_empty() && shared.proxy_cache_purge.hold(request) {
         What::Purge
-    } else if shared.proxy_cache_methods.has(request.method) {
+    } else if shared.proxy_cache_methods.has(request.asked.method) {
         What::Answer
-    } else if shared.proxy_cache_rfc9111 && !matches!(request.method, Method::Options | Method::Trace) {
+    } else if shared.proxy_cache_rfc9111 && !matches!(request.asked.method, Method::Options | Method::Trace) {
         What::Unsafe
     } else {
         return Quick::Uncached;
@@ -138,7 +138,7 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
         Err(outcome) => return Quick::Answered(outcome),
     };
     let mut sum = key_of(&text);
-    let as_head = request.method == Method::Head && !family.converts_head(request);
+    let as_head = request.asked.method == Method::Head && !family.converts_head(request);
     // In this order: what is being fetched is stored before it is that no more.
     if as_head && what == What::Answer && cache.fill_of(sum).is_none() && cache.peek(sum).is_none() {
         // The answer to HEAD that was passed on as such has no body, and must never be taken for one to GET; one to GET does
@@ -196,7 +196,7 @@ pub async fn read(request: &mut Request, family: &'static dyn Family) -> Quick {
 
 /// Answers a request that has to do with a cache.
 pub async fn serve(request: &mut Request, family: &'static dyn Family, job: Job) -> Outcome {
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let Some(shared) = family.shared(&location.settings) else { return Outcome::Status(500) };
     let Job { wanted, what } = job;
     let Some(aio) = aio::resolve(request) else { return Outcome::Status(500) };
@@ -241,8 +241,8 @@ impl Serve<'_> {
     /// Whether the response of a server may be kept at all.
     fn may_keep(&self, request: &Request) -> bool {
         // What the body of a GET says is no part of the key.
-        let fat = request.method != Method::Post && !request.is_subrequest() && has_body(request);
-        let as_head = request.method == Method::Head && !self.family.converts_head(request);
+        let fat = request.asked.method != Method::Post && !request.is_subrequest() && has_body(request);
+        let as_head = request.asked.method == Method::Head && !self.family.converts_head(request);
         !fat && !self.is_far(request) && (!as_head || Answers::of(&self.wanted.text) == Answers::HeadAlone)
             // What comes after 101 is nobody else's.
             && !self.family.upgrades(request)
@@ -347,7 +347,7 @@ impl Serve<'_> {
             match self.cache().lead(located.key, main, known, age, &self.aio, request.client_key()) {
                 Lead::Leader(filling) => {
                     let Some(object) = &stale else { return ask.keeping(request, filling, status, stale).await };
-                    let behind = self.shared.proxy_cache_background_update && request.method != Method::Post;
+                    let behind = self.shared.proxy_cache_background_update && request.asked.method != Method::Post;
                     if !behind || !self.may_update_behind(object, now) {
                         return ask.keeping(request, filling, status, stale).await;
                     }

@@ -119,7 +119,7 @@ pub fn respond(
     let status = head.status;
     if status >= 300 && shared.proxy_intercept_errors && has_page(request, status) {
         if status == 401 {
-            request.challenges = head.fields.values(b"WWW-Authenticate").collect();
+            request.answered.challenges = head.fields.values(b"WWW-Authenticate").collect();
         }
         return Outcome::Status(status);
     }

@@ -140,7 +140,7 @@ pub fn asked(request: &Request, family: &dyn Family, shared: &FamilySettings, se
         return Asked { sent, ..Asked::default() };
     }
     Asked {
-        head: request.method == Method::Head && !family.converts_head(request),
+        head: request.asked.method == Method::Head && !family.converts_head(request),
         authorization: request.head.has(HeaderId::Authorization),
         ranged: family.asks_for_part(request),
         control: control(request),

@@ -116,7 +116,7 @@ impl UpstreamError {
     pub fn outcome(&self, request: &mut Request) -> Outcome {
         if let UpstreamError::Body(_) = self {
             // What is left of the body is anybody's guess.
-            request.persistence.close(CloseReason::BadBody);
+            request.answered.persistence.close(CloseReason::BadBody);
         }
         Outcome::Status(self.status())
     }

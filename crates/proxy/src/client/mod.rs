@@ -224,7 +224,7 @@ fn begin(
     }
     let record = request.own.get::<Record>();
     record.aim(&target);
-    request.passed_to = Some(record.clone());
+    request.answered.passed_to = Some(record.clone());
     let idempotent = family.is_idempotent(request);
     let options = family.options(request);
     let client = ClientWatch::new(request.client.clone(), terms.watched && !options.ignore_client_abort);

@@ -92,7 +92,7 @@ impl Plan {
         if !keepalive.local && bind.is_none() && family == "proxy" {
             return Scope::SHARED;
         }
-        let local = keepalive.local.then_some(request.location.identity);
+        let local = keepalive.local.then_some(request.place.location.identity);
         Scope::of((family, local, bind, transparent))
     }
 

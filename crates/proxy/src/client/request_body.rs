@@ -51,11 +51,11 @@ impl OutgoingBody {
         let kept = request.find_shared::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
         if kept.is_none() && is_begun(request) {
             // What has become a GET on its way here (`X-Accel-Redirect`, a page for an error) needs none.
-            return (request.method != request.head.method()).then_some(OutgoingBody::None);
+            return (request.asked.method != request.head.method()).then_some(OutgoingBody::None);
         }
         if request.is_subrequest() || request.body.is_done() {
             // That of the client's request, if somebody has read it.
-            if let Some(kept) = kept.filter(|_| !request.without_body) {
+            if let Some(kept) = kept.filter(|_| !request.lineage.without_body) {
                 return Some(OutgoingBody::Kept(kept));
             }
             return Some(match request.body.declared_length() {
@@ -81,7 +81,7 @@ impl OutgoingBody {
     pub async fn collect(request: &mut Request, family: &dyn Family) -> Result<OutgoingBody, UpstreamError> {
         if is_begun(request) {
             log_error!(request, Error, "the request body was passed on before, and cannot be sent again");
-            request.persistence.close(CloseReason::BadBody);
+            request.answered.persistence.close(CloseReason::BadBody);
             return Err(UpstreamError::Ours);
         }
         let collected = body::collect(request).await.map_err(UpstreamError::Body)?;

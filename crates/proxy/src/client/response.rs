@@ -45,7 +45,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
     let options = &reader.plan().options;
     if options.intercept_errors && status >= 300 && has_page(request, status) {
         if status == 401 {
-            request.challenges = reader.take_head().fields.values(b"WWW-Authenticate").collect();
+            request.answered.challenges = reader.take_head().fields.values(b"WWW-Authenticate").collect();
         }
         match tee {
             Some(tee) => drop(tee::run(tee, request, reader, false)),
@@ -138,7 +138,7 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
         let early = Fault::invalid("upstream switched protocols before it had all of the request");
         UpstreamError::Fault(early).log(request, Stage::ReadingHead);
         plan.record.with(|last| last.status = 502);
-        request.persistence.close(CloseReason::BadBody);
+        request.answered.persistence.close(CloseReason::BadBody);
         return Outcome::Status(502);
     }
     match plan.family.respond(request, &plan.target, head) {
@@ -263,5 +263,5 @@ pub fn content_length(fields: &HeadFields) -> Option<u64> {
 /// not, because `recursive_error_pages` is off, gets the built-in page.
 pub fn has_page(request: &Request, status: u16) -> bool {
     let pages = request.settings().get::<CoreSettings>().error_page.as_slice();
-    !request.plain_errors && pages.iter().any(|page| page.statuses.contains(&status))
+    !request.lineage.plain_errors && pages.iter().any(|page| page.statuses.contains(&status))
 }

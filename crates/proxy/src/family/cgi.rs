@@ -154,7 +154,7 @@ impl<S: Script> Family for Cgi<S> {
     }
 
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
-        let location = request.location.clone();
+        let location = request.place.location.clone();
         let family = location.settings.get::<Prefixed<S::Member>>();
         Ok(headers::respond(request, family, &S::HIDDEN, &AsItIs, head))
     }
@@ -164,7 +164,7 @@ impl<S: Script> Family for Cgi<S> {
     }
 
     fn is_idempotent(&self, request: &Request) -> bool {
-        is_idempotent(request.method)
+        is_idempotent(request.asked.method)
     }
 
     fn upgrades(&self, request: &Request) -> bool {

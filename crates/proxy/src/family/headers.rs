@@ -312,17 +312,17 @@ fn elsewhere(
             );
             Outcome::Status(404)
         } else {
-            if request.method != Method::Head {
-                request.method = Method::Get;
+            if request.asked.method != Method::Head {
+                request.asked.method = Method::Get;
             }
             Outcome::Redirect(path.into_owned(), uri.get(mark + 1..).map(<[u8]>::to_vec))
         }
     };
     if !media.is_empty() && !matches!(target, Outcome::Status(_)) {
         let (media, own) = content_type(&media);
-        request.carried.content_type = Some((media, own.or(charset)));
+        request.answered.carried.content_type = Some((media, own.or(charset)));
     }
-    request.carried.fields.extend(carried);
+    request.answered.carried.fields.extend(carried);
     if let Some(rate) = advice.limit_rate {
         request.own.get::<freerun_http::variables::LimitRate>().set(rate);
     }

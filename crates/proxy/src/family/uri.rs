@@ -38,11 +38,11 @@ impl<'a> Asked<'a> {
     pub fn of(request: &'a Request) -> Asked<'a> {
         let raw = request.head.uri();
         Asked {
-            raw: request.uri_kept.then_some(raw),
-            path: &request.path,
-            args: request.args.as_deref(),
-            rewritten: request.rewritten_here,
-            escape: !request.uri_kept || request.internal || came_with_escapes(raw),
+            raw: request.asked.uri_kept.then_some(raw),
+            path: &request.asked.path,
+            args: request.asked.args.as_deref(),
+            rewritten: request.place.rewritten_here,
+            escape: !request.asked.uri_kept || request.place.internal || came_with_escapes(raw),
         }
     }
 }

@@ -93,9 +93,9 @@ fn request(check: &Check, loop_state: &Rc<LoopState>, no_connection: &NoConnecti
     let place = (server, LoopLocal::new(Arc::new(location(check))));
     let mut request = Request::new(client, generation, place, head, 1, loops::now());
     let (path, args) = uri.split_once('?').map_or((&**uri, None), |(path, args)| (path, Some(args)));
-    request.path = path.as_bytes().to_vec();
-    request.args = args.map(|args| args.as_bytes().to_vec());
-    request.host = Some(check.name.to_string());
+    request.asked.path = path.as_bytes().to_vec();
+    request.asked.args = args.map(|args| args.as_bytes().to_vec());
+    request.asked.host = Some(check.name.to_string());
     Some(request)
 }
 

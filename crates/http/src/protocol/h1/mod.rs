@@ -366,7 +366,7 @@ async fn one_request(
     let place = (servers.server.clone(), servers.entry.clone());
     let client = ClientStream::of_connection(connection.clone());
     let mut request = Request::new(client, generation, place, head, serial, first_byte);
-    request.pipelined = pipelined;
+    request.arrival.pipelined = pipelined;
     loops::note(connection.number, "answering");
     let answer = match fault {
         Some(Fault::Silent(status, text)) => {
@@ -400,8 +400,8 @@ async fn one_request(
         None => {
             keepalive::asked(&mut request, still_listens);
             let routed = arrive::route_server(&mut request, &servers, true, settings.merge_slashes, scratch);
-            if routed.is_ok() && !request.server.is_same(&servers.server) {
-                let chosen = request.server.entry.settings.get::<ServerSettings>();
+            if routed.is_ok() && !request.place.server.is_same(&servers.server) {
+                let chosen = request.place.server.entry.settings.get::<ServerSettings>();
                 read::apply_names_rules(&mut request.head, &rules, chosen);
             }
             match routed.and_then(|()| arrive::refuse_methods(&mut request)) {
@@ -412,7 +412,7 @@ async fn one_request(
     };
     let after = conclude(connection, &mut request, timer, answer).await;
     // Not the request as a whole, which would be moved for that.
-    scratch.keep(request.head, request.path, request.args, request.host);
+    scratch.keep(request.head, request.asked.path, request.asked.args, request.asked.host);
     after
 }
 
@@ -426,7 +426,7 @@ enum Fault {
 
 /// Sends the answer, logs, and decides about the connection.
 async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mut Timer, answer: Answer) -> After {
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let core = &*location.core;
     let written = match answer {
         Answer::Response(mut response) => {
@@ -436,7 +436,10 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
             body::look_at_rest(request);
             keepalive::before_response(connection, request);
             // What is the first to be sent, and leaves in one piece, is not held back.
-            if request.persistence.is_kept() && core.tcp_nodelay && (request.serial > 1 || request.sent.bytes > 0) {
+            if request.answered.persistence.is_kept()
+                && core.tcp_nodelay
+                && (request.arrival.serial > 1 || request.sent.bytes > 0)
+            {
                 connection.set_nodelay();
             }
             let written = send::response(connection, request, response, false).await;
@@ -447,7 +450,7 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
             if request.sent.status == 0 {
                 request.sent.status = 444;
             }
-            request.persistence.close(CloseReason::NoResponse);
+            request.answered.persistence.close(CloseReason::NoResponse);
             if matches!(request.sent.status, 444 | 408) {
                 reset_if_wanted(connection, request);
             }
@@ -467,7 +470,7 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
         return After::Close;
     }
     let unread = !request.body.is_done();
-    if request.persistence.is_kept() {
+    if request.answered.persistence.is_kept() {
         return match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
             Ok(()) => {
                 let keep = Keep { most: core.keepalive_timeout.timeout, least: core.keepalive_min_timeout };
@@ -489,7 +492,7 @@ async fn take_over(
     mut response: Box<Response>,
     takeover: Box<dyn Takeover>,
 ) -> After {
-    request.persistence.close(CloseReason::Upgraded);
+    request.answered.persistence.close(CloseReason::Upgraded);
     connection.set_nodelay();
     response.body = Body::Empty;
     let written = send::response(connection, request, response, true).await;
@@ -515,7 +518,7 @@ fn reset_if_wanted(connection: &Connection, request: &Request) {
 fn was_emptied_now(request: &Request) -> bool {
     let Head { buffer, parsed } = &request.head;
     let short = buffer.len() < buffer.capacity() && matches!(parsed.body, BodyFraming::None | BodyFraming::Length(0));
-    short && !request.pipelined && request.started == loops::now()
+    short && !request.arrival.pipelined && request.arrival.started == loops::now()
 }
 
 /// Whether bytes have come that nobody has read: closing the socket on top of them would reset the connection.

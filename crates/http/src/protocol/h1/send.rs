@@ -41,9 +41,9 @@ pub async fn response(
     let mut out = buffers::take_to_send();
     let (decided, fields) = text::head(request, &response, upgrades, &mut out);
     if request.generation.http.keeps_sent_head {
-        request.sent_head.clear();
-        request.sent_head.extend_from_slice(&out[fields..]);
-        request.sent_location = None;
+        request.answered.head.clear();
+        request.answered.head.extend_from_slice(&out[fields..]);
+        request.answered.location = None;
     }
     connection.responding.set(true);
     let body = std::mem::replace(&mut response.body, Body::Empty);
@@ -82,7 +82,7 @@ async fn write(
         return Ok(());
     };
     let core = request.settings().get::<CoreSettings>();
-    if request.persistence.is_kept() && core.tcp_nodelay {
+    if request.answered.persistence.is_kept() && core.tcp_nodelay {
         connection.set_nodelay();
     }
     let send_timeout = core.send_timeout;
@@ -183,7 +183,7 @@ fn last_chunk(request: &mut Request, mut trailers: Vec<Field>, late: LateTrailer
         field(out, name, value);
     }
     out.extend_from_slice(b"\r\n");
-    request.sent_trailers = trailers;
+    request.answered.trailers = trailers;
 }
 
 async fn write_body(

@@ -3,15 +3,16 @@
 //! A request has room for what may become of it, and its parsed head for sixteen fields: together more than a kilobyte,
 //! of which an idle tunnel would use a tenth.
 
+use std::cell::Cell;
 use std::fmt::Display;
 use std::mem::take;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use freerun_proto::head::{HeadParser, parse_request};
 use freerun_proto::{BodyFraming, Method, RequestHead};
-use freerun_serve::loop_local::LoopLocal;
 
 use crate::body::ClientBody;
 use crate::protocol::h1::read;
@@ -19,16 +20,17 @@ use crate::regex::{Captures, Groups};
 use crate::request::ClientStream;
 use crate::request::Connection;
 use crate::request::generation::LoopGeneration;
-use crate::request::location::{Location, Server};
-use crate::request::{Address, Head, Request, Sent, State, States};
+use crate::request::location::{Place, Server};
+use crate::request::{Address, Answered, Arrival, Asked, Head, Lineage, Request, Sent, State, States};
 use crate::settings::server::ServerSettings;
 use crate::variables::Values;
 
 /// What is left of a request.
 pub struct TunnelRequest {
     generation: Rc<LoopGeneration>,
-    server: LoopLocal<Server>,
-    location: LoopLocal<Location>,
+    place: Place,
+    started: Instant,
+    id: Option<NonZeroU64>,
     /// The bytes of the head, and nothing behind them.
     head: Box<[u8]>,
     own: Box<[State]>,
@@ -36,13 +38,8 @@ pub struct TunnelRequest {
     values: Option<Rc<Values>>,
     real_peer: Option<Rc<Address>>,
     passed_to: Option<Rc<dyn Display>>,
-    started: Instant,
-    id: Option<u64>,
     sent: Sent,
     method: Method,
-    rewritten_here: bool,
-    path_behind_alias: bool,
-    internal: bool,
     pipelined: bool,
     rare: Option<Box<Rare>>,
 }
@@ -53,7 +50,7 @@ struct Rare {
     /// The parsed head, where the bytes do not give it again.
     parsed: Option<Box<RequestHead>>,
     /// What was asked for, where it is not what the head says.
-    asked: Option<Box<Asked>>,
+    uri: Option<Box<Uri>>,
     groups: Option<Box<Groups>>,
     /// A body that had something in it.
     body: Option<Box<ClientBody>>,
@@ -63,9 +60,9 @@ struct Rare {
 
 impl Rare {
     fn if_any(self) -> Option<Box<Rare>> {
-        let Rare { parsed, asked, groups, body, sent_head, sent_location } = &self;
+        let Rare { parsed, uri, groups, body, sent_head, sent_location } = &self;
         let any = parsed.is_some()
-            || asked.is_some()
+            || uri.is_some()
             || groups.is_some()
             || body.is_some()
             || !sent_head.is_empty()
@@ -76,21 +73,21 @@ impl Rare {
 
 /// What a request asks for and whom, as far as it may be rewritten.
 #[derive(PartialEq)]
-struct Asked {
+struct Uri {
     path: Vec<u8>,
     args: Option<Vec<u8>>,
     host: Option<String>,
 }
 
-impl Asked {
+impl Uri {
     /// As the head has it, where the path is its own normal form.
-    fn by(head: &Head) -> Asked {
+    fn of(head: &Head) -> Uri {
         let uri = head.parsed.target.uri(&head.buffer);
         let (path, args) = match memchr::memchr(b'?', uri) {
             Some(at) => (&uri[..at], &uri[at + 1..]),
             None => (uri, &b""[..]),
         };
-        Asked {
+        Uri {
             path: path.to_vec(),
             args: (!args.is_empty()).then(|| args.to_vec()),
             host: head.parsed.host.map(|host| host.name(&head.buffer).into_owned()),
@@ -109,36 +106,36 @@ impl TunnelRequest {
     pub fn of(request: &mut Request) -> TunnelRequest {
         let len = (request.head.parsed.len as usize).min(request.head.buffer.len());
         let head: Box<[u8]> = request.head.buffer[..len].into();
-        let again = parse(&head, &request.server);
-        let asked = Asked { path: take(&mut request.path), args: request.args.take(), host: request.host.take() };
+        let again = parse(&head, &request.place.server);
+        let uri = Uri {
+            path: take(&mut request.asked.path),
+            args: request.asked.args.take(),
+            host: request.asked.host.take(),
+        };
         let (groups, values) = take(&mut request.captures).into_parts();
         let over = ClientBody::new(BodyFraming::None, len, false);
         let rare = Rare {
-            asked: (asked != Asked::by(&request.head)).then(|| Box::new(asked)),
+            uri: (uri != Uri::of(&request.head)).then(|| Box::new(uri)),
             parsed: (again.as_ref() != Some(&request.head.parsed)).then(|| request.head.parsed.clone()),
             groups: groups.map(Box::new),
             body: (request.body.received() > 0).then(|| Box::new(std::mem::replace(&mut request.body, over))),
-            sent_head: take(&mut request.sent_head).into(),
-            sent_location: request.sent_location.take(),
+            sent_head: take(&mut request.answered.head).into(),
+            sent_location: request.answered.location.take(),
         };
         TunnelRequest {
             generation: request.generation.clone(),
-            server: request.server.clone(),
-            location: request.location.clone(),
+            place: request.place.clone(),
+            started: request.arrival.started,
+            id: request.arrival.id.get(),
             head,
             own: take(&mut request.own).pack(),
             shared: request.shared.take(),
             values,
-            real_peer: request.real_peer.take(),
-            passed_to: request.passed_to.take(),
-            started: request.started,
-            id: request.id.get(),
+            real_peer: request.asked.real_peer.take(),
+            passed_to: request.answered.passed_to.take(),
             sent: request.sent,
-            method: request.method,
-            rewritten_here: request.rewritten_here,
-            path_behind_alias: request.path_behind_alias,
-            internal: request.internal,
-            pipelined: request.pipelined,
+            method: request.asked.method,
+            pipelined: request.arrival.pipelined,
             rare: rare.if_any(),
         }
     }
@@ -146,42 +143,39 @@ impl TunnelRequest {
     /// The request as the log wants it: it has no body to be read, and nothing can be sent for it.
     pub fn unpack(self, connection: &Rc<Connection>) -> Request {
         let rare = self.rare.map(|rare| *rare).unwrap_or_default();
-        let parsed = rare.parsed.or_else(|| parse(&self.head, &self.server));
+        let parsed = rare.parsed.or_else(|| parse(&self.head, &self.place.server));
         let head = Head { buffer: self.head.into(), parsed: parsed.unwrap_or_else(|| HeadParser::new().into_head()) };
         let len = head.buffer.len();
-        let asked = rare.asked.map_or_else(|| Asked::by(&head), |asked| *asked);
-        // The last one of its connection.
-        let serial = connection.requests.get();
-        let place = (self.server, self.location);
-        let mut request = Request::new(
-            ClientStream::of_connection(connection.clone()),
-            self.generation,
-            place,
+        let Uri { path, args, host } = rare.uri.map_or_else(|| Uri::of(&head), |uri| *uri);
+        let asked = Asked { path, args, host, real_peer: self.real_peer, ..Asked::new(self.method) };
+        Request {
+            client: ClientStream::of_connection(connection.clone()),
+            generation: self.generation,
             head,
-            serial,
-            self.started,
-        );
-        request.path = asked.path;
-        request.args = asked.args;
-        request.host = asked.host;
-        request.body = rare.body.map_or_else(|| ClientBody::new(BodyFraming::None, len, false), |body| *body);
-        request.own = States::unpack(self.own);
-        if let Some(shared) = self.shared {
-            request.shared = shared.into();
+            asked,
+            arrival: Arrival {
+                // The last one of its connection.
+                serial: connection.requests.get(),
+                started: self.started,
+                pipelined: self.pipelined,
+                id: Cell::new(self.id),
+            },
+            // It is the client's own.
+            lineage: Lineage::default(),
+            place: self.place,
+            naming_file: Cell::default(),
+            captures: Captures::from_parts(rare.groups.map(|groups| *groups), self.values),
+            body: rare.body.map_or_else(|| ClientBody::new(BodyFraming::None, len, false), |body| *body),
+            sent: self.sent,
+            answered: Answered {
+                head: rare.sent_head.into(),
+                location: rare.sent_location,
+                passed_to: self.passed_to,
+                ..Answered::default()
+            },
+            own: States::unpack(self.own),
+            shared: self.shared.map_or_else(Default::default, Into::into),
         }
-        request.captures = Captures::from_parts(rare.groups.map(|groups| *groups), self.values);
-        request.real_peer = self.real_peer;
-        request.passed_to = self.passed_to;
-        request.id.set(self.id);
-        request.sent = self.sent;
-        request.sent_head = rare.sent_head.into();
-        request.sent_location = rare.sent_location;
-        request.method = self.method;
-        request.rewritten_here = self.rewritten_here;
-        request.path_behind_alias = self.path_behind_alias;
-        request.internal = self.internal;
-        request.pipelined = self.pipelined;
-        request
     }
 }
 

@@ -78,7 +78,7 @@ pub static MODULE: Module = Module {
 
 fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
-        let location = request.location.clone();
+        let location = request.place.location.clone();
         let settings = location.settings.get::<BasicSettings>();
         let (Some(realm), Some(file)) = (&settings.auth_basic, &settings.auth_basic_user_file) else {
             return Outcome::Declined;
@@ -163,6 +163,6 @@ fn failed(request: &Request, error: &UsersError, path: &[u8]) -> Outcome {
 }
 
 fn challenge(request: &mut Request, realm: &[u8]) -> Outcome {
-    request.challenges = vec![Bytes::from([b"Basic realm=\"", realm, b"\""].concat())];
+    request.answered.challenges = vec![Bytes::from([b"Basic realm=\"", realm, b"\""].concat())];
     Outcome::Status(401)
 }

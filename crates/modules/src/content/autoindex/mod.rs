@@ -68,7 +68,7 @@ const MAX_CALLBACK: usize = 128;
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
-        if request.path.last() != Some(&b'/') || !matches!(request.method, Method::Get | Method::Head) {
+        if request.asked.path.last() != Some(&b'/') || !matches!(request.asked.method, Method::Get | Method::Head) {
             return Outcome::Declined;
         }
         if let Err(status) = body::begin_discarding(request) {
@@ -114,7 +114,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             utf8,
             offset: if settings.autoindex_localtime { clock::utc_offset() } else { 0 },
             exact: settings.autoindex_exact_size,
-            path: request.path.clone(),
+            path: request.asked.path.clone(),
             callback,
         };
         response.body = Body::Source(Box::new(Pages { listing: Listing::new(style, entries), _share: share }));
@@ -124,7 +124,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 
 /// The function of `jsonp` that the client names.
 fn callback(request: &Request, format: Format) -> Result<Option<Vec<u8>>, u16> {
-    let named = request.args.as_deref().and_then(|args| uri::argument(args, b"callback"));
+    let named = request.asked.args.as_deref().and_then(|args| uri::argument(args, b"callback"));
     let Some(name) = named.filter(|name| format == Format::Jsonp && !name.is_empty()) else { return Ok(None) };
     let name_of_a_function = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
     if name.len() > MAX_CALLBACK || !name.iter().all(name_of_a_function) {

@@ -125,7 +125,7 @@ pub static MODULE: Module = Module {
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     let settings = request.settings().get::<DavSettings>().clone();
-    let method = request.method;
+    let method = request.asked.method;
     if !settings.dav_methods.has(method) {
         return Box::pin(std::future::ready(Outcome::Declined));
     }
@@ -152,7 +152,7 @@ fn refuse_body(request: &Request) -> Result<(), u16> {
     let has_body = request.body.declared_length().is_some_and(|length| length > 0)
         || matches!(request.head.body(), BodyFraming::Chunked);
     if has_body {
-        log_error!(request, Error, "{} with body is unsupported", request.method.as_str().unwrap_or_default());
+        log_error!(request, Error, "{} with body is unsupported", request.asked.method.as_str().unwrap_or_default());
         return Err(415);
     }
     Ok(())
@@ -211,13 +211,13 @@ async fn work(request: &Request, work: Work) -> Result<bool, u16> {
 fn done(request: &Request, status: u16, tells_where: bool) -> Outcome {
     let mut response = Response::new(status, Bytes::new(), Body::Empty);
     if tells_where {
-        response.location = Some(escape(EscapeSet::Uri, &request.path).into_owned().into());
+        response.location = Some(escape(EscapeSet::Uri, &request.asked.path).into_owned().into());
     }
     response.into()
 }
 
 async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u16> {
-    if is_folder(&request.path) {
+    if is_folder(&request.asked.path) {
         log_error!(request, Error, "cannot PUT to a collection");
         return Err(409);
     }
@@ -276,13 +276,13 @@ fn depth(request: &Request) -> Result<Depth, u16> {
 
 async fn delete(request: &mut Request, settings: DavSettings) -> Result<Outcome, u16> {
     refuse_body(request)?;
-    let names = request.path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).count();
+    let names = request.asked.path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).count();
     if names < settings.min_delete_depth as usize {
         log_error!(request, Error, "insufficient URI depth:{names} to DELETE");
         return Err(409);
     }
     let depth = depth(request);
-    let target = Target { path: c_path(path::file_name(request))?, is_folder: is_folder(&request.path) };
+    let target = Target { path: c_path(path::file_name(request))?, is_folder: is_folder(&request.asked.path) };
     let whole = depth == Ok(Depth::Infinity);
     work(request, Work::Delete { target, allowed: depth.is_ok(), whole }).await?;
     Ok(done(request, 204, false))
@@ -290,7 +290,7 @@ async fn delete(request: &mut Request, settings: DavSettings) -> Result<Outcome,
 
 async fn make_folder(request: &mut Request, settings: DavSettings) -> Result<Outcome, u16> {
     refuse_body(request)?;
-    if !is_folder(&request.path) {
+    if !is_folder(&request.asked.path) {
         log_error!(request, Error, "MKCOL can create a collection only");
         return Err(409);
     }
@@ -302,7 +302,7 @@ async fn make_folder(request: &mut Request, settings: DavSettings) -> Result<Out
 async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Outcome, u16> {
     refuse_body(request)?;
     let destination = destination(request)?;
-    if is_folder(&request.path) != is_folder(&destination) {
+    if is_folder(&request.asked.path) != is_folder(&destination) {
         log_error!(request, Error, "both URI and \"Destination\" header must be either collections or non-collections");
         return Err(409);
     }
@@ -348,7 +348,7 @@ fn destination(request: &Request) -> Result<Vec<u8>, u16> {
                 Some(colon) if authority[colon + 1..].iter().all(u8::is_ascii_digit) => &authority[..colon],
                 _ => authority,
             };
-            let asked = request.host.as_deref().unwrap_or_default();
+            let asked = request.asked.host.as_deref().unwrap_or_default();
             if !asked.as_bytes().eq_ignore_ascii_case(host) {
                 return Err(invalid());
             }
@@ -360,7 +360,7 @@ fn destination(request: &Request) -> Result<Vec<u8>, u16> {
     if path.contains(&0) || path.split(|byte| *byte == b'/').any(|name| name == b"..") {
         return Err(invalid());
     }
-    if let Some(alias) = &request.location.alias
+    if let Some(alias) = &request.place.location.alias
         && let Some(prefix) = &alias.prefix
         && !path.starts_with(prefix.as_bytes())
     {

@@ -89,7 +89,7 @@ fn parse_time(text: &[u8]) -> Option<u64> {
 
 /// The part that the arguments ask for.
 fn part(request: &Request) -> Option<Part> {
-    let args = request.args.as_deref()?;
+    let args = request.asked.args.as_deref()?;
     let start = uri::argument(args, b"start").and_then(parse_time);
     let end = uri::argument(args, b"end").and_then(parse_time);
     let length = end.and_then(|end| end.checked_sub(start.unwrap_or(0))).filter(|length| *length > 0);
@@ -101,10 +101,10 @@ fn part(request: &Request) -> Option<Part> {
 }
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
-    if !matches!(request.method, Method::Get | Method::Head) {
+    if !matches!(request.asked.method, Method::Get | Method::Head) {
         return Box::pin(std::future::ready(Outcome::Status(405)));
     }
-    let part = part(request).filter(|_| request.path.last() != Some(&b'/'));
+    let part = part(request).filter(|_| request.asked.path.last() != Some(&b'/'));
     let Some(part) = part else {
         // As a whole it is a file like any other.
         return Box::pin(std::future::ready(Outcome::Declined));
@@ -170,7 +170,7 @@ fn respond(request: &Request, file: &HotFile, cut: Cut, share: Share) -> Outcome
 
 /// The answer of a file of which only parts are sent.
 pub fn pieces(request: &Request, file: &HotFile, pieces: Vec<Piece>, length: u64) -> Outcome {
-    let mut response = Response::new(200, content_type(request, &request.path), Body::Parts(pieces));
+    let mut response = Response::new(200, content_type(request, &request.asked.path), Body::Parts(pieces));
     response.last_modified = Some(file.meta.mtime);
     if request.settings().get::<CoreSettings>().etag {
         let etag = conditional::etag(file.meta.mtime, length);

@@ -259,13 +259,13 @@ impl Format {
 }
 
 fn answer(request: &mut Request) -> Outcome {
-    if !matches!(request.method, Method::Get | Method::Head) {
+    if !matches!(request.asked.method, Method::Get | Method::Head) {
         return Outcome::Status(405);
     }
     if argument(request, b"cache").is_some() {
         return Outcome::Declined;
     }
-    let Some(format) = Format::asked(request.args.as_deref()) else { return Outcome::Status(400) };
+    let Some(format) = Format::asked(request.asked.args.as_deref()) else { return Outcome::Status(400) };
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
@@ -278,7 +278,7 @@ fn answer(request: &mut Request) -> Outcome {
 
 /// The value of an argument, without its percent-encoding.
 fn argument(request: &Request, name: &[u8]) -> Option<Vec<u8>> {
-    let value = uri::argument(request.args.as_deref()?, name)?;
+    let value = uri::argument(request.asked.args.as_deref()?, name)?;
     Some(uri::unescape(value).into_owned())
 }
 

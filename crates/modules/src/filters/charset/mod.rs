@@ -143,7 +143,7 @@ pub fn of(request: &Request, response: &Response) -> Option<Bytes> {
 }
 
 fn run(request: &mut Request, response: &mut Response) {
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<CharsetSettings>();
     let page = request.shared().get::<Page>();

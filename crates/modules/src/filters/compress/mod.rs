@@ -52,7 +52,7 @@ fn run(request: &mut Request, response: &mut Response) {
     {
         return;
     }
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let settings = &location.settings;
     let Some((coding, params)) = choose(request, response, settings) else { return };
     match packed(request, response, coding, params) {

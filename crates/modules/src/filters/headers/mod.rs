@@ -137,7 +137,7 @@ fn run(request: &mut Request, response: &mut Response) {
         return;
     }
     text::preview(request, response);
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let settings = location.settings.get::<HeadersSettings>();
     let status = request.sent.status;
     if matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308) {

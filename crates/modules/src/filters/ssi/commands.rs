@@ -244,8 +244,8 @@ impl Page {
         };
         let mut full = Vec::new();
         if !uri.starts_with(b"/") {
-            let folder = self.request.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-            full.extend_from_slice(&self.request.path[..folder]);
+            let folder = self.request.asked.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+            full.extend_from_slice(&self.request.asked.path[..folder]);
         }
         full.extend_from_slice(&uri::unescape(path));
         let climbs = full.split(|byte| *byte == b'/').any(|segment| segment == b"..");

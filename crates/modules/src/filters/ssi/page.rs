@@ -90,7 +90,7 @@ impl Page {
         let settings = request.settings().get::<SsiSettings>();
         let mut fork = request.fork();
         fork.sent.status = response.status;
-        fork.sent_head = head_so_far(response);
+        fork.answered.head = head_so_far(response);
         let max_value = usize::try_from(settings.ssi_value_length.0).unwrap_or(usize::MAX);
         Page {
             shared: request.shared().get::<Shared>(),

@@ -66,7 +66,7 @@ impl Pieces<Request> for RequestPiece {
                 false => style.push_missing(line),
             },
             RequestPiece::RequestTime => {
-                let took = request.started.elapsed();
+                let took = request.arrival.started.elapsed();
                 push_millis(took.as_secs(), took.subsec_millis(), line);
             }
             RequestPiece::Status => line.push_three(u32::from(request.sent.status)),
@@ -76,7 +76,7 @@ impl Pieces<Request> for RequestPiece {
                 line.push_number(u64::from(request.head.told_len()) + request.body.length());
             }
             RequestPiece::Connection => line.push_number(request.client.number),
-            RequestPiece::ConnectionRequests => line.push_number(request.serial),
+            RequestPiece::ConnectionRequests => line.push_number(request.arrival.serial),
             RequestPiece::RequestLine => style.push_value(request.head.request_line(), line),
             RequestPiece::Header(id, _) if !request.head.has(*id) => style.push_missing(line),
             RequestPiece::Header(id, reference) => {

@@ -55,7 +55,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     if judged.0.get().is_some() {
         return Box::pin(std::future::ready(Outcome::Declined));
     }
-    let location = request.location.clone();
+    let location = request.place.location.clone();
     let settings = location.settings.get::<LimitReqSettings>();
     let dry = settings.limit_req_dry_run;
     let dryly = if dry { ", dry run" } else { "" };

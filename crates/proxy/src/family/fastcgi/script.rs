@@ -32,8 +32,8 @@ impl Setting for Split {
 /// Where in the path script and path information are, if the expression matches.
 fn split(request: &Request, settings: &FastCgiSettings) -> Option<[Range<usize>; 2]> {
     let Split(pattern) = settings.fastcgi_split_path_info.as_ref()?;
-    pattern.split(&request.path).unwrap_or_else(|error| {
-        log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.path));
+    pattern.split(&request.asked.path).unwrap_or_else(|error| {
+        log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(&request.asked.path));
         None
     })
 }
@@ -42,16 +42,18 @@ fn split(request: &Request, settings: &FastCgiSettings) -> Option<[Range<usize>;
 pub fn script_name<'r>(request: &'r Request, _: &str) -> variables::Value<'r> {
     let settings = request.settings().get::<FastCgiSettings>();
     if let Some([script, _]) = split(request, settings) {
-        return Some(Cow::Borrowed(&request.path[script]));
+        return Some(Cow::Borrowed(&request.asked.path[script]));
     }
     match &settings.fastcgi_index {
-        Some(index) if request.path.ends_with(b"/") => Some([&request.path, index.as_bytes()].concat().into()),
-        _ => Some(Cow::Borrowed(&request.path)),
+        Some(index) if request.asked.path.ends_with(b"/") => {
+            Some([&request.asked.path, index.as_bytes()].concat().into())
+        }
+        _ => Some(Cow::Borrowed(&request.asked.path)),
     }
 }
 
 /// `$fastcgi_path_info`
 pub fn path_info<'r>(request: &'r Request, _: &str) -> variables::Value<'r> {
     let settings = request.settings().get::<FastCgiSettings>();
-    Some(split(request, settings).map_or(Cow::Borrowed(b""), |[_, rest]| Cow::Borrowed(&request.path[rest])))
+    Some(split(request, settings).map_or(Cow::Borrowed(b""), |[_, rest]| Cow::Borrowed(&request.asked.path[rest])))
 }

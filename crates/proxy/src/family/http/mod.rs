@@ -147,7 +147,7 @@ impl Family for Http {
     }
 
     fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
-        let location = request.location.clone();
+        let location = request.place.location.clone();
         let (own, family) = (location.settings.get::<HttpSettings>(), location.settings.get::<Prefixed<Proxy>>());
         Ok(headers::respond(request, family, &headers::HIDDEN, own, head))
     }

@@ -37,7 +37,7 @@ pub fn known_method(settings: &HttpSettings, request: &Request) -> Method {
 
 /// The request's method, or what it is passed on as.
 fn own_method(request: &Request) -> Method {
-    match request.method {
+    match request.asked.method {
         Method::Head if CacheFetch::of(request).is_some_and(|asking| asking.as_get.get()) => Method::Get,
         // One that nobody knows is only ever the client's own.
         Method::Other if request.head.method() != Method::Other => Method::Get,

@@ -106,7 +106,7 @@ impl Family for Values {
             );
             return Ok(Passed::Elsewhere(Outcome::Status(404)));
         }
-        let mut response = Response::new(head.status, media_type(request, &request.path), Body::Empty);
+        let mut response = Response::new(head.status, media_type(request, &request.asked.path), Body::Empty);
         // Its length is that of the body.
         let others = head.fields.iter().filter(|field| field.id != HeaderId::ContentLength);
         response.fields.extend(others.map(|field| field.keep()));
