@@ -6,14 +6,18 @@
 //! them keeps, [`generation`] the configuration that they serve with; [`build`] makes one from a tree, and [`module`] says
 //! what a module is.
 
+pub mod arrive;
 pub mod body;
 pub mod build;
 pub mod connection;
 pub mod content;
+pub mod core_variables;
+pub mod error_log;
 pub mod files;
 pub mod filters;
 pub mod finish;
 pub mod http_loop;
+mod lengths;
 pub mod log;
 pub mod message;
 pub mod module;
@@ -27,6 +31,7 @@ pub mod service;
 pub mod settings;
 mod subject;
 pub mod template;
+pub mod values;
 pub mod variables;
 pub mod write;
 

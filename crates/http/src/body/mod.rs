@@ -22,8 +22,8 @@ use self::collect::{Collected, Collector, KeptBody, Spool};
 use crate::content::aio;
 use crate::message::persistence::CloseReason;
 use crate::request::ClientStream;
+use crate::request::core_settings::{CoreSettings, InFileOnly};
 use crate::request::{Head, Request};
-use crate::settings::core::{CoreSettings, InFileOnly};
 
 pub mod collect;
 mod lent;

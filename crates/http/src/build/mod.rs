@@ -11,25 +11,26 @@ use freerun_proto::Method;
 use freerun_serve::values::Common;
 use freerun_serve::zones::ZoneTable;
 
-use crate::content::aio::ThreadPools;
+use crate::core_variables::CORE_VARIABLES;
+use crate::error_log::{ErrorLogSettings, LogPaths};
 use crate::module::Module;
 use crate::regex::Pattern;
 use crate::request::Request;
+use crate::request::core_settings::CoreSettings;
 use crate::request::generation::HttpConfiguration;
 use crate::request::handler::{Filter, Handler};
 use crate::request::location::{Alias, Location, Server, Within};
 use crate::rewrite::RewriteSettings;
 use crate::rewrite::condition::Condition;
 use crate::route::Locations;
-use crate::settings::core::CoreSettings;
 use crate::settings::files::FileSettings;
 use crate::settings::knobs::TransferSettings;
 use crate::settings::listen::Written;
-use crate::settings::logs::{ErrorLogSettings, LogPaths};
 use crate::settings::rate::RateSettings;
 use crate::settings::resolver::ResolverSettings;
 use crate::settings::server::ServerSettings;
-use crate::variables::{CORE_VARIABLES, VariableTable};
+use crate::values::aio::ThreadPools;
+use crate::variables::VariableTable;
 use blueprint::Blueprint;
 use freerun_serve::parts::{Parts, Paths, TempFolders};
 use identity::Identities;
@@ -137,7 +138,7 @@ impl Outer<'_> {
 struct Inside {
     /// Which directive makes the content.
     content: Option<&'static str>,
-    nested: Locations,
+    nested: Locations<Location>,
     conditions: Vec<(u32, Condition, Arc<Location>)>,
     limit_except: Option<LimitExcept>,
 }
@@ -243,7 +244,7 @@ impl Builder<'_> {
         node: &Node,
         outer: Option<Outer<'_>>,
         parent: &SettingsSet,
-        into: &mut Locations,
+        into: &mut Locations<Location>,
         cx: &mut Cx,
     ) -> Result<(), Problem> {
         let (kind, name) = match location_kind(node, cx) {
@@ -408,7 +409,7 @@ impl Builder<'_> {
         filters.sort_by_key(|filter| filter.slot);
         let core = settings.share::<CoreSettings>();
         let internal = core.internal.0;
-        let script = settings.get::<RewriteSettings>().script.steps(inside.conditions);
+        let script = settings.get::<RewriteSettings>().script.with(inside.conditions);
         let identity = cx.extensions.get_or_default::<Identities>().next(&name);
         Ok(Location {
             name,

@@ -1,80 +1,16 @@
-//! `aio` and the thread pools it names.
+//! How file operations of a request are done, as `aio` says.
 
-use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, Word};
 use freerun_runtime::files::Aio;
-use freerun_runtime::pool::{DEFAULT_NAME, PoolSpec};
 
 use crate::log_error;
 use crate::request::Request;
-use crate::template::Template;
-
-/// The pools that `thread_pool` has defined, and the names that `aio` uses. Lives in the configuration's context.
-#[derive(Debug, Default)]
-pub struct ThreadPools {
-    /// Definitions, in order.
-    pub defined: Vec<PoolSpec>,
-    used: Vec<(String, Place)>,
-}
-
-impl ThreadPools {
-    /// After everything was read (`thread_pool` may stand below its use): the first name without a definition.
-    ///
-    /// # Errors
-    /// nginx's `unknown thread pool "x"`.
-    pub fn check(&self) -> Result<(), Problem> {
-        let known = |name: &str| name == DEFAULT_NAME || self.defined.iter().any(|pool| pool.name == name);
-        match self.used.iter().find(|(name, _)| !known(name)) {
-            None => Ok(()),
-            Some((name, place)) => Err(Problem::new(format!("unknown thread pool \"{name}\"")).at(*place)),
-        }
-    }
-}
-
-/// The value of `aio`.
-#[derive(Debug, Clone)]
-pub enum AioSetting {
-    /// Probe, and use the pool `default` for what would wait.
-    Auto,
-    /// The same with the pool of that name.
-    Threads(Template),
-    /// Every operation hops to the pool.
-    Always(Template),
-    /// Nothing leaves the loop.
-    Off,
-}
-
-impl Value for AioSetting {
-    const SHAPE: Shape = Shape::between(1, 2, "auto | on | off | threads[=pool] [always]");
-
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<AioSetting, Problem> {
-        let word = &directive.args[0];
-        let always = match directive.args.get(1) {
-            None => false,
-            Some(second) if second.text == "always" && word.text.starts_with("threads") => true,
-            Some(second) => return Err(Problem::new(format!("invalid parameter \"{}\"", second.text)).at(second.place)),
-        };
-        let name = match word.text.as_str() {
-            "off" => return Ok(AioSetting::Off),
-            "auto" | "on" => return Ok(AioSetting::Auto),
-            "threads" => DEFAULT_NAME,
-            text => match text.strip_prefix("threads=") {
-                Some(name) => name,
-                None => return Err(Problem::invalid_value(directive, word)),
-            },
-        };
-        let template = Template::parse(&Word { text: name.to_owned(), ..word.clone() }, cx)?;
-        if template.constant().is_some() {
-            cx.extensions.get_or_default::<ThreadPools>().used.push((name.to_owned(), word.place));
-        }
-        Ok(if always { AioSetting::Always(template) } else { AioSetting::Threads(template) })
-    }
-}
+use crate::values::aio::AioSetting;
 
 /// The way file operations of this request go. `None`: the pool's name, made of variables, names no pool; that is
 /// logged, and the answer is 500.
 pub fn resolve(request: &Request) -> Option<Aio> {
     let pools = &request.generation.pools;
-    let setting = &request.settings().get::<crate::settings::core::CoreSettings>().aio;
+    let setting = &request.settings().get::<crate::request::core_settings::CoreSettings>().aio;
     let (name, always) = match setting {
         AioSetting::Auto => return Some(Aio::Auto(pools.default().clone())),
         AioSetting::Off => return Some(Aio::Off),

@@ -6,8 +6,8 @@ use freerun_proto::status;
 use crate::content::msie;
 use crate::message::persistence::CloseReason;
 use crate::request::Request;
+use crate::request::core_settings::{CoreSettings, ServerTokens};
 use crate::request::response::{Body, Response};
-use crate::settings::core::{CoreSettings, ServerTokens};
 
 /// The name in `Server` and under error pages.
 pub const SERVER: &str = "freerun";

@@ -6,6 +6,7 @@ pub mod direct;
 pub mod error_page;
 pub mod msie;
 pub mod open;
+pub mod open_error;
 pub mod path;
 pub mod pull;
 pub mod takeover;

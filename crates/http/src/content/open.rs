@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, FileError, LinkCheck, LinkRule, ListError, Listing, Meta, OpenFile, Via};
 use freerun_runtime::loops;
-use freerun_runtime::pool::PoolError;
 use rustix::io::Errno;
 
 use crate::connection::gone::ClientGone;
+use crate::content::open_error::OpenError;
 use crate::content::path;
 use crate::content::path::NO_NAME;
 use crate::content::{aio, direct, media_type};
@@ -21,38 +21,8 @@ use crate::files::known::KnownFile;
 use crate::files::open_files::{Known, Terms};
 use crate::log_error;
 use crate::request::Request;
+use crate::request::location::Location;
 use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};
-
-/// Why a file could not be opened.
-#[derive(Debug)]
-pub enum OpenError {
-    /// The path has a NUL byte, or the pool's name made of variables names none: 400 or 500.
-    Status(u16),
-    /// What the system or the pool said.
-    File(FileError),
-}
-
-impl OpenError {
-    /// The status of the answer.
-    pub fn status(&self) -> u16 {
-        match self {
-            OpenError::Status(status) => *status,
-            OpenError::File(FileError::Pool(PoolError::ClientGone)) => 499,
-            OpenError::File(FileError::Pool(_)) => 503,
-            OpenError::File(error) => match error.errno().map(Errno::from_raw_os_error) {
-                Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => 404,
-                Some(Errno::ACCESS | Errno::LOOP | Errno::PERM) => 403,
-                Some(Errno::MFILE | Errno::NFILE) => 503,
-                _ => 500,
-            },
-        }
-    }
-
-    /// Whether it just is not there.
-    pub fn is_missing(&self) -> bool {
-        self.status() == 404
-    }
-}
 
 /// The file, if it is one that is kept.
 pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
@@ -79,7 +49,7 @@ pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
 }
 
 /// The file that the request's path leads to, if that is known from another request.
-pub fn known_file(request: &Request) -> Option<Rc<KnownFile>> {
+pub fn known_file(request: &Request) -> Option<Rc<KnownFile<Location>>> {
     if !path::is_as_asked(request) {
         return None;
     }

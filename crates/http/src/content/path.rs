@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use freerun_runtime::files::FileError;
 
-use crate::content::open::OpenError;
+use crate::content::open_error::OpenError;
 use crate::log_error;
 use crate::request::Request;
-use crate::settings::core::CoreSettings;
+use crate::request::core_settings::CoreSettings;
 use crate::template::Template;
 
 /// `$document_root`: `root`, or `alias`, made absolute.

@@ -11,8 +11,8 @@ use crate::connection::gone::ClientGone;
 use crate::content::aio;
 use crate::request::ClientStream;
 use crate::request::Request;
+use crate::request::core_settings::CoreSettings;
 use crate::request::response::{Body, FileRange, LocalBoxFuture, Part, Source};
-use crate::settings::core::CoreSettings;
 use crate::settings::knobs::{DirectIo, TransferSettings};
 
 /// The largest piece that is read past the page cache at once, whatever `output_buffers` says.

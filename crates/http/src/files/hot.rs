@@ -17,7 +17,6 @@ use freerun_serve::loop_local::LoopLocal;
 use rustc_hash::FxHashMap;
 
 use crate::files::known::{KnownFile, KnownFiles};
-use crate::request::location::Location;
 
 /// For how long a file is taken to be what it was.
 pub const VALID: Duration = Duration::from_secs(1);
@@ -85,7 +84,7 @@ impl HotFile {
 }
 
 /// The hot files of one loop.
-pub struct HotFiles {
+pub struct HotFiles<L> {
     // Names of files that are there, a bounded number of them: nobody can fill it with names of his choice.
     files: FxHashMap<Box<[u8]>, (Instant, Rc<HotFile>)>,
     /// Bytes of contents that are kept.
@@ -97,13 +96,13 @@ pub struct HotFiles {
     /// [`CHANGES`] when it was last looked at.
     changes: u64,
     /// Some of them, by the paths that lead to them.
-    known: KnownFiles,
+    known: KnownFiles<L>,
 }
 
-impl HotFiles {
+impl<L> HotFiles<L> {
     /// None yet, for one of so many loops. Descriptors are for connections first: only a part of what the process may
     /// have goes to files that nobody may ask for again.
-    pub fn new(loops: usize) -> HotFiles {
+    pub fn new(loops: usize) -> HotFiles<L> {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let share = limit.map_or(u64::MAX, |limit| limit / SHARE / loops.max(1) as u64);
         let max_open = usize::try_from(share).unwrap_or(MAX_FILES).min(MAX_FILES);
@@ -112,7 +111,7 @@ impl HotFiles {
     }
 
     /// The file that a path of a location leads to, if that was [learned](HotFiles::learn).
-    pub fn known(&self, location: &LoopLocal<Location>, path: &[u8]) -> Option<&Rc<KnownFile>> {
+    pub fn known(&self, location: &LoopLocal<L>, path: &[u8]) -> Option<&Rc<KnownFile<L>>> {
         if self.changes != CHANGES.load(Acquire) {
             return None;
         }
@@ -120,7 +119,7 @@ impl HotFiles {
     }
 
     /// Learns that a path of a location leads to the file that is kept under this name.
-    pub fn learn(&mut self, location: &LoopLocal<Location>, path: &[u8], name: &[u8], media_type: Bytes) {
+    pub fn learn(&mut self, location: &LoopLocal<L>, path: &[u8], name: &[u8], media_type: Bytes) {
         let Some((since, file)) = self.files.get(name) else { return };
         let left = VALID.saturating_sub(loops::now().saturating_duration_since(*since));
         let until = loops::nanos() + u64::try_from(left.as_nanos()).unwrap_or(0);
@@ -223,7 +222,7 @@ mod tests {
     #[test]
     fn descriptors_are_bounded_and_contents_need_none() {
         let now = Instant::now();
-        let mut hot = HotFiles { max_open: 2, ..HotFiles::new(1) };
+        let mut hot: HotFiles<&'static str> = HotFiles { max_open: 2, ..HotFiles::new(1) };
         for path in [b"a", b"b", b"c"] {
             hot.put(path, &file(None), now);
         }
@@ -245,15 +244,15 @@ mod tests {
         assert_eq!(hot.bytes, 0);
     }
 
-    /// A location of a small configuration.
-    fn location(http: &str) -> LoopLocal<Location> {
-        LoopLocal::new(crate::route::tests::servers(http).default.entry.clone())
+    /// What stands for a location.
+    fn location(name: &'static str) -> LoopLocal<&'static str> {
+        LoopLocal::new(Arc::new(name))
     }
 
     #[test]
     fn a_path_is_known_in_its_location_for_as_long_as_the_file() {
-        let (one, other) = (location("server {}"), location("server {}"));
-        let mut hot = HotFiles::new(1);
+        let (one, other) = (location("one"), location("other"));
+        let mut hot: HotFiles<&'static str> = HotFiles::new(1);
         let file = file(Some(Bytes::from_static(b"text")));
         let html = || Bytes::from_static(b"text/html");
         hot.learn(&one, b"/a", b"/root/a", html());
@@ -276,7 +275,7 @@ mod tests {
     #[test]
     fn a_changed_file_is_forgotten_alone() {
         let now = Instant::now();
-        let mut hot = HotFiles::new(1);
+        let mut hot: HotFiles<&'static str> = HotFiles::new(1);
         let (one, two) = (file(None), file(None));
         hot.put(b"one", &one, now);
         hot.put(b"two", &two, now);

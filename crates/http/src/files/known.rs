@@ -13,15 +13,13 @@ use freerun_serve::loop_local::LoopLocal;
 use rustc_hash::FxHasher;
 
 use crate::files::hot::HotFile;
-use crate::request::location::Location;
-use crate::request::response::Response;
 
 /// How many are known at a time; others take their places.
 const PLACES: usize = 1024;
 
 /// A file, as a path of a location names it.
-pub struct KnownFile {
-    location: LoopLocal<Location>,
+pub struct KnownFile<L> {
+    location: LoopLocal<L>,
     path: Box<[u8]>,
     /// Until when it may be taken for what it was: nanoseconds since the process began.
     until: u64,
@@ -65,15 +63,11 @@ impl Described {
         }
     }
 
-    /// `Content-Type`, `Content-Length` and `Last-Modified`, if that is what this response has of them.
-    pub fn text_for(&self, response: &Response) -> Option<&[u8]> {
-        let fits = response.status == 200
-            && response.length() == Some(self.length)
-            && response.last_modified == Some(self.last_modified)
-            && is_same(&response.content_type, &self.content_type)
-            && response.charset.is_none()
-            && response.as_written.is_none()
-            && !response.no_length;
+    /// `Content-Type`, `Content-Length` and `Last-Modified`, if they are these.
+    pub fn text_for(&self, content_type: &Bytes, length: Option<u64>, last_modified: Option<i64>) -> Option<&[u8]> {
+        let fits = length == Some(self.length)
+            && last_modified == Some(self.last_modified)
+            && is_same(content_type, &self.content_type);
         fits.then_some(&self.text)
     }
 
@@ -89,10 +83,9 @@ fn is_same(one: &Bytes, other: &Bytes) -> bool {
 }
 
 /// The known files of a loop.
-#[derive(Default)]
-pub struct KnownFiles(Vec<Option<Rc<KnownFile>>>);
+pub struct KnownFiles<L>(Vec<Option<Rc<KnownFile<L>>>>);
 
-fn place(location: &LoopLocal<Location>, path: &[u8]) -> usize {
+fn place<L>(location: &LoopLocal<L>, path: &[u8]) -> usize {
     let mut hasher = FxHasher::default();
     hasher.write_usize(location.place());
     hasher.write(path);
@@ -100,9 +93,15 @@ fn place(location: &LoopLocal<Location>, path: &[u8]) -> usize {
     hasher.finish() as usize % PLACES
 }
 
-impl KnownFiles {
+impl<L> Default for KnownFiles<L> {
+    fn default() -> KnownFiles<L> {
+        KnownFiles(Vec::new())
+    }
+}
+
+impl<L> KnownFiles<L> {
     /// The file, if its time is not up.
-    pub fn get(&self, location: &LoopLocal<Location>, path: &[u8], now: u64) -> Option<&Rc<KnownFile>> {
+    pub fn get(&self, location: &LoopLocal<L>, path: &[u8], now: u64) -> Option<&Rc<KnownFile<L>>> {
         if self.0.is_empty() {
             return None;
         }
@@ -111,14 +110,7 @@ impl KnownFiles {
     }
 
     /// Knows a file until then.
-    pub fn put(
-        &mut self,
-        location: &LoopLocal<Location>,
-        path: &[u8],
-        until: u64,
-        file: &Rc<HotFile>,
-        media_type: Bytes,
-    ) {
+    pub fn put(&mut self, location: &LoopLocal<L>, path: &[u8], until: u64, file: &Rc<HotFile>, media_type: Bytes) {
         if self.0.is_empty() {
             self.0.resize(PLACES, None);
         }

@@ -30,6 +30,20 @@ impl Head {
         Head { buffer, parsed }
     }
 
+    /// The value of the client's first cookie of that name, whatever its case.
+    pub fn cookie(&self, name: &str) -> Option<&[u8]> {
+        for cookies in self.values(HeaderId::Cookie) {
+            for pair in cookies.split(|byte| *byte == b';') {
+                let pair = pair.trim_ascii();
+                let named = pair.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()));
+                if named && let Some(value) = pair[name.len()..].trim_ascii_start().strip_prefix(b"=") {
+                    return Some(value.trim_ascii_start());
+                }
+            }
+        }
+        None
+    }
+
     /// The head of a request without a body that says the rest: nothing is in the buffer but the head.
     pub fn without_body(&self) -> Head {
         let len = (self.parsed.len as usize).min(self.buffer.len());

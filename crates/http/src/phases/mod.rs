@@ -17,12 +17,12 @@ use crate::filters;
 use crate::log_error;
 use crate::message::persistence::CloseReason;
 use crate::request::Request;
+use crate::request::core_settings::{CoreSettings, Satisfy};
 use crate::request::handler::{Later, Outcome, Phase, Run, Slot};
 use crate::request::response::Response;
 use crate::rewrite::{self, Ended};
 use crate::route::Found;
-use crate::settings::core::{CoreSettings, Satisfy};
-use crate::settings::error_page::Target;
+use crate::values::error_page::Target;
 
 /// What the connection is told to do.
 pub enum Answer {
@@ -105,7 +105,7 @@ async fn route(request: &mut Request) -> Step {
             outcome => return follow(request, outcome),
         }
     }
-    if !request.place.location.script.is_empty() {
+    if request.place.location.script.is_some() {
         match rewrite::script(request).await {
             Ended::Stays => {}
             Ended::Moved => request.place.rewritten_here = false,
@@ -174,7 +174,7 @@ fn choose(request: &mut Request) -> Step {
 
 async fn content(request: &mut Request) -> Step {
     // Without locations the server's own script has run already.
-    if !request.place.location.script.is_empty() && !request.place.location.is(&request.place.server.entry) {
+    if request.place.location.script.is_some() && !request.place.location.is(&request.place.server.entry) {
         let ended = match rewrite::at_once(request) {
             Some(ended) => ended,
             None => rewrite::script(request).await,

@@ -10,9 +10,9 @@ use freerun_proto::Method;
 use crate::finish;
 use crate::log_error;
 use crate::phases::{self, Answer};
+use crate::request::core_settings::CoreSettings;
 use crate::request::response::{LocalBoxFuture, Response};
 use crate::request::{MAX_INTERNAL_REDIRECTS, Request, Sent};
-use crate::settings::core::CoreSettings;
 
 /// How deep subrequests may be nested, as in nginx (50 inside the first one): pages that include themselves come to an end.
 pub const MAX_DEPTH: u8 = 51;

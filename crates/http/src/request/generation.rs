@@ -27,7 +27,7 @@ use crate::route::names::NameTable;
 #[derive(Debug)]
 pub struct Servers {
     /// By name.
-    pub names: NameTable,
+    pub names: NameTable<Server>,
     /// `default_server`, or the first one.
     pub default: Arc<Server>,
     /// Whether connections begin with a PROXY protocol header.
@@ -104,7 +104,7 @@ pub struct LoopGeneration {
     /// What `http {}` says.
     pub http: Arc<HttpConfiguration>,
     /// Files that are open or known on this loop.
-    pub hot: RefCell<HotFiles>,
+    pub hot: RefCell<HotFiles<Location>>,
     generation: Arc<Generation>,
 }
 

@@ -1,5 +1,6 @@
 //! Servers and locations: what a request is routed to.
 
+use std::any::Any;
 use std::num::NonZeroU16;
 use std::sync::{Arc, OnceLock};
 
@@ -7,20 +8,20 @@ use freerun_conf::SettingsSet;
 use freerun_proto::Method;
 use freerun_runtime::log::ErrorLog;
 use freerun_serve::loop_local::LoopLocal;
+use freerun_serve::services::Services;
+use freerun_serve::values::Template;
 
+use super::Request;
+use super::core_settings::CoreSettings;
 use super::handler::{Filter, Handler};
-use crate::rewrite::Step;
-use crate::route::Locations;
-use crate::settings::core::CoreSettings;
-use crate::settings::logs::ErrorLogSettings;
-use crate::template::Template;
-use freerun_serve::generation::Generation;
+use crate::error_log::ErrorLogSettings;
+use crate::route::locations::{Level, Locations};
 
 /// What `alias` puts in place of which part of the path.
 #[derive(Debug)]
 pub struct Alias {
     /// What is put there.
-    pub path: Template,
+    pub path: Template<Request>,
     /// The part that is replaced: the name of the location that says so. `None` for a regular expression, whose alias is
     /// the whole path.
     pub prefix: Option<String>,
@@ -56,12 +57,12 @@ pub struct Location {
     pub handlers: Box<[Handler]>,
     /// Filters in the order of their slots.
     pub filters: Box<[Filter]>,
-    /// The rewrite module's script of this level.
-    pub script: Box<[Step]>,
+    /// The rewrite module's script of this level, which it alone makes and runs (`rewrite/`); most have none.
+    pub script: Option<Arc<dyn Any + Send + Sync>>,
     /// `limit_except`: for all methods but these (GET is HEAD too), this location answers.
     pub limit_except: Option<(Box<[Method]>, Arc<Location>)>,
     /// Locations inside.
-    pub nested: Locations,
+    pub nested: Locations<Location>,
     /// `alias`: its own, or that of the location around it where it has no `root`.
     pub alias: Option<Arc<Alias>>,
     /// `^~` or `=`: no regular expression is tried after it.
@@ -85,14 +86,36 @@ impl Location {
     }
 
     /// Where errors of this level are logged.
-    pub fn error_log<'l>(&'l self, generation: &'l Generation) -> &'l ErrorLog {
+    pub fn error_log<'l>(&'l self, services: &'l Services) -> &'l ErrorLog {
         self.error_log.get_or_init(|| {
             let targets = &self.settings.get::<ErrorLogSettings>().error_log;
             if targets.is_empty() {
-                return generation.error_log.clone();
+                return services.error_log.clone();
             }
-            ErrorLog::new(targets.iter().filter_map(|target| target.open(&generation.logs)).collect())
+            ErrorLog::new(targets.iter().filter_map(|target| target.open(&services.logs)).collect())
         })
+    }
+}
+
+impl Level for Location {
+    #[inline]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[inline]
+    fn is_final(&self) -> bool {
+        self.no_regex
+    }
+
+    #[inline]
+    fn passes_on(&self) -> bool {
+        self.passes_on
+    }
+
+    #[inline]
+    fn nested(&self) -> &Locations<Location> {
+        &self.nested
     }
 }
 
@@ -108,7 +131,7 @@ pub struct Server {
     /// Its first name, for `$server_name`.
     pub name: Arc<str>,
     /// Its locations.
-    pub locations: Locations,
+    pub locations: Locations<Location>,
     /// The server's own level, as a location: its handlers run first, and it answers where no location matches.
     pub entry: Arc<Location>,
 }

@@ -1,5 +1,6 @@
 //! One request on its way: what came in, where it was routed, and what became of it.
 
+pub mod core_settings;
 pub mod generation;
 pub mod handler;
 pub mod location;
@@ -12,8 +13,10 @@ use std::time::Instant;
 use freerun_conf::SettingsSet;
 use freerun_proto::{BodyFraming, Method, Version};
 pub use freerun_serve::Address;
+use freerun_serve::captures::{Captures, Values};
 use freerun_serve::loop_local::LoopLocal;
 
+use self::core_settings::CoreSettings;
 use self::generation::{LoopGeneration, ServedBy};
 pub use self::location::MAX_INTERNAL_REDIRECTS;
 use self::location::{Location, Place, Server};
@@ -24,9 +27,6 @@ pub use crate::message::answered::{Answered, Carried, Sent};
 pub use crate::message::asked::{Arrival, Asked, Lineage};
 pub use crate::message::head::Head;
 pub use crate::message::states::{State, States};
-use crate::regex::Captures;
-use crate::settings::core::CoreSettings;
-use crate::variables::Values;
 
 /// A client connection of the request path.
 pub type Connection = connection::Connection<ServedBy>;

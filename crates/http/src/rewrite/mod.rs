@@ -20,6 +20,7 @@ mod replace;
 mod returns;
 mod run;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, settings};
@@ -103,25 +104,38 @@ fn assignment(directive: &Node, cx: &mut Cx) -> Result<Action, Problem> {
 }
 
 /// A step of a location's script.
-pub enum Step {
+enum Step {
     /// A directive.
-    #[doc(hidden)]
     Act(ActionStep),
     /// An `if` with the location that answers where its condition holds.
     If(Condition, Arc<Location>),
 }
 
+/// All steps of a location's script.
+type Steps = Box<[Step]>;
+
+/// The script of a location.
+fn steps(location: &Location) -> &[Step] {
+    let Some(script) = &location.script else { return &[] };
+    match script.downcast_ref::<Steps>() {
+        Some(steps) => steps,
+        None => unreachable!("a script is made by Script::with"),
+    }
+}
+
 /// A directive of a script, opaque to those who put the script together.
-pub struct ActionStep(Action);
+struct ActionStep(Action);
 
 impl Script {
-    /// The whole script of a level: its directives, and its `if`s by their position in the configuration.
-    pub fn steps(&self, conditions: Vec<(u32, Condition, Arc<Location>)>) -> Box<[Step]> {
+    /// The whole script of a level, as a location keeps it: its directives, and its `if`s by their position in the
+    /// configuration. `None` where there is neither.
+    pub fn with(&self, conditions: Vec<(u32, Condition, Arc<Location>)>) -> Option<Arc<dyn Any + Send + Sync>> {
         let actions = self.0.iter().map(|(order, action)| (*order, Step::Act(ActionStep(action.clone()))));
         let conditions =
             conditions.into_iter().map(|(order, condition, location)| (order, Step::If(condition, location)));
         let mut steps: Vec<(u32, Step)> = actions.chain(conditions).collect();
         steps.sort_by_key(|(order, _)| *order);
-        steps.into_iter().map(|(_, step)| step).collect()
+        let steps: Steps = steps.into_iter().map(|(_, step)| step).collect();
+        if steps.is_empty() { None } else { Some(Arc::new(steps)) }
     }
 }

@@ -4,7 +4,8 @@ use freerun_proto::uri::{EscapeSet, escape_into};
 use freerun_runtime::files::FileError;
 use freerun_serve::loop_local::LoopLocal;
 
-use crate::content::open::{self, OpenError};
+use crate::content::open;
+use crate::content::open_error::OpenError;
 use crate::log_error;
 use crate::regex::{GaveUp, Pattern};
 use crate::request::Request;
@@ -12,7 +13,7 @@ use crate::request::handler::Outcome;
 use crate::request::location::Location;
 use crate::rewrite::condition::{Condition, FileTest, Test};
 use crate::rewrite::replace::Next;
-use crate::rewrite::{Action, ActionStep, RewriteSettings, Step};
+use crate::rewrite::{Action, ActionStep, RewriteSettings, Step, steps};
 use crate::template::Template;
 use crate::variables::Target;
 
@@ -47,7 +48,7 @@ struct Run {
 /// The end of a script that begins with `return`, which is all of most of them.
 pub fn at_once(request: &mut Request) -> Option<Ended> {
     let location = request.place.location.clone();
-    match location.script.first() {
+    match steps(&location).first() {
         Some(Step::Act(ActionStep(Action::Return(answer)))) => Some(Ended::Answer(answer.answer(request))),
         _ => None,
     }
@@ -97,7 +98,7 @@ impl Run {
                 Some((location, next)) => (location.clone(), *next),
                 None => (self.outer.clone(), self.next),
             };
-            let Some(step) = location.script.get(at) else {
+            let Some(step) = steps(&location).get(at) else {
                 if self.inner.take().is_some() {
                     continue;
                 }

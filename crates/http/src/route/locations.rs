@@ -3,24 +3,25 @@
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use freerun_serve::captures::Captures;
+use freerun_serve::values::{GaveUp, Pattern};
 use rustc_hash::FxHashMap;
 
-use crate::regex::{Captures, GaveUp, Pattern};
-use crate::request::location::Location;
+use crate::lengths::length_bit;
 
 /// The outcome of the choice.
-pub enum Found<'l> {
+pub enum Found<'l, L> {
     /// This location.
-    Location(&'l Arc<Location>),
+    Location(&'l Arc<L>),
     /// None, but this one is a folder that the path names without its slash, and passes requests to another server: the
     /// client is sent there.
-    Folder(&'l Arc<Location>),
+    Folder(&'l Arc<L>),
     /// None: the server's own settings hold.
     Nothing,
 }
 
 /// A location, and how far the choice is final.
-type Choice<'l> = Option<(&'l Arc<Location>, Certainty)>;
+type Choice<'l, L> = Option<(&'l Arc<L>, Certainty)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Certainty {
@@ -32,45 +33,62 @@ enum Certainty {
     Folder,
 }
 
+/// What the choice asks of a location.
+pub trait Level: Sized {
+    /// Its name, without modifier.
+    fn name(&self) -> &str;
+
+    /// Whether no regular expression is tried once its prefix is the longest (`^~`).
+    fn is_final(&self) -> bool;
+
+    /// Whether its requests are passed to another server.
+    fn passes_on(&self) -> bool;
+
+    /// The locations inside.
+    fn nested(&self) -> &Locations<Self>;
+}
+
 /// The locations of a server, or those nested in a location.
-#[derive(Debug, Default)]
-pub struct Locations {
+#[derive(Debug)]
+pub struct Locations<L> {
     // What is looked up comes from clients, what is entered does not: a fast hash will do.
-    exact: FxHashMap<Box<[u8]>, Arc<Location>>,
+    exact: FxHashMap<Box<[u8]>, Arc<L>>,
     /// How long the exact names are: a bit for each length, the last one for all that are longer.
     exact_lengths: u64,
     /// In the order of their names.
-    prefix: Vec<Prefix>,
-    regex: Vec<(Pattern, Arc<Location>)>,
+    prefix: Vec<Prefix<L>>,
+    regex: Vec<(Pattern, Arc<L>)>,
     /// Locations that pass requests on and whose names end with a slash, by their names without it.
-    folders: FxHashMap<Box<[u8]>, Arc<Location>>,
-    named: FxHashMap<Box<str>, Arc<Location>>,
+    folders: FxHashMap<Box<[u8]>, Arc<L>>,
+    named: FxHashMap<Box<str>, Arc<L>>,
 }
 
 /// A location for all paths that begin with its name.
 #[derive(Debug)]
-struct Prefix {
+struct Prefix<L> {
     name: Box<[u8]>,
     /// The one with the longest other name that this name begins with.
     within: Option<usize>,
-    location: Arc<Location>,
+    location: Arc<L>,
 }
 
-/// The bit of a length, in a number that says which lengths names in a table have.
-pub(crate) fn length_bit(length: usize) -> u64 {
-    1 << length.min(63)
+impl<L> Default for Locations<L> {
+    fn default() -> Locations<L> {
+        let (exact, exact_lengths, prefix, regex, folders, named) = Default::default();
+        Locations { exact, exact_lengths, prefix, regex, folders, named }
+    }
 }
 
-impl Locations {
+impl<L: Level> Locations<L> {
     /// Adds an `=` location; `false` when the name was taken.
-    pub fn add_exact(&mut self, path: &str, location: Arc<Location>) -> bool {
+    pub fn add_exact(&mut self, path: &str, location: Arc<L>) -> bool {
         self.add_folder(path, &location);
         self.exact_lengths |= length_bit(path.len());
         self.exact.insert(path.as_bytes().into(), location).is_none()
     }
 
     /// Adds a prefix location; `false` when the name was taken.
-    pub fn add_prefix(&mut self, path: &str, location: Arc<Location>) -> bool {
+    pub fn add_prefix(&mut self, path: &str, location: Arc<L>) -> bool {
         self.add_folder(path, &location);
         let name = path.as_bytes();
         let at = match self.prefix.binary_search_by(|prefix| (*prefix.name).cmp(name)) {
@@ -95,19 +113,19 @@ impl Locations {
         true
     }
 
-    fn add_folder(&mut self, path: &str, location: &Arc<Location>) {
-        if let Some(folder) = path.strip_suffix('/').filter(|_| location.passes_on) {
+    fn add_folder(&mut self, path: &str, location: &Arc<L>) {
+        if let Some(folder) = path.strip_suffix('/').filter(|_| location.passes_on()) {
             self.folders.insert(folder.as_bytes().into(), location.clone());
         }
     }
 
     /// Adds a regular expression.
-    pub fn add_regex(&mut self, pattern: Pattern, location: Arc<Location>) {
+    pub fn add_regex(&mut self, pattern: Pattern, location: Arc<L>) {
         self.regex.push((pattern, location));
     }
 
     /// Adds a named location (with its `@`); `false` when the name was taken, and stays with the one that has it.
-    pub fn add_named(&mut self, name: &str, location: Arc<Location>) -> bool {
+    pub fn add_named(&mut self, name: &str, location: Arc<L>) -> bool {
         match self.named.entry(name.into()) {
             Entry::Vacant(entry) => {
                 entry.insert(location);
@@ -118,7 +136,7 @@ impl Locations {
     }
 
     /// A named location.
-    pub fn named(&self, name: &str) -> Option<&Arc<Location>> {
+    pub fn named(&self, name: &str) -> Option<&Arc<L>> {
         self.named.get(name)
     }
 
@@ -137,7 +155,7 @@ impl Locations {
         self.exact_lengths == 0 && self.prefix.is_empty() && self.regex.is_empty()
     }
 
-    fn folder(&self, path: &[u8]) -> Option<&Arc<Location>> {
+    fn folder(&self, path: &[u8]) -> Option<&Arc<L>> {
         if self.folders.is_empty() { None } else { self.folders.get(path) }
     }
 
@@ -145,7 +163,7 @@ impl Locations {
     ///
     /// # Errors
     /// The match of an expression was given up.
-    pub fn find(&self, path: &[u8], captures: &Captures) -> Result<Found<'_>, GaveUp> {
+    pub fn find(&self, path: &[u8], captures: &Captures) -> Result<Found<'_, L>, GaveUp> {
         Ok(match self.choose(path, captures)? {
             Some((location, Certainty::Folder)) => Found::Folder(location),
             Some((location, _)) => Found::Location(location),
@@ -154,28 +172,28 @@ impl Locations {
     }
 
     /// The location, and whether that is final: then no expression of an outer level is tried.
-    fn choose<'l>(&'l self, path: &[u8], captures: &Captures) -> Result<Choice<'l>, GaveUp> {
+    fn choose<'l>(&'l self, path: &[u8], captures: &Captures) -> Result<Choice<'l, L>, GaveUp> {
         if self.exact_lengths & length_bit(path.len()) != 0
             && let Some(location) = self.exact.get(path)
         {
             return Ok(Some((location, Certainty::Final)));
         }
         let prefix = self.longest_prefix(path).map(|at| &self.prefix[at].location);
-        if let Some(folder) = self.folder(path).filter(|_| prefix.is_none_or(|found| found.name.len() < path.len())) {
+        if let Some(folder) = self.folder(path).filter(|_| prefix.is_none_or(|found| found.name().len() < path.len())) {
             return Ok(Some((folder, Certainty::Folder)));
         }
         let nested = match prefix {
-            Some(location) if !location.nested.is_empty() => location.nested.choose(path, captures)?,
+            Some(location) if !location.nested().is_empty() => location.nested().choose(path, captures)?,
             _ => None,
         };
         if nested.is_some_and(|(_, certainty)| certainty != Certainty::Open) {
             return Ok(nested);
         }
         // `^~` speaks for its own level only.
-        if !prefix.is_some_and(|location| location.no_regex) {
+        if !prefix.is_some_and(|location| location.is_final()) {
             for (pattern, location) in &self.regex {
                 if pattern.matches(path, captures)? {
-                    let inner = location.nested.choose(path, captures)?;
+                    let inner = location.nested().choose(path, captures)?;
                     return Ok(Some((inner.map_or(location, |(inner, _)| inner), Certainty::Final)));
                 }
             }

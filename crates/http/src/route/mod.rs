@@ -1,6 +1,6 @@
-//! Choosing the server and the location.
+//! Tables to choose from: a server by its name, a location by the path. They know neither: they are generic over what they
+//! find.
 
-pub mod arrive;
 pub mod locations;
 pub mod names;
 

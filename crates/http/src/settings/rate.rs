@@ -1,6 +1,7 @@
 //! How fast responses are sent.
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_size, settings};
+use std::cell::Cell;
 
 use crate::log_error;
 use crate::request::Request;
@@ -56,5 +57,22 @@ impl Value for Bytes {
             return Ok(Bytes::Computed(Template::parse(word, cx)?));
         }
         parse_size(&word.text).map(Bytes::Fixed).ok_or_else(|| Problem::invalid_value(directive, word))
+    }
+}
+
+/// What `set $limit_rate` has asked for, or once a response is being written, what it is written with: bytes in a second,
+/// 0 for no limit.
+#[derive(Debug, Default)]
+pub struct LimitRate(Cell<Option<u64>>);
+
+impl LimitRate {
+    /// The rate, if it was set.
+    pub fn get(&self) -> Option<u64> {
+        self.0.get()
+    }
+
+    /// Sets the rate.
+    pub fn set(&self, rate: u64) {
+        self.0.set(Some(rate));
     }
 }

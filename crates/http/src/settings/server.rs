@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use freerun_conf::{Buffers, Many, Size, settings};
 
-use crate::route::names::ServerNames;
 use crate::settings::listen::ListenSetting;
+use crate::settings::server_names::ServerNames;
 
 settings! {
     /// The HTTP core: sockets, names and request heads.

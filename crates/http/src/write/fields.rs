@@ -3,10 +3,11 @@
 use freerun_proto::encode;
 
 use crate::content::error_page::server_name;
+use crate::files::known::Described;
 use crate::message::fields::{FieldValue, Member};
+use crate::request::core_settings::CoreSettings;
 use crate::request::response::Response;
 use crate::request::{Address, Request};
-use crate::settings::core::CoreSettings;
 use crate::settings::server::ServerSettings;
 use crate::write::decide::Decided;
 
@@ -77,7 +78,7 @@ pub fn print(request: &mut Request, response: &Response, decided: &Decided, sink
     let placed = Placed::of(response);
     let described = response.described.as_deref();
     let usual = !decided.is_chunked() && !decided.upgrades;
-    match described.filter(|_| usual).and_then(|described| described.text_for(response)) {
+    match described.filter(|_| usual).and_then(|described| described_lines(response, described)) {
         Some(text) => sink.lines(text),
         None => describe(request, response, decided, &placed, sink),
     }
@@ -208,4 +209,15 @@ fn absolute(request: &Request, core: &CoreSettings, path: &[u8], sink: &mut impl
         sink.push(encode::digits(address.port().into(), &mut [0; 20]));
     }
     sink.push(path);
+}
+
+/// `Content-Type`, `Content-Length` and `Last-Modified` as they were made for a file, if they are all that the response says
+/// there.
+fn described_lines<'d>(response: &Response, described: &'d Described) -> Option<&'d [u8]> {
+    let is_whole =
+        response.status == 200 && response.charset.is_none() && response.as_written.is_none() && !response.no_length;
+    if !is_whole {
+        return None;
+    }
+    described.text_for(&response.content_type, response.length(), response.last_modified)
 }

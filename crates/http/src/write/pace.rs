@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::request::Request;
+use crate::settings::rate::LimitRate;
 use crate::settings::rate::{Bytes, RateSettings};
-use crate::variables::LimitRate;
 
 /// How many pieces a second a limited response is sent in at most: each costs a timer and a system call.
 const PIECES: u64 = 4;

@@ -7,8 +7,8 @@ use freerun_proto::{Version, status};
 
 use crate::content::error_page::server_name;
 use crate::request::Request;
+use crate::request::core_settings::{CoreSettings, ServerTokens};
 use crate::request::response::{AsWritten, Response};
-use crate::settings::core::{CoreSettings, ServerTokens};
 use crate::write::decide::{Decided, decide};
 use crate::write::fields::{self, HeadSink};
 

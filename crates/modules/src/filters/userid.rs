@@ -17,7 +17,8 @@ use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::Response;
 use freerun_http::request::{Address, Request};
 use freerun_http::template::Template;
-use freerun_http::variables::{self, Variable};
+use freerun_http::variables;
+use freerun_http::variables::Variable;
 use freerun_proto::credentials::decode_base64;
 use freerun_proto::date::cookie_date;
 use freerun_runtime::log::clock;
@@ -238,7 +239,7 @@ fn read(request: &Request, state: &State) -> Option<(Uid, bool)> {
             return None;
         }
         let name = &settings.userid_name;
-        let value = variables::cookie(request, name)?;
+        let value = request.head.cookie(name)?;
         let shown = || String::from_utf8_lossy(value).into_owned();
         let Some(base64) = value.get(..BASE64_LEN) else {
             log_error!(request, Error, "client sent too short userid cookie \"{name}={}\"", shown());

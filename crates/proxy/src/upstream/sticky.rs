@@ -8,7 +8,6 @@ use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_seconds};
 use freerun_http::request::Request;
 use freerun_http::request::response::Response;
 use freerun_http::template::Template;
-use freerun_http::variables;
 use freerun_http::zones::{Named, Zone, ZoneTable};
 use freerun_runtime::log::clock;
 use freerun_upstream::group::Bound;
@@ -239,7 +238,7 @@ impl Sticky {
     /// To whom the client of a request is bound.
     pub(super) fn ties<'r>(&'r self, request: &'r Request, now: Millis) -> Option<Ties<'r>> {
         match self {
-            Sticky::Cookie(cookie) => variables::cookie(request, &cookie.name).map(|route| Ties::Route(route.into())),
+            Sticky::Cookie(cookie) => request.head.cookie(&cookie.name).map(|route| Ties::Route(route.into())),
             Sticky::Route(routes) => first(routes, request).map(Ties::Route),
             Sticky::Learn(learn) => {
                 let session = first(&learn.lookup, request)?;
@@ -252,7 +251,7 @@ impl Sticky {
     pub(super) fn answered(&self, request: &Request, peer: &Peer, response: &mut Response, now: Millis) {
         match self {
             Sticky::Cookie(cookie) => {
-                if variables::cookie(request, &cookie.name) != Some(peer.route.as_bytes()) {
+                if request.head.cookie(&cookie.name) != Some(peer.route.as_bytes()) {
                     response.add(&b"Set-Cookie"[..], cookie.text(request, &peer.route));
                 }
             }

@@ -14,8 +14,8 @@ use crate::content::{aio, direct, open};
 use crate::log_error;
 use crate::protocol::h1::writer::Writer;
 use crate::request::Request;
+use crate::request::core_settings::CoreSettings;
 use crate::request::response::{FileRange, Source};
-use crate::settings::core::CoreSettings;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 

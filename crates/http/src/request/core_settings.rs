@@ -5,11 +5,15 @@ use std::time::Duration;
 use freerun_conf::{Buffers, Many, Offset, Size, keyword_enum, settings};
 use freerun_proto::conditional::Modified;
 
-use crate::content::aio::AioSetting;
-use crate::settings::error_page::ErrorPage;
-use crate::settings::keepalive::{KeepaliveDisable, KeepaliveTimeout};
-use crate::settings::types::Types;
-use crate::template::Template;
+use super::Request;
+use crate::values::aio::AioSetting;
+use crate::values::error_page::ErrorPage;
+use crate::values::folder::Folder;
+use crate::values::keepalive::{KeepaliveDisable, KeepaliveTimeout};
+use crate::values::switch::Switch;
+use crate::values::temp_path::TempPath;
+use crate::values::types::MediaType;
+use crate::values::types::Types;
 
 keyword_enum! {
     /// `satisfy`
@@ -84,13 +88,13 @@ settings! {
     #[module = "core"]
     pub struct CoreSettings {
         /// The folder that the request's path is looked up in.
-        root: Folder = "html", in HTTP | SERVER | LOCATION | LOCATION_IF;
+        root: Folder<Request> = "html", in HTTP | SERVER | LOCATION | LOCATION_IF;
         /// Replaces the part of the path that the location matched.
         ///
         /// In a location given by a regular expression the value is the whole path, and should use its captures.
-        alias: Option<Folder>, in LOCATION, local;
+        alias: Option<Folder<Request>>, in LOCATION, local;
         /// Shows another URI, or another status, for these error statuses.
-        error_page: Many<ErrorPage>, in HTTP | SERVER | LOCATION | LOCATION_IF;
+        error_page: Many<ErrorPage<Request>>, in HTTP | SERVER | LOCATION | LOCATION_IF;
         /// Maps file name extensions to media types.
         types: Types = "", in HTTP | SERVER | LOCATION;
         /// The media type of files whose extension is not in `types`.
@@ -116,7 +120,7 @@ settings! {
         /// `auto`, the default, asks the kernel first and uses the pool `default` only for what would wait;
         /// `threads[=name]` is the same with a pool of that name, which may contain variables; `threads[=name] always`
         /// hops to the pool for every operation, as nginx does; `off` never leaves the loop. `on` uses the pool.
-        aio: AioSetting = "auto", in HTTP | SERVER | LOCATION,
+        aio: AioSetting<Request> = "auto", in HTTP | SERVER | LOCATION,
             fidelity = Differs("`threads` hops only when an operation would wait; `on` is the same as `auto`; `auto` and `always` are ours");
         /// The largest request body that is accepted; 0 is no limit.
         client_max_body_size: Offset = "1m", in HTTP | SERVER | LOCATION;
@@ -180,95 +184,5 @@ settings! {
         log_subrequest: bool = "off", in HTTP | SERVER | LOCATION;
         /// Whether `error_page` applies to the answer of an error page too.
         recursive_error_pages: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
-    }
-}
-
-/// The value of `root` or `alias`.
-#[derive(Debug, Clone)]
-pub struct Folder(pub Template);
-
-impl freerun_conf::Value for Folder {
-    const SHAPE: freerun_conf::Shape = freerun_conf::Shape::exactly(1, "path");
-
-    fn parse(directive: &freerun_conf::Node, cx: &mut freerun_conf::Cx) -> Result<Folder, freerun_conf::Problem> {
-        let word = &directive.args[0];
-        // These are made of the directive that would use them.
-        for name in ["document_root", "realpath_root"] {
-            if word.text.contains(&format!("${name}")) || word.text.contains(&format!("${{{name}}}")) {
-                let message =
-                    format!("the ${name} variable cannot be used in the \"{}\" directive", directive.name.text);
-                return Err(freerun_conf::Problem::new(message).at(word.place));
-            }
-        }
-        Ok(Folder(Template::parse(word, cx)?))
-    }
-}
-
-/// A media type, ready to send.
-#[derive(Debug, Clone)]
-pub struct MediaType(pub bytes::Bytes);
-
-impl freerun_conf::Value for MediaType {
-    const SHAPE: freerun_conf::Shape = freerun_conf::Shape::exactly(1, "mime-type");
-
-    fn parse(directive: &freerun_conf::Node, _: &mut freerun_conf::Cx) -> Result<MediaType, freerun_conf::Problem> {
-        Ok(MediaType(super::types::media_type(&directive.args[0].text)))
-    }
-}
-
-/// A directive without arguments: there or not.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Switch(pub bool);
-
-impl freerun_conf::Value for Switch {
-    const SHAPE: freerun_conf::Shape = freerun_conf::Shape::exactly(0, "");
-
-    fn parse(_: &freerun_conf::Node, _: &mut freerun_conf::Cx) -> Result<Switch, freerun_conf::Problem> {
-        Ok(Switch(true))
-    }
-}
-
-/// A directive that may be there any number of times, with up to `MAX` arguments that mean nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Present<const MAX: u16>(pub bool);
-
-impl<const MAX: u16> freerun_conf::Setting for Present<MAX> {
-    const SHAPE: freerun_conf::Shape = freerun_conf::Shape::between(0, MAX, "");
-
-    fn set(
-        _: Option<Present<MAX>>,
-        _: &freerun_conf::Node,
-        _: &mut freerun_conf::Cx,
-    ) -> Result<Present<MAX>, freerun_conf::Problem> {
-        Ok(Present(true))
-    }
-}
-
-/// A folder for temporary files, relative to the prefix.
-#[derive(Debug, Clone)]
-pub struct TempPath {
-    /// The folder.
-    pub path: String,
-    /// How many digits the names of folders below it have.
-    pub levels: Vec<u8>,
-}
-
-impl freerun_conf::Value for TempPath {
-    const SHAPE: freerun_conf::Shape = freerun_conf::Shape::between(1, 4, "path [level1 [level2 [level3]]]");
-
-    fn parse(directive: &freerun_conf::Node, cx: &mut freerun_conf::Cx) -> Result<TempPath, freerun_conf::Problem> {
-        let mut levels = Vec::new();
-        for level in &directive.args[1..] {
-            match level.text.parse() {
-                Ok(digits @ 1..=3) => levels.push(digits),
-                _ => return Err(freerun_conf::Problem::invalid_value(directive, level)),
-            }
-        }
-        let path = cx.extensions.get_or_default::<freerun_serve::parts::Paths>().absolute(directive.args[0].as_str());
-        // A default is made only where somebody may use it.
-        if directive.name.place != freerun_conf::Place::NONE {
-            cx.extensions.get_or_default::<freerun_serve::parts::TempFolders>().add(&path);
-        }
-        Ok(TempPath { path, levels })
     }
 }

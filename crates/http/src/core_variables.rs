@@ -1,7 +1,6 @@
 //! The variables of nginx's core module.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::io::Write;
 use std::num::{NonZeroU16, NonZeroU64};
 use std::sync::OnceLock;
@@ -15,10 +14,11 @@ use crate::body::collect::{Collected, KeptBody};
 use crate::content::path;
 use crate::log_error;
 use crate::request::Request;
+use crate::settings::rate::LimitRate;
 use crate::variables::{Value, Variable};
 
 /// The table.
-pub const VARIABLES: &[Variable] = &[
+pub const CORE_VARIABLES: &[Variable] = &[
     Variable::family("arg_", |r, name| uri::argument(r.asked.args.as_deref()?, name.as_bytes()).map(Cow::Borrowed)),
     Variable::named("args", |r, _| some(r.asked.args.as_deref())).settable(|r, value| {
         r.asked.args = Some(value.to_vec());
@@ -120,23 +120,6 @@ fn understood(request: &Request) -> bool {
 /// The path. That of the page that stands for an error is known, even where the request's own is not.
 fn path(request: &Request) -> Value<'_> {
     (understood(request) || request.place.internal).then_some(Cow::Borrowed(&request.asked.path))
-}
-
-/// What `set $limit_rate` has asked for, or once a response is being written, what it is written with: bytes in a second,
-/// 0 for no limit.
-#[derive(Debug, Default)]
-pub struct LimitRate(Cell<Option<u64>>);
-
-impl LimitRate {
-    /// The rate, if it was set.
-    pub fn get(&self) -> Option<u64> {
-        self.0.get()
-    }
-
-    /// Sets the rate.
-    pub fn set(&self, rate: u64) {
-        self.0.set(Some(rate));
-    }
 }
 
 fn set_limit_rate(request: &mut Request, value: &[u8]) {
@@ -244,21 +227,7 @@ fn http<'r>(request: &'r Request, name: &str) -> Value<'r> {
 
 /// `$cookie_name`.
 fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
-    find_cookie(request, name).map(Cow::Borrowed)
-}
-
-/// The value of the client's first cookie of that name, whatever its case.
-pub fn find_cookie<'r>(request: &'r Request, name: &str) -> Option<&'r [u8]> {
-    for cookies in request.head.values(HeaderId::Cookie) {
-        for pair in cookies.split(|byte| *byte == b';') {
-            let pair = pair.trim_ascii();
-            let named = pair.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()));
-            if named && let Some(value) = pair[name.len()..].trim_ascii_start().strip_prefix(b"=") {
-                return Some(value.trim_ascii_start());
-            }
-        }
-    }
-    None
+    request.head.cookie(name).map(Cow::Borrowed)
 }
 
 /// `$sent_http_name`, from the head as it was sent.

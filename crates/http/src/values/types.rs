@@ -3,10 +3,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value};
 use rustc_hash::FxHashMap;
 
-use crate::route::locations::length_bit;
+use crate::lengths::length_bit;
+
+/// A media type, ready to send.
+#[derive(Debug, Clone)]
+pub struct MediaType(pub Bytes);
+
+impl Value for MediaType {
+    const SHAPE: Shape = Shape::exactly(1, "mime-type");
+
+    fn parse(directive: &Node, _: &mut Cx) -> Result<MediaType, Problem> {
+        Ok(MediaType(media_type(&directive.args[0].text)))
+    }
+}
 
 /// Media types by extension, lower case.
 #[derive(Debug, Clone, Default)]

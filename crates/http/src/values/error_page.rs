@@ -2,32 +2,47 @@
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value};
 
-use crate::template::Template;
+use freerun_serve::Subject;
+use freerun_serve::values::Template;
 
 /// What is shown instead of an error.
-#[derive(Debug, Clone)]
-pub enum Target {
+pub enum Target<S: Subject> {
     /// A URI of this server, or a URL to redirect to.
-    Uri(Template),
+    Uri(Template<S>),
     /// A named location, with its `@`.
     Named(String),
 }
 
 /// One `error_page` directive.
-#[derive(Debug, Clone)]
-pub struct ErrorPage {
+pub struct ErrorPage<S: Subject> {
     /// For these statuses.
     pub statuses: Vec<u16>,
     /// `=200` sends 200; `=` alone, here 0, what the page itself answers.
     pub overwrite: Option<u16>,
     /// What is shown.
-    pub target: Target,
+    pub target: Target<S>,
 }
 
-impl Value for ErrorPage {
+impl<S: Subject> Clone for Target<S> {
+    fn clone(&self) -> Target<S> {
+        match self {
+            Target::Uri(uri) => Target::Uri(uri.clone()),
+            Target::Named(name) => Target::Named(name.clone()),
+        }
+    }
+}
+
+impl<S: Subject> Clone for ErrorPage<S> {
+    fn clone(&self) -> ErrorPage<S> {
+        let ErrorPage { statuses, overwrite, target } = self;
+        ErrorPage { statuses: statuses.clone(), overwrite: *overwrite, target: target.clone() }
+    }
+}
+
+impl<S: Subject> Value for ErrorPage<S> {
     const SHAPE: Shape = Shape::at_least(2, "code … [=[response]] uri");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<ErrorPage, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ErrorPage<S>, Problem> {
         let Some((uri, mut codes)) = directive.args.split_last() else { return Err(Problem::wrong_count(directive)) };
         let mut overwrite = None;
         if let Some((word, rest)) = codes.split_last()

@@ -1,0 +1,69 @@
+//! `server_name`.
+
+use std::sync::Arc;
+
+use freerun_conf::{Cx, Node, Problem, Setting, Shape};
+
+use crate::regex::Pattern;
+use crate::route::names::Name;
+use crate::variables::VariableTable;
+
+/// The names of one server.
+#[derive(Debug, Clone, Default)]
+pub struct ServerNames {
+    /// In the order written.
+    pub names: Arc<Vec<Name>>,
+    /// The first one as written, for `$server_name` and redirects.
+    pub first: Arc<str>,
+}
+
+impl Setting for ServerNames {
+    const SHAPE: Shape = Shape::at_least(1, "name …");
+
+    fn set(previous: Option<ServerNames>, directive: &Node, cx: &mut Cx) -> Result<ServerNames, Problem> {
+        let first = previous.as_ref().map(|names| names.first.clone());
+        let mut names = previous.map(|names| names.names.to_vec()).unwrap_or_default();
+        for word in &directive.args {
+            let text = word.text.as_str();
+            let invalid = |what: &str| Problem::new(format!("{what} \"{text}\"")).at(word.place);
+            if let Some(pattern) = text.strip_prefix('~') {
+                if pattern.is_empty() {
+                    return Err(invalid("empty regex in server name"));
+                }
+                // nginx matches names without regard to case, because it lower-cases the host.
+                let pattern = Pattern::new(pattern, true, cx.extensions.get_or_default::<VariableTable>());
+                let pattern = pattern.map_err(|why| Problem::new(why).at(word.place))?;
+                names.push(Name::Regex(Arc::new(pattern)));
+                continue;
+            }
+            let lower = text.to_lowercase();
+            if matches!(lower.as_str(), "." | "*." | ".*") {
+                return Err(Problem::new(format!("server name \"{text}\" is invalid")).at(word.place));
+            }
+            let stars = lower.matches('*').count();
+            names.push(if let Some(rest) = lower.strip_prefix("*.") {
+                if stars > 1 || rest.is_empty() {
+                    return Err(invalid("invalid server name or wildcard"));
+                }
+                Name::Front(format!(".{rest}"), false)
+            } else if lower.starts_with('.') && stars == 0 && lower.len() > 1 {
+                Name::Front(lower, true)
+            } else if let Some(rest) = lower.strip_suffix(".*") {
+                if stars > 1 || rest.is_empty() {
+                    return Err(invalid("invalid server name or wildcard"));
+                }
+                Name::Back(format!("{rest}."))
+            } else if stars > 0 {
+                return Err(invalid("invalid server name or wildcard"));
+            } else {
+                Name::Exact(lower)
+            });
+        }
+        let first = first.unwrap_or_else(|| {
+            let written = directive.args[0].text.as_str();
+            // `.example.com` stands for its own domain here.
+            written.strip_prefix('.').unwrap_or(written).to_lowercase().into()
+        });
+        Ok(ServerNames { names: Arc::new(names), first })
+    }
+}

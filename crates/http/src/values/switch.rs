@@ -1,0 +1,27 @@
+//! Directives whose presence is all that they say.
+
+use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value};
+
+/// A directive without arguments: there or not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Switch(pub bool);
+
+impl Value for Switch {
+    const SHAPE: Shape = Shape::exactly(0, "");
+
+    fn parse(_: &Node, _: &mut Cx) -> Result<Switch, Problem> {
+        Ok(Switch(true))
+    }
+}
+
+/// A directive that may be there any number of times, with up to `MAX` arguments that mean nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Present<const MAX: u16>(pub bool);
+
+impl<const MAX: u16> Setting for Present<MAX> {
+    const SHAPE: Shape = Shape::between(0, MAX, "");
+
+    fn set(_: Option<Present<MAX>>, _: &Node, _: &mut Cx) -> Result<Present<MAX>, Problem> {
+        Ok(Present(true))
+    }
+}
