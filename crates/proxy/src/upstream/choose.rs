@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use freerun_http::request::response::{Field, Response};
 use freerun_http::request::{Address, Request};
-use freerun_upstream::balance::Method;
-use freerun_upstream::group::Bound;
+use freerun_upstream::Bound;
+use freerun_upstream::Method;
 use freerun_upstream::idle::{Count, KeepAlive, Scope};
 use freerun_upstream::random::Random;
 use freerun_upstream::{Lease, NoPeer, Peer, Query, Tried, now};

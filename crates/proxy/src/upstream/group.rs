@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use freerun_conf::Place as At;
 use freerun_http::zones::ZoneTable;
-use freerun_upstream::group::GroupState;
+use freerun_upstream::GroupState;
 use freerun_upstream::idle::{Count, KeepAlive};
 use freerun_upstream::place::Place;
 use freerun_upstream::resolve::Resolver;

@@ -6,9 +6,9 @@ use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Value, Word, 
 use freerun_http::settings::core::Present;
 use freerun_http::template::Template;
 use freerun_upstream::GroupSettings;
-use freerun_upstream::balance::{Measure, Method, Two};
 use freerun_upstream::group::QueueSettings;
 use freerun_upstream::health::OutlierRules;
+use freerun_upstream::method::{Measure, Method, Two};
 
 use crate::upstream::sticky::Sticky;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use freerun_http::request::Request;
 use freerun_proto::HeaderId;
-use freerun_upstream::group::GroupState;
+use freerun_upstream::GroupState;
 use freerun_upstream::idle::Scope;
 use freerun_upstream::{Group, Peer};
 

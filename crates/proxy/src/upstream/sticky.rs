@@ -11,7 +11,7 @@ use freerun_http::template::Template;
 use freerun_http::variables;
 use freerun_http::zones::{Named, Zone, ZoneTable};
 use freerun_runtime::log::clock;
-use freerun_upstream::group::Bound;
+use freerun_upstream::Bound;
 use freerun_upstream::sessions::Sessions;
 use freerun_upstream::{Millis, Peer};
 
