@@ -6,7 +6,7 @@
 //!
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
-//! 1. [`address`], [`clock`], [`failure`], [`idle`], [`method`], [`query`], [`random`], [`sessions`]: leaf types;
+//! 1. [`address`], [`clock`], [`failure`], [`method`], [`pool`], [`query`], [`random`], [`sessions`]: leaf types;
 //! 2. [`figures`] and `answers`: what is counted of a server;
 //! 3. [`live`]: what is known of a server, whatever the configuration;
 //! 4. `queue` and [`group_state`]: what is known of a group, whatever the configuration;
@@ -26,12 +26,12 @@ pub mod figures;
 pub mod group;
 pub mod group_state;
 pub mod health;
-pub mod idle;
 pub mod lease;
 pub mod live;
 pub mod method;
 pub mod peer;
 pub mod place;
+pub mod pool;
 pub mod query;
 mod queue;
 pub mod random;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::answers::Answers;
 use crate::figures::Figures;
-use crate::idle::Idle;
+use crate::pool::Pool;
 
 /// What is known of a server while it runs. It goes on with its address: over changes of the group, of its settings, and
 /// reloads.
@@ -51,8 +51,8 @@ pub struct Live {
     pub(crate) answers: Answers,
     /// What is counted.
     pub figures: Figures,
-    /// Idle connections.
-    pub idle: Idle,
+    /// Connections to it that have room for further requests.
+    pub pool: Pool,
 }
 
 static IDS: AtomicU32 = AtomicU32::new(1);
@@ -80,7 +80,7 @@ impl Default for Live {
             inflight: AtomicU32::new(0),
             answers: Answers::default(),
             figures: Figures::default(),
-            idle: Idle::default(),
+            pool: Pool::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_upstream::Lease;
 use freerun_upstream::connect::{ConnectOptions, connect};
-use freerun_upstream::idle::{Kept, Scope};
+use freerun_upstream::pool::{Exclusive, Scope, Slot};
 
 use crate::client::client_watch::ClientWatch;
 use crate::client::connection::UpstreamConnection;
@@ -98,10 +98,10 @@ impl Plan {
 
     /// An idle connection, if there is one.
     pub fn idle(&self, lease: &Lease, scope: Scope, surely: bool) -> Option<UpstreamConnection> {
-        let kept = lease.peer().idle.take(scope, surely)?;
+        let slot = lease.peer().pool.acquire(scope, surely).and_then(Slot::exclusive)?;
         lease.connected(true, Duration::ZERO);
         self.record.with(|last| last.connect = Duration::ZERO.into());
-        Some(UpstreamConnection::new(kept, true))
+        Some(UpstreamConnection::new(slot, true))
     }
 
     /// A new connection.
@@ -126,6 +126,6 @@ impl Plan {
         let took = loops::now().saturating_duration_since(began);
         lease.connected(false, took);
         self.record.with(|last| last.connect = took.into());
-        Ok(UpstreamConnection::new(Kept::new(transport, scope), false))
+        Ok(UpstreamConnection::new(Exclusive::new(transport, scope), false))
     }
 }

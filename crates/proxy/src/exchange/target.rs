@@ -7,7 +7,7 @@ use bytes::Bytes;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Field, LocalBoxFuture, Response};
-use freerun_upstream::idle::{Count, KeepAlive, Scope};
+use freerun_upstream::pool::{Count, KeepAlive, Scope};
 use freerun_upstream::{Lease, NoPeer, Peer, Tried};
 use smallvec::SmallVec;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use freerun_http::request::Request;
 use freerun_http::request::response::{Field, Response};
-use freerun_upstream::idle::{Count, KeepAlive, Scope};
+use freerun_upstream::pool::{Count, KeepAlive, Scope};
 use freerun_upstream::{Bound, Lease, NoPeer, Peer, Tried, now};
 
 use crate::exchange::target::{Pick, Servers};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use freerun_http::request::Request;
 use freerun_proto::HeaderId;
 use freerun_upstream::GroupState;
-use freerun_upstream::idle::Scope;
+use freerun_upstream::pool::Scope;
 use freerun_upstream::{Group, Peer};
 
 /// What the credentials begin with that are meant for a connection.
@@ -43,7 +43,7 @@ impl Way {
         let Way { peer, scopes } = std::mem::take(self);
         if let Some(peer) = peer {
             for scope in scopes {
-                peer.idle.close(scope);
+                peer.pool.close(scope);
             }
         }
     }

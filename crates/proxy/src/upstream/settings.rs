@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, settings};
 use freerun_serve::upstream::SharedZones;
-use freerun_upstream::idle::KeepAlive;
+use freerun_upstream::pool::KeepAlive;
 
 use crate::upstream::Servers;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_upstream::GroupState;
-use freerun_upstream::idle::{Count, KeepAlive};
 use freerun_upstream::place::Place;
+use freerun_upstream::pool::{Count, KeepAlive};
 use freerun_upstream::resolve::Resolver;
 use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAddress};
 
@@ -30,7 +30,7 @@ pub struct Upstream<P: Protocol> {
     pub group: Group,
     /// How connections are kept.
     pub keepalive: KeepAlive,
-    /// How many are idle, for [`Idle::put`](freerun_upstream::idle::Idle::put).
+    /// How many are idle, for [`Pool::release`](freerun_upstream::pool::Pool::release).
     pub idle: Arc<Count>,
     /// Whether an `upstream` block declares it.
     pub declared: bool,
