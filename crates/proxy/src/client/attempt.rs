@@ -82,17 +82,17 @@ impl UpstreamExchange {
         lease: &Lease,
     ) -> Result<(), Failed> {
         self.plan.prepare(request, body)?;
-        let scope = self.plan.scope(request);
+        let sharing = self.plan.sharing(request);
         // One that must not be sent twice should not meet a connection that was just closed.
         let surely = !self.plan.idempotent || body.is_stream();
         let mut fresh_only = false;
         self.unsent = None;
         loop {
-            self.connection = if fresh_only { None } else { self.plan.idle(lease, scope, surely) };
+            self.connection = if fresh_only { None } else { self.plan.idle(lease, &sharing, surely) };
             let connection = match &mut self.connection {
                 Some(connection) => connection,
                 none => {
-                    let connected = Box::pin(self.plan.connect(request, lease, scope)).await;
+                    let connected = Box::pin(self.plan.connect(request, lease, &sharing)).await;
                     let failed = |error| Failed { error, stage: Stage::Connecting, sent: false };
                     none.insert(connected.map_err(failed)?)
                 }

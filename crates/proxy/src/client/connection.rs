@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_transport::Transport;
 use freerun_upstream::Peer;
-use freerun_upstream::pool::Exclusive;
+use freerun_upstream::pool::{Exclusive, Pool};
 
 use crate::client::client_watch::ClientWatch;
 use crate::client::error::UpstreamError;
@@ -47,14 +48,16 @@ pub struct UpstreamConnection {
     pub kit: Box<Kit>,
     /// Whether it has served a request before.
     pub reused: bool,
+    /// The pool that it goes back to, if that is not the server's, which others find it in.
+    own: Option<Rc<Pool>>,
     /// What went wrong while nobody could be told: the next one to wait is.
     late: Option<io::Error>,
 }
 
 impl UpstreamConnection {
     /// A connection before its request.
-    pub fn new(slot: Exclusive, reused: bool) -> UpstreamConnection {
-        UpstreamConnection { slot, kit: SPARE.with_borrow_mut(Vec::pop).unwrap_or_default(), reused, late: None }
+    pub fn new(slot: Exclusive, own: Option<Rc<Pool>>, reused: bool) -> UpstreamConnection {
+        UpstreamConnection { slot, kit: SPARE.with_borrow_mut(Vec::pop).unwrap_or_default(), reused, own, late: None }
     }
 
     /// Waits for bytes, at most `room` of them; how many have come, 0 at the end of the stream.
@@ -163,10 +166,10 @@ impl UpstreamConnection {
 
     /// The response has ended cleanly: another request may use the connection.
     pub fn give_back(self, peer: &Peer, servers: &dyn Servers) {
-        let UpstreamConnection { slot, kit, .. } = self;
+        let UpstreamConnection { slot, kit, own, .. } = self;
         if kit.input.bytes.is_empty() {
             let (settings, count): (_, &Arc<_>) = servers.keepalive();
-            peer.pool.release(slot.into(), settings, count);
+            own.as_deref().unwrap_or(&peer.pool).release(slot.into(), settings, count);
             spare(kit);
         }
     }

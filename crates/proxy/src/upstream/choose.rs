@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use freerun_http::request::Request;
 use freerun_http::request::response::{Field, Response};
-use freerun_upstream::pool::{Count, KeepAlive, Scope};
+use freerun_upstream::pool::{Count, KeepAlive, Pool};
 use freerun_upstream::{Bound, Lease, NoPeer, Peer, Tried, now};
 
 use crate::exchange::target::{Pick, Servers};
@@ -50,8 +50,8 @@ impl Servers for Upstream {
         (&self.keepalive, &self.idle)
     }
 
-    fn tied_scope(&self, request: &Request, scope: &dyn Fn() -> Scope) -> Option<Scope> {
-        tie(self, request).map(|tie| tie.scope(scope()))
+    fn tied_pool(&self, request: &Request) -> Option<Rc<Pool>> {
+        tie(self, request)?.pool()
     }
 
     fn answered(&self, request: &Request, peer: &Peer, _head: &[Field], response: &mut Response) {

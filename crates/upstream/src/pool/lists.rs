@@ -129,6 +129,10 @@ pub(super) struct Lists {
     lists: OnceLock<Box<[LoopList]>>,
     /// The count of the group that connections were first kept for; a peer seldom has another one.
     pub(super) count: OnceLock<Arc<Count>>,
+    /// The lists that these are a branch of.
+    trunk: Option<Arc<Lists>>,
+    /// How many connections are in the lists of branches.
+    in_branches: AtomicUsize,
 }
 
 /// The list of one loop, or of several.
@@ -140,6 +144,12 @@ struct LoopList {
 }
 
 impl Lists {
+    /// Lists beside these, for connections to the same peer.
+    pub(super) fn branch(trunk: &Arc<Lists>) -> Lists {
+        let (lists, count, in_branches) = Default::default();
+        Lists { lists, count, trunk: Some(trunk.clone()), in_branches }
+    }
+
     fn all(&self) -> &[LoopList] {
         self.lists.get_or_init(|| (0..lists()).map(|_| Default::default()).collect())
     }
@@ -154,9 +164,14 @@ impl Lists {
         within(me, self.all().len())
     }
 
-    /// How many connections are in all lists.
+    /// How many connections are in all lists, those of branches included.
     pub(super) fn total(&self) -> usize {
-        self.lists.get().map_or(0, |lists| lists.iter().map(|list| list.length.load(Relaxed)).sum())
+        let own = self.lists.get().map_or(0, |lists| lists.iter().map(|list| list.length.load(Relaxed)).sum());
+        self.in_branches.load(Relaxed) + own
+    }
+
+    fn in_branches(&self) -> Option<&AtomicUsize> {
+        self.trunk.as_ref().map(|trunk| &trunk.in_branches)
     }
 
     /// The list, unless another loop has it.
@@ -169,7 +184,7 @@ impl Lists {
             }
             locked
         });
-        locked.map(|list| Locked { list, length })
+        locked.map(|list| Locked { list, length, sum: self.in_branches() })
     }
 
     /// How many connections are in a list.
@@ -183,22 +198,6 @@ impl Lists {
         if let Some(count) = count.and_then(|count| count.of(index)) {
             count.fetch_sub(1, Relaxed);
         }
-    }
-
-    /// Closes what is of a scope; whether all lists could be looked at.
-    pub(super) fn close(&self, scope: Scope) -> bool {
-        let mut all = true;
-        let lists = self.lists.get().map_or(0, |lists| lists.len());
-        for index in (0..lists).filter(|index| self.len(*index) > 0) {
-            let Some(mut list) = self.try_lock(index) else {
-                all = false;
-                continue;
-            };
-            let over: Vec<_> = take_out(&mut list.idle, |idle| idle.connection.scope == scope).collect();
-            drop(list);
-            over.iter().for_each(|entry| self.left(index, entry.count.as_ref()));
-        }
-        all
     }
 
     /// What is dead or too old in a list, and whether the list has to be looked at again.
@@ -221,6 +220,9 @@ impl Lists {
 impl Drop for Lists {
     /// What the server leaves behind is closed, and counts no longer against the group.
     fn drop(&mut self) {
+        if let Some(sum) = self.in_branches() {
+            sum.fetch_sub(self.total(), Relaxed);
+        }
         for (index, slot) in self.lists.take().unwrap_or_default().into_iter().enumerate() {
             let list = slot.list.into_inner().unwrap_or_else(PoisonError::into_inner);
             list.idle.iter().for_each(|entry| self.left(index, entry.count.as_ref()));
@@ -233,6 +235,8 @@ impl Drop for Lists {
 pub(super) struct Locked<'l> {
     list: MutexGuard<'l, List>,
     length: &'l AtomicUsize,
+    /// Of a branch: the sum of the lengths of all branches.
+    sum: Option<&'l AtomicUsize>,
 }
 
 impl Deref for Locked<'_> {
@@ -251,6 +255,10 @@ impl DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.length.store(self.list.len(), Relaxed);
+        let length = self.list.len();
+        if let Some(sum) = self.sum {
+            sum.fetch_add(length.wrapping_sub(self.length.load(Relaxed)), Relaxed);
+        }
+        self.length.store(length, Relaxed);
     }
 }

@@ -20,7 +20,6 @@ mod sweep;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use freerun_runtime::loops;
 
@@ -30,10 +29,6 @@ use lists::{Entry, Found, Held, Idle, Lists};
 use slot::Carrier;
 pub use slot::{Exclusive, Multiplexed, Shared, Slot};
 use sweep::{CLOSED_AT_ONCE, close_oldest, have_swept};
-
-/// When a list that another loop had is looked at again, by who has to close something in it. A loop has a list for
-/// microseconds, unless its thread is stopped meanwhile.
-const AGAIN: Duration = Duration::from_millis(10);
 
 /// The connections of one peer that have room.
 #[derive(Default)]
@@ -46,7 +41,7 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// How many connections are in it, on all loops together.
+    /// How many connections are in it and its branches, on all loops together.
     pub fn len(&self) -> usize {
         self.0.total()
     }
@@ -132,6 +127,13 @@ impl Pool {
         slot
     }
 
+    /// A pool of connections to the same peer that belong to one client, and to its loop: nobody else looks into it, so that
+    /// what was put there is always found. Its connections count as those of this one do, and are closed with it.
+    #[must_use]
+    pub fn branch(&self) -> Pool {
+        Pool(Arc::new(Lists::branch(&self.0)))
+    }
+
     /// Puts a connection into this loop's list. `false`: there is no room for it.
     fn park(&self, held: Held, settings: &KeepAlive, count: &Arc<Count>) -> bool {
         let index = self.0.of(loops::index().unwrap_or(0));
@@ -152,23 +154,6 @@ impl Pool {
             have_swept(&self.0, count);
         }
         true
-    }
-
-    /// Closes those of a scope that has few. Where another loop has a list in hand just now, a task of this loop comes back
-    /// to it: nobody else would close them before their time is over.
-    pub fn close(&self, scope: Scope) {
-        if self.0.close(scope) || loops::index().is_none() {
-            return;
-        }
-        let lists = Arc::downgrade(&self.0);
-        loops::spawn(0, "closing upstream connections of a client", async move {
-            loop {
-                freerun_runtime::timer::sleep(AGAIN).await;
-                if lists.upgrade().is_none_or(|lists| lists.close(scope)) {
-                    return;
-                }
-            }
-        });
     }
 }
 

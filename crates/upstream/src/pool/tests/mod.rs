@@ -3,7 +3,7 @@ mod shared;
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use freerun_runtime::loops::LoopHandle;
 use freerun_transport::Transport;
@@ -239,20 +239,27 @@ fn with_four_loops_and_few_requests_nearly_all_reuse_a_connection() {
 }
 
 #[test]
-fn closing_a_scope_leaves_those_of_others() {
+fn what_belongs_to_a_client_is_there_for_it_whatever_lists_are_in_hand() {
     let bench = Bench::new(2);
-    let own = Scope::of("own");
-    let put = |on_loop| {
-        let (ours, theirs) = pair();
-        assert!(bench.put_kept(on_loop, Exclusive::new(ours, own)));
-        theirs
-    };
-    let mut peers = [put(0), put(1), put(0)];
-    let _other = bench.put(0);
-    bench.pool.close(own);
-    assert!(peers.iter_mut().all(is_closed));
-    assert_eq!((bench.pool.len(), bench.count.total()), (1, 1));
-    assert!(bench.take(0, Scope::SHARED, true).is_some());
+    let own = Arc::new(bench.pool.branch());
+    let (ours, mut theirs) = pair();
+    let (count, settings) = (bench.count.clone(), bench.settings.clone());
+    // Others look for a connection, in all lists.
+    let lists = [0, 1].map(|index| bench.pool.0.try_lock(index).unwrap());
+    let pool = own.clone();
+    assert!(on(&bench.loops[0], move || {
+        pool.release(Exclusive::new(ours, Scope::SHARED).into(), &settings, &count)
+            && pool.acquire(Scope::SHARED, false).is_some_and(|slot| pool.release(slot, &settings, &count))
+    }));
+    drop(lists);
+    assert_eq!((own.len(), bench.pool.len(), bench.count.total()), (1, 1, 1), "it leads to the same server");
+    assert!(
+        [0, 1].into_iter().all(|on_loop| bench.take(on_loop, Scope::SHARED, false).is_none()),
+        "nobody else gets it"
+    );
+    drop(own);
+    assert!(is_closed(&mut theirs));
+    assert_eq!((bench.pool.len(), bench.count.total()), (0, 0));
     bench.close();
 }
 
@@ -342,23 +349,5 @@ fn what_a_loop_leaves_behind_is_used_by_the_next_one_with_its_number() {
     });
     theirs.write_all(b"hello").unwrap();
     assert_eq!(answers.recv_timeout(LONG).unwrap().unwrap(), b"hello");
-    bench.close();
-}
-
-#[test]
-fn what_is_in_a_list_that_another_loop_has_is_closed_afterwards() {
-    let bench = Bench::new(2);
-    let own = Scope::of("of a client");
-    let (ours, mut theirs) = pair();
-    assert!(bench.put_kept(0, Exclusive::new(ours, own)));
-    let shared = bench.put(0);
-    let list = bench.pool.0.try_lock(0).unwrap();
-    let pool = bench.pool.clone();
-    on(&bench.loops[1], move || pool.close(own));
-    assert_eq!(bench.pool.len(), 2, "the list is taken");
-    drop(list);
-    assert!(is_closed(&mut theirs));
-    assert_eq!((bench.pool.len(), bench.count.total()), (1, 1));
-    drop(shared);
     bench.close();
 }
