@@ -5,14 +5,16 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, SettingsSet, Shape, Value, settings};
+use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Sources, Value, settings};
 use freerun_runtime::log::ErrorLog;
+use freerun_serve::parts::Parts;
 use freerun_serve::upstream::{
     Balance, NotFound, Plan, Protocol, Queue, Servers, SharedZones, Upstream, UpstreamRef, Upstreams, find,
     look_up_all, refer, unknown,
 };
 use freerun_serve::zones::Zones;
 use freerun_testkit::{Dns, Reply};
+use freerun_upstream::peer::State;
 use freerun_upstream::{Failure, GroupSettings, Lease, NoPeer, Tried, now};
 
 use super::{DoorSettings, Doors, Visitor};
@@ -100,7 +102,7 @@ fn chosen(doors: &Doors, bag: &'static str) -> String {
     lease.peer().name.to_string()
 }
 
-fn names(group: &Upstream<Door>) -> BTreeSet<String> {
+fn names<P: Protocol>(group: &Upstream<P>) -> BTreeSet<String> {
     group.group.peers().peers().map(|peer| peer.name.to_string()).collect()
 }
 
@@ -168,6 +170,47 @@ fn who_finds_no_room_waits_for_it() {
         let (served, ()) = tokio::join!(waiting, leaving);
         assert_eq!(&*served.unwrap().peer().name, "127.0.0.1:1");
     });
+}
+
+/// Another protocol, which has groups of the same names.
+#[derive(Debug, Clone, Default)]
+struct Hatch;
+
+impl Protocol for Hatch {
+    type Subject = Visitor;
+    type Extra = &'static str;
+
+    const NAME: &'static str = "hatch";
+    const DEFAULT_PORT: Option<u16> = Some(7);
+}
+
+/// The group of the first block of a configuration, as a protocol has it that was read before or after others.
+fn group_of<P: Protocol>(text: &str, extra: P::Extra, cx: &mut Cx) -> Arc<Upstream<P>> {
+    let tree = freerun_conf::parse("doors.conf", None, "", &mut super::Text(text));
+    let mut servers = Servers::<P>::default();
+    for node in tree.nodes[0].children() {
+        servers = Servers::set(Some(servers), node, cx).expect("a server");
+    }
+    let plan = Plan::<P> { servers: servers.0, extra, ..Plan::default() };
+    freerun_serve::upstream::declare(&tree.nodes[0], plan, false, cx).expect("a group");
+    freerun_serve::upstream::finish::<P>(cx).expect("groups");
+    let groups = cx.extensions.get_or_default::<Parts>().get::<Upstreams<P>>().expect("groups");
+    groups.declared("a").expect("the group").clone()
+}
+
+#[test]
+fn each_protocol_has_groups_of_its_own() {
+    let mut cx = Cx::new(Sources::default());
+    let door = group_of::<Door>("upstream a { server 127.0.0.1:7; server 127.0.0.2:7; }", (), &mut cx);
+    let hatch = group_of::<Hatch>("upstream a { server 127.0.0.1; server 127.0.0.2; }", "own", &mut cx);
+    assert_eq!((names(&door), hatch.extra), (names(&hatch), "own"));
+    let doors = Doors::read("");
+    let visitor = doors.visitor("unix:", "");
+    let lease = door.pick_now(&door.asking(&visitor), None, &mut Tried::new()).unwrap().unwrap();
+    let failed = lease.peer().name.clone();
+    assert!(lease.failed(Failure::Connect, now()).disabled);
+    let state = |name: &str| hatch.group.peers().peers().find(|peer| *peer.name == *name).unwrap().state(now());
+    assert_eq!(state(&failed), State::Up);
 }
 
 #[test]
