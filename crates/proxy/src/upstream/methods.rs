@@ -2,8 +2,8 @@
 
 use freerun_conf::{Shape, settings};
 use freerun_http::request::Request;
-use freerun_http::settings::core::Present;
 use freerun_http::template::Template;
+use freerun_http::values::switch::Present;
 use freerun_serve::upstream::{Outliers, Queue};
 use freerun_upstream::GroupSettings;
 
