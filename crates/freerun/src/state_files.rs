@@ -3,7 +3,7 @@
 use std::io;
 
 use freerun_conf::{Cx, Loader, Node, Place, Problem, Setting, parse, reason};
-use freerun_proxy::upstream::server::Servers;
+use freerun_proxy::upstream::Servers;
 
 /// Puts the servers of state files where the directive stands, as if they were written there. A file that is not there is
 /// an empty one.

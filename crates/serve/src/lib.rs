@@ -20,7 +20,7 @@
 //! 2. [`subject`]: who is asked for;
 //! 3. [`values`]: variables, text with variables, regular expressions;
 //! 4. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`);
-//! 5. [`limits`] and [`access`]: how many there may be, and who;
+//! 5. [`limits`] and [`access`]: how many there may be, and who; [`upstream`]: to which server they are passed on;
 //! 6. [`access_log`]: formats of the lines that tell of a subject.
 
 pub mod accept;
@@ -46,6 +46,7 @@ pub mod services;
 pub mod shared;
 mod stateless;
 pub mod subject;
+pub mod upstream;
 pub mod values;
 pub mod worker;
 pub mod zones;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use freerun_upstream::balance::{Measure, Method, Two};
+use freerun_upstream::method::{Measure, Method, Two};
 use freerun_upstream::random::Random;
 use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
 

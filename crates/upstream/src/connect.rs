@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 use socket2::SockRef;
 
-use crate::UpstreamAddress;
+use crate::address::UpstreamAddress;
 
 /// How a connection is made: `proxy_bind`, `proxy_socket_*` and their kin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

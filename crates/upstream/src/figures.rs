@@ -10,8 +10,8 @@ use std::time::Duration;
 use freerun_runtime::loops;
 use freerun_runtime::stats::{Histogram, HistogramSnapshot};
 
-use crate::idle::MAX_LISTS;
-use crate::lease::Failure;
+use crate::failure::Failure;
+use crate::pool::MAX_LISTS;
 
 /// Classes of statuses: 1xx, 2xx, 3xx, 4xx, 5xx.
 pub const CLASSES: usize = 5;

@@ -1,20 +1,20 @@
 //! A group of servers: `upstream name { … }`, or the one that a `proxy_pass` to an address makes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use smallvec::SmallVec;
 
-use crate::Millis;
 use crate::address::UpstreamAddress;
-use crate::balance::{Method, Tier};
+use crate::balance::Tier;
+use crate::group_state::{GroupState, Key};
 use crate::health::OutlierRules;
 use crate::lease::Lease;
-use crate::peer::{Live, Peer, PeerSettings};
-use crate::queue::Queue;
+use crate::method::Method;
+use crate::peer::{Peer, PeerSettings};
+use crate::query::{NoPeer, Query, Tried};
 
 /// How a group is configured, apart from its servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -47,59 +47,6 @@ pub struct PeerSpec {
     pub settings: PeerSettings,
 }
 
-/// Where a server stands among those with its address: the same one may be named twice.
-type Key = (UpstreamAddress, usize);
-
-/// What goes on over reloads: kept by the group's name.
-#[derive(Debug, Default)]
-pub struct GroupState {
-    lives: ArcSwap<HashMap<Key, Weak<Live>>>,
-    pub(crate) queue: Queue,
-    /// How many mandatory checks the servers have: those that come later are held back for as many.
-    mandatory: AtomicU32,
-    /// Whether a loop is about to eject a server.
-    pub(crate) ejecting: AtomicBool,
-}
-
-impl GroupState {
-    /// All servers that are known.
-    pub(crate) fn each(&self, mut see: impl FnMut(&Live)) {
-        for live in self.lives.load().values() {
-            if let Some(live) = live.upgrade() {
-                see(&live);
-            }
-        }
-    }
-
-    /// A server has room again.
-    pub(crate) fn released(&self) {
-        self.queue.released();
-    }
-
-    /// Servers that come later ([`Group::replace`]) are asked by nobody before so many mandatory checks have spoken. Those that
-    /// are there already are the caller's business.
-    pub fn hold_back(&self, checks: u32) {
-        self.mandatory.store(checks, Relaxed);
-    }
-
-    /// What is known of the servers at these addresses; those never heard of begin anew, held back for so many checks.
-    fn lives(&self, keys: &[Key], held: u32) -> Vec<Arc<Live>> {
-        let mut found: Vec<Arc<Live>> = Vec::new();
-        self.lives.rcu(|known| {
-            let new = || Arc::new(Live::held(held));
-            found = keys.iter().map(|key| known.get(key).and_then(Weak::upgrade).unwrap_or_else(new)).collect();
-            let mut next: HashMap<Key, Weak<Live>> = known
-                .iter()
-                .filter(|(_, live)| live.strong_count() > 0)
-                .map(|(key, live)| (key.clone(), live.clone()))
-                .collect();
-            next.extend(keys.iter().cloned().zip(found.iter().map(Arc::downgrade)));
-            next
-        });
-        found
-    }
-}
-
 /// The servers of a group at one time.
 #[derive(Debug)]
 pub struct PeerSet {
@@ -113,69 +60,6 @@ impl PeerSet {
     /// All of them, those for need last.
     pub fn peers(&self) -> impl Iterator<Item = &Arc<Peer>> {
         self.primary.peers.iter().chain(&self.backup.peers)
-    }
-}
-
-/// Why no server was chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoPeer {
-    /// None can be asked: `no live upstreams`.
-    NoneLive,
-    /// All that could be asked were.
-    AllTried,
-    /// As [`NoPeer::NoneLive`], but some only have as many connections as they may, and the group has a queue that takes
-    /// the request.
-    Wait,
-}
-
-/// What a choice depends on.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Query<'a> {
-    /// The time.
-    pub now: Millis,
-    /// What `hash` names, or the client's address for `ip_hash`: 4 or 16 bytes, anything else as it is (`unix:`).
-    pub key: &'a [u8],
-    /// To which server the client is bound.
-    pub sticky: Option<Bound<'a>>,
-    /// A random number, another one for each question.
-    pub random: u64,
-}
-
-/// How a client is bound to a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bound<'a> {
-    /// By the server's route, or by what stands for its address.
-    Route(&'a [u8]),
-    /// By its number, learned before.
-    Id(u32),
-}
-
-/// The servers that one request has been sent to.
-#[derive(Debug, Clone, Default)]
-pub struct Tried {
-    /// In order, so that a large group of which nothing answers is not searched from one end to the other for each of its servers.
-    ids: SmallVec<[u32; 4]>,
-}
-
-impl Tried {
-    /// None yet.
-    pub fn new() -> Tried {
-        Tried::default()
-    }
-
-    /// How many.
-    pub fn count(&self) -> usize {
-        self.ids.len()
-    }
-
-    pub(crate) fn has(&self, live: &Live) -> bool {
-        self.ids.binary_search(&live.id).is_ok()
-    }
-
-    pub(crate) fn add(&mut self, live: &Live) {
-        if let Err(place) = self.ids.binary_search(&live.id) {
-            self.ids.insert(place, live.id);
-        }
     }
 }
 
@@ -227,13 +111,13 @@ impl Group {
         let bound = query.sticky.and_then(|bound| tiers.iter().find_map(|tier| tier.bound(bound, query.now, tried)));
         let lease = bound.or_else(|| tiers.iter().find_map(|tier| tier.pick(self.settings.method, query, tried)));
         if let Some(lease) = lease {
-            tried.add(lease.peer());
+            tried.add(lease.peer().id);
             return Ok(lease);
         }
-        if tried.count() > 0 && set.peers().all(|peer| peer.settings.down || tried.has(peer)) {
+        if tried.count() > 0 && set.peers().all(|peer| peer.settings.down || tried.has(peer.id)) {
             return Err(NoPeer::AllTried);
         }
-        let only_full = |peer: &Arc<Peer>| !tried.has(peer) && peer.usable(query.now) && peer.full();
+        let only_full = |peer: &Arc<Peer>| !tried.has(peer.id) && peer.usable(query.now) && peer.full();
         if self.settings.queue.is_some() && set.peers().any(only_full) {
             return Err(NoPeer::Wait);
         }
@@ -263,7 +147,7 @@ fn build(settings: &GroupSettings, state: &Arc<GroupState>, specs: Vec<PeerSpec>
         .collect();
     let single = specs.len() == 1;
     let ages = matches!(settings.method, Method::LeastTime { inflight: true, .. });
-    let held = if before.is_some() { state.mandatory.load(Relaxed) } else { 0 };
+    let held = if before.is_some() { state.held_back() } else { 0 };
     let lives = state.lives(&keys, held);
     let outlier = settings.outlier.clone().map(Arc::new);
     let peers = specs.into_iter().zip(lives).map(|(spec, live)| {

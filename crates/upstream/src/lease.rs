@@ -6,66 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::Millis;
-use crate::peer::Peer;
-
-/// What went wrong with an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
-    /// There was no connection: refused, unreachable, reset.
-    Connect,
-    /// Connecting, sending or receiving took too long.
-    Timeout,
-    /// The connection ended before the response did.
-    Closed,
-    /// What came was no response.
-    Invalid,
-    /// The response's status is one that counts as a failure (`proxy_next_upstream http_500` and others).
-    Status,
-    /// It may not be asked (`proxy_allow_upstream`).
-    Denied,
-    /// An idle connection was dead when it was to be used. It does not count against the server.
-    Stale,
-    /// Anything else between us and the server.
-    Other,
-}
-
-impl Failure {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Failure; 8] = [
-        Failure::Connect,
-        Failure::Timeout,
-        Failure::Closed,
-        Failure::Invalid,
-        Failure::Status,
-        Failure::Denied,
-        Failure::Stale,
-        Failure::Other,
-    ];
-
-    /// Its name in `status`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Failure::Connect => "connect",
-            Failure::Timeout => "timeout",
-            Failure::Closed => "closed",
-            Failure::Invalid => "invalid",
-            Failure::Status => "status",
-            Failure::Denied => "denied",
-            Failure::Stale => "stale",
-            Failure::Other => "other",
-        }
-    }
-}
-
-/// What became of the server after a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Verdict {
-    /// It is unavailable for a while now: nginx logs `upstream server temporarily disabled`.
-    pub disabled: bool,
-    /// The outlier detection leaves it out for a while.
-    pub ejected: bool,
-}
+use crate::clock::Millis;
+use crate::failure::{Failure, Verdict};
+use crate::peer::{Admitted, Peer};
 
 /// A server that was chosen. Dropping it gives the connection's place back without a verdict.
 pub struct Lease {
@@ -84,11 +27,12 @@ impl fmt::Debug for Lease {
 }
 
 impl Lease {
-    /// The connection was counted before.
-    pub(crate) fn new(peer: Arc<Peer>, begun: Millis, probe: bool) -> Lease {
+    /// Counts a connection of the server, unless others have taken the last one, or another request tries the server already.
+    pub(crate) fn acquire(peer: &Arc<Peer>, now: Millis) -> Option<Lease> {
+        let Admitted { probe } = peer.admit(now)?;
         peer.figures.mine().request();
-        peer.on_its_way(begun);
-        Lease { peer, begun, probe: Cell::new(probe), error: Cell::new(false) }
+        peer.on_its_way(now);
+        Some(Lease { peer: peer.clone(), begun: now, probe: Cell::new(probe), error: Cell::new(false) })
     }
 
     /// The server.
@@ -134,7 +78,7 @@ impl Lease {
     /// As [`Lease::succeeded`], after a time that says nothing about the server: that of a tunnel.
     pub fn over(self, now: Millis) -> Verdict {
         self.good(now);
-        Verdict { ejected: self.record(self.error.get(), now), disabled: false }
+        Verdict { ejected: self.peer.answered(self.error.get(), now), disabled: false }
     }
 
     /// The attempt failed.
@@ -143,7 +87,7 @@ impl Lease {
         if failure == Failure::Stale {
             return Verdict::default();
         }
-        let ejected = self.record(true, now);
+        let ejected = self.peer.answered(true, now);
         Verdict { ejected, ..self.peer.bad(now) }
     }
 
@@ -151,17 +95,13 @@ impl Lease {
     /// `max_fails`, which is about connecting, sending and the response's head (`proxy_next_upstream`).
     pub fn broken(self, failure: Failure, now: Millis) -> Verdict {
         self.peer.figures.failures[failure as usize].fetch_add(1, Relaxed);
-        Verdict { ejected: self.record(true, now), disabled: false }
+        Verdict { ejected: self.peer.answered(true, now), disabled: false }
     }
 
     fn good(&self, now: Millis) {
         if self.probe.take() {
             self.peer.good(now);
         }
-    }
-
-    fn record(&self, error: bool, now: Millis) -> bool {
-        self.peer.outlier.as_ref().is_some_and(|rules| rules.record(&self.peer, error, now))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use crate::UpstreamAddress;
+use crate::address::UpstreamAddress;
 
 /// Longest path of a Unix socket in bytes (unix(7), without the final zero).
 const MAX_UNIX_PATH: usize = 107;

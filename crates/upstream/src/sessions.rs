@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 use std::time::Duration;
 
-use crate::Millis;
+use crate::clock::Millis;
 
 /// Slots that one session may stand in.
 const WAYS: usize = 8;

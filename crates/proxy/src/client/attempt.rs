@@ -82,17 +82,17 @@ impl UpstreamExchange {
         lease: &Lease,
     ) -> Result<(), Failed> {
         self.plan.prepare(request, body)?;
-        let scope = self.plan.scope(request);
+        let sharing = self.plan.sharing(request);
         // One that must not be sent twice should not meet a connection that was just closed.
         let surely = !self.plan.idempotent || body.is_stream();
         let mut fresh_only = false;
         self.unsent = None;
         loop {
-            self.connection = if fresh_only { None } else { self.plan.idle(lease, scope, surely) };
+            self.connection = if fresh_only { None } else { self.plan.idle(lease, &sharing, surely) };
             let connection = match &mut self.connection {
                 Some(connection) => connection,
                 none => {
-                    let connected = Box::pin(self.plan.connect(request, lease, scope)).await;
+                    let connected = Box::pin(self.plan.connect(request, lease, &sharing)).await;
                     let failed = |error| Failed { error, stage: Stage::Connecting, sent: false };
                     none.insert(connected.map_err(failed)?)
                 }
@@ -326,7 +326,7 @@ impl Run<'_> {
         }
         self.exchange.body_end(out);
         // An error, whatever it is, the next write says again.
-        if let Ok(n) = self.connection.kept.transport.try_write(&[IoSlice::new(out)], false) {
+        if let Ok(n) = self.connection.slot.transport.try_write(&[IoSlice::new(out)], false) {
             self.sent += n as u64;
             if n == out.len() {
                 return Ok(None);
@@ -432,12 +432,12 @@ impl Run<'_> {
             return Ok((body.next(request, position, most, &self.plan.client).await?, false));
         }
         let room = self.room();
-        let UpstreamConnection { kept, kit, .. } = &mut *self.connection;
+        let UpstreamConnection { slot, kit, .. } = &mut *self.connection;
         let input = &mut kit.input;
         let received = tokio::select! {
             biased;
             piece = body.next(request, position, most, &self.plan.client) => return Ok((piece?, false)),
-            received = input.read(&kept.transport, room) => received,
+            received = input.read(&slot.transport, room) => received,
         };
         self.received(received.map_err(receive_error))?;
         Ok((None, true))
@@ -451,10 +451,10 @@ impl Run<'_> {
             let answer = match (rest.is_empty(), piece.is_empty()) {
                 (true, true) => break,
                 (false, false) => {
-                    self.connection.kept.transport.try_write(&[IoSlice::new(rest), IoSlice::new(piece)], false)
+                    self.connection.slot.transport.try_write(&[IoSlice::new(rest), IoSlice::new(piece)], false)
                 }
-                (false, true) => self.connection.kept.transport.try_write(&[IoSlice::new(rest)], false),
-                (true, false) => self.connection.kept.transport.try_write(&[IoSlice::new(piece)], false),
+                (false, true) => self.connection.slot.transport.try_write(&[IoSlice::new(rest)], false),
+                (true, false) => self.connection.slot.transport.try_write(&[IoSlice::new(piece)], false),
             };
             match answer {
                 Ok(n) => {
@@ -483,13 +483,13 @@ impl Run<'_> {
     async fn wait_for_room(&mut self) -> Result<bool, UpstreamError> {
         let room = self.room();
         let wait = self.plan.options.send_timeout;
-        let UpstreamConnection { kept, kit, .. } = &mut *self.connection;
+        let UpstreamConnection { slot, kit, .. } = &mut *self.connection;
         let Kit { input, timer, .. } = &mut **kit;
         let either = async {
             tokio::select! {
                 biased;
-                received = input.read(&kept.transport, room) => Ok(Some(received)),
-                writable = kept.transport.writable_after_full() => writable.map(|()| None),
+                received = input.read(&slot.transport, room) => Ok(Some(received)),
+                writable = slot.transport.writable_after_full() => writable.map(|()| None),
             }
         };
         let received = match timer.within(wait, self.plan.client.unless_gone(either)).await {

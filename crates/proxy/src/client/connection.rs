@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_transport::Transport;
 use freerun_upstream::Peer;
-use freerun_upstream::idle::Kept;
+use freerun_upstream::pool::{Exclusive, Pool};
 
 use crate::client::client_watch::ClientWatch;
 use crate::client::error::UpstreamError;
@@ -41,20 +42,22 @@ thread_local! {
 
 /// A connection in use, with what has come on it and was not looked at.
 pub struct UpstreamConnection {
-    /// The connection.
-    pub kept: Kept,
+    /// The connection, and the right to the one exchange that it carries at a time.
+    pub slot: Exclusive,
     /// Its buffer and its timer.
     pub kit: Box<Kit>,
     /// Whether it has served a request before.
     pub reused: bool,
+    /// The pool that it goes back to, if that is not the server's, which others find it in.
+    own: Option<Rc<Pool>>,
     /// What went wrong while nobody could be told: the next one to wait is.
     late: Option<io::Error>,
 }
 
 impl UpstreamConnection {
     /// A connection before its request.
-    pub fn new(kept: Kept, reused: bool) -> UpstreamConnection {
-        UpstreamConnection { kept, kit: SPARE.with_borrow_mut(Vec::pop).unwrap_or_default(), reused, late: None }
+    pub fn new(slot: Exclusive, own: Option<Rc<Pool>>, reused: bool) -> UpstreamConnection {
+        UpstreamConnection { slot, kit: SPARE.with_borrow_mut(Vec::pop).unwrap_or_default(), reused, own, late: None }
     }
 
     /// Waits for bytes, at most `room` of them; how many have come, 0 at the end of the stream.
@@ -87,14 +90,14 @@ impl UpstreamConnection {
 
     /// Waits for `missing` bytes that are just about to come, for [`PAUSE`] at most. However it ends, who waits after that is told.
     pub async fn soon(&mut self, missing: usize, record: &Record) {
-        let UpstreamConnection { kept, kit, late, .. } = self;
+        let UpstreamConnection { slot, kit, late, .. } = self;
         let input = &mut kit.input;
         let end = input.bytes.len() + missing;
         let mut asked = false;
         let coming = poll_fn(|context| {
             while input.bytes.len() < end {
                 // One byte more: a read that fills its room would have to be followed by one that finds nothing.
-                let read = input.poll_read(&kept.transport, context, end + 1 - input.bytes.len());
+                let read = input.poll_read(&slot.transport, context, end + 1 - input.bytes.len());
                 if read.is_pending() && !std::mem::replace(&mut asked, true) {
                     // It comes sooner than a thread that has nothing to do falls asleep and wakes up: the loop asks for
                     // events once without waiting for them.
@@ -134,7 +137,7 @@ impl UpstreamConnection {
         mut poll: impl FnMut(&Transport, &mut Input, &mut Context<'_>) -> Poll<io::Result<T>>,
         mut meanwhile: impl FnMut(&Transport, &mut Context<'_>) -> Result<bool, UpstreamError>,
     ) -> Result<T, UpstreamError> {
-        let UpstreamConnection { kept, kit, late, .. } = self;
+        let UpstreamConnection { slot, kit, late, .. } = self;
         let Kit { input, timer, .. } = &mut **kit;
         if let Some(error) = late.take() {
             return Err(receive_error(error));
@@ -144,10 +147,10 @@ impl UpstreamConnection {
         let mut gone = pin!(client.gone());
         let mut armed = false;
         poll_fn(|context| {
-            if meanwhile(&kept.transport, context)? {
+            if meanwhile(&slot.transport, context)? {
                 armed = false;
             }
-            if let Poll::Ready(answer) = poll(&kept.transport, input, context) {
+            if let Poll::Ready(answer) = poll(&slot.transport, input, context) {
                 return Poll::Ready(answer.map_err(receive_error));
             }
             if gone.as_mut().poll(context).is_ready() {
@@ -163,20 +166,20 @@ impl UpstreamConnection {
 
     /// The response has ended cleanly: another request may use the connection.
     pub fn give_back(self, peer: &Peer, servers: &dyn Servers) {
-        let UpstreamConnection { kept, kit, .. } = self;
+        let UpstreamConnection { slot, kit, own, .. } = self;
         if kit.input.bytes.is_empty() {
             let (settings, count): (_, &Arc<_>) = servers.keepalive();
-            peer.idle.put(kept, settings, count);
+            own.as_deref().unwrap_or(&peer.pool).release(slot.into(), settings, count);
             spare(kit);
         }
     }
 
     /// The connection goes on without HTTP; with what has come on it.
     pub fn leave(self) -> (Transport, Vec<u8>) {
-        let UpstreamConnection { kept, kit, .. } = self;
+        let UpstreamConnection { slot, kit, .. } = self;
         let rest = kit.input.bytes.to_vec();
         spare(kit);
-        (kept.transport, rest)
+        (slot.transport, rest)
     }
 }
 

@@ -9,7 +9,7 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_upstream::Lease;
 use freerun_upstream::connect::{ConnectOptions, connect};
-use freerun_upstream::idle::{Kept, Scope};
+use freerun_upstream::pool::{Exclusive, Pool, Scope, Slot};
 
 use crate::client::client_watch::ClientWatch;
 use crate::client::connection::UpstreamConnection;
@@ -36,6 +36,14 @@ pub struct Plan {
     pub idempotent: bool,
     /// The response is passed on from its head on, and does not wait for a small body behind it.
     pub head_at_once: bool,
+}
+
+/// With whom a request shares connections.
+pub struct Sharing {
+    /// With all whose requests have the same scope.
+    pub scope: Scope,
+    /// The client's own connections, if it shares them with nobody else.
+    pub own: Option<Rc<Pool>>,
 }
 
 /// A try that failed.
@@ -79,29 +87,31 @@ impl Plan {
         self.target.whom().servers.as_deref()
     }
 
-    /// Whose idle connections may be used: those that speak the same protocol.
-    pub fn scope(&self, request: &Request) -> Scope {
-        let Some(servers) = self.servers() else { return Scope::SHARED };
+    /// Whose connections may be used: those that speak the same protocol.
+    pub fn sharing(&self, request: &Request) -> Sharing {
+        let shared = |scope| Sharing { scope, own: None };
+        let Some(servers) = self.servers() else { return shared(Scope::SHARED) };
         let (keepalive, _) = servers.keepalive();
         let family = self.family.name();
         let connect = self.options.connect.as_deref();
         let (bind, transparent) = connect.map_or((None, false), |connect| (connect.bind, connect.transparent));
-        if let Some(scope) = servers.tied_scope(request, &|| Scope::of((family, bind, transparent))) {
-            return scope;
+        if let Some(own) = servers.tied_pool(request) {
+            return Sharing { scope: Scope::of((family, bind, transparent)), own: Some(own) };
         }
         if !keepalive.local && bind.is_none() && family == "proxy" {
-            return Scope::SHARED;
+            return shared(Scope::SHARED);
         }
         let local = keepalive.local.then_some(request.place.location.identity);
-        Scope::of((family, local, bind, transparent))
+        shared(Scope::of((family, local, bind, transparent)))
     }
 
     /// An idle connection, if there is one.
-    pub fn idle(&self, lease: &Lease, scope: Scope, surely: bool) -> Option<UpstreamConnection> {
-        let kept = lease.peer().idle.take(scope, surely)?;
+    pub fn idle(&self, lease: &Lease, sharing: &Sharing, surely: bool) -> Option<UpstreamConnection> {
+        let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
+        let slot = pool.acquire(sharing.scope, surely).and_then(Slot::exclusive)?;
         lease.connected(true, Duration::ZERO);
         self.record.with(|last| last.connect = Duration::ZERO.into());
-        Some(UpstreamConnection::new(kept, true))
+        Some(UpstreamConnection::new(slot, sharing.own.clone(), true))
     }
 
     /// A new connection.
@@ -109,7 +119,7 @@ impl Plan {
         &self,
         request: &Request,
         lease: &Lease,
-        scope: Scope,
+        sharing: &Sharing,
     ) -> Result<UpstreamConnection, UpstreamError> {
         let peer = lease.peer();
         let nodelay = request.settings().get::<CoreSettings>().tcp_nodelay;
@@ -126,6 +136,6 @@ impl Plan {
         let took = loops::now().saturating_duration_since(began);
         lease.connected(false, took);
         self.record.with(|last| last.connect = took.into());
-        Ok(UpstreamConnection::new(Kept::new(transport, scope), false))
+        Ok(UpstreamConnection::new(Exclusive::new(transport, sharing.scope), sharing.own.clone(), false))
     }
 }

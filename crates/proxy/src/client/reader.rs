@@ -314,7 +314,7 @@ impl Reader {
                 return Poll::Ready(Err(UpstreamError::Internal(LOST)));
             };
             let log = self.log.as_ref();
-            let sent = send_on((unsent, sent_all), (&mut **exchange, plan), log, &connection.kept.transport, context);
+            let sent = send_on((unsent, sent_all), (&mut **exchange, plan), log, &connection.slot.transport, context);
             match sent {
                 Ok(_) if unsent.is_some() => Poll::Pending,
                 sent => Poll::Ready(sent.map(|_| ())),

@@ -1,13 +1,14 @@
 //! Where a request goes: what the directive of a member says for it, and the servers that can be asked.
 
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Field, LocalBoxFuture, Response};
-use freerun_upstream::idle::{Count, KeepAlive, Scope};
+use freerun_upstream::pool::{Count, KeepAlive, Pool};
 use freerun_upstream::{Lease, NoPeer, Peer, Tried};
 use smallvec::SmallVec;
 
@@ -82,9 +83,9 @@ pub trait Servers: Send + Sync {
     /// How idle connections are kept, and the count that this is held against.
     fn keepalive(&self) -> (&KeepAlive, &Arc<Count>);
 
-    /// Whose idle connections may be used where the client's connection is tied to one of the servers (`ntlm`): its own ones among
-    /// those of `scope`. `None`: it is not tied.
-    fn tied_scope(&self, _request: &Request, _scope: &dyn Fn() -> Scope) -> Option<Scope> {
+    /// The client's own connections to the server that was chosen, where its connection is tied to that (`ntlm`). `None`: it is
+    /// not tied.
+    fn tied_pool(&self, _request: &Request) -> Option<Rc<Pool>> {
         None
     }
 

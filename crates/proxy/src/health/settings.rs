@@ -3,11 +3,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Place, Problem, Setting, Shape, Value, Word, settings};
+use freerun_conf::{Cx, Node, Place, Problem, Setting, Shape, Value, Word, parse_time, settings};
+use freerun_serve::upstream::number;
 use freerun_upstream::health::CheckRules;
 
 use crate::health::matching::Match;
-use crate::upstream::methods::{number, time};
 
 settings! {
     /// Servers are asked, all the time, whether they are well.
@@ -146,9 +146,9 @@ impl HealthCheck {
         let count = |value| number(value).filter(|&count| count > 0).ok_or_else(invalid);
         match word.text.split_once('=').unwrap_or((&word.text, "")) {
             ("interval", value) => {
-                self.interval = time(value).filter(|time| !time.is_zero()).ok_or_else(invalid)?;
+                self.interval = parse_time(value).filter(|time| !time.is_zero()).ok_or_else(invalid)?;
             }
-            ("jitter", value) => self.jitter = time(value).ok_or_else(invalid)?,
+            ("jitter", value) => self.jitter = parse_time(value).ok_or_else(invalid)?,
             ("fails", value) => self.rules.fails = count(value)?,
             ("passes", value) => self.rules.passes = count(value)?,
             ("uri", value) if is_uri(value) => self.uri = value.to_owned(),
@@ -159,7 +159,7 @@ impl HealthCheck {
             ("match", name) if !name.is_empty() => {
                 self.matching = Some(cx.extensions.get_or_default::<Declared>().refer(name, word.place));
             }
-            ("keepalive_time", value) => self.keepalive_time = Some(time(value).ok_or_else(invalid)?),
+            ("keepalive_time", value) => self.keepalive_time = Some(parse_time(value).ok_or_else(invalid)?),
             ("type", "grpc") => {
                 return Err(invalid().hint("freerun does not speak gRPC yet"));
             }

@@ -1,19 +1,16 @@
 //! The directives that choose how the next server is found.
 
-use std::time::Duration;
-
-use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Value, Word, parse_time, settings};
+use freerun_conf::{Shape, settings};
+use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_http::values::switch::Present;
+use freerun_serve::upstream::{Outliers, Queue};
 use freerun_upstream::GroupSettings;
-use freerun_upstream::balance::{Measure, Method, Two};
-use freerun_upstream::group::QueueSettings;
-use freerun_upstream::health::OutlierRules;
 
 use crate::upstream::sticky::Sticky;
 
-/// Longest queue: beyond it requests would only wait for their timeouts.
-const MAX_QUEUE: u32 = 1 << 20;
+/// The method of a group of HTTP servers, and the text that it depends on.
+type Balance = freerun_serve::upstream::Balance<Request>;
 
 settings! {
     /// How the servers of a group take turns.
@@ -78,169 +75,32 @@ settings! {
     }
 }
 
-/// The method of a group, and the text that it depends on.
-#[derive(Debug, Clone, Default)]
-pub struct Balance {
-    method: Method,
-    key: Option<Template>,
-}
-
-impl Setting for Balance {
-    const SHAPE: Shape = Shape::exactly(0, "");
-
-    fn set(previous: Option<Balance>, directive: &Node, cx: &mut Cx) -> Result<Balance, Problem> {
-        if previous.is_some() {
-            cx.warn(redefined(directive));
-        }
-        let args = &*directive.args;
-        let invalid = |word: &Word| Problem::invalid_parameter(directive, word);
-        let mut key = None;
-        let method = match directive.name.text.as_str() {
-            "least_conn" => Method::LeastConn,
-            "ip_hash" => Method::IpHash,
-            "hash" => {
-                let method = match args.get(1) {
-                    None => Method::Hash,
-                    Some(word) if word.text == "consistent" => Method::ConsistentHash,
-                    Some(word) => return Err(invalid(word)),
-                };
-                key = Some(Template::parse(&args[0], cx)?);
-                method
-            }
-            "random" => match args {
-                [] => Method::Random,
-                [two, rest @ ..] if two.text == "two" => match rest {
-                    [] => Method::RandomTwo(Two::LeastConn),
-                    [word] => Method::RandomTwo(match word.text.as_str() {
-                        "least_conn" => Two::LeastConn,
-                        "least_time=header" => Two::LeastTime(Measure::Header),
-                        "least_time=last_byte" => Two::LeastTime(Measure::LastByte),
-                        _ => return Err(invalid(word)),
-                    }),
-                    _ => return Err(Problem::wrong_count(directive)),
-                },
-                [word, ..] => return Err(invalid(word)),
-            },
-            _ => {
-                let measure = match args[0].text.as_str() {
-                    "header" => Measure::Header,
-                    "last_byte" => Measure::LastByte,
-                    _ => return Err(invalid(&args[0])),
-                };
-                let inflight = match args.get(1) {
-                    None => false,
-                    Some(word) if word.text == "inflight" => true,
-                    Some(word) => return Err(invalid(word)),
-                };
-                Method::LeastTime { measure, inflight }
-            }
-        };
-        Ok(Balance { method, key })
-    }
-}
-
-fn redefined(directive: &Node) -> Problem {
-    Problem::warning("load balancing method redefined").at_node(directive)
-}
-
-/// `queue number [timeout=time]`
-#[derive(Debug, Clone, Copy)]
-pub struct Queue(QueueSettings);
-
-impl Value for Queue {
-    const SHAPE: Shape = Shape::between(1, 2, "number [timeout=time]");
-
-    fn parse(directive: &Node, _: &mut Cx) -> Result<Queue, Problem> {
-        let word = &directive.args[0];
-        let invalid = |word: &Word| Problem::invalid_value(directive, word);
-        let length = number(&word.text).filter(|&length| length > 0).ok_or_else(|| invalid(word))?.min(MAX_QUEUE);
-        let mut timeout = Duration::from_secs(60);
-        if let Some(word) = directive.args.get(1) {
-            let value =
-                word.text.strip_prefix("timeout=").ok_or_else(|| Problem::invalid_parameter(directive, word))?;
-            timeout = time(value).ok_or_else(|| Problem::invalid_parameter(directive, word))?;
-        }
-        Ok(Queue(QueueSettings { length, timeout }))
-    }
-}
-
-pub(crate) fn number(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-}
-
-pub(crate) fn time(text: &str) -> Option<Duration> {
-    parse_time(text)
-}
-
-/// `outlier_detection [parameter=value …]`
-#[derive(Debug, Clone)]
-pub struct Outliers(OutlierRules);
-
-impl Value for Outliers {
-    const SHAPE: Shape = Shape::at_least(0, "[parameter=value …]");
-
-    fn parse(directive: &Node, _: &mut Cx) -> Result<Outliers, Problem> {
-        let mut rules = OutlierRules::default();
-        for word in &directive.args {
-            let invalid = || Problem::invalid_parameter(directive, word);
-            let (name, value) = word.text.split_once('=').ok_or_else(invalid)?;
-            let percent = || value.strip_suffix('%').and_then(number).filter(|&share| share <= 100);
-            let positive = || time(value).filter(|time| !time.is_zero());
-            match name {
-                "consecutive" => rules.consecutive = number(value).ok_or_else(invalid)?,
-                "rate" if value == "0" => rules.rate = 0,
-                "rate" => rules.rate = percent().ok_or_else(invalid)?,
-                "window" => rules.window = positive().ok_or_else(invalid)?,
-                "requests" => rules.requests = number(value).ok_or_else(invalid)?,
-                "ejection" => rules.ejection = positive().ok_or_else(invalid)?,
-                "max_ejection" => rules.max_ejection = positive().ok_or_else(invalid)?,
-                "max_ejected" => rules.max_ejected = percent().ok_or_else(invalid)?,
-                _ => return Err(invalid()),
-            }
-        }
-        Ok(Outliers(rules))
-    }
-}
-
-/// What a choice in a group depends on, apart from the servers.
-#[derive(Debug, Clone, Default)]
-pub struct Choice {
-    /// The text that is hashed.
-    pub key: Option<Template>,
-    /// How clients are bound.
+/// How clients are bound to servers.
+#[derive(Debug, Default)]
+pub struct Affinity {
+    /// By what requests show.
     pub sticky: Option<Sticky>,
-    /// Whether client connections are.
+    /// Whether client connections are that have shown credentials.
     pub ntlm: bool,
 }
 
-/// What the block says of the method.
-pub fn group_settings(settings: &SettingsSet) -> (GroupSettings, Choice) {
-    let own = settings.get::<MethodSettings>();
-    let group = GroupSettings {
-        method: own.method.method,
-        queue: own.queue.map(|queue| queue.0),
-        outlier: own.outlier_detection.as_ref().map(|outliers| outliers.0.clone()),
-    };
-    (group, Choice { key: own.method.key.clone(), sticky: own.sticky.clone(), ntlm: own.ntlm.0 })
-}
-
-/// Whether servers after a directive of this name cannot be `backup`; `None`: it does not choose the method.
-pub fn refuses_backup(directive: &str) -> Option<bool> {
-    match directive {
-        "ip_hash" | "hash" | "random" => Some(true),
-        "least_conn" | "least_time" => Some(false),
-        _ => None,
-    }
-}
-
-/// As nginx warns: a method after `keepalive` takes its place there.
-pub fn warn_of_order(block: &Node, cx: &mut Cx) {
-    let mut kept = false;
-    for directive in block.children() {
-        if directive.name.text == "keepalive" {
-            kept = true;
-        } else if refuses_backup(&directive.name.text).is_some() && std::mem::take(&mut kept) {
-            cx.warn(redefined(directive));
+impl MethodSettings {
+    /// How the next server is chosen.
+    pub fn group_settings(&self) -> GroupSettings {
+        GroupSettings {
+            method: self.method.method,
+            queue: self.queue.map(|queue| queue.0),
+            outlier: self.outlier_detection.as_ref().map(|outliers| outliers.0.clone()),
         }
+    }
+
+    /// The text that the method hashes.
+    pub fn key(&self) -> Option<Template> {
+        self.method.key.clone()
+    }
+
+    /// How clients are bound.
+    pub fn affinity(&self) -> Affinity {
+        Affinity { sticky: self.sticky.clone(), ntlm: self.ntlm.0 }
     }
 }

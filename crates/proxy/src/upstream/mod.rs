@@ -1,24 +1,20 @@
 //! Groups of servers that requests are passed to: `upstream` blocks, and those that an address or a name in `proxy_pass`
 //! and its kin makes.
 //!
-//! A directive that passes requests on refers to its group by [`refer`] while the configuration is read; the group is there
-//! when all of it has been read. What a request computes is found by [`find`]. Groups are shared by all loops. What is known of a
-//! server, and its idle connections, go on over reloads, by the name of the group and the server's address.
+//! What they have in common with those of other protocols is in [`freerun_serve::upstream`]. Here are the directives of the
+//! block, and what only requests have: cookies and sessions that bind a client to a server ([`sticky`]), and connections
+//! that are authenticated ([`ntlm`]).
 
+mod block;
 mod choose;
-mod computed;
-mod group;
+mod http;
 pub mod methods;
-mod names;
 pub mod ntlm;
-mod registry;
-pub mod server;
 pub mod settings;
 pub mod sticky;
 
-pub use group::Upstream;
-pub use names::unknown;
-pub use registry::{NotFound, UpstreamRef, Upstreams, find, refer};
+pub use freerun_serve::upstream::{refer, unknown};
+pub use http::{Http, Servers, Upstream, UpstreamRef, Upstreams, find};
 
 use freerun_conf::{Contexts, Directive, Shape, group as settings_group};
 use freerun_http::module::{Block, Module};
@@ -38,11 +34,11 @@ pub static MODULE: Module = Module {
             Shape::exactly(1, "name").with_block(Contexts::UPSTREAM),
             "A group of servers. `proxy_pass` and its kin name it instead of an address.",
         ),
-        read: registry::read_block,
+        read: block::read,
     }],
     variables: variables::VARIABLES,
-    finish: Some(registry::finish),
-    prepare: Some(names::prepare),
+    finish: Some(block::finish),
+    prepare: Some(block::prepare),
     ..Module::EMPTY
 };
 

@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use freerun_http::request::Request;
 use freerun_proto::HeaderId;
-use freerun_upstream::group::GroupState;
-use freerun_upstream::idle::Scope;
-use freerun_upstream::{Group, Peer};
+use freerun_upstream::pool::Pool;
+use freerun_upstream::{Group, GroupState, Peer};
 
 /// What the credentials begin with that are meant for a connection.
 const SCHEMES: [&[u8]; 2] = [b"NTLM", b"Negotiate"];
@@ -22,31 +21,14 @@ const SCHEMES: [&[u8]; 2] = [b"NTLM", b"Negotiate"];
 struct Ties(RefCell<Vec<(Arc<GroupState>, Rc<Tie>)>>);
 
 /// What ties a client's connection to a server of a group.
-pub struct Tie {
-    /// The client connection's number.
-    client: u64,
-    way: RefCell<Way>,
-}
-
-/// Where idle connections of the tie are.
 #[derive(Default)]
-struct Way {
-    /// The server that was asked last.
-    peer: Option<Arc<Peer>>,
-    /// There is more than one if `bind` has changed meanwhile.
-    scopes: Vec<Scope>,
-}
+pub struct Tie(RefCell<Option<Tied>>);
 
-impl Way {
-    /// Closes them. They are as many as requests of the client's connection were on their way at a time.
-    fn end(&mut self) {
-        let Way { peer, scopes } = std::mem::take(self);
-        if let Some(peer) = peer {
-            for scope in scopes {
-                peer.idle.close(scope);
-            }
-        }
-    }
+/// The server that was asked last.
+struct Tied {
+    peer: Arc<Peer>,
+    /// The client's own connections to it, as far as they are idle: as many as its requests were on their way at a time.
+    pool: Rc<Pool>,
 }
 
 impl Tie {
@@ -61,39 +43,27 @@ impl Tie {
         if !shows_credentials(request.head.value(HeaderId::Authorization)?) {
             return None;
         }
-        let tie = Rc::new(Tie { client: connection.number, way: RefCell::default() });
+        let tie = Rc::new(Tie::default());
         connection.state::<Ties>().0.borrow_mut().push((group.state().clone(), tie.clone()));
         Some(tie)
     }
 
     /// The number of the server that was asked last.
     pub(super) fn server(&self) -> Option<u32> {
-        self.way.borrow().peer.as_ref().map(|peer| peer.id)
+        self.0.borrow().as_ref().map(|tied| tied.peer.id)
     }
 
-    /// This server is asked.
+    /// This server is asked. Connections to another one are closed.
     pub(super) fn chosen(&self, peer: &Arc<Peer>) {
-        let mut way = self.way.borrow_mut();
-        if way.peer.as_ref().is_none_or(|before| before.id != peer.id) {
-            way.end();
-            way.peer = Some(peer.clone());
+        let mut tied = self.0.borrow_mut();
+        if tied.as_ref().is_none_or(|before| before.peer.id != peer.id) {
+            *tied = Some(Tied { peer: peer.clone(), pool: Rc::new(peer.pool.branch()) });
         }
     }
 
-    /// The scope of the tie's own connections, among those that `scope` would be for otherwise.
-    pub fn scope(&self, scope: Scope) -> Scope {
-        let own = Scope::of((self.client, scope));
-        let mut way = self.way.borrow_mut();
-        if !way.scopes.contains(&own) {
-            way.scopes.push(own);
-        }
-        own
-    }
-}
-
-impl Drop for Tie {
-    fn drop(&mut self) {
-        self.way.get_mut().end();
+    /// The client's own connections to it.
+    pub(super) fn pool(&self) -> Option<Rc<Pool>> {
+        self.0.borrow().as_ref().map(|tied| tied.pool.clone())
     }
 }
 

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, parse_size, settings};
-use freerun_http::zones::{MIN_SIZE, Named, Zone, ZoneTable};
-use freerun_upstream::idle::KeepAlive;
+use freerun_conf::{Cx, Node, Problem, Shape, Value, settings};
+use freerun_serve::upstream::SharedZones;
+use freerun_upstream::pool::KeepAlive;
 
-use crate::upstream::server::Servers;
-
-/// What sort of zone this module uses.
-const KIND: &str = "upstream";
+use crate::upstream::Servers;
 
 settings! {
     /// A group of servers.
@@ -118,36 +115,5 @@ impl Value for Requests {
         let digits = !word.text.is_empty() && word.text.bytes().all(|byte| byte.is_ascii_digit());
         let number = digits.then(|| word.text.parse().ok()).flatten();
         number.map(Requests).ok_or_else(|| Problem::directive(directive, "invalid number").at(word.place))
-    }
-}
-
-/// The zones that a group names.
-#[derive(Debug, Clone, Default)]
-pub struct SharedZones(pub Vec<Zone<()>>);
-
-impl Setting for SharedZones {
-    const SHAPE: Shape = Shape::between(1, 2, "name [size]");
-
-    fn set(previous: Option<SharedZones>, directive: &Node, cx: &mut Cx) -> Result<SharedZones, Problem> {
-        let name = &directive.args[0];
-        if name.text.is_empty() {
-            return Err(Problem::new("invalid zone name \"\"").at(name.place));
-        }
-        let table = cx.extensions.get_or_default::<ZoneTable>();
-        if let Some(word) = directive.args.get(1) {
-            let invalid = || Problem::new(format!("invalid zone size \"{}\"", word.text)).at(word.place);
-            let size = parse_size(&word.text).ok_or_else(invalid)?;
-            if size < MIN_SIZE {
-                let message = format!("zone \"{}\" is too small", name.text);
-                return Err(Problem::new(message).at(word.place).hint("a zone has at least 32k"));
-            }
-            let named = Named { name: name.text.clone(), size, place: name.place };
-            if !table.has(&named, KIND) {
-                table.declare(directive, KIND, &named, "", || Some(()), |_| ())?;
-            }
-        }
-        let mut zones = previous.unwrap_or_default();
-        zones.0.push(table.refer(&name.text, KIND, name.place)?);
-        Ok(zones)
     }
 }

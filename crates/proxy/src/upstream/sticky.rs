@@ -4,17 +4,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_seconds};
+use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_seconds, parse_time};
 use freerun_http::request::Request;
 use freerun_http::request::response::Response;
 use freerun_http::template::Template;
 use freerun_http::zones::{Named, Zone, ZoneTable};
 use freerun_runtime::log::clock;
-use freerun_upstream::group::Bound;
+use freerun_upstream::Bound;
 use freerun_upstream::sessions::Sessions;
 use freerun_upstream::{Millis, Peer};
 
-use crate::upstream::methods::time;
 use freerun_proto::date::cookie_date;
 
 /// What sort of zone sessions are kept in.
@@ -191,7 +190,7 @@ impl Learn {
             match word.text.split_once('=').unwrap_or((&word.text, "")) {
                 ("create", value) => create.push(variable(&part(word, value), cx)?),
                 ("lookup", value) => lookup.push(variable(&part(word, value), cx)?),
-                ("timeout", value) => timeout = time(value).ok_or_else(invalid)?,
+                ("timeout", value) => timeout = parse_time(value).ok_or_else(invalid)?,
                 ("zone", value) => zone = Some(Named::parse(directive, word, value)?),
                 _ if word.text == "header" => {}
                 _ => return Err(invalid()),

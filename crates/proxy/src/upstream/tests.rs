@@ -75,7 +75,7 @@ fn eventually(mut holds: impl FnMut() -> bool) {
 
 fn watch(blueprint: &Blueprint) -> Duration {
     let start = Instant::now();
-    names::look_up_all(&upstreams(blueprint), &ErrorLog::none());
+    freerun_serve::upstream::look_up_all(&upstreams(blueprint), &ErrorLog::none());
     start.elapsed()
 }
 

@@ -1,6 +1,5 @@
 //! How the next server is chosen.
 
-mod avail;
 mod hash;
 mod round_robin;
 #[cfg(test)]
@@ -9,71 +8,14 @@ mod tests;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use crate::Millis;
-use crate::group::{Bound, Query, Tried};
+use crate::clock::Millis;
 use crate::lease::Lease;
+use crate::method::{Method, Two};
 use crate::peer::Peer;
+use crate::query::{Bound, Query, Tried};
 use crate::random::Random;
 use hash::{Circle, Keyed, Shares};
-use round_robin::RoundRobin;
-
-/// What [`Method::LeastTime`] compares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Measure {
-    /// Time to the response's head.
-    Header,
-    /// Time to the response's end.
-    LastByte,
-}
-
-/// What decides between two servers drawn at random.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Two {
-    /// The one with fewer connections for its weight.
-    LeastConn,
-    /// The one that is faster.
-    LeastTime(Measure),
-}
-
-/// How the next server is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Method {
-    /// In turn, by weight.
-    #[default]
-    RoundRobin,
-    /// The method of the directive `least_conn`.
-    LeastConn,
-    /// The method of the directive `ip_hash`.
-    IpHash,
-    /// `hash key`
-    Hash,
-    /// `hash key consistent`
-    ConsistentHash,
-    /// The method of the directive `random`.
-    Random,
-    /// `random two …`
-    RandomTwo(Two),
-    /// `least_time header | last_byte [inflight]`
-    LeastTime {
-        /// The time that counts.
-        measure: Measure,
-        /// Whether requests that are on their way count as well.
-        inflight: bool,
-    },
-}
-
-/// A server that could be asked now.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Candidate {
-    /// Its place in [`Tier::peers`].
-    pub index: usize,
-    /// Its share: see [`avail::SCALE`].
-    pub weight: u32,
-}
-
-pub(crate) type Candidates = SmallVec<[Candidate; 16]>;
+use round_robin::{Candidate, Candidates, RoundRobin};
 
 /// Servers that are asked alike: the primary ones, or those for need.
 #[derive(Debug)]
@@ -118,7 +60,7 @@ impl Tier {
         };
         let open = among.iter().filter(|&&index| {
             let peer = peer(index);
-            peer.usable(now) && !peer.full() && !tried.has(peer)
+            peer.usable(now) && !peer.full() && !tried.has(peer.id)
         });
         let candidates = open.map(|&index| Candidate { index: index as usize, weight: peer(index).configured() });
         self.in_turn(&mut candidates.collect(), now)
@@ -130,8 +72,8 @@ impl Tier {
             [] => return None,
             // There is nothing to choose, nor anything to be kept of the choice.
             [only] => {
-                only.weight(query.now).filter(|_| !tried.has(only))?;
-                return only.acquire(query.now);
+                only.weight(query.now).filter(|_| !tried.has(only.id))?;
+                return Lease::acquire(only, query.now);
             }
             _ => {}
         }
@@ -155,7 +97,7 @@ impl Tier {
         let mut candidates = Candidates::with_capacity(self.peers.len());
         for (index, peer) in self.peers.iter().enumerate() {
             if let Some(weight) = peer.weight(query.now)
-                && !tried.has(peer)
+                && !tried.has(peer.id)
             {
                 candidates.push(Candidate { index, weight });
             }
@@ -174,7 +116,7 @@ impl Tier {
     fn in_turn(&self, candidates: &mut Candidates, now: Millis) -> Option<Lease> {
         loop {
             let chosen = self.turns.next(candidates)?;
-            if let Some(lease) = self.peers[chosen.index].acquire(now) {
+            if let Some(lease) = Lease::acquire(&self.peers[chosen.index], now) {
                 return Some(lease);
             }
             candidates.retain(|candidate| candidate.index != chosen.index);
@@ -198,7 +140,7 @@ impl Tier {
                 }
             }
             let chosen = self.turns.next(&best)?;
-            if let Some(lease) = self.peers[chosen.index].acquire(now) {
+            if let Some(lease) = Lease::acquire(&self.peers[chosen.index], now) {
                 return Some(lease);
             }
             candidates.retain(|candidate| candidate.index != chosen.index);
@@ -207,14 +149,14 @@ impl Tier {
 
     /// Whether this one could be asked, leaving turns aside.
     fn open(&self, index: usize, now: Millis, tried: &Tried) -> Option<&Arc<Peer>> {
-        self.peers.get(index).filter(|peer| peer.open(now) && !tried.has(peer))
+        self.peers.get(index).filter(|peer| peer.open(now) && !tried.has(peer.id))
     }
 
     /// The first that can be asked of those to whom the numbers belong.
     fn by_numbers(&self, numbers: impl Iterator<Item = u64>, now: Millis, tried: &Tried) -> Option<Lease> {
         let total = self.shares.total().max(1);
         let mut owners = numbers.take(hash::TRIES as usize).map(|number| self.shares.owner(number % total));
-        owners.find_map(|index| self.open(index, now, tried)?.acquire(now))
+        owners.find_map(|index| Lease::acquire(self.open(index, now, tried)?, now))
     }
 
     /// The first server that can be asked from the key's place on the circle; the addresses of a name take turns.
@@ -251,7 +193,7 @@ impl Tier {
                 (cost, peer.configured())
             };
             let better = if cheaper(cost(peer), cost(before)) == Ordering::Less { peer } else { before };
-            return better.acquire(query.now);
+            return Lease::acquire(better, query.now);
         }
         None
     }

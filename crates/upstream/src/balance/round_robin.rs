@@ -11,11 +11,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use super::{Candidate, Candidates};
+use smallvec::SmallVec;
+
 use crate::peer::Peer;
 
 /// Copies of the accounts. Of more loops than that in the same instant, one gets a server out of turn.
 const COPIES: usize = 8;
+
+/// A server that could be asked now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate {
+    /// Its place in [`Tier::peers`](super::Tier::peers).
+    pub index: usize,
+    /// Its share, in units of 1/256 of a weight.
+    pub weight: u32,
+}
+
+pub(crate) type Candidates = SmallVec<[Candidate; 16]>;
 
 /// One copy of the accounts. Who has taken the flag is alone with them.
 #[derive(Debug)]

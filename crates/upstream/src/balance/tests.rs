@@ -8,9 +8,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::group::{Group, GroupSettings, GroupState, NoPeer, PeerSpec};
-use crate::lease::Failure;
-use crate::peer::{PeerSettings, State};
+use crate::failure::Failure;
+use crate::group::{Group, GroupSettings, PeerSpec};
+use crate::group_state::GroupState;
+use crate::method::Measure;
+use crate::peer::{PeerSettings, SCALE, State};
+use crate::query::NoPeer;
 
 const ALL: [Method; 11] = [
     Method::RoundRobin,
@@ -109,7 +112,7 @@ proptest! {
         });
         let group = group(method, specs.collect());
         for peer in group.peers().peers().zip(&out).filter(|(_, out)| **out == 3).map(|(peer, _)| peer) {
-            prop_assert!(peer.acquire(0).unwrap().failed(Failure::Connect, 0).disabled);
+            prop_assert!(Lease::acquire(peer, 0).unwrap().failed(Failure::Connect, 0).disabled);
         }
         let mut random = Random::seeded(seed);
         let mut tried = Tried::new();
@@ -235,11 +238,11 @@ fn failures_make_a_server_unavailable_and_one_request_tries_it_again() {
     let group = group(Method::RoundRobin, vec![spec(0, settings.clone()), spec(1, settings)]);
     let peers = group.peers();
     let first = &peers.primary.peers[0];
-    assert!(!first.acquire(0).unwrap().failed(Failure::Timeout, 0).disabled);
+    assert!(!Lease::acquire(first, 0).unwrap().failed(Failure::Timeout, 0).disabled);
     assert_eq!(first.state(0), State::Up);
     // The second one comes too late to count together with the first.
-    assert!(!first.acquire(6_000).unwrap().failed(Failure::Timeout, 6_000).disabled);
-    assert!(first.acquire(8_000).unwrap().failed(Failure::Timeout, 8_000).disabled);
+    assert!(!Lease::acquire(first, 6_000).unwrap().failed(Failure::Timeout, 6_000).disabled);
+    assert!(Lease::acquire(first, 8_000).unwrap().failed(Failure::Timeout, 8_000).disabled);
     assert_eq!(first.state(8_000), State::Unavailable);
     assert!((0..10).all(|_| chosen(&group, 12_999) == Some(1)));
     // One request at a time finds out whether it is back.
@@ -265,8 +268,8 @@ fn a_server_is_back_with_the_head_of_its_response() {
     let group = group(Method::RoundRobin, weighted(&[1, 1]));
     let peer = group.peers().primary.peers[0].clone();
     for (status, state) in [(503, State::Unavailable), (200, State::Up)] {
-        peer.acquire(0).map(|lease| lease.failed(Failure::Connect, 0));
-        let probe = peer.acquire(20_000).unwrap();
+        Lease::acquire(&peer, 0).map(|lease| lease.failed(Failure::Connect, 0));
+        let probe = Lease::acquire(&peer, 20_000).unwrap();
         probe.header(status, Duration::ZERO, 20_000);
         assert_eq!(peer.state(20_000), state);
         peer.until.store(1, std::sync::atomic::Ordering::Relaxed);
@@ -279,7 +282,7 @@ fn a_request_that_was_slow_to_succeed_proves_nothing() {
     let group = group(Method::RoundRobin, weighted(&[1, 1]));
     let slow = ask(&group, 0, b"", 0).unwrap();
     let peer = slow.peer().clone();
-    peer.acquire(0).unwrap().failed(Failure::Connect, 100);
+    Lease::acquire(&peer, 0).unwrap().failed(Failure::Connect, 100);
     slow.succeeded(Duration::from_millis(200), 200);
     assert_eq!(peer.state(200), State::Unavailable);
 }
@@ -289,8 +292,8 @@ fn weight_comes_back_step_by_step() {
     let settings = PeerSettings { weight: 10, max_fails: 2, ..PeerSettings::default() };
     let group = group(Method::RoundRobin, vec![spec(0, settings.clone()), spec(1, settings)]);
     let peer = group.peers().primary.peers[0].clone();
-    peer.acquire(0).unwrap().failed(Failure::Connect, 0);
-    let weights: Vec<u32> = (0..7).map(|_| peer.weight(0).unwrap() / avail::SCALE).collect();
+    Lease::acquire(&peer, 0).unwrap().failed(Failure::Connect, 0);
+    let weights: Vec<u32> = (0..7).map(|_| peer.weight(0).unwrap() / SCALE).collect();
     assert_eq!(weights, [5, 6, 7, 8, 9, 10, 10]);
 }
 
@@ -303,7 +306,7 @@ fn a_server_whose_failures_no_longer_count_is_asked_at_once() {
         Group::new("g", GroupSettings::default(), state.clone(), specs)
     };
     let before = with(1);
-    before.peers().primary.peers[0].acquire(0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&before.peers().primary.peers[0], 0).unwrap().failed(Failure::Connect, 0);
     assert!((0..10).all(|_| chosen(&before, 1) == Some(1)));
     // The configuration is loaded again with `max_fails=0`.
     let after = with(0);
@@ -312,7 +315,7 @@ fn a_server_whose_failures_no_longer_count_is_asked_at_once() {
     for _ in 0..10 {
         let seen: Vec<_> = (0..2).filter_map(|_| chosen(&after, 1)).collect();
         assert!(seen.contains(&0), "{seen:?}");
-        assert!(!peer.acquire(1).unwrap().failed(Failure::Connect, 1).disabled);
+        assert!(!Lease::acquire(&peer, 1).unwrap().failed(Failure::Connect, 1).disabled);
     }
 }
 
@@ -334,8 +337,8 @@ fn a_slow_start_ramps_up() {
     let settings = PeerSettings { weight: 1, slow_start: Duration::from_secs(10), ..PeerSettings::default() };
     let group = group(Method::RoundRobin, vec![spec(0, settings.clone()), spec(1, settings)]);
     let peer = group.peers().primary.peers[0].clone();
-    peer.acquire(0).unwrap().failed(Failure::Connect, 0);
-    let probe = peer.acquire(20_000).unwrap();
+    Lease::acquire(&peer, 0).unwrap().failed(Failure::Connect, 0);
+    let probe = Lease::acquire(&peer, 20_000).unwrap();
     probe.succeeded(Duration::ZERO, 20_000);
     let share = |now| (0..200).filter(|_| chosen(&group, now) == Some(0)).count();
     let shares = [20_001, 22_500, 25_000, 30_000].map(share);
@@ -350,11 +353,11 @@ fn those_for_need_are_asked_only_in_need() {
     let group = group(Method::RoundRobin, specs);
     assert!((0..10).all(|_| chosen(&group, 0) != Some(2)));
     let peers = group.peers();
-    peers.primary.peers[0].acquire(0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&peers.primary.peers[0], 0).unwrap().failed(Failure::Connect, 0);
     assert!((0..10).all(|_| chosen(&group, 0) == Some(1)));
-    peers.primary.peers[1].acquire(0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&peers.primary.peers[1], 0).unwrap().failed(Failure::Connect, 0);
     assert!((0..10).all(|_| chosen(&group, 0) == Some(2)));
-    peers.backup.peers[0].acquire(0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&peers.backup.peers[0], 0).unwrap().failed(Failure::Connect, 0);
     assert_eq!(ask(&group, 0, b"", 0).unwrap_err(), NoPeer::NoneLive);
 }
 
@@ -457,7 +460,7 @@ fn who_is_bound_stays() {
         assert_ne!(chosen(&group, 0), Some(2));
         assert!(bound(Bound::Route(b"unknown"), 0).unwrap() < 2);
     }
-    peers.primary.peers[1].acquire(0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&peers.primary.peers[1], 0).unwrap().failed(Failure::Connect, 0);
     assert_eq!(bound(Bound::Route(b"b"), 0), Ok(0));
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::Millis;
-use crate::peer::Live;
+use crate::clock::Millis;
+use crate::live::Live;
 
 /// When a check is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

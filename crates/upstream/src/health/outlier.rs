@@ -5,12 +5,12 @@
 //! large a share of those within a window was. Each further ejection lasts longer than the one before. No more than a share of the group
 //! is ever out, so that a failure that all have in common does not take all of them away.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::Millis;
-use crate::group::GroupState;
-use crate::peer::{Live, Peer};
+use crate::clock::Millis;
+use crate::group_state::GroupState;
+use crate::live::Live;
 
 /// When a server is an outlier.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -45,82 +45,37 @@ impl Default for OutlierRules {
     }
 }
 
-/// What is remembered of a server's answers.
-#[derive(Debug, Default)]
-pub(crate) struct Answers {
-    in_a_row: AtomicU32,
-    /// When the window began.
-    window: AtomicU64,
-    /// Answers in it, in the lower half, and errors in the upper one.
-    counted: AtomicU64,
-    /// How often it was ejected, less the windows that went well since.
-    ejections: AtomicU32,
-}
-
-const ERROR: u64 = 1 << 32;
-
 impl OutlierRules {
-    /// Counts an answer. Says whether the server is ejected for it.
-    pub(crate) fn record(&self, peer: &Peer, error: bool, now: Millis) -> bool {
-        let answers = &peer.answers;
-        let window = self.window.as_millis() as Millis;
-        let began = answers.window.load(Relaxed);
-        if now.saturating_sub(began) > window && answers.window.compare_exchange(began, now, Relaxed, Relaxed).is_ok() {
-            let before = answers.counted.swap(0, Relaxed);
-            if before != 0 && before >> 32 == 0 {
-                let less = |count: u32| Some(count.saturating_sub(1));
-                let _ = answers.ejections.fetch_update(Relaxed, Relaxed, less);
-            }
-        }
-        let counted = answers.counted.fetch_add(1 + if error { ERROR } else { 0 }, Relaxed) + 1;
-        if !error {
-            answers.in_a_row.store(0, Relaxed);
-            return false;
-        }
-        let in_a_row = answers.in_a_row.fetch_add(1, Relaxed) + 1;
-        let (errors, all) = ((counted >> 32) + 1, counted & u64::from(u32::MAX));
-        let row = self.consecutive > 0 && in_a_row >= self.consecutive;
-        let share = self.rate > 0 && all >= u64::from(self.requests) && errors * 100 >= all * u64::from(self.rate);
-        (row || share) && self.eject(peer, now)
+    /// Counts an answer. Says whether the server is an outlier by now.
+    pub(crate) fn count(&self, live: &Live, error: bool, now: Millis) -> bool {
+        let Some(tally) = live.answers.count(self.window.as_millis() as Millis, error, now) else { return false };
+        let row = self.consecutive > 0 && tally.in_a_row >= self.consecutive;
+        let enough = tally.all >= u64::from(self.requests);
+        row || (self.rate > 0 && enough && tally.errors * 100 >= tally.all * u64::from(self.rate))
     }
 
-    fn eject(&self, peer: &Peer, now: Millis) -> bool {
-        if peer.single || peer.ejected.load(Relaxed) > now {
+    /// Leaves the server out for a while, unless it is already, or too many others of the group are. Says whether it did.
+    pub(crate) fn eject(&self, live: &Live, group: &GroupState, now: Millis) -> bool {
+        if live.ejected.load(Relaxed) > now {
             return false;
         }
-        peer.state.alone(|state| {
+        group.alone(|group| {
             let (mut out, mut all) = (0u64, 0u64);
-            state.each(|live: &Live| {
+            group.each(|live: &Live| {
                 all += 1;
                 out += u64::from(live.ejected.load(Relaxed) > now);
             });
             if (out + 1) * 100 > all * u64::from(self.max_ejected) {
                 return false;
             }
-            let times = peer.answers.ejections.fetch_add(1, Relaxed).saturating_add(1);
-            let lasts = self.ejection.saturating_mul(times).min(self.max_ejection);
+            let lasts = self.ejection.saturating_mul(live.answers.ejected()).min(self.max_ejection);
             let until = now + lasts.as_millis() as Millis;
-            peer.answers.in_a_row.store(0, Relaxed);
-            peer.answers.counted.store(0, Relaxed);
             // It comes back slowly, if it has a slow start.
-            peer.recovered.store(until, Relaxed);
-            peer.ejected.store(until, Relaxed);
-            peer.figures.ejected.fetch_add(1, Relaxed);
+            live.recovered.store(until, Relaxed);
+            live.ejected.store(until, Relaxed);
+            live.figures.ejected.fetch_add(1, Relaxed);
             true
         })
-    }
-}
-
-impl GroupState {
-    /// Does something that only one loop at a time should do; not at all if another one is at it.
-    fn alone(&self, what: impl FnOnce(&GroupState) -> bool) -> bool {
-        use std::sync::atomic::Ordering::{Acquire, Release};
-        if self.ejecting.swap(true, Acquire) {
-            return false;
-        }
-        let done = what(self);
-        self.ejecting.store(false, Release);
-        done
     }
 }
 
@@ -129,13 +84,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::group::{Group, GroupSettings, PeerSpec, Query, Tried};
-    use crate::lease::Failure;
+    use crate::failure::Failure;
+    use crate::group::{Group, GroupSettings, PeerSpec};
     use crate::peer::{PeerSettings, State};
+    use crate::query::{Query, Tried};
 
     fn group(servers: u16, rules: OutlierRules) -> Group {
         let specs = (0..servers).map(|number| PeerSpec {
-            address: crate::UpstreamAddress::Ip(([127, 0, 0, 1], 8000 + number).into()),
+            address: crate::address::UpstreamAddress::Ip(([127, 0, 0, 1], 8000 + number).into()),
             server: format!("127.0.0.1:{}", 8000 + number).into(),
             settings: PeerSettings { max_fails: 0, ..PeerSettings::default() },
         });

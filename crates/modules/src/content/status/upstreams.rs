@@ -139,7 +139,7 @@ impl Server {
             weight: peer.settings.weight,
             backup: peer.settings.backup,
             active: peer.connections(),
-            idle: peer.idle.len(),
+            idle: peer.pool.len(),
             requests: figures.requests(),
             responses: named(CLASSES.into_iter().zip(figures.responses())),
             failures: named(Failure::ALL.into_iter().map(Failure::word).zip(figures.failures.iter().map(get))),

@@ -1,20 +1,21 @@
-//! A group with all that requests need of it.
+//! A group with all that those need of it who are passed on.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_conf::Place as At;
-use freerun_http::zones::ZoneTable;
-use freerun_upstream::group::GroupState;
-use freerun_upstream::idle::{Count, KeepAlive};
+use freerun_upstream::GroupState;
 use freerun_upstream::place::Place;
+use freerun_upstream::pool::{Count, KeepAlive};
 use freerun_upstream::resolve::Resolver;
 use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAddress};
 
-use crate::upstream::methods::Choice;
-use crate::upstream::names::Known;
-use crate::upstream::server::Server;
+use super::Protocol;
+use super::known::Known;
+use super::server::Server;
+use crate::values::Template;
+use crate::zones::ZoneTable;
 
 /// What goes on over reloads: kept by the group's name.
 #[derive(Debug, Default)]
@@ -24,40 +25,71 @@ struct Lasting {
 }
 
 /// A group of servers, declared by an `upstream` block or implied by an address.
-#[derive(Debug)]
-pub struct Upstream {
+pub struct Upstream<P: Protocol> {
     /// The servers, and how one is chosen.
     pub group: Group,
     /// How connections are kept.
     pub keepalive: KeepAlive,
-    /// How many are idle, for [`Idle::put`](freerun_upstream::idle::Idle::put).
+    /// How many are idle, for [`Pool::release`](freerun_upstream::pool::Pool::release).
     pub idle: Arc<Count>,
     /// Whether an `upstream` block declares it.
     pub declared: bool,
-    /// What a choice depends on, apart from the servers.
-    pub choice: Choice,
+    /// The text that the method hashes.
+    pub(super) key: Option<Template<P::Subject>>,
+    /// What groups of the protocol have beside that.
+    pub extra: P::Extra,
     servers: Vec<(Server, Option<Arc<Known>>)>,
-    resolver: Option<(Arc<Resolver>, Duration)>,
+    resolver: Option<Resolving>,
 }
+
+// Not derived: that would ask the same of the subject.
+impl<P: Protocol> fmt::Debug for Upstream<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("Upstream");
+        shown.field("group", &self.group).field("keepalive", &self.keepalive).field("servers", &self.servers);
+        shown.field("key", &self.key).field("extra", &self.extra).finish_non_exhaustive()
+    }
+}
+
+/// Who is asked for names, and how long that may take.
+pub type Resolving = (Arc<Resolver>, Duration);
 
 /// What a group is made of.
-pub(super) struct Plan<'a> {
-    pub(super) name: &'a str,
-    pub(super) declared: bool,
-    /// How a server is chosen, and what that depends on.
-    pub(super) settings: (GroupSettings, Choice),
-    pub(super) keepalive: KeepAlive,
-    pub(super) servers: Vec<Server>,
-    /// Who is asked for names, and how long that may take.
-    pub(super) resolver: Option<(Arc<Resolver>, Duration)>,
+pub struct Plan<P: Protocol> {
+    /// How a server is chosen.
+    pub settings: GroupSettings,
+    /// The text that the method hashes.
+    pub key: Option<Template<P::Subject>>,
+    /// How connections are kept.
+    pub keepalive: KeepAlive,
+    /// The servers as they are written.
+    pub servers: Vec<Server>,
+    /// Who is asked for names of servers, where `resolver` says it.
+    pub resolver: Option<Resolving>,
+    /// What groups of the protocol have beside that.
+    pub extra: P::Extra,
 }
 
-impl Upstream {
+// Not derived: that would ask the same of the subject.
+impl<P: Protocol> Default for Plan<P> {
+    fn default() -> Plan<P> {
+        Plan {
+            settings: GroupSettings::default(),
+            key: None,
+            keepalive: KeepAlive::default(),
+            servers: Vec::new(),
+            resolver: None,
+            extra: P::Extra::default(),
+        }
+    }
+}
+
+impl<P: Protocol> Upstream<P> {
     /// A group that continues the one of its name in the running configuration.
-    pub(super) fn new(plan: Plan<'_>, zones: &mut ZoneTable) -> Upstream {
-        let Plan { name, declared, settings: (settings, choice), keepalive, servers, resolver } = plan;
+    pub(super) fn new(name: &str, declared: bool, plan: Plan<P>, zones: &mut ZoneTable) -> Upstream<P> {
+        let Plan { settings, key, keepalive, servers, resolver, extra } = plan;
         let kind = if declared { "upstream" } else { "address" };
-        let lasting: Arc<Lasting> = zones.keep(&format!("{kind} {name}"), Lasting::default);
+        let lasting: Arc<Lasting> = zones.keep(&format!("{} {kind} {name}", P::NAME), Lasting::default);
         let asked = resolver.as_ref().map(|(resolver, _)| resolver.spec().to_string()).unwrap_or_default();
         let known = |server: &Server| {
             let Place::Name(name) = &server.place else { return None };
@@ -68,17 +100,18 @@ impl Upstream {
         let known: Vec<_> = servers.iter().map(known).collect();
         let servers: Vec<_> = servers.into_iter().zip(known).collect();
         let group = Group::new(name, settings, lasting.group.clone(), peers(&servers));
-        Upstream { group, keepalive, idle: lasting.idle.clone(), declared, choice, servers, resolver }
+        Upstream { group, keepalive, idle: lasting.idle.clone(), declared, key, extra, servers, resolver }
     }
 
-    /// A group of servers that a request has computed.
-    pub(super) fn computed(name: &str, peers: Vec<PeerSpec>) -> Upstream {
+    /// A group of servers that a subject has computed.
+    pub(super) fn computed(name: &str, peers: Vec<PeerSpec>) -> Upstream<P> {
         Upstream {
             group: Group::new(name, GroupSettings::default(), Arc::default(), peers),
             keepalive: KeepAlive::default(),
             idle: Arc::default(),
             declared: false,
-            choice: Choice::default(),
+            key: None,
+            extra: P::Extra::default(),
             servers: Vec::new(),
             resolver: None,
         }
@@ -158,10 +191,4 @@ fn peers(servers: &[(Server, Option<Arc<Known>>)]) -> Vec<PeerSpec> {
 
 fn spec(server: &Server, address: UpstreamAddress, settings: PeerSettings) -> PeerSpec {
     PeerSpec { address, server: server.text.clone(), settings }
-}
-
-/// A server for an address without parameters.
-pub(super) fn plain(place: Place, written: At) -> Server {
-    let text = place.to_string().into();
-    Server { place, text, written, settings: PeerSettings::default(), resolve: false, service: None }
 }

@@ -1,7 +1,7 @@
-//! What keeping a connection and taking it again costs: the loop's own, a sibling's, with and without asking the kernel;
+//! What releasing a slot and acquiring it again costs: the loop's own, a sibling's, with and without asking the kernel;
 //! and what a new one costs, in CPU time of the loop, for how soon it is accepted is the peer's business.
 //!
-//! `cargo run --release -p freerun-upstream --example idle_cost`
+//! `cargo run --release -p freerun-upstream --example pool_cost`
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use freerun_runtime::loops::LoopHandle;
 use freerun_upstream::connect::{ConnectOptions, connect};
-use freerun_upstream::idle::{Count, Idle, KeepAlive, Kept, Scope};
+use freerun_upstream::pool::{Count, Exclusive, KeepAlive, Pool, Scope, Slot};
 use rustix::time::{ClockId, clock_gettime};
 
 const TIMES: u32 = 20_000;
@@ -39,7 +39,7 @@ fn main() {
         }
     });
     let loops = [0, 1].map(|index| LoopHandle::start(index, None).expect("a loop"));
-    let (idle, count): (Arc<Idle>, Arc<Count>) = Default::default();
+    let (pool, count): (Arc<Pool>, Arc<Count>) = Default::default();
     let settings = KeepAlive { requests: u64::MAX, time: Duration::MAX, ..KeepAlive::default() };
 
     let (done, connected) = channel();
@@ -56,35 +56,35 @@ fn main() {
     let (each, socket) = connected.recv().expect("connections");
     println!("a new connection (loopback)           {each:?}");
 
-    let mut kept = Some(Kept::new(socket.expect("a connection"), Scope::SHARED));
+    let mut kept = Some(Exclusive::new(socket.expect("a connection"), Scope::SHARED));
     for (what, surely) in [("own, as the loop knows it", false), ("own, the kernel asked", true)] {
-        let (idle, count, settings, mine) = (idle.clone(), count.clone(), settings.clone(), kept.take());
+        let (pool, count, settings, mine) = (pool.clone(), count.clone(), settings.clone(), kept.take());
         let (each, back) = on(&loops[0], move || {
             let mut mine = mine;
             let start = Instant::now();
             for _ in 0..TIMES {
                 if let Some(kept) = mine.take() {
-                    idle.put(kept, &settings, &count);
+                    pool.release(kept.into(), &settings, &count);
                 }
-                mine = idle.take(Scope::SHARED, surely);
+                mine = pool.acquire(Scope::SHARED, surely).and_then(Slot::exclusive);
             }
             (start.elapsed() / TIMES, mine)
         });
-        println!("put and take, {what:<24} {each:?}");
+        println!("release and acquire, {what:<24} {each:?}");
         kept = back;
     }
     let mut total = Duration::ZERO;
     for turn in 0..2000 {
         for (index, puts) in [(turn % 2, true), ((turn + 1) % 2, false)] {
-            let (idle, count, settings, mine) = (idle.clone(), count.clone(), settings.clone(), kept.take());
+            let (pool, count, settings, mine) = (pool.clone(), count.clone(), settings.clone(), kept.take());
             let (took, back) = on(&loops[index], move || {
                 let start = Instant::now();
                 let back = match mine {
                     Some(kept) if puts => {
-                        idle.put(kept, &settings, &count);
+                        pool.release(kept.into(), &settings, &count);
                         None
                     }
-                    _ => idle.take(Scope::SHARED, false),
+                    _ => pool.acquire(Scope::SHARED, false).and_then(Slot::exclusive),
                 };
                 (start.elapsed(), back)
             });
@@ -92,6 +92,6 @@ fn main() {
             kept = back;
         }
     }
-    println!("put and take, by a sibling             {:?}", total / 2000);
+    println!("release and acquire, by a sibling             {:?}", total / 2000);
     loops.into_iter().for_each(LoopHandle::stop);
 }

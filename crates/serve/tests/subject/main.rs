@@ -1,12 +1,14 @@
 //! A second kind of subject, which is no request: what is generic over the subject asks it for all that it needs.
 
+mod upstream;
+
 use std::cell::RefCell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use freerun_conf::{
-    Contexts, Cx, Loader, Many, Registry, SettingsSet, Shape, Sources, apply_block, group, parse, settings,
+    Contexts, Cx, Directive, Loader, Many, Registry, SettingsSet, Shape, Sources, apply_block, group, parse, settings,
 };
 use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, Level};
@@ -18,6 +20,7 @@ use freerun_serve::hosts::Hosts;
 use freerun_serve::limits::{ConnLimits, ConnZones, RefusalLevel, Verdict};
 use freerun_serve::logs::LogPaths;
 use freerun_serve::lookups::{Databases, Geos, Maps, Splits};
+use freerun_serve::parts::{Parts, Paths};
 use freerun_serve::resolver::ResolverSetting;
 use freerun_serve::services::Services;
 use freerun_serve::values::{Common, Pattern, Reference, Template, Variable, VariableTable};
@@ -120,13 +123,22 @@ settings! {
         /// Formats of lines.
         log_format: LogFormats<Visitor, VisitorPiece>, in STREAM;
         /// Name servers.
-        resolver: Option<ResolverSetting>, in STREAM;
+        resolver: Option<ResolverSetting>, in STREAM | STREAM_UPSTREAM;
+        /// Where visitors are passed on to.
+        pass: Option<upstream::Pass>, in STREAM;
     }
     also {
         /// Who may not.
         "deny" => rules: Shape::exactly(1, Rules::SYNTAX), in STREAM;
     }
 }
+
+const UPSTREAM: Directive = Directive::structural(
+    "upstream",
+    Contexts::STREAM,
+    Shape::exactly(1, "name").with_block(Contexts::STREAM_UPSTREAM),
+    "A group of servers.",
+);
 
 struct Text<'t>(&'t str);
 
@@ -150,7 +162,8 @@ struct Doors {
 impl Doors {
     /// Reads a configuration that goes on with the zones of the one before it.
     fn after(zones: Zones, text: &str) -> Result<Doors, String> {
-        let registry = Registry::new(&[group::<DoorSettings>()], &[]).expect("directives");
+        let groups = [group::<DoorSettings>(), group::<upstream::HouseSettings>()];
+        let registry = Registry::new(&groups, &[UPSTREAM]).expect("directives");
         let tree = parse("doors.conf", None, "", &mut Text(text));
         let mut cx = Cx::new(Sources::default());
         let table = cx.extensions.get_or_default::<VariableTable<Visitor>>();
@@ -158,11 +171,17 @@ impl Doors {
         table.add(VARIABLES);
         cx.extensions.insert(ZoneTable::seeded(zones));
         cx.extensions.insert(Hosts { lookup: Some(|_| vec![[192, 0, 2, 9].into()]), ..Hosts::default() });
-        let paths = cx.extensions.get_or_default::<freerun_serve::parts::Paths>();
+        let paths = cx.extensions.get_or_default::<Paths>();
         (paths.prefix, paths.serves) = ("/logs/".to_owned(), true);
         let built = (|| {
             let defaults = registry.defaults(&mut cx)?;
-            let settings = apply_block(&registry, Contexts::STREAM, &tree.nodes, &defaults, &mut cx)?.0;
+            let (settings, blocks) = apply_block(&registry, Contexts::STREAM, &tree.nodes, &defaults, &mut cx)?;
+            for block in blocks {
+                let children = block.children();
+                let (inside, _) = apply_block(&registry, Contexts::STREAM_UPSTREAM, children, &settings, &mut cx)?;
+                upstream::declare(block, &inside, &mut cx)?;
+            }
+            freerun_serve::upstream::finish::<upstream::Door>(&mut cx)?;
             cx.extensions.get_or_default::<VariableTable<Visitor>>().check()?;
             cx.extensions.get_or_default::<ZoneTable>().check()?;
             Ok(settings)
@@ -170,9 +189,9 @@ impl Doors {
         let settings = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
         let pools = Pools::new().generation(&[]).expect("pools");
         let services = Services {
-            paths: cx.extensions.get_or_default::<freerun_serve::parts::Paths>().clone(),
+            paths: cx.extensions.get_or_default::<Paths>().clone(),
             zones: cx.extensions.get_or_default::<ZoneTable>().zones(),
-            parts: freerun_serve::parts::Parts::default(),
+            parts: cx.extensions.get_or_default::<Parts>().clone(),
             logs: Vec::new(),
             error_log: ErrorLog::none(),
             files: FileSystem::new(pools.default().clone()).expect("files"),

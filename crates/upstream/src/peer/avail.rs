@@ -1,16 +1,15 @@
 //! Whether a server can be asked now, and what its answers change about that.
 
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
 use std::time::Duration;
 
-use crate::Millis;
-use crate::balance::Measure;
-use crate::lease::{Lease, Verdict};
-use crate::peer::Peer;
+use super::Peer;
+use crate::clock::Millis;
+use crate::failure::Verdict;
+use crate::method::Measure;
 
 /// What one unit of a configured weight counts, so that a slow start has steps to climb.
 pub(crate) const SCALE: u32 = 256;
@@ -29,6 +28,13 @@ const MAX_AGE: i64 = 3_600_000;
 
 fn millis(duration: Duration) -> Millis {
     duration.as_millis().min(u128::from(u64::MAX / 4)) as Millis
+}
+
+/// A connection is counted: what is known then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Admitted {
+    /// Whether it is the one that tries a server again that was unavailable.
+    pub(crate) probe: bool,
 }
 
 impl Peer {
@@ -88,7 +94,7 @@ impl Peer {
     }
 
     /// Counts a connection, unless others have taken the last one, or another request tries the server already.
-    pub(crate) fn acquire(self: &Arc<Peer>, now: Millis) -> Option<Lease> {
+    pub(crate) fn admit(&self, now: Millis) -> Option<Admitted> {
         let most = self.settings.max_conns;
         if most == 0 {
             self.connections.fetch_add(1, Relaxed);
@@ -105,7 +111,7 @@ impl Peer {
                 return None;
             }
         }
-        Some(Lease::new(self.clone(), now, probe))
+        Some(Admitted { probe })
     }
 
     /// Gives the place of a connection back.
@@ -147,6 +153,12 @@ impl Peer {
         self.until.store(now + timeout.max(1), Relaxed);
         self.figures.unavailable.fetch_add(1, Relaxed);
         Verdict { disabled: true, ejected: false }
+    }
+
+    /// An answer was an error, or was none. Says whether the server is ejected for it.
+    pub(crate) fn answered(&self, error: bool, now: Millis) -> bool {
+        let Some(rules) = &self.outlier else { return false };
+        rules.count(&self.live, error, now) && !self.single && rules.eject(&self.live, &self.state, now)
     }
 
     /// How slow it is, and how busy: what `least_time` compares. Of one that nothing is known of it is 0, so that it is tried.

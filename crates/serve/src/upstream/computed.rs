@@ -1,4 +1,4 @@
-//! Groups of addresses and names that requests compute: kept, so that requests that compute the same share what is known of
+//! Groups of addresses and names that subjects compute: kept, so that those that compute the same share what is known of
 //! the servers, and their idle connections.
 
 use std::collections::HashMap;
@@ -8,7 +8,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use freerun_upstream::PeerSpec;
 
-use crate::upstream::group::Upstream;
+use super::Protocol;
+use super::group::Upstream;
 
 /// How many parts the table has: adding a group copies one of them.
 const PARTS: usize = 32;
@@ -17,26 +18,26 @@ const PARTS: usize = 32;
 const PART_SIZE: usize = 64;
 
 /// For each resolver the groups of the names that it was asked for.
-type Known = HashMap<u64, HashMap<Box<str>, Arc<Upstream>>>;
-type Part = ArcSwap<Known>;
+type Known<P> = HashMap<u64, HashMap<Box<str>, Arc<Upstream<P>>>>;
+type Part<P> = ArcSwap<Known<P>>;
 
 /// The groups, by what was computed.
 #[derive(Debug)]
-pub(super) struct Computed([Part; PARTS]);
+pub(super) struct Computed<P: Protocol>([Part<P>; PARTS]);
 
-impl Default for Computed {
-    fn default() -> Computed {
-        Computed(std::array::from_fn(|_| Part::default()))
+impl<P: Protocol> Default for Computed<P> {
+    fn default() -> Computed<P> {
+        Computed(std::array::from_fn(|_| ArcSwap::from_pointee(Known::new())))
     }
 }
 
-impl Computed {
+impl<P: Protocol> Computed<P> {
     /// The group of `name`, with these servers, which `asked` has said ([`Resolver::id`]; 0: the name is an address). Those whom
     /// another resolver names are a group of their own. Never waits.
     ///
     /// [`Resolver::id`]: freerun_upstream::resolve::Resolver::id
-    pub(super) fn group(&self, name: &str, asked: u64, peers: Vec<PeerSpec>) -> Arc<Upstream> {
-        let find = |known: &Known| known.get(&asked)?.get(name).cloned();
+    pub(super) fn group(&self, name: &str, asked: u64, peers: Vec<PeerSpec>) -> Arc<Upstream<P>> {
+        let find = |known: &Known<P>| known.get(&asked)?.get(name).cloned();
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
         let part = &self.0[hash as usize % PARTS];
         if let Some(known) = find(&part.load()) {
@@ -48,7 +49,7 @@ impl Computed {
         let new = Arc::new(Upstream::computed(name, peers));
         let mut kept = new.clone();
         part.rcu(|before| {
-            let mut next = Known::clone(before);
+            let mut next = Known::<P>::clone(before);
             if let Some(known) = find(&next) {
                 // Another loop was faster.
                 kept = known;
@@ -65,8 +66,8 @@ impl Computed {
     }
 
     /// All of them, by name; those of one name in a fixed order of their resolvers.
-    pub(super) fn all(&self) -> Vec<Arc<Upstream>> {
-        let mut all: Vec<(u64, Arc<Upstream>)> = Vec::new();
+    pub(super) fn all(&self) -> Vec<Arc<Upstream<P>>> {
+        let mut all: Vec<(u64, Arc<Upstream<P>>)> = Vec::new();
         for part in &self.0 {
             for (asked, groups) in part.load().iter() {
                 all.extend(groups.values().map(|group| (*asked, group.clone())));
@@ -82,12 +83,12 @@ impl Computed {
     }
 }
 
-fn size(known: &Known) -> usize {
+fn size<P: Protocol>(known: &Known<P>) -> usize {
     known.values().map(HashMap::len).sum()
 }
 
 /// Forgets any of the groups.
-fn forget_one(known: &mut Known) {
+fn forget_one<P: Protocol>(known: &mut Known<P>) {
     let Some((asked, groups)) = known.iter_mut().next() else { return };
     let (asked, any) = (*asked, groups.keys().next().cloned());
     if let Some(any) = any {
@@ -100,9 +101,54 @@ fn forget_one(known: &mut Known) {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
+    use freerun_runtime::log::Level;
     use freerun_upstream::UpstreamAddress;
 
     use super::*;
+    use crate::address::Address;
+    use crate::captures::Captures;
+    use crate::services::Services;
+    use crate::subject::Subject;
+
+    /// Whom nobody asks anything: the table knows names and servers.
+    struct Nobody;
+
+    impl Subject for Nobody {
+        fn peer(&self) -> &Address {
+            unreachable!()
+        }
+
+        fn local(&self) -> Address {
+            unreachable!()
+        }
+
+        fn captures(&self) -> &Captures {
+            unreachable!()
+        }
+
+        fn services(&self) -> &Services {
+            unreachable!()
+        }
+
+        fn log(&self, _: Level, _: fmt::Arguments<'_>) {}
+
+        fn is_logged(&self) -> bool {
+            false
+        }
+    }
+
+    #[derive(Debug, Clone, Default)]
+    struct Silence;
+
+    impl Protocol for Silence {
+        type Subject = Nobody;
+        type Extra = ();
+
+        const NAME: &'static str = "silence";
+        const DEFAULT_PORT: Option<u16> = None;
+    }
 
     fn peers(lasts: &[u8]) -> Vec<PeerSpec> {
         let spec = |last: &u8| PeerSpec {
@@ -115,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_same_name_is_the_same_group_and_follows_its_addresses() {
-        let computed = Computed::default();
+        let computed = Computed::<Silence>::default();
         let first = computed.group("a.test:80", 1, peers(&[1, 2]));
         let again = computed.group("a.test:80", 1, peers(&[2, 1]));
         assert!(Arc::ptr_eq(&first, &again));
@@ -127,7 +173,7 @@ mod tests {
 
     #[test]
     fn each_resolver_has_its_own_group_of_a_name() {
-        let computed = Computed::default();
+        let computed = Computed::<Silence>::default();
         let inside = computed.group("a.test:80", 1, peers(&[1]));
         let outside = computed.group("a.test:80", 2, peers(&[2]));
         assert_eq!((&**inside.name(), inside.group.replaced()), ("a.test:80", 0));
@@ -136,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded() {
-        let computed = Computed::default();
+        let computed = Computed::<Silence>::default();
         for n in 0..5000 {
             computed.group(&format!("n{n}.test:80"), n % 3, peers(&[1]));
         }

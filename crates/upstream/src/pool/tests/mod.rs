@@ -1,9 +1,12 @@
+mod shared;
+
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use freerun_runtime::loops::LoopHandle;
+use freerun_transport::Transport;
 
 use super::*;
 
@@ -27,7 +30,7 @@ fn pair() -> (Transport, TcpStream) {
 
 struct Bench {
     loops: Vec<LoopHandle>,
-    idle: Arc<Idle>,
+    pool: Arc<Pool>,
     count: Arc<Count>,
     settings: KeepAlive,
 }
@@ -35,24 +38,24 @@ struct Bench {
 impl Bench {
     fn new(loops: usize) -> Bench {
         let loops = (0..loops).map(|index| LoopHandle::start(index, None).unwrap()).collect();
-        Bench { loops, idle: Arc::default(), count: Arc::default(), settings: KeepAlive::default() }
+        Bench { loops, pool: Arc::default(), count: Arc::default(), settings: KeepAlive::default() }
     }
 
-    fn put_kept(&self, on_loop: usize, kept: Kept) -> bool {
-        let (idle, count, settings) = (self.idle.clone(), self.count.clone(), self.settings.clone());
-        on(&self.loops[on_loop], move || idle.put(kept, &settings, &count))
+    fn put_kept(&self, on_loop: usize, kept: Exclusive) -> bool {
+        let (pool, count, settings) = (self.pool.clone(), self.count.clone(), self.settings.clone());
+        on(&self.loops[on_loop], move || pool.release(kept.into(), &settings, &count))
     }
 
     /// Puts a new connection; the peer's end comes back.
     fn put(&self, on_loop: usize) -> TcpStream {
         let (ours, theirs) = pair();
-        assert!(self.put_kept(on_loop, Kept::new(ours, Scope::SHARED)));
+        assert!(self.put_kept(on_loop, Exclusive::new(ours, Scope::SHARED)));
         theirs
     }
 
-    fn take(&self, on_loop: usize, scope: Scope, surely: bool) -> Option<Kept> {
-        let idle = self.idle.clone();
-        on(&self.loops[on_loop], move || idle.take(scope, surely))
+    fn take(&self, on_loop: usize, scope: Scope, surely: bool) -> Option<Exclusive> {
+        let pool = self.pool.clone();
+        on(&self.loops[on_loop], move || pool.acquire(scope, surely).and_then(Slot::exclusive))
     }
 
     fn close(self) {
@@ -61,7 +64,7 @@ impl Bench {
 }
 
 /// Which of the peers' ends a connection leads to.
-fn name(kept: &Kept, peers: &mut [&mut TcpStream]) -> usize {
+fn name(kept: &Exclusive, peers: &mut [&mut TcpStream]) -> usize {
     kept.transport.try_write(&[IoSlice::new(b"!")], false).unwrap();
     for (index, peer) in peers.iter_mut().enumerate() {
         peer.set_nonblocking(true).unwrap();
@@ -86,11 +89,11 @@ fn the_one_used_last_comes_first_and_only_within_its_scope() {
     let mut first = bench.put(0);
     let mut second = bench.put(0);
     assert!(bench.take(0, Scope::of("elsewhere"), true).is_none());
-    assert_eq!((bench.idle.len(), bench.count.total()), (2, 2));
+    assert_eq!((bench.pool.len(), bench.count.total()), (2, 2));
     let kept = bench.take(0, Scope::SHARED, false).unwrap();
     assert_eq!(name(&kept, &mut [&mut first, &mut second]), 1);
     assert_eq!(kept.requests, 2);
-    assert_eq!((bench.idle.len(), bench.count.total()), (1, 1));
+    assert_eq!((bench.pool.len(), bench.count.total()), (1, 1));
     drop(kept);
     drop(bench.take(0, Scope::SHARED, false).unwrap());
     assert!(bench.take(0, Scope::SHARED, false).is_none());
@@ -123,7 +126,7 @@ fn one_that_was_closed_or_sent_something_is_never_handed_out() {
             let kept = bench.take(on_loop, Scope::SHARED, surely).unwrap();
             assert_eq!(name(&kept, &mut [&mut good, &mut chatty]), 0);
             assert!(bench.take(on_loop, Scope::SHARED, surely).is_none());
-            assert_eq!((bench.idle.len(), bench.count.total()), (0, 0));
+            assert_eq!((bench.pool.len(), bench.count.total()), (0, 0));
         }
     }
     bench.close();
@@ -134,11 +137,11 @@ fn beyond_the_limit_of_the_group_the_one_unused_for_longest_is_closed() {
     let mut bench = Bench::new(1);
     bench.settings.connections = 2;
     let mut first = bench.put(0);
-    let other_peer = std::mem::take(&mut bench.idle);
+    let other_peer = std::mem::take(&mut bench.pool);
     let _second = bench.put(0);
     let _third = bench.put(0);
     assert!(is_closed(&mut first));
-    assert_eq!((other_peer.len(), bench.idle.len(), bench.count.total()), (0, 2, 2));
+    assert_eq!((other_peer.len(), bench.pool.len(), bench.count.total()), (0, 2, 2));
     bench.close();
 }
 
@@ -147,7 +150,7 @@ fn what_has_served_enough_or_is_not_quiet_is_not_kept() {
     let mut bench = Bench::new(1);
     let kept = |requests| {
         let (ours, theirs) = pair();
-        (Kept { requests, ..Kept::new(ours, Scope::SHARED) }, theirs)
+        (Exclusive { requests, ..Exclusive::new(ours, Scope::SHARED) }, theirs)
     };
     let (worn, _peer) = kept(1000);
     assert!(!bench.put_kept(0, worn));
@@ -160,7 +163,7 @@ fn what_has_served_enough_or_is_not_quiet_is_not_kept() {
     bench.settings = KeepAlive { connections: 0, ..KeepAlive::default() };
     let (unwanted, _peer) = kept(1);
     assert!(!bench.put_kept(0, unwanted));
-    assert_eq!((bench.idle.len(), bench.count.total()), (0, 0));
+    assert_eq!((bench.pool.len(), bench.count.total()), (0, 0));
     bench.close();
 }
 
@@ -168,11 +171,11 @@ fn what_has_served_enough_or_is_not_quiet_is_not_kept() {
 fn a_sibling_takes_it_and_waits_for_bytes_on_its_own_loop() {
     let bench = Bench::new(2);
     let mut peer = bench.put(0);
-    let idle = bench.idle.clone();
+    let pool = bench.pool.clone();
     let (done, finished) = channel();
     bench.loops[1].tell(move || {
         loops::spawn(0, "test", async move {
-            let kept = idle.take(Scope::SHARED, false).unwrap();
+            let kept = pool.acquire(Scope::SHARED, false).and_then(Slot::exclusive).unwrap();
             kept.transport.try_write(&[IoSlice::new(b"ask")], false).unwrap();
             let mut answer = Vec::with_capacity(16);
             kept.transport.read(&mut answer).await.unwrap();
@@ -199,13 +202,13 @@ fn the_sweep_closes_the_dead_and_the_old_and_ends_when_nothing_is_left() {
         drop(dead);
         assert!(is_closed(&mut old));
         let start = Instant::now();
-        while !bench.idle.is_empty() {
+        while !bench.pool.is_empty() {
             assert!(start.elapsed() < LONG);
             std::thread::yield_now();
         }
         bench.settings.timeout = LONG;
         // What the sweep knows of is gone with it, so that the next connection starts another one.
-        while !on(&bench.loops[0], || SWEPT.with_borrow(HashMap::is_empty)) {
+        while !on(&bench.loops[0], || sweep::SWEPT.with_borrow(std::collections::HashMap::is_empty)) {
             assert!(start.elapsed() < LONG);
         }
     }
@@ -219,7 +222,7 @@ fn with_four_loops_and_few_requests_nearly_all_reuse_a_connection() {
     let mut peers = Vec::new();
     for request in 0..2000 {
         let on_loop = (request * 7 + request / 3) % 4;
-        let kept = bench.take(on_loop, Scope::SHARED, false).map(|kept| Kept { requests: 1, ..kept });
+        let kept = bench.take(on_loop, Scope::SHARED, false).map(|kept| Exclusive { requests: 1, ..kept });
         match &kept {
             Some(_) => reused += 1,
             None => made += 1,
@@ -227,7 +230,7 @@ fn with_four_loops_and_few_requests_nearly_all_reuse_a_connection() {
         let kept = kept.unwrap_or_else(|| {
             let (ours, theirs) = pair();
             peers.push(theirs);
-            Kept::new(ours, Scope::SHARED)
+            Exclusive::new(ours, Scope::SHARED)
         });
         assert!(bench.put_kept(on_loop, kept));
     }
@@ -236,20 +239,27 @@ fn with_four_loops_and_few_requests_nearly_all_reuse_a_connection() {
 }
 
 #[test]
-fn closing_a_scope_leaves_those_of_others() {
+fn what_belongs_to_a_client_is_there_for_it_whatever_lists_are_in_hand() {
     let bench = Bench::new(2);
-    let own = Scope::of("own");
-    let put = |on_loop| {
-        let (ours, theirs) = pair();
-        assert!(bench.put_kept(on_loop, Kept::new(ours, own)));
-        theirs
-    };
-    let mut peers = [put(0), put(1), put(0)];
-    let _other = bench.put(0);
-    bench.idle.close(own);
-    assert!(peers.iter_mut().all(is_closed));
-    assert_eq!((bench.idle.len(), bench.count.total()), (1, 1));
-    assert!(bench.take(0, Scope::SHARED, true).is_some());
+    let own = Arc::new(bench.pool.branch());
+    let (ours, mut theirs) = pair();
+    let (count, settings) = (bench.count.clone(), bench.settings.clone());
+    // Others look for a connection, in all lists.
+    let lists = [0, 1].map(|index| bench.pool.0.try_lock(index).unwrap());
+    let pool = own.clone();
+    assert!(on(&bench.loops[0], move || {
+        pool.release(Exclusive::new(ours, Scope::SHARED).into(), &settings, &count)
+            && pool.acquire(Scope::SHARED, false).is_some_and(|slot| pool.release(slot, &settings, &count))
+    }));
+    drop(lists);
+    assert_eq!((own.len(), bench.pool.len(), bench.count.total()), (1, 1, 1), "it leads to the same server");
+    assert!(
+        [0, 1].into_iter().all(|on_loop| bench.take(on_loop, Scope::SHARED, false).is_none()),
+        "nobody else gets it"
+    );
+    drop(own);
+    assert!(is_closed(&mut theirs));
+    assert_eq!((bench.pool.len(), bench.count.total()), (0, 0));
     bench.close();
 }
 
@@ -258,7 +268,7 @@ fn a_server_that_goes_leaves_its_share_of_the_group_to_others() {
     let mut bench = Bench::new(1);
     bench.settings.connections = 2;
     let mut peers = [bench.put(0), bench.put(0)];
-    bench.idle = Arc::default();
+    bench.pool = Arc::default();
     assert!(peers.iter_mut().all(is_closed));
     assert_eq!(bench.count.total(), 0);
     let _peer = bench.put(0);
@@ -270,19 +280,19 @@ fn a_server_that_goes_leaves_its_share_of_the_group_to_others() {
 fn a_request_closes_a_bounded_number_of_dead_ones_on_its_way() {
     let mut bench = Bench::new(1);
     bench.settings = KeepAlive { connections: 3 * CLOSED_AT_ONCE, timeout: Duration::ZERO, ..KeepAlive::default() };
-    let (idle, count, settings) = (bench.idle.clone(), bench.count.clone(), bench.settings.clone());
+    let (pool, count, settings) = (bench.pool.clone(), bench.count.clone(), bench.settings.clone());
     // In one go, so that the sweep does not come between.
     let left = on(&bench.loops[0], move || {
         let peers: Vec<TcpStream> = (0..3 * CLOSED_AT_ONCE)
             .map(|_| {
                 let (ours, theirs) = pair();
-                assert!(idle.put(Kept::new(ours, Scope::SHARED), &settings, &count));
+                assert!(pool.release(Exclusive::new(ours, Scope::SHARED).into(), &settings, &count));
                 theirs
             })
             .collect();
-        assert!(idle.take(Scope::SHARED, false).is_none());
+        assert!(pool.acquire(Scope::SHARED, false).and_then(Slot::exclusive).is_none());
         drop(peers);
-        idle.len()
+        pool.len()
     });
     assert_eq!(left, 2 * CLOSED_AT_ONCE);
     bench.close();
@@ -291,7 +301,7 @@ fn a_request_closes_a_bounded_number_of_dead_ones_on_its_way() {
 #[test]
 fn others_have_their_turn_while_many_are_closed() {
     let bench = Bench::new(1);
-    let (idle, count) = (bench.idle.clone(), bench.count.clone());
+    let (pool, count) = (bench.pool.clone(), bench.count.clone());
     let most = 3 * CLOSED_AT_ONCE;
     let settings = KeepAlive { connections: most, timeout: Duration::ZERO, ..KeepAlive::default() };
     let (done, finished) = channel();
@@ -300,7 +310,7 @@ fn others_have_their_turn_while_many_are_closed() {
             .map(|_| {
                 let (ours, theirs) = pair();
                 theirs.set_nonblocking(true).unwrap();
-                assert!(idle.put(Kept::new(ours, Scope::SHARED), &settings, &count));
+                assert!(pool.release(Exclusive::new(ours, Scope::SHARED).into(), &settings, &count));
                 theirs
             })
             .collect();
@@ -339,23 +349,5 @@ fn what_a_loop_leaves_behind_is_used_by_the_next_one_with_its_number() {
     });
     theirs.write_all(b"hello").unwrap();
     assert_eq!(answers.recv_timeout(LONG).unwrap().unwrap(), b"hello");
-    bench.close();
-}
-
-#[test]
-fn what_is_in_a_list_that_another_loop_has_is_closed_afterwards() {
-    let bench = Bench::new(2);
-    let own = Scope::of("of a client");
-    let (ours, mut theirs) = pair();
-    assert!(bench.put_kept(0, Kept::new(ours, own)));
-    let shared = bench.put(0);
-    let list = bench.idle.0.try_lock(0).unwrap();
-    let idle = bench.idle.clone();
-    on(&bench.loops[1], move || idle.close(own));
-    assert_eq!(bench.idle.len(), 2, "the list is taken");
-    drop(list);
-    assert!(is_closed(&mut theirs));
-    assert_eq!((bench.idle.len(), bench.count.total()), (1, 1));
-    drop(shared);
     bench.close();
 }

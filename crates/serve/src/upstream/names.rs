@@ -1,23 +1,21 @@
 //! Servers that are written as names: looked up beside the loops, when a configuration is taken and whenever an answer
 //! expires.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
 use freerun_conf::Place;
 use freerun_runtime::log::{ErrorLog, Level};
-use freerun_serve::generation::Generation;
-use freerun_serve::shared::Shared;
 use freerun_upstream::place::{Name, Place as Where};
-use freerun_upstream::resolve::{ResolveError, system, thread, told};
+use freerun_upstream::resolve::{ResolveError, system, thread};
 
-use crate::upstream::group::Upstream;
-use crate::upstream::registry::Upstreams;
-use crate::upstream::server::Server;
+use super::Protocol;
+use super::group::Upstream;
+use super::known::{Hosts, Known, Target};
+use super::registry::Upstreams;
+use super::server::Server;
 
 /// How long a configuration waits for the names that nothing is known of yet, before it is taken without them.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -34,57 +32,8 @@ const STEP: Duration = Duration::from_secs(10);
 /// How many addresses all services of one name may have together: each is a server of its own.
 const MAX_SERVICE_ADDRESSES: usize = 1024;
 
-/// An address of a server that is written as a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Target {
-    /// Where it is.
-    pub(super) address: SocketAddr,
-    /// Its share, by which the server's own weight is multiplied.
-    pub(super) weight: u32,
-    /// Whether others have a better priority.
-    pub(super) later: bool,
-}
-
-/// The addresses of the hosts that are named by the services of a name.
-type Hosts = HashMap<Box<str>, Arc<[IpAddr]>>;
-
-/// What is known of a server's name. Goes on over reloads.
-#[derive(Debug, Default)]
-pub(super) struct Known {
-    targets: ArcSwapOption<Vec<Target>>,
-    /// With `service`: what the targets were made of.
-    hosts: ArcSwapOption<Hosts>,
-}
-
-impl Known {
-    /// The addresses; `None`: it was not looked up yet, or not found.
-    pub(super) fn targets(&self) -> Option<Arc<Vec<Target>>> {
-        self.targets.load_full()
-    }
-
-    fn set(&self, mut targets: Vec<Target>, hosts: Hosts) {
-        // Name servers answer in another order each time.
-        targets.sort_unstable();
-        targets.dedup();
-        self.targets.store(Some(Arc::new(targets)));
-        self.hosts.store(Some(Arc::new(hosts)));
-    }
-
-    fn forget(&self) -> bool {
-        self.hosts.store(None);
-        self.targets.swap(None).is_some()
-    }
-}
-
-/// Looks up what the generation names, and waits a bounded time for names of which nothing is known yet.
-pub(super) fn prepare(generation: &Arc<Generation>, _shared: &Arc<Shared>) {
-    told::report_to(generation.error_log.clone());
-    if let Some(upstreams) = generation.parts.get::<Upstreams>() {
-        look_up_all(&upstreams, &generation.error_log);
-    }
-}
-
-pub(super) fn look_up_all(upstreams: &Upstreams, log: &ErrorLog) {
+/// Looks up what the groups name, and waits a bounded time for names of which nothing is known yet.
+pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
     let (sender, tried) = std::sync::mpsc::channel();
     let mut awaited = 0;
     for upstream in upstreams.all() {
@@ -115,7 +64,7 @@ pub(super) fn look_up_all(upstreams: &Upstreams, log: &ErrorLog) {
 
 /// The servers and name servers whose names the system does not know, in nginx's words, and where they are written: for `-t`.
 /// Waits a bounded time.
-pub fn unknown(upstreams: &Upstreams) -> Vec<(String, Place)> {
+pub fn unknown<P: Protocol>(upstreams: &Upstreams<P>) -> Vec<(String, Place)> {
     let (sender, found) = std::sync::mpsc::channel();
     let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, (server, _))| !server.resolve);
     let servers = servers.filter_map(|(_, (server, _))| {
@@ -157,7 +106,7 @@ enum Failed {
 }
 
 /// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group is there.
-async fn watch(upstream: Weak<Upstream>, index: usize, log: ErrorLog, mut first: Option<Sender<()>>) {
+async fn watch<P: Protocol>(upstream: Weak<Upstream<P>>, index: usize, log: ErrorLog, mut first: Option<Sender<()>>) {
     let mut pause = FIRST_PAUSE;
     let mut failing = false;
     loop {
@@ -219,7 +168,12 @@ struct Looked {
 }
 
 /// The addresses of a server. Of hosts of which nothing is found out now, those that are known are taken.
-async fn look_up(group: &Upstream, server: &Server, name: &Name, known: &Known) -> Result<Looked, Failed> {
+async fn look_up<P: Protocol>(
+    group: &Upstream<P>,
+    server: &Server,
+    name: &Name,
+    known: &Known,
+) -> Result<Looked, Failed> {
     let target = |address, weight, later| Target { address, weight, later };
     let Some((resolver, timeout)) = group.resolver().filter(|_| server.resolve) else {
         let found = system::lookup(&name.host).await.map_err(|_| Failed::System)?;
@@ -237,7 +191,7 @@ async fn look_up(group: &Upstream, server: &Server, name: &Name, known: &Known) 
     };
     let found = resolver.services(service, timeout).await.map_err(|why| Failed::Resolver(service.to_string(), why))?;
     let best = found.services.first().map(|service| service.priority);
-    let before = known.hosts.load_full();
+    let before = known.hosts();
     let mut targets = Vec::new();
     let mut hosts = Hosts::new();
     let mut expires = found.expires;

@@ -4,37 +4,38 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use freerun_conf::{Cx, Node, Place as At, Problem, SettingsSet, Word};
-use freerun_http::request::Request;
-use freerun_http::settings::resolver::{NamedServer, NamedServers, ResolverSettings, ZonedResolvers};
-use freerun_http::zones::ZoneTable;
-use freerun_serve::parts::Parts;
-use freerun_upstream::idle::KeepAlive;
+use freerun_conf::{Cx, Node, Place as At, Problem, Word};
 use freerun_upstream::place::{self, Place, Written};
 use freerun_upstream::resolve::{ResolveError, Resolver};
 use freerun_upstream::{PeerSettings, PeerSpec};
 
-use crate::upstream::computed::Computed;
-use crate::upstream::group::{Plan, Upstream, plain};
-use crate::upstream::methods;
-use crate::upstream::settings::UpstreamSettings;
+use super::Protocol;
+use super::computed::Computed;
+use super::group::{Plan, Upstream};
+use super::method;
+use super::server::Server;
+use crate::parts::Parts;
+use crate::resolver::{NamedServer, NamedServers, ZonedResolvers};
+use crate::subject::Subject;
+use crate::zones::ZoneTable;
 
 /// A group as a directive refers to it. It may be declared below, so it is there only when the whole configuration has been
 /// read.
 #[derive(Debug, Clone)]
-pub struct UpstreamRef(Arc<OnceLock<Arc<Upstream>>>);
+pub struct UpstreamRef<P: Protocol>(Arc<OnceLock<Arc<Upstream<P>>>>);
 
-impl UpstreamRef {
+impl<P: Protocol> UpstreamRef<P> {
     /// The group. `None` only while the configuration is being read.
-    pub fn get(&self) -> Option<&Arc<Upstream>> {
+    pub fn get(&self) -> Option<&Arc<Upstream<P>>> {
         self.0.get()
     }
 }
 
-struct Reference {
+struct Reference<P: Protocol> {
     written: Written,
-    group: UpstreamRef,
+    group: UpstreamRef<P>,
     word: At,
     end: At,
     order: u32,
@@ -42,31 +43,31 @@ struct Reference {
 
 /// What the configuration that is being read declares and refers to; lives in its context.
 #[derive(Default)]
-struct Reading {
-    declared: HashMap<String, Arc<Upstream>>,
-    references: Vec<Reference>,
+struct Reading<P: Protocol> {
+    declared: HashMap<String, Arc<Upstream<P>>>,
+    references: Vec<Reference<P>>,
 }
 
 /// The groups of a configuration; a part of its generation.
 #[derive(Debug, Default)]
-pub struct Upstreams {
+pub struct Upstreams<P: Protocol> {
     /// By name (`upstream` blocks) or host and port.
-    by_name: HashMap<String, Arc<Upstream>>,
-    /// Those that requests have computed; they go on over reloads.
-    computed: Arc<Computed>,
+    by_name: HashMap<String, Arc<Upstream<P>>>,
+    /// Those that subjects have computed; they go on over reloads.
+    computed: Arc<Computed<P>>,
     resolvers: Vec<Arc<Resolver>>,
     /// Those of all resolvers.
     name_servers: Vec<NamedServer>,
 }
 
-impl Upstreams {
+impl<P: Protocol> Upstreams<P> {
     /// All groups of the configuration, in no fixed order.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Upstream<P>>> {
         self.by_name.values()
     }
 
-    /// The groups that requests have computed, by name, without those whose names are in the configuration by now.
-    pub fn computed(&self) -> Vec<Arc<Upstream>> {
+    /// The groups that subjects have computed, by name, without those whose names are in the configuration by now.
+    pub fn computed(&self) -> Vec<Arc<Upstream<P>>> {
         let mut all = self.computed.all();
         all.retain(|group| !self.by_name.contains_key(&**group.name()));
         all
@@ -83,11 +84,11 @@ impl Upstreams {
     }
 
     /// The group that an `upstream` block of this name declares.
-    pub fn declared(&self, name: &str) -> Option<&Arc<Upstream>> {
+    pub fn declared(&self, name: &str) -> Option<&Arc<Upstream<P>>> {
         self.by_name.get(&name.to_ascii_lowercase()).filter(|group| group.declared)
     }
 
-    fn known(&self, written: &Written) -> Option<&Arc<Upstream>> {
+    fn known(&self, written: &Written) -> Option<&Arc<Upstream<P>>> {
         let declared = written.port.is_none().then(|| self.by_name.get(&*written.host)).flatten();
         declared.or_else(|| self.by_name.get(&written.place.to_string()))
     }
@@ -99,18 +100,18 @@ impl Upstreams {
 ///
 /// # Errors
 /// What is wrong with the text, in nginx's words.
-pub fn refer(
+pub fn refer<P: Protocol>(
     text: &str,
     default_port: Option<u16>,
     directive: &Node,
     word: &Word,
     cx: &mut Cx,
-) -> Result<UpstreamRef, Problem> {
+) -> Result<UpstreamRef<P>, Problem> {
     // Whether a port is missing is known only when all blocks are.
     let written = place::parse(text, default_port.or(Some(0)));
     let written = written.map_err(|why| refused(why, text).at(word.place))?;
     let group = UpstreamRef(Arc::default());
-    cx.extensions.get_or_default::<Reading>().references.push(Reference {
+    cx.extensions.get_or_default::<Reading<P>>().references.push(Reference {
         written,
         group: group.clone(),
         word: word.place,
@@ -124,14 +125,16 @@ fn refused(why: &str, text: &str) -> Problem {
     Problem::new(format!("{why} in upstream \"{text}\""))
 }
 
-/// Reads an `upstream` block.
-pub(super) fn read_block(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+/// Declares the group of an `upstream` block. One without servers is wrong, unless they `may_be_elsewhere`: in a file.
+///
+/// # Errors
+/// What is wrong with the block, in nginx's words.
+pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, cx: &mut Cx) -> Result<(), Problem> {
     let name = &node.args[0];
-    let own = settings.get::<UpstreamSettings>();
-    methods::warn_of_order(node, cx);
+    method::warn_of_order(node, cx);
     let mut refuses = false;
     for directive in node.children() {
-        refuses = methods::refuses_backup(&directive.name.text).unwrap_or(refuses);
+        refuses = method::refuses_backup(&directive.name.text).unwrap_or(refuses);
         if refuses
             && directive.name.text == "server"
             && let Some(word) = directive.args.iter().skip(1).find(|word| is_refused(&word.text))
@@ -141,7 +144,7 @@ pub(super) fn read_block(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Re
         }
     }
     let key = name.text.to_ascii_lowercase();
-    if cx.extensions.get_or_default::<Reading>().declared.contains_key(&key) {
+    if cx.extensions.get_or_default::<Reading<P>>().declared.contains_key(&key) {
         return Err(Problem::new(format!("duplicate upstream \"{}\"", name.text)).at_node(node).at(name.place));
     }
     // What is known only at the end of the block comes after what is wrong inside.
@@ -152,31 +155,19 @@ pub(super) fn read_block(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Re
     };
     // One that is broken off has no end: the syntax error tells of what is missing.
     let is_whole = node.close != node.end;
-    if is_whole && own.servers.0.is_empty() && own.state.is_none() {
+    if is_whole && plan.servers.is_empty() && !may_be_elsewhere {
         return Err(whole("no servers are inside upstream".to_owned()).reported_at(node.close));
     }
-    if is_whole && !own.servers.0.is_empty() && own.servers.0.iter().all(|server| server.settings.backup) {
+    if is_whole && !plan.servers.is_empty() && plan.servers.iter().all(|server| server.settings.backup) {
         let problem = whole(format!("no servers in upstream \"{}\"", name.text));
         return Err(problem.hint("at least one of them must not be \"backup\""));
     }
-    if is_whole
-        && own.servers.0.iter().any(|server| server.resolve)
-        && settings.get::<ResolverSettings>().resolver.is_none()
-    {
+    if is_whole && plan.servers.iter().any(|server| server.resolve) && plan.resolver.is_none() {
         let message = format!("no resolver defined to resolve names at run time in upstream \"{}\"", name.text);
         return Err(whole(message).hint("write: resolver ADDRESS;"));
     }
-    let resolving = settings.get::<ResolverSettings>();
-    let plan = Plan {
-        name: &name.text,
-        declared: true,
-        settings: methods::group_settings(settings),
-        keepalive: own.keep_alive(),
-        servers: own.servers.0.clone(),
-        resolver: resolving.resolver.as_ref().map(|resolver| (resolver.0.clone(), resolving.resolver_timeout)),
-    };
-    let group = Upstream::new(plan, cx.extensions.get_or_default::<ZoneTable>());
-    cx.extensions.get_or_default::<Reading>().declared.insert(key, Arc::new(group));
+    let group = Upstream::new(&name.text, true, plan, cx.extensions.get_or_default::<ZoneTable>());
+    cx.extensions.get_or_default::<Reading<P>>().declared.insert(key, Arc::new(group));
     Ok(())
 }
 
@@ -185,9 +176,12 @@ fn is_refused(parameter: &str) -> bool {
     parameter == "backup" || parameter.starts_with("slow_start=")
 }
 
-/// Gives every reference its group, and the generation all of them.
-pub(super) fn finish(_http: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
-    let Reading { declared, references } = cx.extensions.remove::<Reading>().unwrap_or_default();
+/// When all of the protocol's configuration was read: gives every reference its group, and the generation all of them.
+///
+/// # Errors
+/// More problems than are collected.
+pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
+    let Reading { declared, references } = cx.extensions.remove::<Reading<P>>().unwrap_or_default();
     let mut by_name = declared;
     for Reference { written, group, word, end, order } in references {
         let fail = |message: String| {
@@ -210,14 +204,14 @@ pub(super) fn finish(_http: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
                 Entry::Occupied(known) => known.get().clone(),
                 Entry::Vacant(place) => {
                     let zones = cx.extensions.get_or_default::<ZoneTable>();
-                    place.insert(Arc::new(implied(written.place, word, zones))).clone()
+                    place.insert(Arc::new(implied::<P>(written.place, word, zones))).clone()
                 }
             },
         };
         // Only this place fills it.
         let _ = group.0.set(found);
     }
-    let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", Computed::default);
+    let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", Computed::<P>::default);
     let resolvers = cx.extensions.remove::<ZonedResolvers>().unwrap_or_default().0;
     let name_servers = cx.extensions.remove::<NamedServers>().unwrap_or_default().0;
     let upstreams = Arc::new(Upstreams { by_name, computed, resolvers, name_servers });
@@ -234,20 +228,13 @@ fn has_no_port(place: &Place) -> bool {
 }
 
 /// The group of an address or name that no block declares.
-fn implied(place: Place, written: At, zones: &mut ZoneTable) -> Upstream {
+fn implied<P: Protocol>(place: Place, written: At, zones: &mut ZoneTable) -> Upstream<P> {
     let name = place.to_string();
-    let plan = Plan {
-        name: &name,
-        declared: false,
-        settings: Default::default(),
-        keepalive: KeepAlive::default(),
-        servers: vec![plain(place, written)],
-        resolver: None,
-    };
-    Upstream::new(plan, zones)
+    let plan = Plan { servers: vec![Server::plain(place, written)], ..Plan::default() };
+    Upstream::new(&name, false, plan, zones)
 }
 
-/// Why there is no group for what a request has computed. Printed in nginx's words, for the error log.
+/// Why there is no group for what a subject has computed. Printed in nginx's words, for the error log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
     /// It names no server.
@@ -262,7 +249,7 @@ pub enum NotFound {
 }
 
 impl NotFound {
-    /// The status that the client gets.
+    /// The status that it ends with: of a response, or `$status` of a session.
     pub fn status(&self) -> u16 {
         match self {
             NotFound::Invalid(..) => 500,
@@ -271,15 +258,20 @@ impl NotFound {
     }
 }
 
-/// The group of `text`, which variables of the request have given: the name of an `upstream` block, an address, or a name
-/// that the location's `resolver` is asked for. Never waits in a system call; a name may take `resolver_timeout`.
+/// The group of `text`, which variables of the subject have given: the name of an `upstream` block, an address, or a name
+/// that `resolver` is asked for. Never waits in a system call; a name may take as long as it says.
 ///
 /// # Errors
 /// [`NotFound`].
-pub async fn find(request: &Request, text: &str, default_port: Option<u16>) -> Result<Arc<Upstream>, NotFound> {
+pub async fn find<P: Protocol>(
+    subject: &P::Subject,
+    resolver: Option<(&Arc<Resolver>, Duration)>,
+    text: &str,
+    default_port: Option<u16>,
+) -> Result<Arc<Upstream<P>>, NotFound> {
     let invalid = |why| NotFound::Invalid(why, text.to_owned());
     let written = place::parse(text, default_port.or(Some(0))).map_err(invalid)?;
-    let upstreams = request.generation.parts.get::<Upstreams>().unwrap_or_default();
+    let upstreams = subject.services().parts.get::<Upstreams<P>>().unwrap_or_default();
     if let Some(known) = upstreams.known(&written) {
         return Ok(known.clone());
     }
@@ -292,12 +284,11 @@ pub async fn find(request: &Request, text: &str, default_port: Option<u16>) -> R
     let (asked, peers) = match &written.place {
         Place::Address(address) => (0, vec![spec(address.clone())]),
         Place::Name(name) => {
-            let settings = request.settings().get::<ResolverSettings>();
-            let resolver = settings.resolver.as_ref().ok_or_else(|| NotFound::NoResolver(name.host.to_string()))?;
-            let answer = resolver.0.addresses(&name.host, settings.resolver_timeout).await;
+            let (resolver, timeout) = resolver.ok_or_else(|| NotFound::NoResolver(name.host.to_string()))?;
+            let answer = resolver.addresses(&name.host, timeout).await;
             let answer = answer.map_err(|why| NotFound::NotResolved(name.host.to_string(), why))?;
             let peers = answer.addresses.iter().map(|ip| spec(SocketAddr::new(*ip, name.port).into()));
-            (resolver.0.id(), peers.collect())
+            (resolver.id(), peers.collect())
         }
     };
     Ok(upstreams.computed.group(&key, asked, peers))

@@ -1,5 +1,6 @@
 //! `server` inside `upstream`: where a server is, and its parameters.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +8,7 @@ use freerun_conf::{Cx, Node, Place as At, Problem, Setting, Shape, Word, parse_s
 use freerun_upstream::PeerSettings;
 use freerun_upstream::place::{self, Place, Written};
 
-/// The port of servers that name none.
-const DEFAULT_PORT: u16 = 80;
+use super::Protocol;
 
 /// A server as it is written.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,25 +27,33 @@ pub struct Server {
     pub service: Option<Arc<str>>,
 }
 
+impl Server {
+    /// A server for an address without parameters.
+    pub(super) fn plain(place: Place, written: At) -> Server {
+        let text = place.to_string().into();
+        Server { place, text, written, settings: PeerSettings::default(), resolve: false, service: None }
+    }
+}
+
 /// The servers of a group, in the order written.
 #[derive(Debug, Clone, Default)]
-pub struct Servers(pub Vec<Server>);
+pub struct Servers<P>(pub Vec<Server>, PhantomData<P>);
 
-impl Setting for Servers {
+impl<P: Protocol> Setting for Servers<P> {
     const SHAPE: Shape = Shape::at_least(
         1,
         "address [weight=number] [max_conns=number] [max_fails=number] [fail_timeout=time] [backup] [down] [drain] \
          [slow_start=time] [route=string] [resolve] [service=name]",
     );
 
-    fn set(previous: Option<Servers>, directive: &Node, _cx: &mut Cx) -> Result<Servers, Problem> {
+    fn set(previous: Option<Servers<P>>, directive: &Node, _cx: &mut Cx) -> Result<Servers<P>, Problem> {
         let mut servers = previous.unwrap_or_default();
-        servers.0.push(server(directive)?);
+        servers.0.push(server(directive, P::DEFAULT_PORT)?);
         Ok(servers)
     }
 }
 
-fn server(directive: &Node) -> Result<Server, Problem> {
+fn server(directive: &Node, default_port: Option<u16>) -> Result<Server, Problem> {
     let mut settings = PeerSettings::default();
     let (mut resolve, mut service) = (false, None);
     for word in &directive.args[1..] {
@@ -70,7 +78,7 @@ fn server(directive: &Node) -> Result<Server, Problem> {
     }
     let word = &directive.args[0];
     let text = word.text.as_str();
-    let written = place::parse(text, Some(DEFAULT_PORT))
+    let written = place::parse(text, default_port)
         .map_err(|why| Problem::new(format!("{why} in upstream \"{text}\"")).at(word.place))?;
     let service = service.map(|(name, word)| service_name(name, word, &written, resolve)).transpose()?;
     Ok(Server { place: written.place, text: text.into(), written: word.place, settings, resolve, service })

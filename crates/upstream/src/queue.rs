@@ -8,17 +8,8 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use smallvec::SmallVec;
-
-use crate::Millis;
-use crate::group::{Group, NoPeer, Query, Tried};
-use crate::lease::Lease;
-use crate::random::Random;
-
-/// How often the oldest looks by itself: a server may become available because time passes, or with more room than one place.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The room that a look reckons with: for all of them.
 const ANY_ROOM: u32 = u32::MAX;
@@ -195,12 +186,12 @@ impl Queue {
     }
 
     /// Whether some of those who wait may be unable to use room that others can.
-    fn has_particular(&self) -> bool {
+    pub(crate) fn has_particular(&self) -> bool {
         self.with(|line, _| line.particular > 0)
     }
 
     /// A place; `None` if the queue is full. Who is alone has the turn: what became free before was offered to nobody.
-    fn enter(&self, length: u32, group: usize, particular: bool) -> Option<Place<'_>> {
+    pub(crate) fn enter(&self, length: u32, group: usize, particular: bool) -> Option<Place<'_>> {
         let number = self.with(|line, wakes| {
             if line.waiters.len() >= length as usize {
                 return None;
@@ -220,25 +211,26 @@ impl Queue {
 }
 
 /// A place in the queue.
-struct Place<'q> {
+pub(crate) struct Place<'q> {
     queue: &'q Queue,
     number: u64,
-    served: bool,
+    /// Whether it leaves with a server.
+    pub(crate) served: bool,
 }
 
 impl Place<'_> {
     /// Whether it has the turn, and whether it is the oldest.
-    fn standing(&self) -> (bool, bool) {
+    pub(crate) fn standing(&self) -> (bool, bool) {
         self.queue.with(|line, _| (line.has_turn(self.number), line.oldest() == Some(self.number)))
     }
 
     /// The group had nothing for it: the next one is asked.
-    fn refused(&self) {
+    pub(crate) fn refused(&self) {
         self.queue.with(|line, wakes| line.refused(self.number, wakes));
     }
 
     /// If it is the oldest, it has the turn, or soon will.
-    fn look(&self) {
+    pub(crate) fn look(&self) {
         self.queue.with(|line, wakes| {
             if line.oldest() == Some(self.number) {
                 line.offer(ANY_ROOM, wakes);
@@ -247,7 +239,7 @@ impl Place<'_> {
     }
 
     /// Waits until it has the turn, or has become the oldest.
-    async fn told(&self) {
+    pub(crate) async fn told(&self) {
         poll_fn(|context| self.poll_told(context)).await;
     }
 
@@ -270,64 +262,3 @@ impl Drop for Place<'_> {
         self.queue.with(|line, wakes| line.leave(self.number, used, wakes));
     }
 }
-
-impl Group {
-    /// As [`Group::pick`]; where the group has a queue, waits in it for a server that has room. `query` is asked anew with
-    /// the time that `clock` tells.
-    ///
-    /// # Errors
-    /// No server: none that could be asked, the queue was full, or the time in it was over.
-    pub async fn pick_or_wait(
-        &self,
-        query: &Query<'_>,
-        random: &mut Random,
-        tried: &mut Tried,
-        clock: impl Fn() -> Millis,
-    ) -> Result<Lease, NoPeer> {
-        let mut ask = |now: Millis, tried: &mut Tried| {
-            let query = Query { now, random: random.number(), ..*query };
-            self.pick(&query, tried)
-        };
-        let queue = &self.state().queue;
-        let Some(settings) = self.settings.queue else { return ask(query.now, tried) };
-        // Who comes while others wait goes behind them.
-        if queue.waiting() == 0 {
-            match ask(query.now, tried) {
-                Err(NoPeer::Wait) => {}
-                answer => return answer,
-            }
-        }
-        let particular = query.sticky.is_some() || tried.count() > 0;
-        let group = std::ptr::from_ref(self).addr();
-        let Some(mut place) = queue.enter(settings.length, group, particular) else {
-            // Those who fill it may all wait for another server than the one that has room.
-            return if queue.has_particular() { ask(clock(), tried) } else { Err(NoPeer::Wait) };
-        };
-        let end = query.now + settings.timeout.as_millis() as Millis;
-        loop {
-            // Only one that leaves changes who is the oldest.
-            let (has_turn, is_oldest) = place.standing();
-            if has_turn {
-                match ask(clock(), tried) {
-                    Err(NoPeer::Wait) => place.refused(),
-                    answer => {
-                        place.served = answer.is_ok();
-                        return answer;
-                    }
-                }
-            }
-            let now = clock();
-            if now >= end {
-                return Err(NoPeer::Wait);
-            }
-            let left = Duration::from_millis(end - now);
-            let most = if is_oldest { left.min(LOOK) } else { left };
-            if freerun_runtime::timer::timeout(most, place.told()).await.is_err() {
-                place.look();
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -17,7 +17,7 @@ fn queued(servers: usize, length: u32) -> Group {
     let spec = |number: usize| {
         let server: Arc<str> = format!("127.0.0.1:{}", 8000 + number).into();
         let settings = PeerSettings { max_conns: 1, ..PeerSettings::default() };
-        PeerSpec { address: crate::UpstreamAddress::Ip(server.parse().unwrap()), server, settings }
+        PeerSpec { address: crate::address::UpstreamAddress::Ip(server.parse().unwrap()), server, settings }
     };
     Group::new("g", settings, Arc::default(), (0..servers).map(spec).collect())
 }

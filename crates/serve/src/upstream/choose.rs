@@ -1,0 +1,94 @@
+//! The choice of a server: what the group's directives look at is found in the subject, and the group asked.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+
+use freerun_upstream::method::Method;
+use freerun_upstream::random::Random;
+use freerun_upstream::{Bound, Lease, Millis, NoPeer, Query, Tried, now};
+
+use super::Protocol;
+use super::group::Upstream;
+use crate::address::Address;
+use crate::subject::Subject;
+
+thread_local! {
+    /// Each loop has its own random numbers.
+    static RANDOM: RefCell<Random> = RefCell::new(Random::seeded(RandomState::new().hash_one(0)));
+}
+
+fn number() -> u64 {
+    RANDOM.with_borrow_mut(Random::number)
+}
+
+/// What a choice depends on, once it was found in the subject: a second one, for which it had to wait, does not look again.
+#[derive(Debug)]
+pub struct Asking<'s> {
+    /// When it was.
+    pub now: Millis,
+    key: Cow<'s, [u8]>,
+}
+
+impl<P: Protocol> Upstream<P> {
+    /// Finds in the subject what the group's method looks at.
+    pub fn asking<'s>(&'s self, subject: &'s P::Subject) -> Asking<'s> {
+        let now = now();
+        let key = match self.group.settings.method {
+            Method::IpHash => match subject.peer() {
+                Address::Ip(address) => match address.ip() {
+                    IpAddr::V4(ip) => ip.octets().to_vec().into(),
+                    IpAddr::V6(ip) => ip.octets().to_vec().into(),
+                },
+                Address::Unix(_) => Cow::default(),
+            },
+            Method::Hash | Method::ConsistentHash => {
+                self.key.as_ref().map(|key| key.render(subject)).unwrap_or_default()
+            }
+            _ => Cow::default(),
+        };
+        Asking { now, key }
+    }
+
+    /// Chooses a server that was not tried yet: the one that the client is `bound` to, if it can be asked, or else one by the
+    /// group's method. `None`: it has to be waited for ([`Upstream::pick_later`]), since the group has a queue.
+    pub fn pick_now(
+        &self,
+        asking: &Asking<'_>,
+        bound: Option<Bound<'_>>,
+        tried: &mut Tried,
+    ) -> Option<Result<Lease, NoPeer>> {
+        let waits = self.group.settings.queue.is_some();
+        if waits && self.group.waiting() > 0 {
+            return None;
+        }
+        let query = Query { now: asking.now, key: &asking.key, sticky: bound, random: self.random() };
+        match self.group.pick(&query, tried) {
+            Err(NoPeer::Wait) if waits => None,
+            answer => Some(answer),
+        }
+    }
+
+    /// Waits in the group's queue for a server that has room; giving up waiting is dropping it.
+    ///
+    /// # Errors
+    /// No server: none that could be asked, the queue was full, or the time in it was over.
+    pub async fn pick_later(
+        &self,
+        asking: &Asking<'_>,
+        bound: Option<Bound<'_>>,
+        tried: &mut Tried,
+    ) -> Result<Lease, NoPeer> {
+        let query = Query { now: asking.now, key: &asking.key, sticky: bound, random: 0 };
+        self.group.pick_or_wait(&query, &mut Random::seeded(number()), tried, now).await
+    }
+
+    /// A number, where it plays a part.
+    fn random(&self) -> u64 {
+        match self.group.settings.method {
+            Method::Random | Method::RandomTwo(_) => number(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What is remembered of a server's answers, for the outlier detection.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::clock::Millis;
+
+/// What is remembered of a server's answers.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    in_a_row: AtomicU32,
+    /// When the window began.
+    window: AtomicU64,
+    /// Answers in it, in the lower half, and errors in the upper one.
+    counted: AtomicU64,
+    /// How often it was ejected, less the windows that went well since.
+    ejections: AtomicU32,
+}
+
+const ERROR: u64 = 1 << 32;
+
+/// What the answers of a server look like now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// How many errors came one after the other, up to and with the last answer.
+    pub(crate) in_a_row: u32,
+    /// How many answers of the window were errors.
+    pub(crate) errors: u64,
+    /// How many answers the window has.
+    pub(crate) all: u64,
+}
+
+impl Answers {
+    /// Counts an answer in a window that is so long. `None`: it was none that speaks against the server.
+    pub(crate) fn count(&self, window: Millis, error: bool, now: Millis) -> Option<Tally> {
+        let began = self.window.load(Relaxed);
+        if now.saturating_sub(began) > window && self.window.compare_exchange(began, now, Relaxed, Relaxed).is_ok() {
+            let before = self.counted.swap(0, Relaxed);
+            if before != 0 && before >> 32 == 0 {
+                let less = |count: u32| Some(count.saturating_sub(1));
+                let _ = self.ejections.fetch_update(Relaxed, Relaxed, less);
+            }
+        }
+        let counted = self.counted.fetch_add(1 + if error { ERROR } else { 0 }, Relaxed) + 1;
+        if !error {
+            self.in_a_row.store(0, Relaxed);
+            return None;
+        }
+        let in_a_row = self.in_a_row.fetch_add(1, Relaxed) + 1;
+        Some(Tally { in_a_row, errors: (counted >> 32) + 1, all: counted & u64::from(u32::MAX) })
+    }
+
+    /// The server is ejected, and what was counted so far has had its consequence: how many times in all it was, less the
+    /// windows that went well since.
+    pub(crate) fn ejected(&self) -> u32 {
+        let times = self.ejections.fetch_add(1, Relaxed).saturating_add(1);
+        self.in_a_row.store(0, Relaxed);
+        self.counted.store(0, Relaxed);
+        times
+    }
+}

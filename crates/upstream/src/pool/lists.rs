@@ -1,0 +1,264 @@
+//! The lists of connections that have room: one for each loop, and nobody waits for one.
+
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::keepalive::{Count, Scope, lists, within};
+use super::slot::{Carrier, Exclusive, Shared};
+
+/// How often a list that another loop has for a moment is asked for before it is passed over.
+const TRIES: usize = 16;
+
+/// A connection in a list.
+pub(super) struct Entry<T> {
+    pub(super) held: T,
+    /// What it is counted in, if that is not the one of the peer's lists.
+    pub(super) count: Option<Arc<Count>>,
+}
+
+/// A connection that nobody uses.
+pub(super) struct Idle {
+    pub(super) connection: Exclusive,
+    /// Both in [`freerun_runtime::loops::nanos`].
+    pub(super) since: u64,
+    pub(super) expires: u64,
+}
+
+impl Idle {
+    /// Whether it is dead or too old.
+    fn is_over(&self, now: u64) -> bool {
+        now >= self.expires || !self.connection.transport.is_quiet(false)
+    }
+}
+
+/// What a list has of a connection, of either sort.
+pub(super) enum Held {
+    Idle(Idle),
+    Shared(Arc<Carrier>),
+}
+
+/// What somebody finds in a list.
+pub(super) enum Found {
+    /// A connection that was idle, which left the list.
+    Idle(Entry<Idle>),
+    /// A slot.
+    Slot(Shared),
+    /// A connection that is over, and left the list.
+    Over(Entry<Arc<Carrier>>),
+}
+
+#[derive(Default)]
+pub(super) struct List {
+    /// The one used last is at the end.
+    idle: VecDeque<Entry<Idle>>,
+    /// Those that several may use at a time, whether or not anybody does.
+    shared: VecDeque<Entry<Arc<Carrier>>>,
+    /// Whether the sweep of the list's loop knows the peer.
+    pub(super) swept: bool,
+}
+
+impl List {
+    fn len(&self) -> usize {
+        self.idle.len() + self.shared.len()
+    }
+
+    /// Puts a connection into the list.
+    pub(super) fn put(&mut self, held: Held, count: Option<Arc<Count>>) {
+        match held {
+            Held::Idle(held) => self.idle.push_back(Entry { held, count }),
+            Held::Shared(held) => self.shared.push_back(Entry { held, count }),
+        }
+    }
+
+    /// What there is for somebody of this scope: the connection used last.
+    pub(super) fn find(&mut self, scope: Scope, now: u64) -> Option<Found> {
+        match self.idle.back() {
+            Some(last) if last.held.connection.scope == scope => return self.idle.pop_back().map(Found::Idle),
+            _ => {}
+        }
+        if let Some(position) = self.idle.iter().rposition(|entry| entry.held.connection.scope == scope) {
+            return self.idle.remove(position).map(Found::Idle);
+        }
+        let position = self.shared.iter().rposition(|entry| entry.held.offers(scope))?;
+        match self.shared[position].held.acquire(now) {
+            Some(slot) => Some(Found::Slot(slot)),
+            None => self.shared.remove(position).map(Found::Over),
+        }
+    }
+
+    /// Since when what is unused for longest is; `None`: all is in use.
+    pub(super) fn unused_since(&self) -> Option<u64> {
+        let idle = self.idle.front().map(|entry| entry.held.since);
+        idle.into_iter().chain(self.unused_share().map(|(_, since)| since)).min()
+    }
+
+    fn unused_share(&self) -> Option<(usize, u64)> {
+        let shared = self.shared.iter().enumerate().filter(|(_, entry)| !entry.held.is_used());
+        shared.map(|(position, entry)| (position, entry.held.unused_since())).min_by_key(|(_, since)| *since)
+    }
+
+    /// Takes out what is unused for longest, with what it is counted in.
+    pub(super) fn take_oldest(&mut self) -> Option<Entry<Held>> {
+        let idle = self.idle.front().map(|entry| entry.held.since);
+        match self.unused_share() {
+            Some((position, since)) if idle.is_none_or(|idle| since < idle) => {
+                self.shared.remove(position).map(|Entry { held, count }| Entry { held: Held::Shared(held), count })
+            }
+            _ => self.idle.pop_front().map(|Entry { held, count }| Entry { held: Held::Idle(held), count }),
+        }
+    }
+}
+
+/// Takes what fulfils the condition out of a part of a list.
+fn take_out<T>(from: &mut VecDeque<Entry<T>>, is_over: impl Fn(&T) -> bool) -> impl Iterator<Item = Entry<T>> {
+    let mut stay = 0;
+    for position in 0..from.len() {
+        if !is_over(&from[position].held) {
+            from.swap(stay, position);
+            stay += 1;
+        }
+    }
+    from.drain(stay..)
+}
+
+/// The connections to one peer that have room, in a list for each loop.
+#[derive(Default)]
+pub(super) struct Lists {
+    lists: OnceLock<Box<[LoopList]>>,
+    /// The count of the group that connections were first kept for; a peer seldom has another one.
+    pub(super) count: OnceLock<Arc<Count>>,
+    /// The lists that these are a branch of.
+    trunk: Option<Arc<Lists>>,
+    /// How many connections are in the lists of branches.
+    in_branches: AtomicUsize,
+}
+
+/// The list of one loop, or of several.
+#[derive(Default)]
+struct LoopList {
+    list: Mutex<List>,
+    /// How many connections are in it: written by who has the list, read by anyone.
+    length: AtomicUsize,
+}
+
+impl Lists {
+    /// Lists beside these, for connections to the same peer.
+    pub(super) fn branch(trunk: &Arc<Lists>) -> Lists {
+        let (lists, count, in_branches) = Default::default();
+        Lists { lists, count, trunk: Some(trunk.clone()), in_branches }
+    }
+
+    fn all(&self) -> &[LoopList] {
+        self.lists.get_or_init(|| (0..lists()).map(|_| Default::default()).collect())
+    }
+
+    /// How many lists there are; `None`: there was never anything in one.
+    pub(super) fn known(&self) -> Option<usize> {
+        self.lists.get().map(|lists| lists.len())
+    }
+
+    /// The number of a loop's list.
+    pub(super) fn of(&self, me: usize) -> usize {
+        within(me, self.all().len())
+    }
+
+    /// How many connections are in all lists, those of branches included.
+    pub(super) fn total(&self) -> usize {
+        let own = self.lists.get().map_or(0, |lists| lists.iter().map(|list| list.length.load(Relaxed)).sum());
+        self.in_branches.load(Relaxed) + own
+    }
+
+    fn in_branches(&self) -> Option<&AtomicUsize> {
+        self.trunk.as_ref().map(|trunk| &trunk.in_branches)
+    }
+
+    /// The list, unless another loop has it.
+    pub(super) fn try_lock(&self, index: usize) -> Option<Locked<'_>> {
+        let LoopList { list, length } = &self.all()[index];
+        let locked = (0..TRIES).find_map(|_| {
+            let locked = list.try_lock().ok();
+            if locked.is_none() {
+                std::hint::spin_loop();
+            }
+            locked
+        });
+        locked.map(|list| Locked { list, length, sum: self.in_branches() })
+    }
+
+    /// How many connections are in a list.
+    pub(super) fn len(&self, index: usize) -> usize {
+        self.lists.get().map_or(0, |lists| lists[index].length.load(Relaxed))
+    }
+
+    /// To be called for each connection that is taken out of a list, with what it is counted in.
+    pub(super) fn left(&self, index: usize, count: Option<&Arc<Count>>) {
+        let count = count.or_else(|| self.count.get());
+        if let Some(count) = count.and_then(|count| count.of(index)) {
+            count.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// What is dead or too old in a list, and whether the list has to be looked at again.
+    pub(super) fn sweep(&self, index: usize, now: u64) -> (Vec<Held>, bool) {
+        let Some(mut list) = self.try_lock(index) else { return (Vec::new(), true) };
+        let mut over = Vec::new();
+        for Entry { held, count } in take_out(&mut list.idle, |idle| idle.is_over(now)) {
+            self.left(index, count.as_ref());
+            over.push(Held::Idle(held));
+        }
+        for Entry { held, count } in take_out(&mut list.shared, |carrier| carrier.is_over(now)) {
+            self.left(index, count.as_ref());
+            over.push(Held::Shared(held));
+        }
+        list.swept = list.len() > 0;
+        (over, list.swept)
+    }
+}
+
+impl Drop for Lists {
+    /// What the server leaves behind is closed, and counts no longer against the group.
+    fn drop(&mut self) {
+        if let Some(sum) = self.in_branches() {
+            sum.fetch_sub(self.total(), Relaxed);
+        }
+        for (index, slot) in self.lists.take().unwrap_or_default().into_iter().enumerate() {
+            let list = slot.list.into_inner().unwrap_or_else(PoisonError::into_inner);
+            list.idle.iter().for_each(|entry| self.left(index, entry.count.as_ref()));
+            list.shared.iter().for_each(|entry| self.left(index, entry.count.as_ref()));
+        }
+    }
+}
+
+/// A list in hand. Its length is told when it is given back.
+pub(super) struct Locked<'l> {
+    list: MutexGuard<'l, List>,
+    length: &'l AtomicUsize,
+    /// Of a branch: the sum of the lengths of all branches.
+    sum: Option<&'l AtomicUsize>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = List;
+
+    fn deref(&self) -> &List {
+        &self.list
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut List {
+        &mut self.list
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let length = self.list.len();
+        if let Some(sum) = self.sum {
+            sum.fetch_add(length.wrapping_sub(self.length.load(Relaxed)), Relaxed);
+        }
+        self.length.store(length, Relaxed);
+    }
+}

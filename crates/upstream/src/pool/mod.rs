@@ -1,0 +1,161 @@
+//! Connections to one peer that have room for further requests, shared by all loops of the worker.
+//!
+//! The pool hands out [`Slot`]s: the right to have one exchange on a connection. Most connections have one, so that the pool has
+//! them while they are idle; one of a protocol with streams has several ([`slot`]).
+//!
+//! Each loop has a list of its own and takes from it first, the connection used last: that one is registered with the
+//! loop's epoll already and costs no system call. A loop whose list has nothing takes a sibling's connection, which
+//! leaves the sibling's epoll and enters this loop's when it first has to wait. Nobody waits for a list: where another
+//! loop has it for the moment, it is passed over, and in the end a new connection is made.
+//!
+//! A connection on which anything has come — bytes nobody asked for, or the end — is never handed out. Its
+//! registration knows that without a system call as of the loop's last look at its events; for a request that must not
+//! be sent twice the kernel is asked. What dies or grows too old while nobody takes it is closed within a second by a
+//! task of its loop, which runs only while there is something idle.
+
+pub mod keepalive;
+mod lists;
+pub mod slot;
+mod sweep;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use freerun_runtime::loops;
+
+pub use keepalive::{Count, KeepAlive, MAX_LISTS, Scope};
+use keepalive::{nanos, within};
+use lists::{Entry, Found, Held, Idle, Lists};
+use slot::Carrier;
+pub use slot::{Exclusive, Multiplexed, Shared, Slot};
+use sweep::{CLOSED_AT_ONCE, close_oldest, have_swept};
+
+/// The connections of one peer that have room.
+#[derive(Default)]
+pub struct Pool(Arc<Lists>);
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Pool({})", self.len())
+    }
+}
+
+impl Pool {
+    /// How many connections are in it and its branches, on all loops together.
+    pub fn len(&self) -> usize {
+        self.0.total()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A slot of a live connection for a request of this scope, its request counted: of the one that this loop used last, or
+    /// else a sibling's. With `surely`, the kernel was asked whether the peer has closed it meanwhile (for a request that must
+    /// not be sent twice); otherwise what the loop knows has to do.
+    pub fn acquire(&self, scope: Scope, surely: bool) -> Option<Slot> {
+        let lists = self.0.known()?;
+        let me = loops::index().unwrap_or(0);
+        let now = loops::nanos();
+        let mut index = within(me, lists);
+        let mut closed = 0;
+        for _ in 0..lists {
+            if let Some(slot) = self.acquire_from(index, scope, surely, now, &mut closed) {
+                return Some(slot);
+            }
+            index = if index + 1 == lists { 0 } else { index + 1 };
+        }
+        None
+    }
+
+    fn acquire_from(&self, index: usize, scope: Scope, surely: bool, now: u64, closed: &mut usize) -> Option<Slot> {
+        loop {
+            if self.0.len(index) == 0 || *closed == CLOSED_AT_ONCE {
+                return None;
+            }
+            let found = self.0.try_lock(index)?.find(scope, now)?;
+            match found {
+                Found::Slot(slot) => return Some(slot.into()),
+                Found::Over(entry) => self.0.left(index, entry.count.as_ref()),
+                Found::Idle(Entry { held: Idle { mut connection, expires, .. }, count }) => {
+                    self.0.left(index, count.as_ref());
+                    if now < expires && connection.transport.is_quiet(surely) {
+                        if !connection.transport.is_here() {
+                            connection.transport = connection.transport.moved();
+                        }
+                        connection.requests += 1;
+                        return Some(connection.into());
+                    }
+                }
+            }
+            *closed += 1;
+        }
+    }
+
+    /// Gives a slot back whose exchange has ended cleanly: another request may have it. `false` when the connection was closed
+    /// instead: there is too much idle, it has served enough, or something has come on it. A slot whose exchange has ended
+    /// otherwise is dropped.
+    pub fn release(&self, slot: Slot, settings: &KeepAlive, count: &Arc<Count>) -> bool {
+        let Slot::Exclusive(connection) = slot else { return true };
+        let now = loops::nanos();
+        // A loop's clock may be a little behind that of who made the connection.
+        let old = now.saturating_sub(connection.since) >= nanos(settings.time);
+        if settings.connections == 0 || connection.requests >= settings.requests || old {
+            return false;
+        }
+        if connection.transport.watch().is_err() || !connection.transport.is_quiet(false) {
+            return false;
+        }
+        let expires = now.saturating_add(nanos(settings.timeout));
+        self.park(Held::Idle(Idle { connection, since: now, expires }), settings, count)
+    }
+
+    /// A slot of a new connection that carries several exchanges at a time. Others of this scope and this loop find further ones
+    /// here, as long as it has room. It counts as one of the group's connections, whether or not it is used.
+    pub fn share(
+        &self,
+        connection: impl Multiplexed,
+        scope: Scope,
+        settings: &KeepAlive,
+        count: &Arc<Count>,
+    ) -> Shared {
+        let (carrier, slot) = Carrier::new(connection, scope, settings);
+        if settings.connections > 0 {
+            self.park(Held::Shared(carrier), settings, count);
+        }
+        slot
+    }
+
+    /// A pool of connections to the same peer that belong to one client, and to its loop: nobody else looks into it, so that
+    /// what was put there is always found. Its connections count as those of this one do, and are closed with it.
+    #[must_use]
+    pub fn branch(&self) -> Pool {
+        Pool(Arc::new(Lists::branch(&self.0)))
+    }
+
+    /// Puts a connection into this loop's list. `false`: there is no room for it.
+    fn park(&self, held: Held, settings: &KeepAlive, count: &Arc<Count>) -> bool {
+        let index = self.0.of(loops::index().unwrap_or(0));
+        let own = self.0.count.get_or_init(|| count.clone());
+        let other = (!Arc::ptr_eq(own, count)).then(|| count.clone());
+        let Some(counted) = count.of(index) else { return false };
+        if counted.fetch_add(1, Relaxed) >= settings.connections && !close_oldest(index, count) {
+            counted.fetch_sub(1, Relaxed);
+            return false;
+        }
+        let Some(mut list) = self.0.try_lock(index) else {
+            counted.fetch_sub(1, Relaxed);
+            return false;
+        };
+        list.put(held, other);
+        if !std::mem::replace(&mut list.swept, true) {
+            drop(list);
+            have_swept(&self.0, count);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

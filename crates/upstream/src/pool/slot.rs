@@ -1,0 +1,193 @@
+//! The right to have one exchange (a request and its response) on an upstream connection: what the pool hands out.
+//!
+//! A connection of HTTP/1, FastCGI and their kin carries one exchange at a time: its one slot is the connection itself, as
+//! an [`Exclusive`]. One of a protocol with streams carries several, and has as many slots: each is a [`Shared`], while the
+//! connection stays in the pool, whoever uses it.
+//!
+//! | | [`Exclusive`] | [`Shared`] |
+//! |---|---|---|
+//! | made | [`Exclusive::new`], of a byte stream | [`Pool::share`](super::Pool::share), of a [`Multiplexed`] connection |
+//! | acquired | the connection leaves the pool | the connection has one slot less for others |
+//! | released, when the exchange has ended cleanly | the connection is in the pool again | others may have the slot |
+//! | dropped, however the exchange stands | the connection is closed | as released: what that means for its stream is the protocol's business |
+//! | on another loop | moves there | is never handed out there: what drives the connection is on its own loop |
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use freerun_runtime::loops;
+use freerun_transport::Transport;
+
+use super::keepalive::{KeepAlive, Scope, nanos};
+
+/// The right to have one exchange on a connection.
+#[derive(Debug)]
+pub enum Slot {
+    /// All of a connection that carries one exchange at a time.
+    Exclusive(Exclusive),
+    /// One of the exchanges that a connection carries at a time.
+    Shared(Shared),
+}
+
+impl Slot {
+    /// The connection that it has for itself. Who asks with the scope of a protocol that carries one exchange at a time never
+    /// gets another sort.
+    #[inline]
+    pub fn exclusive(self) -> Option<Exclusive> {
+        match self {
+            Slot::Exclusive(connection) => Some(connection),
+            Slot::Shared(_) => None,
+        }
+    }
+
+    /// The part that it has in a connection.
+    pub fn shared(self) -> Option<Shared> {
+        match self {
+            Slot::Exclusive(_) => None,
+            Slot::Shared(part) => Some(part),
+        }
+    }
+}
+
+impl From<Exclusive> for Slot {
+    #[inline]
+    fn from(connection: Exclusive) -> Slot {
+        Slot::Exclusive(connection)
+    }
+}
+
+impl From<Shared> for Slot {
+    fn from(part: Shared) -> Slot {
+        Slot::Shared(part)
+    }
+}
+
+/// A connection that carries one exchange at a time, and the right to that one.
+#[derive(Debug)]
+pub struct Exclusive {
+    /// The byte stream to the server.
+    pub transport: Transport,
+    /// Who may use it again.
+    pub scope: Scope,
+    /// When it was made, in [`loops::nanos`].
+    pub since: u64,
+    /// How many requests it has been used for, the present one included.
+    pub requests: u64,
+}
+
+impl Exclusive {
+    /// A connection that was just made, for its first request.
+    pub fn new(transport: Transport, scope: Scope) -> Exclusive {
+        Exclusive { transport, scope, since: loops::nanos(), requests: 1 }
+    }
+}
+
+/// A connection that carries several exchanges at a time. Dropping it, which the pool does when it is over and nobody uses it
+/// any more, closes it.
+///
+/// It is used on the loop that has shared it alone; asking it a question must not wait, for a list is locked meanwhile.
+pub trait Multiplexed: Any + Send + Sync {
+    /// How many exchanges it carries at a time at most, as the server allows now. 0: it takes no new one for good, since the
+    /// server is closing it, or it is broken.
+    fn streams(&self) -> usize;
+}
+
+/// A shared connection as the pool knows it.
+pub(super) struct Carrier {
+    connection: Box<dyn Multiplexed>,
+    scope: Scope,
+    /// The number of the loop that it is used on.
+    home: Option<usize>,
+    /// When it is too old, how long it may be unused, and how many requests it may serve: from [`KeepAlive`].
+    end: u64,
+    timeout: u64,
+    most_requests: u64,
+    /// How many exchanges it carries now.
+    used: AtomicUsize,
+    /// How many it has carried in all.
+    requests: AtomicU64,
+    /// When one ended last.
+    unused_since: AtomicU64,
+}
+
+impl Carrier {
+    /// A connection, and its first slot.
+    pub(super) fn new(connection: impl Multiplexed, scope: Scope, settings: &KeepAlive) -> (Arc<Carrier>, Shared) {
+        let now = loops::nanos();
+        let carrier = Arc::new(Carrier {
+            connection: Box::new(connection),
+            scope,
+            home: loops::index(),
+            end: now.saturating_add(nanos(settings.time)),
+            timeout: nanos(settings.timeout),
+            most_requests: settings.requests,
+            used: AtomicUsize::new(1),
+            requests: AtomicU64::new(1),
+            unused_since: AtomicU64::new(now),
+        });
+        let first = Shared(carrier.clone());
+        (carrier, first)
+    }
+
+    /// Whether somebody of this scope would find a slot here, on this loop, or find out that the connection is over.
+    pub(super) fn offers(&self, scope: Scope) -> bool {
+        self.scope == scope && self.home == loops::index() && {
+            let streams = self.connection.streams();
+            streams == 0 || self.used.load(Relaxed) < streams
+        }
+    }
+
+    /// A slot, if there is one.
+    pub(super) fn acquire(self: &Arc<Carrier>, now: u64) -> Option<Shared> {
+        if self.is_over(now) || self.used.load(Relaxed) >= self.connection.streams() {
+            return None;
+        }
+        self.used.fetch_add(1, Relaxed);
+        self.requests.fetch_add(1, Relaxed);
+        Some(Shared(self.clone()))
+    }
+
+    /// Whether anybody uses it.
+    pub(super) fn is_used(&self) -> bool {
+        self.used.load(Relaxed) > 0
+    }
+
+    /// When it was used last.
+    pub(super) fn unused_since(&self) -> u64 {
+        self.unused_since.load(Relaxed)
+    }
+
+    /// Whether the pool should not have it any more. Those who use it go on.
+    pub(super) fn is_over(&self, now: u64) -> bool {
+        self.connection.streams() == 0
+            || now >= self.end
+            || self.requests.load(Relaxed) >= self.most_requests
+            || (!self.is_used() && now.saturating_sub(self.unused_since()) >= self.timeout)
+    }
+}
+
+/// One of the exchanges that a connection carries at a time. Dropping it gives the slot back.
+pub struct Shared(Arc<Carrier>);
+
+impl Shared {
+    /// The connection, if it is one of this sort: who asks knows by the scope.
+    pub fn connection<C: Multiplexed>(&self) -> Option<&C> {
+        let connection: &dyn Any = &*self.0.connection;
+        connection.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Shared({} of {})", self.0.used.load(Relaxed), self.0.connection.streams())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.0.unused_since.store(loops::nanos(), Relaxed);
+        self.0.used.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,107 @@
+//! Closing what nobody will use any more: what dies or grows too old in a list, and what is beyond the group's number.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use freerun_runtime::loops;
+
+use super::keepalive::Count;
+use super::lists::Lists;
+
+/// How often dead and expired connections are looked for.
+const SWEEP: Duration = Duration::from_millis(500);
+
+/// After how many looked-at peers the sweep lets others run.
+const SWEPT_AT_ONCE: usize = 64;
+
+/// Closing takes a system call each: after so many the sweep lets others run, and a request stops looking for a live one among
+/// the dead.
+pub(super) const CLOSED_AT_ONCE: usize = 32;
+
+/// The peers with idle connections on this loop, by the address of their group's count.
+pub(super) type Swept = HashMap<usize, Vec<Weak<Lists>>>;
+
+thread_local! {
+    pub(super) static SWEPT: RefCell<Swept> = RefCell::default();
+}
+
+fn key(count: &Arc<Count>) -> usize {
+    Arc::as_ptr(count).addr()
+}
+
+/// Makes room in a loop's share of a group: the connection that was unused for longest is closed.
+pub(super) fn close_oldest(index: usize, count: &Arc<Count>) -> bool {
+    SWEPT.with_borrow(|swept| {
+        let mut oldest: Option<(u64, Arc<Lists>)> = None;
+        for lists in swept.get(&key(count)).into_iter().flatten().filter_map(Weak::upgrade) {
+            let since = lists.try_lock(index).and_then(|list| list.unused_since());
+            if let Some(since) = since
+                && oldest.as_ref().is_none_or(|(before, _)| since < *before)
+            {
+                oldest = Some((since, lists));
+            }
+        }
+        let Some((_, lists)) = oldest else { return false };
+        let Some(entry) = lists.try_lock(index).and_then(|mut list| list.take_oldest()) else { return false };
+        lists.left(index, entry.count.as_ref());
+        true
+    })
+}
+
+/// Makes a peer known to this loop's sweep, and starts that if it does not run.
+pub(super) fn have_swept(lists: &Arc<Lists>, count: &Arc<Count>) {
+    let first = SWEPT.with_borrow_mut(|swept| {
+        let first = swept.is_empty();
+        swept.entry(key(count)).or_default().push(Arc::downgrade(lists));
+        first
+    });
+    if first && loops::index().is_some() {
+        loops::spawn(0, "closing idle upstream connections", sweep());
+    }
+}
+
+/// Looks through what is idle on this loop until nothing is.
+async fn sweep() {
+    loop {
+        freerun_runtime::timer::sleep(SWEEP).await;
+        let index = loops::index().unwrap_or(0);
+        let keys: Vec<usize> = SWEPT.with_borrow(|swept| swept.keys().copied().collect());
+        let (mut looked_at, mut closed) = (0, 0);
+        for key in keys {
+            // Taken out while it is looked through: what is put meanwhile is a list of its own, joined afterwards.
+            let known = SWEPT.with_borrow_mut(|swept| swept.get_mut(&key).map(std::mem::take)).unwrap_or_default();
+            let (mut kept, mut over) = (Vec::new(), Vec::new());
+            for lists in known {
+                let Some(upgraded) = lists.upgrade() else { continue };
+                let (mut found, again) = upgraded.sweep(upgraded.of(index), loops::nanos());
+                over.append(&mut found);
+                if again {
+                    kept.push(lists);
+                }
+                looked_at += 1;
+                if looked_at % SWEPT_AT_ONCE == 0 {
+                    loops::after_events().await;
+                }
+            }
+            SWEPT.with_borrow_mut(|swept| swept.entry(key).or_default().append(&mut kept));
+            for held in over {
+                drop(held);
+                closed += 1;
+                if closed % CLOSED_AT_ONCE == 0 {
+                    loops::after_events().await;
+                }
+            }
+            // Only now: as long as there is a key, this sweep is the one of the loop.
+            SWEPT.with_borrow_mut(|swept| {
+                if swept.get(&key).is_some_and(Vec::is_empty) {
+                    swept.remove(&key);
+                }
+            });
+        }
+        if SWEPT.with_borrow(HashMap::is_empty) {
+            return;
+        }
+    }
+}

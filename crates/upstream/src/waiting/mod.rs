@@ -1,0 +1,73 @@
+//! Choosing a server, and waiting for one where the group has a queue.
+
+use std::time::Duration;
+
+use crate::clock::Millis;
+use crate::group::Group;
+use crate::lease::Lease;
+use crate::query::{NoPeer, Query, Tried};
+use crate::random::Random;
+
+/// How often the oldest looks by itself: a server may become available because time passes, or with more room than one place.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Group {
+    /// As [`Group::pick`]; where the group has a queue, waits in it for a server that has room. `query` is asked anew with
+    /// the time that `clock` tells.
+    ///
+    /// # Errors
+    /// No server: none that could be asked, the queue was full, or the time in it was over.
+    pub async fn pick_or_wait(
+        &self,
+        query: &Query<'_>,
+        random: &mut Random,
+        tried: &mut Tried,
+        clock: impl Fn() -> Millis,
+    ) -> Result<Lease, NoPeer> {
+        let mut ask = |now: Millis, tried: &mut Tried| {
+            let query = Query { now, random: random.number(), ..*query };
+            self.pick(&query, tried)
+        };
+        let queue = &self.state().queue;
+        let Some(settings) = self.settings.queue else { return ask(query.now, tried) };
+        // Who comes while others wait goes behind them.
+        if queue.waiting() == 0 {
+            match ask(query.now, tried) {
+                Err(NoPeer::Wait) => {}
+                answer => return answer,
+            }
+        }
+        let particular = query.sticky.is_some() || tried.count() > 0;
+        let group = std::ptr::from_ref(self).addr();
+        let Some(mut place) = queue.enter(settings.length, group, particular) else {
+            // Those who fill it may all wait for another server than the one that has room.
+            return if queue.has_particular() { ask(clock(), tried) } else { Err(NoPeer::Wait) };
+        };
+        let end = query.now + settings.timeout.as_millis() as Millis;
+        loop {
+            // Only one that leaves changes who is the oldest.
+            let (has_turn, is_oldest) = place.standing();
+            if has_turn {
+                match ask(clock(), tried) {
+                    Err(NoPeer::Wait) => place.refused(),
+                    answer => {
+                        place.served = answer.is_ok();
+                        return answer;
+                    }
+                }
+            }
+            let now = clock();
+            if now >= end {
+                return Err(NoPeer::Wait);
+            }
+            let left = Duration::from_millis(end - now);
+            let most = if is_oldest { left.min(LOOK) } else { left };
+            if freerun_runtime::timer::timeout(most, place.told()).await.is_err() {
+                place.look();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
