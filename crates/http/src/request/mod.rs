@@ -17,8 +17,8 @@ use freerun_serve::loop_local::LoopLocal;
 use self::generation::{LoopGeneration, ServedBy};
 pub use self::location::MAX_INTERNAL_REDIRECTS;
 use self::location::{Location, Place, Server};
-use crate::body::ClientBody;
 use crate::connection;
+use crate::message::body::ClientBody;
 
 pub use crate::message::answered::{Answered, Carried, Sent};
 pub use crate::message::asked::{Arrival, Asked, Lineage};
