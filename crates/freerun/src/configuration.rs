@@ -9,9 +9,9 @@ use freerun_conf::{
 };
 use freerun_http::build::Builder;
 use freerun_http::build::blueprint::Blueprint;
-use freerun_http::content::aio::ThreadPools;
 use freerun_http::module::Module;
 use freerun_http::settings::logs::ErrorLogSettings;
+use freerun_http::values::aio::ThreadPools;
 use freerun_modules::log::access::DefaultAccessLog;
 use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::PoolSpec;

@@ -4,8 +4,8 @@ use freerun_conf::{SettingsSet, Shape, group, settings};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::core_settings::{CoreSettings, Satisfy};
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
-use freerun_http::settings::core::{CoreSettings, Satisfy};
 use freerun_serve::access::Rules;
 
 settings! {

@@ -7,7 +7,7 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, Response};
-use freerun_http::settings::core::Present;
+use freerun_http::values::switch::Present;
 use freerun_proto::Method;
 
 settings! {

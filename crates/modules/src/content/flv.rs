@@ -11,7 +11,7 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{FileRange, LocalBoxFuture, Part};
-use freerun_http::settings::core::Switch;
+use freerun_http::values::switch::Switch;
 use freerun_proto::{Method, uri};
 
 use crate::content::mp4::pieces;

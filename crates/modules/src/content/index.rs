@@ -106,7 +106,11 @@ async fn find(request: &mut Request) -> Outcome {
                         }
                         _ => {
                             let full = String::from_utf8_lossy(&full);
-                            if request.settings().get::<freerun_http::settings::core::CoreSettings>().log_not_found {
+                            if request
+                                .settings()
+                                .get::<freerun_http::request::core_settings::CoreSettings>()
+                                .log_not_found
+                            {
                                 log_error!(request, Error, "\"{full}\" is not found (2: No such file or directory)");
                             }
                             return Outcome::Status(404);

@@ -12,7 +12,7 @@ use freerun_http::phases::subrequest::subrequest;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
-use freerun_http::settings::media_types::MediaTypes;
+use freerun_http::values::media_types::MediaTypes;
 
 settings! {
     /// Text before and after a response.

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use freerun_http::content::error_page;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
+use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::{Body, Conditional, Response};
-use freerun_http::settings::core::CoreSettings;
 use freerun_proto::HeaderId;
 use freerun_proto::conditional::{Conditions, Modified, Verdict};
 

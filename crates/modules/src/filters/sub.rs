@@ -15,8 +15,8 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::{Body, Response};
-use freerun_http::settings::media_types::MediaTypes;
 use freerun_http::template::Template;
+use freerun_http::values::media_types::MediaTypes;
 
 settings! {
     /// Strings replaced in responses.

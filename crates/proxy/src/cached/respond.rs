@@ -10,7 +10,7 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, Conditional, FileRange, Response};
-use freerun_http::variables::LimitRate;
+use freerun_http::settings::rate::LimitRate;
 use freerun_proto::date::{imf_fixdate, parse_http_date};
 
 use crate::cached::key_text::Answers;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use freerun_http::connection::stream::ResponseHead;
 use freerun_http::request::Request;
-use freerun_http::settings::core::CoreSettings;
+use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::settings::knobs::TransferSettings;
 use freerun_http::write::interim;
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use freerun_http::request::Request;
-use freerun_http::settings::core::CoreSettings;
+use freerun_http::request::core_settings::CoreSettings;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_upstream::Lease;

@@ -8,7 +8,7 @@ use freerun_conf::SettingsSet;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Response;
-use freerun_http::settings::core::TempPath;
+use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
 
 use crate::exchange::http1::{HttpExchange, WriteHead};

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use freerun_http::content::charsets;
 use freerun_http::log_error;
 use freerun_http::request::Request;
+use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{AsWritten, Body, Conditional, Field, Response};
-use freerun_http::settings::core::CoreSettings;
 use freerun_proto::ascii::find_semicolon;
 use freerun_proto::status::reason;
 use freerun_proto::uri::unescape;
@@ -324,7 +324,7 @@ fn elsewhere(
     }
     request.answered.carried.fields.extend(carried);
     if let Some(rate) = advice.limit_rate {
-        request.own.get::<freerun_http::variables::LimitRate>().set(rate);
+        request.own.get::<freerun_http::settings::rate::LimitRate>().set(rate);
     }
     target
 }

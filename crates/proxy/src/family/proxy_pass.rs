@@ -11,7 +11,8 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::location::Within;
 use freerun_http::template::Template;
-use freerun_http::variables::{self, Reference, Variable, VariableTable};
+use freerun_http::variables;
+use freerun_http::variables::{Reference, Variable, VariableTable};
 use freerun_proto::HeaderId;
 
 use crate::exchange::target::{Target, TargetLookup, UpstreamTarget};

@@ -21,9 +21,9 @@ use std::time::Duration;
 use freerun_conf::{
     Buffers, Contexts, Cx, Directive, Flags, Many, Node, Problem, Settings, Shape, Size, Slot, Value, settings,
 };
-use freerun_http::settings::core::TempPath;
 use freerun_http::settings::rate::Bytes as Rate;
 use freerun_http::template::Template;
+use freerun_http::values::temp_path::TempPath;
 
 use crate::caches::path::CachePaths;
 use crate::caches::values::{CacheName, Conditions, Methods, Valid};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Value, Word, parse_time, settings};
-use freerun_http::settings::core::Present;
 use freerun_http::template::Template;
+use freerun_http::values::switch::Present;
 use freerun_upstream::GroupSettings;
 use freerun_upstream::balance::{Measure, Method, Two};
 use freerun_upstream::group::QueueSettings;

@@ -239,7 +239,7 @@ impl Sticky {
     /// To whom the client of a request is bound.
     pub(super) fn ties<'r>(&'r self, request: &'r Request, now: Millis) -> Option<Ties<'r>> {
         match self {
-            Sticky::Cookie(cookie) => variables::cookie(request, &cookie.name).map(|route| Ties::Route(route.into())),
+            Sticky::Cookie(cookie) => request.head.cookie(&cookie.name).map(|route| Ties::Route(route.into())),
             Sticky::Route(routes) => first(routes, request).map(Ties::Route),
             Sticky::Learn(learn) => {
                 let session = first(&learn.lookup, request)?;
@@ -252,7 +252,7 @@ impl Sticky {
     pub(super) fn answered(&self, request: &Request, peer: &Peer, response: &mut Response, now: Millis) {
         match self {
             Sticky::Cookie(cookie) => {
-                if variables::cookie(request, &cookie.name) != Some(peer.route.as_bytes()) {
+                if request.head.cookie(&cookie.name) != Some(peer.route.as_bytes()) {
                     response.add(&b"Set-Cookie"[..], cookie.text(request, &peer.route));
                 }
             }

@@ -196,7 +196,7 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
-use freerun_http::settings::core::Switch;
+use freerun_http::values::switch::Switch;
 use freerun_proto::{Method, uri};
 use freerun_runtime::files::Via;
 use serde::Serialize;

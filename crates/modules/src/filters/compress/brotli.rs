@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use brotlic::{BrotliEncoder, BrotliEncoderOptions, CompressorWriter, Quality, SetParameterError, WindowSize};
 use freerun_conf::{Buffers, Cx, Node, Problem, Shape, Size, Value, group, settings};
 use freerun_http::module::Module;
-use freerun_http::settings::media_types::MediaTypes;
+use freerun_http::values::media_types::MediaTypes;
 use freerun_http::variables::Variable;
 
 use super::coding::{Coding, Encoder, Params, Plan};

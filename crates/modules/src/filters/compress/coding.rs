@@ -7,7 +7,7 @@ use bytes::Bytes;
 use freerun_conf::SettingsSet;
 use freerun_http::request::Request;
 use freerun_http::request::response::Response;
-use freerun_http::settings::media_types::MediaTypes;
+use freerun_http::values::media_types::MediaTypes;
 
 /// A content coding (RFC 9110 section 8.4.1) that responses can be packed with.
 pub struct Coding {

@@ -14,7 +14,7 @@ use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
 use freerun_http::request::response::{Body, Response};
-use freerun_http::settings::media_types::MediaTypes;
+use freerun_http::values::media_types::MediaTypes;
 use freerun_http::variables::{Variable, VariableTable};
 use freerun_proto::{HeaderId, Version, date};
 use freerun_runtime::log::clock;

@@ -8,7 +8,7 @@ use ::zstd::stream::raw::{CParameter, Encoder as RawEncoder, InBuffer, Operation
 use bytes::Bytes;
 use freerun_conf::{Buffers, Cx, Node, Problem, Shape, Size, Value, group, settings};
 use freerun_http::module::Module;
-use freerun_http::settings::media_types::MediaTypes;
+use freerun_http::values::media_types::MediaTypes;
 use freerun_http::variables::Variable;
 
 use super::coding::{Coding, Encoder, Params, Plan};

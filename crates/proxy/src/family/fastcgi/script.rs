@@ -7,7 +7,8 @@ use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 use freerun_http::log_error;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
-use freerun_http::variables::{self, VariableTable};
+use freerun_http::variables;
+use freerun_http::variables::VariableTable;
 
 use crate::family::fastcgi::FastCgiSettings;
 

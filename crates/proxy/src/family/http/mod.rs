@@ -7,7 +7,7 @@ use freerun_conf::{Cx, Problem, SettingsSet};
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Field;
-use freerun_http::settings::core::TempPath;
+use freerun_http::values::temp_path::TempPath;
 use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
 use freerun_serve::parts::TempFolders;
