@@ -133,6 +133,77 @@ fn decode(text: &[u8], step: usize) -> Option<(Vec<u8>, usize)> {
     None
 }
 
+/// Requests on one connection: no panic, the same requests with the same bodies in whatever pieces they come, and nothing
+/// behind what is wrong.
+pub fn requests(data: &[u8]) {
+    let (options, text) = choice(data);
+    let whole = read_requests(text, text.len().max(1));
+    assert_eq!(whole, read_requests(text, usize::from(options) + 1));
+    let bodies: usize = whole.0.iter().map(|(head, body)| head.len as usize + body.len()).sum();
+    assert!(bodies <= text.len());
+}
+
+/// How the bytes of a connection end.
+#[derive(Debug, PartialEq, Eq)]
+enum Rest {
+    /// Between two requests.
+    Nothing,
+    /// In a head.
+    Head,
+    /// In a body, of which this much has come.
+    Body(Vec<u8>),
+    /// With a head that is wrong.
+    BadHead,
+    /// With a body that is wrong behind this much of it.
+    BadBody(Vec<u8>),
+}
+
+/// The heads and bodies of the requests that come one after the other, and how that ends.
+fn read_requests(text: &[u8], step: usize) -> (Vec<(RequestHead, Vec<u8>)>, Rest) {
+    let rules = HeadRules::default();
+    let (mut requests, mut start, mut end) = (Vec::new(), 0, 0);
+    loop {
+        let mut parser = HeadParser::new();
+        let head = loop {
+            match parser.advance(&text[start..end], &rules) {
+                Err(_) => return (requests, Rest::BadHead),
+                Ok(Progress::Complete) => break parser.into_head(),
+                Ok(_) if end == text.len() => {
+                    let rest = if start == end { Rest::Nothing } else { Rest::Head };
+                    return (requests, rest);
+                }
+                Ok(_) => end = (end + step).min(text.len()),
+            }
+        };
+        start += head.len as usize;
+        let (mut decoder, mut body) = (head.body.decoder(), Vec::new());
+        loop {
+            match decoder.step(&text[start..end]) {
+                Err(_) => {
+                    assert!(decoder.step(&text[start..]).is_err() && !decoder.is_done_when_closed());
+                    return (requests, Rest::BadBody(body));
+                }
+                Ok(Step::Data(range)) => {
+                    assert!(!range.is_empty());
+                    body.extend_from_slice(&text[start + range.start..start + range.end]);
+                    start += range.end;
+                }
+                Ok(Step::Done(used)) => {
+                    start += used;
+                    break;
+                }
+                Ok(Step::More) if end == text.len() => {
+                    assert!(!decoder.is_done_when_closed());
+                    return (requests, Rest::Body(body));
+                }
+                Ok(Step::More) => (start, end) = (end, (end + step).min(text.len())),
+            }
+        }
+        assert!(decoder.is_done());
+        requests.push((*head, body));
+    }
+}
+
 /// Request targets: no panic, no way out of the root, and a normal path stays as it is.
 pub fn uri(data: &[u8]) {
     let (options, target) = choice(data);

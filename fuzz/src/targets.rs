@@ -120,6 +120,35 @@ pub static CHUNKED: Target = Target {
     ],
 };
 
+/// Runs [`crate::requests`].
+pub static REQUESTS: Target = Target {
+    name: "requests",
+    body: crate::requests,
+    seeds: || {
+        owned(&[
+            b"\x00POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"\x02POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nok\r\n0\r\nT: v\r\n\r\nGET /b HTTP/1.0\r\n\r\n",
+            // Looked at twice, this would be a chunk and an end.
+            b"\x1fPUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n4;a\x7f\r\n0\r\n\r\nGET / HTTP/1.1\r\n",
+            b"\x06POST / HTTP/1.0\r\nContent-Length: 18446744073709551615\r\n\r\nx",
+        ])
+    },
+    words: &[
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b"0\r\n\r\n",
+        b";",
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"Content-Length: 3\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"1\r\na\r\n",
+        b"7fffffffffffffff",
+        b"\x7f",
+        b"\r\n\r\n",
+    ],
+};
+
 /// Runs [`crate::uri`].
 pub static URI: Target = Target {
     name: "uri",
@@ -316,9 +345,10 @@ pub static CACHE_CONTROL: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 13] = [
+pub static ALL: [&Target; 14] = [
     &REQUEST_HEAD,
     &CHUNKED,
+    &REQUESTS,
     &URI,
     &RANGE,
     &CONFIGURATION,

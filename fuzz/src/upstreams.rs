@@ -2,7 +2,7 @@
 
 use freerun_proto::chunked::Step;
 use freerun_proto::response::{
-    Asked, BodyDecoder, Framing, HeadKind, MAX_RESPONSE_FIELDS, ResponseHead, ResponseParser,
+    Asked, Framing, HeadKind, MAX_RESPONSE_FIELDS, ResponseHead, ResponseParser,
 };
 use freerun_proto::{fastcgi, memcached, scgi, uwsgi};
 
@@ -67,7 +67,7 @@ fn read_response(text: &[u8], kind: HeadKind, asked: Asked, max: usize, step: us
             }
         }
     };
-    let mut decoder = BodyDecoder::new(framing);
+    let mut decoder = framing.decoder();
     let mut body = Vec::new();
     loop {
         match decoder.step(&text[start..end]) {
@@ -79,9 +79,9 @@ fn read_response(text: &[u8], kind: HeadKind, asked: Asked, max: usize, step: us
             }
             Ok(Step::Done(used)) => return Outcome::Whole(heads, body, start + used),
             Ok(Step::More) if end == text.len() => {
-                return match decoder.closed() {
-                    Ok(()) => Outcome::Whole(heads, body, end),
-                    Err(_) => Outcome::Partial,
+                return match decoder.is_done_when_closed() {
+                    true => Outcome::Whole(heads, body, end),
+                    false => Outcome::Partial,
                 };
             }
             Ok(Step::More) => (start, end) = (end, (end + step).min(text.len())),

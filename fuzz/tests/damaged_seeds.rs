@@ -109,6 +109,7 @@ macro_rules! test_each {
 test_each!(
     request_head,
     chunked,
+    requests,
     uri,
     range,
     configuration,

@@ -52,6 +52,8 @@ enum State {
     LastLf,
     /// Behind the end.
     Done,
+    /// Behind an error: nobody knows what the bytes are.
+    Failed,
 }
 
 /// Decodes a chunked body that comes in pieces, giving out places in the input instead of copies.
@@ -104,8 +106,8 @@ impl ChunkedDecoder {
     /// Looks at the next piece of the body.
     ///
     /// # Errors
-    /// [`Error::Chunked`] where the coding is violated, a size is over 2^63 - 1, or a line or the trailers are too long.
-    /// The decoder must not be used further.
+    /// [`Error::Chunked`] where the coding is violated, a size is over 2^63 - 1, or a line or the trailers are too long: now and
+    /// from now on. A caller that looked at the bytes again could otherwise find an end in the middle of what is wrong.
     pub fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
         let mut i = 0;
         while self.state != State::Done {
@@ -113,6 +115,7 @@ impl ChunkedDecoder {
                 if i == input.len() {
                     return Ok(Step::More);
                 }
+                debug_assert!(self.left > 0, "a chunk without a byte to come");
                 let rest = input.len() - i;
                 let take = usize::try_from(self.left).map_or(rest, |left| left.min(rest));
                 self.left -= take as u64;
@@ -122,9 +125,16 @@ impl ChunkedDecoder {
                 return Ok(Step::Data(i..i + take));
             }
             let Some(&b) = input.get(i) else { return Ok(Step::More) };
-            self.state = self.frame(b)?;
+            match self.frame(b) {
+                Ok(state) => self.state = state,
+                Err(error) => {
+                    self.state = State::Failed;
+                    return Err(error);
+                }
+            }
             i += 1;
         }
+        debug_assert!(self.left == 0 && self.trailer_start == self.trailers.len(), "an end in the middle");
         Ok(Step::Done(i))
     }
 
@@ -162,8 +172,8 @@ impl ChunkedDecoder {
                 Ok(State::Trailer)
             }
             State::LastLf => expect(b, b'\n').map(|()| State::Done),
-            // `step` does not ask for these.
-            State::Data | State::Done => Err(Error::Chunked),
+            // `step` does not ask for the first two.
+            State::Data | State::Done | State::Failed => Err(Error::Chunked),
         }
     }
 

@@ -5,6 +5,7 @@
 //! nginx's where it does not.
 
 pub mod ascii;
+pub mod body;
 pub mod chunked;
 pub mod conditional;
 pub mod credentials;

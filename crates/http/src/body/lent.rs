@@ -1,6 +1,5 @@
 //! A body that is read while the response to its request is on its way, when the request is out of reach.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -9,9 +8,9 @@ use bytes::Bytes;
 use freerun_proto::BodyFraming;
 use freerun_runtime::timer::Timer;
 
-use super::{BodyError, ClientBody, Framing, limits};
-use crate::request::ClientStream;
-use crate::request::Request;
+use super::{BodyError, limits, poll_piece};
+use crate::message::body::{ClientBody, Returned};
+use crate::request::{ClientStream, Head, Request};
 
 /// A body that is read apart from its request, while the response to that is on its way. When it is dropped the request can
 /// have back what is left of it ([`take_back`]).
@@ -29,43 +28,23 @@ pub struct Lent {
     returned: Rc<Returned>,
 }
 
-/// Where a [`Lent`] body is left.
-#[derive(Default)]
-pub(super) struct Returned(Cell<Option<(ClientBody, Vec<u8>)>>);
-
 /// Hands out the rest of a body of which a part was passed on as it came. Until it is given back the request has a body that has not
 /// come and cannot be read.
 pub fn lend(request: &mut Request) -> Lent {
     take_back(request);
     let (wait, limit) = limits(request);
     let head = request.head.parsed.len as usize;
-    let returned = Rc::<Returned>::default();
-    let ClientBody { declared, received, framing_read, given_up, .. } = request.body;
-    let stays = ClientBody {
-        framing: Framing::Lent(returned.clone()),
-        declared,
-        used: head,
-        received,
-        framing_read,
-        expects_continue: false,
-        given_up,
-    };
-    let mut body = std::mem::replace(&mut request.body, stays);
-    let buffer = request.head.buffer.split_off(body.used);
+    let buffer = request.head.buffer.split_off(request.body.used());
     request.head.buffer.truncate(head);
-    body.used = 0;
+    let (body, returned) = request.body.lend(head);
     let client = request.client.clone();
     Lent { body, buffer, client, timer: Timer::default(), waiting: false, wait, limit, failed: false, returned }
 }
 
 /// Takes back what is left of a body that was lent, if it is there.
 pub fn take_back(request: &mut Request) {
-    let Framing::Lent(returned) = &request.body.framing else { return };
-    let Some((mut body, buffer)) = returned.0.take() else { return };
-    let head = request.head.parsed.len as usize;
-    request.head.buffer.extend_from_slice(&buffer[body.used..]);
-    body.used = head;
-    request.body = body;
+    let Request { body, head: Head { buffer, parsed }, .. } = request;
+    body.take_back(parsed.len as usize, buffer);
 }
 
 impl Lent {
@@ -81,7 +60,7 @@ impl Lent {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
-        let piece = match self.body.poll_piece(context, (&mut self.buffer, 0), &self.client, most) {
+        let piece = match poll_piece(&mut self.body, context, (&mut self.buffer, 0), &self.client, most) {
             Poll::Ready(piece) => piece?,
             Poll::Pending => {
                 if !std::mem::replace(&mut self.waiting, true) {
@@ -91,7 +70,7 @@ impl Lent {
             }
         };
         self.waiting = false;
-        if self.body.declared.is_none() && self.body.is_beyond(self.limit) {
+        if self.body.is_beyond(self.limit) {
             return Poll::Ready(Err(BodyError::Status(413)));
         }
         Poll::Ready(Ok(piece))
@@ -105,6 +84,6 @@ impl Drop for Lent {
             return;
         }
         let over = ClientBody::new(BodyFraming::None, 0, false);
-        self.returned.0.set(Some((std::mem::replace(&mut self.body, over), std::mem::take(&mut self.buffer))));
+        self.returned.leave(std::mem::replace(&mut self.body, over), std::mem::take(&mut self.buffer));
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod answered;
 pub mod asked;
+pub mod body;
 pub mod fields;
 pub mod head;
 pub mod persistence;

@@ -10,11 +10,11 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 
 use crate::arrive;
-use crate::body::ClientBody;
 use crate::connection::stream::{ResponseHead, Stream};
 use crate::finish;
 use crate::http_loop::HttpLoop;
 use crate::log_error;
+use crate::message::body::ClientBody;
 use crate::message::persistence::Persistence;
 use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer};

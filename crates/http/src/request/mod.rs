@@ -20,8 +20,8 @@ use self::core_settings::CoreSettings;
 use self::generation::{LoopGeneration, ServedBy};
 pub use self::location::MAX_INTERNAL_REDIRECTS;
 use self::location::{Location, Place, Server};
-use crate::body::ClientBody;
 use crate::connection;
+use crate::message::body::ClientBody;
 
 pub use crate::message::answered::{Answered, Carried, Sent};
 pub use crate::message::asked::{Arrival, Asked, Lineage};

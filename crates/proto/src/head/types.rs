@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::body::BodyDecoder;
 use crate::host::{self, HostParts};
 use crate::{HeaderId, HostSpan, Span};
 
@@ -120,6 +121,17 @@ pub enum BodyFraming {
     Length(u64),
     /// The chunked coding.
     Chunked,
+}
+
+impl BodyFraming {
+    /// A decoder before the first byte of the body.
+    pub fn decoder(self) -> BodyDecoder {
+        match self {
+            BodyFraming::None => BodyDecoder::Length(0),
+            BodyFraming::Length(length) => BodyDecoder::Length(length),
+            BodyFraming::Chunked => BodyDecoder::chunked(),
+        }
+    }
 }
 
 /// One header field, as offsets into the head's buffer.

@@ -1,9 +1,8 @@
-//! How the body of a response is delimited, and its bytes: RFC 9112 section 6.3.
+//! How the body of a response is delimited: RFC 9112 section 6.3.
 
-use crate::chunked::{ChunkedDecoder, Step};
+use crate::body::BodyDecoder;
 use crate::{Method, Version};
 
-use super::error::ReplyError;
 use super::parser::ResponseHead;
 
 /// What the request was, as far as it decides how the response is delimited.
@@ -67,81 +66,14 @@ impl Framing {
         };
         persistent && !matches!(self, Framing::UntilClose | Framing::Tunnel)
     }
-}
 
-/// Finds the bytes of a body in what comes.
-#[derive(Debug)]
-pub enum BodyDecoder {
-    /// So many bytes are still to come.
-    Length(u64),
-    /// The chunked coding.
-    Chunked(Box<ChunkedDecoder>),
-    /// Everything until the upstream closes.
-    UntilClose,
-}
-
-impl BodyDecoder {
-    /// A decoder before the first byte of a body.
-    pub fn new(framing: Framing) -> BodyDecoder {
-        match framing {
+    /// A decoder before the first byte of the body.
+    pub fn decoder(self) -> BodyDecoder {
+        match self {
             Framing::None | Framing::Tunnel => BodyDecoder::Length(0),
             Framing::Length(length) => BodyDecoder::Length(length),
-            Framing::Chunked => BodyDecoder::Chunked(Box::default()),
+            Framing::Chunked => BodyDecoder::chunked(),
             Framing::UntilClose => BodyDecoder::UntilClose,
         }
-    }
-
-    /// Looks at the next piece of the body. What a step says belongs to the body is not to be given again.
-    ///
-    /// # Errors
-    /// [`ReplyError::Chunked`]; the decoder must not be used further.
-    pub fn step(&mut self, input: &[u8]) -> Result<Step, ReplyError> {
-        match self {
-            BodyDecoder::Length(0) => Ok(Step::Done(0)),
-            _ if input.is_empty() => Ok(Step::More),
-            BodyDecoder::Length(left) => {
-                let take = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
-                *left -= take as u64;
-                Ok(Step::Data(0..take))
-            }
-            BodyDecoder::Chunked(decoder) => decoder.step(input).map_err(|_| ReplyError::Chunked),
-            BodyDecoder::UntilClose => Ok(Step::Data(0..input.len())),
-        }
-    }
-
-    /// The upstream has closed, and everything it sent was looked at.
-    ///
-    /// # Errors
-    /// [`ReplyError::Closed`]: the body is not complete.
-    pub fn closed(&self) -> Result<(), ReplyError> {
-        let complete = match self {
-            BodyDecoder::Length(left) => *left == 0,
-            BodyDecoder::Chunked(decoder) => decoder.is_done(),
-            BodyDecoder::UntilClose => true,
-        };
-        if complete { Ok(()) } else { Err(ReplyError::Closed) }
-    }
-
-    /// Bytes still to come, where that is known.
-    pub const fn remaining(&self) -> Option<u64> {
-        match self {
-            BodyDecoder::Length(left) => Some(*left),
-            BodyDecoder::Chunked(_) | BodyDecoder::UntilClose => None,
-        }
-    }
-
-    /// Bytes that certainly belong to the body and come next: a reader may expect at least that many.
-    pub fn expected(&self) -> u64 {
-        match self {
-            BodyDecoder::Length(left) => *left,
-            BodyDecoder::Chunked(decoder) => decoder.left_in_chunk(),
-            BodyDecoder::UntilClose => 0,
-        }
-    }
-
-    /// The trailer fields of a chunked body, once it is complete.
-    pub fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let decoder = if let BodyDecoder::Chunked(decoder) = self { Some(decoder) } else { None };
-        decoder.into_iter().flat_map(|decoder| decoder.trailers())
     }
 }

@@ -1,5 +1,4 @@
 use super::*;
-use crate::chunked::Step;
 use crate::{HeaderId, Version};
 
 fn parser(kind: HeadKind) -> ResponseParser {
@@ -284,50 +283,6 @@ fn cgi_heads() {
     assert_eq!(either("HTTP/1.0 404 No\r\nStatus: 200 OK\r\nA: b\r\n\r\n").unwrap().status, 404);
     assert_eq!(either("Status: 404 No\r\nA: b\r\n\r\n").unwrap().status, 404);
     assert_eq!(either("A: b\r\n\r\n").unwrap().status, 200);
-}
-
-/// All of a body's bytes, with the input in pieces of `step` bytes; how many bytes were left over.
-fn decode(framing: Framing, text: &[u8], step: usize) -> Result<(Vec<u8>, usize), ReplyError> {
-    let mut decoder = BodyDecoder::new(framing);
-    let mut body = Vec::new();
-    for (index, piece) in text.chunks(step).enumerate() {
-        let mut rest = piece;
-        loop {
-            match decoder.step(rest)? {
-                Step::Data(range) => {
-                    body.extend_from_slice(&rest[range.clone()]);
-                    rest = &rest[range.end..];
-                }
-                Step::More => break,
-                Step::Done(used) => {
-                    decoder.closed()?;
-                    return Ok((body, text.len() - index * step - (piece.len() - rest.len()) - used));
-                }
-            }
-        }
-    }
-    decoder.closed().map(|()| (body, 0))
-}
-
-#[test]
-fn bodies() {
-    let chunked = b"2\r\nok\r\n3;a=b\r\nyes\r\n0\r\nT: v\r\n\r\nnext";
-    for step in 1..=chunked.len() {
-        assert_eq!(decode(Framing::Chunked, chunked, step), Ok((b"okyes".to_vec(), 4)), "{step}");
-        assert_eq!(decode(Framing::Length(3), b"bodynext", step), Ok((b"bod".to_vec(), 5)), "{step}");
-        assert_eq!(decode(Framing::UntilClose, b"body", step), Ok((b"body".to_vec(), 0)), "{step}");
-        assert_eq!(decode(Framing::None, b"next", step), Ok((Vec::new(), 4)), "{step}");
-        assert_eq!(decode(Framing::Length(9), b"body", step), Err(ReplyError::Closed), "{step}");
-        assert_eq!(decode(Framing::Chunked, b"2\r\nok\r\n0\r\n", step), Err(ReplyError::Closed), "{step}");
-        for bad in
-            [&b"2\nok\n0\n\n"[..], b"x\r\n", b" 2\r\n", b"2\r\nokk\r\n", b"FFFFFFFFFFFFFFFFF\r\n", b"-1\r\n", b"\r\n"]
-        {
-            assert_eq!(decode(Framing::Chunked, bad, step), Err(ReplyError::Chunked), "{bad:?}");
-        }
-    }
-    let mut decoder = BodyDecoder::new(Framing::Chunked);
-    assert_eq!(decoder.step(b"0\r\nT: v\r\n\r\n"), Ok(Step::Done(11)));
-    assert_eq!(decoder.trailers().collect::<Vec<_>>(), [(&b"T"[..], &b"v"[..])]);
 }
 
 /// Status lines of all kinds: what is read at once is what is found by looking closely.

@@ -5,9 +5,10 @@ use std::cell::RefCell;
 use bytes::{Buf, Bytes, BytesMut};
 use freerun_http::request::response::Field;
 use freerun_proto::HeaderId;
+use freerun_proto::body::BodyDecoder;
 use freerun_proto::chunked::Step;
 use freerun_proto::response::{
-    Asked, Before, BodyDecoder, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseHead, ResponseParser,
+    Asked, Before, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseHead, ResponseParser,
 };
 
 use crate::exchange::fields::{HeadFields, Places};
@@ -95,7 +96,7 @@ impl Reply {
         let bytes = input.split_to(head.len).freeze();
         if !head.is_interim() {
             self.keeps = self.is_http() && framing.keeps(&head);
-            let body = BodyDecoder::new(framing);
+            let body = framing.decoder();
             if framing != Framing::Tunnel && body.remaining() == Some(0) {
                 self.finish(input);
             }
@@ -126,7 +127,7 @@ impl Reply {
     /// The next piece, as it came.
     fn step(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
         let Some(body) = self.body.as_mut().filter(|_| !self.done) else { return Ok(BodyStep::End) };
-        match body.step(input)? {
+        match body.step(input).map_err(|_| ReplyError::Chunked)? {
             Step::Data(range) => {
                 input.advance(range.start);
                 let data = input.split_to(range.len()).freeze();
@@ -160,11 +161,11 @@ impl Reply {
         self.keeps = false;
         match &self.body {
             Some(_) if self.done => Ok(()),
-            Some(body) => {
-                body.closed()?;
+            Some(body) if body.is_done_when_closed() => {
                 self.done = true;
                 Ok(())
             }
+            Some(_) => Err(ReplyError::Closed.into()),
             None => Err(Fault::Cut),
         }
     }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use freerun_proto::head::{HeadParser, parse_request};
 use freerun_proto::{BodyFraming, Method, RequestHead};
 
-use crate::body::ClientBody;
+use crate::message::body::ClientBody;
 use crate::protocol::h1::read;
 use crate::regex::{Captures, Groups};
 use crate::request::ClientStream;
