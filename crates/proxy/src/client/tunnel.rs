@@ -10,9 +10,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use freerun_http::connection::tunnel_end::TunnelEnd;
-use freerun_http::content::takeover::Takeover;
 use freerun_http::log_error;
 use freerun_http::request::Request;
+use freerun_http::request::takeover::Takeover;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Errno;
 use freerun_runtime::loops;

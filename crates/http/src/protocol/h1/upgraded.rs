@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use freerun_runtime::{buffers, loops};
 
 use crate::connection::tunnel_end::TunnelEnd;
-use crate::content::takeover::Takeover;
 use crate::finish;
 use crate::protocol::h1::tunnel_request::TunnelRequest;
 use crate::request::Connection;
 use crate::request::Request;
+use crate::request::takeover::Takeover;
 
 /// A takeover, and what is left of the request that led to it.
 pub struct Upgraded {
