@@ -61,7 +61,8 @@ fn a_body_that_comes_in_two_pieces_is_the_same_wherever_it_is_cut() {
         b"0\r\nT v\r\n\r\n",
         b"1\na\r\n0\r\n\r\n",
     ];
-    let make: [(fn() -> BodyDecoder, &[&[u8]]); 4] = [
+    type Make = fn() -> BodyDecoder;
+    let make: [(Make, &[&[u8]]); 4] = [
         (BodyDecoder::chunked, chunked),
         (|| length(3), &[b"abcGET", b"abc", b"ab", b"a\r\n"]),
         (|| BodyFraming::None.decoder(), &[b"GET"]),

@@ -17,6 +17,7 @@ pub mod head;
 pub mod header;
 pub mod host;
 pub mod memcached;
+pub mod persistence;
 pub mod proxy_protocol;
 pub mod range;
 pub mod response;
@@ -34,5 +35,6 @@ pub use head::{
 };
 pub use header::HeaderId;
 pub use host::HostSpan;
+pub use persistence::ConnectionOptions;
 pub use proxy_protocol::ProxyHeader;
 pub use span::Span;

@@ -9,7 +9,6 @@ pub mod open;
 pub mod open_error;
 pub mod path;
 pub mod pull;
-pub mod takeover;
 
 use bytes::Bytes;
 use freerun_proto::uri::extension;

@@ -381,6 +381,13 @@ mod tests {
         assert_eq!((&buffer[..], body.used(), body.remaining(), body.received()), (&b"headLLO"[..], 4, Some(3), 2));
     }
 
+    /// Each request has one, nearly always of nothing: the decoder's states have to fit where there is room beside them.
+    #[test]
+    fn it_is_small() {
+        assert!(size_of::<ClientBody>() <= 64, "{}", size_of::<ClientBody>());
+        assert_eq!(size_of::<Source>(), size_of::<BodyDecoder>());
+    }
+
     /// What is wrong in the middle of a line must not be read as another one when it is looked at again.
     #[test]
     fn behind_wrong_framing_there_is_no_end() {

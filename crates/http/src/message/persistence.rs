@@ -44,6 +44,18 @@ pub enum CloseReason {
 }
 
 impl Persistence {
+    /// What a request's head asks for: `keep_alive` is what its version and its `Connection` fields say
+    /// ([`ConnectionOptions`](freerun_proto::ConnectionOptions)), `still_listens` whether the newest configuration listens at
+    /// the address.
+    #[inline]
+    pub fn asked(keep_alive: bool, still_listens: bool) -> Persistence {
+        match (keep_alive, still_listens) {
+            (true, true) => Persistence::Kept,
+            (false, _) => Persistence::Closed(CloseReason::ClientAsked),
+            (true, false) => Persistence::Closed(CloseReason::AddressGone),
+        }
+    }
+
     /// Whether the connection is kept.
     #[inline]
     pub fn is_kept(self) -> bool {
@@ -61,7 +73,33 @@ impl Persistence {
 
 #[cfg(test)]
 mod tests {
+    use freerun_proto::{ConnectionOptions, Version};
+
     use super::*;
+
+    /// RFC 9112 section 9.3
+    #[test]
+    fn the_head_is_asked_first() {
+        let (asked, gone) =
+            (Persistence::Closed(CloseReason::ClientAsked), Persistence::Closed(CloseReason::AddressGone));
+        for (version, field, still_listens, expected) in [
+            (Version::Http11, "", true, Persistence::Kept),
+            (Version::Http11, "upgrade", true, Persistence::Kept),
+            (Version::Http11, "close", true, asked),
+            (Version::Http11, "close", false, asked),
+            (Version::Http11, "", false, gone),
+            (Version::Http10, "", true, asked),
+            (Version::Http10, "", false, asked),
+            (Version::Http10, "keep-alive", true, Persistence::Kept),
+            (Version::Http10, "keep-alive", false, gone),
+            (Version::Http10, "keep-alive, close", true, asked),
+        ] {
+            let mut options = ConnectionOptions::default();
+            options.add(field.as_bytes());
+            let found = Persistence::asked(options.persists(version), still_listens);
+            assert_eq!(found, expected, "{version:?} {field:?} {still_listens}");
+        }
+    }
 
     #[test]
     fn the_first_reason_counts_and_none_is_taken_back() {

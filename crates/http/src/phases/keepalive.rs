@@ -9,11 +9,7 @@ use crate::request::Request;
 
 /// What the head asks for; `still_listens` is whether the newest configuration listens at the address.
 pub fn asked(request: &mut Request, still_listens: bool) {
-    request.answered.persistence = match (request.head.parsed.keep_alive, still_listens) {
-        (true, true) => Persistence::Kept,
-        (false, _) => Persistence::Closed(CloseReason::ClientAsked),
-        (true, false) => Persistence::Closed(CloseReason::AddressGone),
-    };
+    request.answered.persistence = Persistence::asked(request.head.parsed.keep_alive, still_listens);
 }
 
 /// What the location has to say: one that does not want the connection kept cannot be overruled by those that the request

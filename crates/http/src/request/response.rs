@@ -9,10 +9,10 @@ use bytes::Bytes;
 use freerun_runtime::files::OpenFile;
 
 use super::Request;
-use crate::content::takeover::Takeover;
 use crate::files::known::Described;
 pub use crate::message::Field;
 use crate::message::fields::Fields;
+use crate::request::takeover::Takeover;
 
 /// A future of this loop.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -2,8 +2,8 @@
 
 use super::line::{self, Line};
 use super::types::{BodyFraming, Field, Method, RequestHead, Version};
-use crate::ascii::{self, NAME, class, tokens};
-use crate::{Error, HeaderId, HostSpan, Span};
+use crate::ascii::{self, NAME, class};
+use crate::{ConnectionOptions, Error, HeaderId, HostSpan, Span};
 
 /// The directives that rule how a head is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -405,20 +405,11 @@ impl HeadParser {
             (Some(_), Some(_)) => return Err(Error::LengthAndEncoding),
             (Some(_), None) => BodyFraming::Chunked,
         };
-        let (mut close, mut keep) = (false, head.version == Version::Http11);
+        let mut options = ConnectionOptions::default();
         for field in head.all(HeaderId::Connection) {
-            match field.value().of(buf) {
-                b"keep-alive" => keep = true,
-                b"close" => close = true,
-                list => {
-                    for token in tokens(list) {
-                        close |= token.eq_ignore_ascii_case(b"close");
-                        keep |= token.eq_ignore_ascii_case(b"keep-alive");
-                    }
-                }
-            }
+            options.add(field.value().of(buf));
         }
-        head.keep_alive = keep && !close;
+        head.keep_alive = options.persists(head.version);
         let expect = head.value(buf, HeaderId::Expect);
         head.expect_continue =
             head.version == Version::Http11 && expect.is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));

@@ -60,10 +60,8 @@ impl Framing {
     /// Whether the connection can serve another request once the body has ended: RFC 9112 section 9.3. A chunked response of
     /// HTTP/1.0 is the last one, since its framing may have been made by a proxy that knows no chunks (section 6.1).
     pub const fn keeps(self, head: &ResponseHead) -> bool {
-        let persistent = match head.version {
-            Version::Http11 => !head.close,
-            _ => head.keep_alive && !head.close && !head.chunked,
-        };
+        let persistent =
+            head.connection.persists(head.version) && (matches!(head.version, Version::Http11) || !head.chunked);
         persistent && !matches!(self, Framing::UntilClose | Framing::Tunnel)
     }
 

@@ -1,7 +1,7 @@
 //! The parser of response heads.
 
 use crate::head::parse_length;
-use crate::{HeaderId, Span, Version, ascii};
+use crate::{ConnectionOptions, HeaderId, Span, Version};
 
 use super::error::{ReplyError, shown};
 use super::{fields, status_line};
@@ -56,10 +56,8 @@ pub struct ResponseHead {
     pub content_length: Option<u64>,
     /// `Transfer-Encoding: chunked` came. Always false of a CGI response, whose body is as the script wrote it.
     pub chunked: bool,
-    /// `Connection` has `close`.
-    pub close: bool,
-    /// `Connection` has `keep-alive`.
-    pub keep_alive: bool,
+    /// What `Connection` says.
+    pub connection: ConnectionOptions,
     /// Bytes that the head took, with its last empty line.
     pub len: usize,
 }
@@ -310,13 +308,7 @@ impl ResponseParser {
             {
                 self.cgi_status(field.value.of(buf), field.value)?;
             }
-            HeaderId::Connection if field.value.of(buf) == b"keep-alive" => self.head.keep_alive = true,
-            HeaderId::Connection => {
-                for token in ascii::tokens(field.value.of(buf)) {
-                    self.head.close |= token.eq_ignore_ascii_case(b"close");
-                    self.head.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
-                }
-            }
+            HeaderId::Connection => self.head.connection.add(field.value.of(buf)),
             HeaderId::ContentLength => {
                 once(&mut self.length, field, buf)?;
                 let value = field.value.of(buf);
@@ -387,8 +379,7 @@ fn empty_head() -> ResponseHead {
         fields: Vec::new(),
         content_length: None,
         chunked: false,
-        close: false,
-        keep_alive: false,
+        connection: ConnectionOptions::default(),
         len: 0,
     }
 }

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use freerun_http::content::takeover::Takeover;
+use freerun_http::connection::tunnel_end::TunnelEnd;
 use freerun_http::log_error;
-use freerun_http::request::Connection;
 use freerun_http::request::Request;
+use freerun_http::request::takeover::Takeover;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Errno;
 use freerun_runtime::loops;
@@ -104,8 +104,8 @@ impl Way {
 
     fn poll(
         &mut self,
-        from: &Transport,
-        to: &Transport,
+        from: TunnelEnd<'_>,
+        to: TunnelEnd<'_>,
         buffer: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Result<Went, Broke> {
@@ -135,11 +135,7 @@ impl Way {
                 return Ok(Went::Far(moved));
             }
             buffer.clear();
-            let read = from.poll_read_by(context, || {
-                buffer.reserve(PIECE);
-                Ok((from.try_read(buffer)?, buffer.capacity()))
-            });
-            match read {
+            match from.poll_read(context, buffer, PIECE) {
                 Poll::Ready(Ok(0)) => {
                     self.over = true;
                     to.shutdown_write();
@@ -190,11 +186,12 @@ impl Tunnel {
         }
     }
 
-    fn poll_both(&mut self, client: &Transport, context: &mut Context<'_>) -> Result<bool, UpstreamError> {
+    fn poll_both(&mut self, client: TunnelEnd<'_>, context: &mut Context<'_>) -> Result<bool, UpstreamError> {
         let mut buffer = BUFFER.take();
-        let down = self.down.poll(&self.upstream, client, &mut buffer, context);
+        let upstream = TunnelEnd::Transport(&self.upstream);
+        let down = self.down.poll(upstream, client, &mut buffer, context);
         let up = match down {
-            Ok(_) => self.up.poll(client, &self.upstream, &mut buffer, context),
+            Ok(_) => self.up.poll(client, upstream, &mut buffer, context),
             Err(_) => Ok(Went::Far(false)),
         };
         BUFFER.set(buffer);
@@ -247,9 +244,8 @@ impl Takeover for Tunnel {
         self.up.held = Held::new(rest);
     }
 
-    fn poll(&mut self, client: &Connection, context: &mut Context<'_>) -> Poll<()> {
-        loops::note(client.number, "tunnelling");
-        let why = match self.poll_both(&client.transport, context) {
+    fn poll(&mut self, client: TunnelEnd<'_>, context: &mut Context<'_>) -> Poll<()> {
+        let why = match self.poll_both(client, context) {
             Ok(true) => return Poll::Ready(()),
             Ok(false) => std::task::ready!(self.poll_late(context)),
             Err(UpstreamError::ClientGone) => return Poll::Ready(()),

@@ -5,13 +5,14 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use freerun_runtime::buffers;
+use freerun_runtime::{buffers, loops};
 
-use crate::content::takeover::Takeover;
+use crate::connection::tunnel_end::TunnelEnd;
 use crate::finish;
 use crate::protocol::h1::tunnel_request::TunnelRequest;
 use crate::request::Connection;
 use crate::request::Request;
+use crate::request::takeover::Takeover;
 
 /// A takeover, and what is left of the request that led to it.
 pub struct Upgraded {
@@ -32,7 +33,8 @@ impl Upgraded {
 
     /// Goes on; ready when it is over.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.takeover.poll(&self.client, context)
+        loops::note(self.client.number, "tunnelling");
+        self.takeover.poll(TunnelEnd::Transport(&self.client.transport), context)
     }
 }
 

@@ -1,0 +1,193 @@
+//! One end of a tunnel: bytes that come and go when HTTP has nothing more to say about them.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use freerun_transport::Transport;
+
+use super::stream::Stream;
+
+/// One end of a tunnel (RFC 9110 section 7.8 and 9.3.6), whatever carries its bytes. Who has gone is found by reading or writing.
+#[derive(Clone, Copy)]
+pub enum TunnelEnd<'e> {
+    /// A byte stream that the tunnel has for itself: behind `101 Switching Protocols`, or to another server.
+    Transport(&'e Transport),
+    /// A stream of a protocol that carries several at once: the data behind the head of a request, and of its response.
+    Stream(&'e dyn Stream),
+}
+
+impl TunnelEnd<'_> {
+    /// Polls for what comes, about `most` bytes at a time, which stand in the buffer behind what it holds; 0 is the end. The
+    /// buffer gets its memory only when there is something.
+    ///
+    /// # Errors
+    /// Why the stream is broken.
+    #[inline]
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut Vec<u8>, most: usize) -> Poll<io::Result<usize>> {
+        match self {
+            TunnelEnd::Transport(transport) => transport.poll_read_by(context, || {
+                buffer.reserve(most);
+                let room = buffer.capacity() - buffer.len();
+                Ok((transport.try_read(buffer)?, room))
+            }),
+            TunnelEnd::Stream(stream) => {
+                let piece = ready!(stream.poll_body(context, most))?.unwrap_or_default();
+                buffer.reserve(if piece.is_empty() { 0 } else { most.max(piece.len()) });
+                buffer.extend_from_slice(&piece);
+                Poll::Ready(Ok(piece.len()))
+            }
+        }
+    }
+
+    /// Polls a write of what fits of `bytes`, of which there are some.
+    ///
+    /// # Errors
+    /// Why the stream is broken.
+    #[inline]
+    pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        debug_assert!(!bytes.is_empty(), "nothing to write");
+        match self {
+            TunnelEnd::Transport(transport) => transport.poll_write(context, bytes),
+            TunnelEnd::Stream(stream) => {
+                let room = ready!(stream.poll_room(context))?.min(bytes.len());
+                stream.send_data(Bytes::copy_from_slice(&bytes[..room]), false);
+                Poll::Ready(Ok(room))
+            }
+        }
+    }
+
+    /// Ends the sending side; the other end finds the end of the stream.
+    pub fn shutdown_write(&self) {
+        match self {
+            TunnelEnd::Transport(transport) => transport.shutdown_write(),
+            TunnelEnd::Stream(stream) => stream.send_data(Bytes::new(), true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::task::Waker;
+
+    use freerun_runtime::loops;
+
+    use super::*;
+    use crate::connection::stream::ResponseHead;
+    use crate::message::Field;
+
+    /// A stream of which a client has sent some, and that has room for some.
+    #[derive(Default)]
+    struct Scripted {
+        body: RefCell<Vec<Bytes>>,
+        has_ended: bool,
+        is_reset: bool,
+        room: Cell<usize>,
+        sent: RefCell<Vec<u8>>,
+        we_ended: Cell<bool>,
+    }
+
+    impl Stream for Scripted {
+        fn poll_body(&self, _: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>> {
+            let mut body = self.body.borrow_mut();
+            match body.first_mut() {
+                _ if self.is_reset => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                Some(piece) if piece.len() > most => Poll::Ready(Ok(Some(piece.split_to(most)))),
+                Some(_) => Poll::Ready(Ok(Some(body.remove(0)))),
+                None if self.has_ended => Poll::Ready(Ok(None)),
+                None => Poll::Pending,
+            }
+        }
+
+        fn poll_room(&self, _: &mut Context<'_>) -> Poll<io::Result<usize>> {
+            match self.room.get() {
+                _ if self.is_reset => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                0 => Poll::Pending,
+                room => Poll::Ready(Ok(room)),
+            }
+        }
+
+        fn send_data(&self, data: Bytes, ends: bool) {
+            self.room.set(self.room.get().checked_sub(data.len()).expect("no more is sent than there is room for"));
+            self.sent.borrow_mut().extend_from_slice(&data);
+            self.we_ended.set(ends);
+        }
+
+        fn send_interim(&self, _: &ResponseHead) {}
+
+        fn send_head(&self, _: ResponseHead, _: bool) {}
+
+        fn send_trailers(&self, _: &[Field]) {}
+
+        fn reset(&self) {}
+
+        fn poll_gone(&self, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+
+        fn certain_room(&self) -> usize {
+            0
+        }
+    }
+
+    fn read(end: TunnelEnd<'_>, most: usize) -> Poll<Result<Vec<u8>, io::ErrorKind>> {
+        let mut buffer = b"before".to_vec();
+        let read = end.poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer, most);
+        read.map_err(|error| error.kind()).map_ok(|len| {
+            assert_eq!(buffer.len(), 6 + len);
+            buffer.split_off(6)
+        })
+    }
+
+    fn write(end: TunnelEnd<'_>, bytes: &[u8]) -> Poll<Result<usize, io::ErrorKind>> {
+        end.poll_write(&mut Context::from_waker(Waker::noop()), bytes).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn a_stream_carries_bytes_both_ways() {
+        let mut stream = Scripted { body: vec![Bytes::from_static(b"question")].into(), ..Scripted::default() };
+        assert_eq!(read(TunnelEnd::Stream(&stream), 5), Poll::Ready(Ok(b"quest".to_vec())));
+        assert_eq!(read(TunnelEnd::Stream(&stream), 5), Poll::Ready(Ok(b"ion".to_vec())));
+        assert_eq!(read(TunnelEnd::Stream(&stream), 5), Poll::Pending);
+        stream.has_ended = true;
+        assert_eq!(read(TunnelEnd::Stream(&stream), 5), Poll::Ready(Ok(Vec::new())));
+
+        assert_eq!(write(TunnelEnd::Stream(&stream), b"answer"), Poll::Pending);
+        stream.room.set(4);
+        assert_eq!(write(TunnelEnd::Stream(&stream), b"answer"), Poll::Ready(Ok(4)));
+        assert_eq!(write(TunnelEnd::Stream(&stream), b"er"), Poll::Pending);
+        stream.room.set(9);
+        assert_eq!(write(TunnelEnd::Stream(&stream), b"er"), Poll::Ready(Ok(2)));
+        assert!(!stream.we_ended.get());
+        TunnelEnd::Stream(&stream).shutdown_write();
+        assert_eq!((&stream.sent.borrow()[..], stream.we_ended.get()), (&b"answer"[..], true));
+
+        stream.is_reset = true;
+        assert_eq!(read(TunnelEnd::Stream(&stream), 5), Poll::Ready(Err(io::ErrorKind::ConnectionReset)));
+        assert_eq!(write(TunnelEnd::Stream(&stream), b"x"), Poll::Ready(Err(io::ErrorKind::ConnectionReset)));
+    }
+
+    #[test]
+    fn a_transport_carries_bytes_both_ways() {
+        loops::block_on(async {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let transport = Transport::plain(ours.into());
+            let end = TunnelEnd::Transport(&transport);
+            theirs.write_all(b"question").unwrap();
+            theirs.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut buffer = Vec::new();
+            while std::future::poll_fn(|context| end.poll_read(context, &mut buffer, 64)).await.unwrap() > 0 {}
+            assert_eq!(buffer, b"question");
+            assert_eq!(std::future::poll_fn(|context| end.poll_write(context, b"answer")).await.unwrap(), 6);
+            end.shutdown_write();
+            let mut answer = Vec::new();
+            theirs.read_to_end(&mut answer).unwrap();
+            assert_eq!(answer, b"answer");
+        })
+        .unwrap();
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether an HTTP/1 connection is kept behind a message: RFC 9112 section 9.3.
+
+use crate::Version;
+use crate::ascii::tokens;
+
+/// What the `Connection` fields of a message say of keeping the connection. Other options (RFC 9110 section 7.6.1) are not
+/// looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConnectionOptions {
+    /// `close` came.
+    pub close: bool,
+    /// `keep-alive` came.
+    pub keep_alive: bool,
+}
+
+impl ConnectionOptions {
+    /// Adds what a `Connection` field says.
+    #[inline]
+    pub fn add(&mut self, value: &[u8]) {
+        match value {
+            b"keep-alive" => self.keep_alive = true,
+            b"close" => self.close = true,
+            list => {
+                for token in tokens(list) {
+                    self.close |= token.eq_ignore_ascii_case(b"close");
+                    self.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+        }
+    }
+
+    /// Whether the sender of a message of that version lets the connection be used again: `close` forbids it, HTTP/1.1 allows
+    /// it, and before that `keep-alive` has to. What the message's framing says comes on top: a body that ends with the
+    /// connection leaves none.
+    #[inline]
+    pub const fn persists(self, version: Version) -> bool {
+        !self.close && (self.keep_alive || matches!(version, Version::Http11))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_and_fields_decide() {
+        const NO: [bool; 3] = [false; 3];
+        const ALL: [bool; 3] = [true; 3];
+        // For HTTP/0.9, which has no fields but the rule all the same, HTTP/1.0 and HTTP/1.1.
+        const NEW: [bool; 3] = [false, false, true];
+        let table: [(&[&str], [bool; 3]); 16] = [
+            (&[], NEW),
+            (&[""], NEW),
+            (&["close"], NO),
+            (&["Close"], NO),
+            (&[" ,\tCLOSE ,"], NO),
+            (&["keep-alive"], ALL),
+            (&["Keep-Alive"], ALL),
+            (&["te, keep-alive"], ALL),
+            (&["close, keep-alive"], NO),
+            (&["keep-alive, close"], NO),
+            (&["keep-alive", "close"], NO),
+            (&["close", "keep-alive"], NO),
+            (&["upgrade"], NEW),
+            (&["closed"], NEW),
+            (&["keep-alive;x"], NEW),
+            (&["close keep-alive"], NEW),
+        ];
+        for (fields, kept) in table {
+            let mut options = ConnectionOptions::default();
+            fields.iter().for_each(|value| options.add(value.as_bytes()));
+            let versions = [Version::Http09, Version::Http10, Version::Http11];
+            assert_eq!(versions.map(|version| options.persists(version)), kept, "{fields:?}");
+        }
+    }
+}
