@@ -21,14 +21,14 @@ use crate::request::generation::HttpConfiguration;
 use crate::request::handler::{Filter, Handler};
 use crate::request::location::{Alias, Location, Server, Within};
 use crate::rewrite::RewriteSettings;
-use crate::rewrite::condition::Condition;
 use crate::route::Locations;
+use crate::script::condition::Condition;
 use crate::settings::files::FileSettings;
-use crate::settings::knobs::TransferSettings;
 use crate::settings::listen::Written;
 use crate::settings::rate::RateSettings;
 use crate::settings::resolver::ResolverSettings;
 use crate::settings::server::ServerSettings;
+use crate::settings::transfer::TransferSettings;
 use crate::values::aio::ThreadPools;
 use crate::variables::VariableTable;
 use blueprint::Blueprint;
@@ -139,7 +139,7 @@ struct Inside {
     /// Which directive makes the content.
     content: Option<&'static str>,
     nested: Locations<Location>,
-    conditions: Vec<(u32, Condition, Arc<Location>)>,
+    conditions: Vec<(u32, Condition<Request>, Arc<Location>)>,
     limit_except: Option<LimitExcept>,
 }
 
@@ -338,7 +338,7 @@ impl Builder<'_> {
         outer: Outer<'_>,
         parent: &SettingsSet,
         cx: &mut Cx,
-    ) -> Result<Option<(u32, Condition, Arc<Location>)>, Problem> {
+    ) -> Result<Option<(u32, Condition<Request>, Arc<Location>)>, Problem> {
         let condition = match Condition::parse(node, cx) {
             Ok(condition) => condition,
             Err(problem) => return cx.report(problem).map(|()| None),
@@ -409,7 +409,7 @@ impl Builder<'_> {
         filters.sort_by_key(|filter| filter.slot);
         let core = settings.share::<CoreSettings>();
         let internal = core.internal.0;
-        let script = settings.get::<RewriteSettings>().script.with(inside.conditions);
+        let script = settings.get::<RewriteSettings>().script.steps(inside.conditions);
         let identity = cx.extensions.get_or_default::<Identities>().next(&name);
         Ok(Location {
             name,

@@ -3,7 +3,7 @@
 use freerun_runtime::files::Meta;
 
 use crate::request::Request;
-use crate::settings::knobs::{DirectIo, TransferSettings};
+use crate::settings::transfer::{DirectIo, TransferSettings};
 
 /// The alignment for a file of this size, if it is read so.
 pub fn alignment(request: &Request, meta: &Meta) -> Option<u64> {

@@ -7,7 +7,7 @@ use memchr::memmem;
 
 use crate::request::Request;
 use crate::request::response::{Body, Response};
-use crate::settings::knobs::TransferSettings;
+use crate::settings::transfer::TransferSettings;
 
 /// Internet Explorer shows its own page instead of one with less than 512 bytes.
 const PADDING: &[u8] = b"<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";

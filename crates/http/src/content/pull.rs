@@ -13,7 +13,7 @@ use crate::request::ClientStream;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::{Body, FileRange, LocalBoxFuture, Part, Source};
-use crate::settings::knobs::{DirectIo, TransferSettings};
+use crate::settings::transfer::{DirectIo, TransferSettings};
 
 /// The largest piece that is read past the page cache at once, whatever `output_buffers` says.
 const MAX_DIRECT: usize = 1 << 20;

@@ -105,7 +105,7 @@ async fn route(request: &mut Request) -> Step {
             outcome => return follow(request, outcome),
         }
     }
-    if request.place.location.script.is_some() {
+    if !request.place.location.script.is_empty() {
         match rewrite::script(request).await {
             Ended::Stays => {}
             Ended::Moved => request.place.rewritten_here = false,
@@ -174,7 +174,7 @@ fn choose(request: &mut Request) -> Step {
 
 async fn content(request: &mut Request) -> Step {
     // Without locations the server's own script has run already.
-    if request.place.location.script.is_some() && !request.place.location.is(&request.place.server.entry) {
+    if !request.place.location.script.is_empty() && !request.place.location.is(&request.place.server.entry) {
         let ended = match rewrite::at_once(request) {
             Some(ended) => ended,
             None => rewrite::script(request).await,

@@ -1,6 +1,5 @@
 //! Servers and locations: what a request is routed to.
 
-use std::any::Any;
 use std::num::NonZeroU16;
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +15,7 @@ use super::core_settings::CoreSettings;
 use super::handler::{Filter, Handler};
 use crate::error_log::ErrorLogSettings;
 use crate::route::locations::{Level, Locations};
+use crate::script::Step;
 
 /// What `alias` puts in place of which part of the path.
 #[derive(Debug)]
@@ -57,8 +57,8 @@ pub struct Location {
     pub handlers: Box<[Handler]>,
     /// Filters in the order of their slots.
     pub filters: Box<[Filter]>,
-    /// The rewrite module's script of this level, which it alone makes and runs (`rewrite/`); most have none.
-    pub script: Option<Arc<dyn Any + Send + Sync>>,
+    /// The rewrite module's script of this level; most have none.
+    pub script: Box<[Step<Request, Location>]>,
     /// `limit_except`: for all methods but these (GET is HEAD too), this location answers.
     pub limit_except: Option<(Box<[Method]>, Arc<Location>)>,
     /// Locations inside.

@@ -15,25 +15,16 @@
 //!   has matched, but only if the client's own path had a `%` or a `+` in it.
 //! * An expression that does not match in a script clears `$1` to `$9`; one of a `location` does not.
 
-pub mod condition;
 mod replace;
 mod returns;
 mod run;
 
-use std::any::Any;
-use std::sync::Arc;
+use freerun_conf::{Shape, settings};
 
-use freerun_conf::{Cx, Node, Problem, Setting, Shape, settings};
-
-use crate::request::location::Location;
-use crate::template::Template;
-use crate::variables::{Target, VariableTable};
+use crate::request::Request;
+use crate::script::Script;
 
 pub use run::{Ended, at_once, script};
-
-use condition::Condition;
-use replace::Replace;
-use returns::Return;
 
 settings! {
     /// Changing the path, answering, and setting variables by conditions.
@@ -41,7 +32,7 @@ settings! {
     pub struct RewriteSettings {
         /// Gives a variable a value, which may contain text, variables and captures.
         #[name = "set"]
-        script: Script, in SERVER | LOCATION | SERVER_IF | LOCATION_IF, own;
+        script: Script<Request>, in SERVER | LOCATION | SERVER_IF | LOCATION_IF, own;
         /// Logs what the rewrite module does, at the level `notice`.
         rewrite_log: bool = "off", in HTTP | SERVER | LOCATION | SERVER_IF | LOCATION_IF;
         /// Whether the use of a variable that `set` has not yet set is logged as a warning.
@@ -61,81 +52,5 @@ settings! {
         /// Stops and answers: with a status, a status and a text, or a redirect. 444 closes the connection silently.
         "return" => script: Shape::between(1, 2, "code [text] | code URL | URL"),
             in SERVER | LOCATION | SERVER_IF | LOCATION_IF, own;
-    }
-}
-
-/// One directive of a script.
-#[derive(Clone)]
-pub(crate) enum Action {
-    Set(Target, Template),
-    Rewrite(Arc<Replace>),
-    Break,
-    Return(Return),
-}
-
-/// The directives of one level, but for its `if`s, each with its position in the configuration.
-#[derive(Clone, Default)]
-pub struct Script(Arc<Vec<(u32, Action)>>);
-
-impl Setting for Script {
-    const SHAPE: Shape = Shape::exactly(2, "$variable value");
-
-    fn set(previous: Option<Script>, directive: &Node, cx: &mut Cx) -> Result<Script, Problem> {
-        let mut script = previous.unwrap_or_default();
-        let action = match directive.name.as_str() {
-            "rewrite" => Action::Rewrite(Arc::new(Replace::parse(directive, cx)?)),
-            "break" => Action::Break,
-            "return" => Action::Return(Return::parse(directive, cx)?),
-            _ => assignment(directive, cx)?,
-        };
-        Arc::make_mut(&mut script.0).push((directive.order, action));
-        Ok(script)
-    }
-}
-
-fn assignment(directive: &Node, cx: &mut Cx) -> Result<Action, Problem> {
-    let [name, value] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
-    let Some(bare) = name.text.strip_prefix('$').filter(|bare| !bare.is_empty()) else {
-        return Err(Problem::new(format!("invalid variable name \"{}\"", name.text)).at(name.place));
-    };
-    let table = cx.extensions.get_or_default::<VariableTable>();
-    let target = table.assign(bare).map_err(|problem| problem.at(name.place))?;
-    Ok(Action::Set(target, Template::parse(value, cx)?))
-}
-
-/// A step of a location's script.
-enum Step {
-    /// A directive.
-    Act(ActionStep),
-    /// An `if` with the location that answers where its condition holds.
-    If(Condition, Arc<Location>),
-}
-
-/// All steps of a location's script.
-type Steps = Box<[Step]>;
-
-/// The script of a location.
-fn steps(location: &Location) -> &[Step] {
-    let Some(script) = &location.script else { return &[] };
-    match script.downcast_ref::<Steps>() {
-        Some(steps) => steps,
-        None => unreachable!("a script is made by Script::with"),
-    }
-}
-
-/// A directive of a script, opaque to those who put the script together.
-struct ActionStep(Action);
-
-impl Script {
-    /// The whole script of a level, as a location keeps it: its directives, and its `if`s by their position in the
-    /// configuration. `None` where there is neither.
-    pub fn with(&self, conditions: Vec<(u32, Condition, Arc<Location>)>) -> Option<Arc<dyn Any + Send + Sync>> {
-        let actions = self.0.iter().map(|(order, action)| (*order, Step::Act(ActionStep(action.clone()))));
-        let conditions =
-            conditions.into_iter().map(|(order, condition, location)| (order, Step::If(condition, location)));
-        let mut steps: Vec<(u32, Step)> = actions.chain(conditions).collect();
-        steps.sort_by_key(|(order, _)| *order);
-        let steps: Steps = steps.into_iter().map(|(_, step)| step).collect();
-        if steps.is_empty() { None } else { Some(Arc::new(steps)) }
     }
 }

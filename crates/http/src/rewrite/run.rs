@@ -11,9 +11,11 @@ use crate::regex::{GaveUp, Pattern};
 use crate::request::Request;
 use crate::request::handler::Outcome;
 use crate::request::location::Location;
-use crate::rewrite::condition::{Condition, FileTest, Test};
-use crate::rewrite::replace::Next;
-use crate::rewrite::{Action, ActionStep, RewriteSettings, Step, steps};
+use crate::rewrite::RewriteSettings;
+use crate::rewrite::replace::{self, Next};
+use crate::rewrite::returns;
+use crate::script::condition::{Condition, FileTest, Test};
+use crate::script::{Action, Step};
 use crate::template::Template;
 use crate::variables::Target;
 
@@ -48,8 +50,8 @@ struct Run {
 /// The end of a script that begins with `return`, which is all of most of them.
 pub fn at_once(request: &mut Request) -> Option<Ended> {
     let location = request.place.location.clone();
-    match steps(&location).first() {
-        Some(Step::Act(ActionStep(Action::Return(answer)))) => Some(Ended::Answer(answer.answer(request))),
+    match location.script.first() {
+        Some(Step::Act(Action::Return(answer))) => Some(Ended::Answer(returns::answer(answer, request))),
         _ => None,
     }
 }
@@ -98,7 +100,7 @@ impl Run {
                 Some((location, next)) => (location.clone(), *next),
                 None => (self.outer.clone(), self.next),
             };
-            let Some(step) = steps(&location).get(at) else {
+            let Some(step) = location.script.get(at) else {
                 if self.inner.take().is_some() {
                     continue;
                 }
@@ -123,7 +125,7 @@ impl Run {
                         self.inner = Some((request.place.location.clone(), 0));
                     }
                 }
-                Step::Act(ActionStep(action)) => {
+                Step::Act(action) => {
                     match &mut self.inner {
                         Some((_, next)) => *next += 1,
                         None => self.next += 1,
@@ -136,21 +138,21 @@ impl Run {
         }
     }
 
-    fn act(&mut self, request: &mut Request, action: &Action) -> Option<Ended> {
+    fn act(&mut self, request: &mut Request, action: &Action<Request>) -> Option<Ended> {
         match action {
             Action::Break => Some(Ended::Stays),
-            Action::Return(answer) => Some(Ended::Answer(answer.answer(request))),
+            Action::Return(answer) => Some(Ended::Answer(returns::answer(answer, request))),
             Action::Set(target, value) => self.set(request, *target, value).map(Ended::Answer),
-            Action::Rewrite(replace) => {
+            Action::Rewrite(rule) => {
                 let logs = logs(request);
-                let matched = matches(request, &replace.pattern, &replace.text, &request.asked.path);
+                let matched = matches(request, &rule.pattern, &rule.text, &request.asked.path);
                 match matched {
                     Ok(true) => {}
                     Ok(false) => return None,
                     Err(error) => return Some(Ended::Answer(gave_up(request, &error))),
                 }
-                self.quotes = replace.redirects();
-                match replace.apply(request, had_escapes(request), logs) {
+                self.quotes = rule.redirects();
+                match replace::apply(rule, request, had_escapes(request), logs) {
                     Next::Goes => {
                         self.moved = true;
                         None
@@ -195,7 +197,7 @@ impl Run {
         out
     }
 
-    fn holds(&self, request: &Request, condition: &Condition) -> Result<bool, GaveUp> {
+    fn holds(&self, request: &Request, condition: &Condition<Request>) -> Result<bool, GaveUp> {
         Ok(match &condition.test {
             Test::True(variable) => {
                 let value = variable.get(request).unwrap_or_default();

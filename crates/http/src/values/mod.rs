@@ -1,6 +1,7 @@
 //! Values of directives that the settings of requests are made of. They know no request: those with variables in them are
 //! generic over who is asked for.
 
+pub mod access;
 pub mod aio;
 pub mod error_page;
 pub mod folder;

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use bytes::Bytes;
 use freerun_http::log_error;
 use freerun_http::request::Request;
-use freerun_http::settings::knobs::TransferSettings;
+use freerun_http::settings::transfer::TransferSettings;
 use freerun_runtime::{buffers, loops};
 use freerun_upstream::{Failure, Lease};
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use freerun_http::connection::stream::ResponseHead;
 use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
-use freerun_http::settings::knobs::TransferSettings;
+use freerun_http::settings::transfer::TransferSettings;
 use freerun_http::write::interim;
 
 use crate::client::error::UpstreamError;

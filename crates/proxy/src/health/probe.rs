@@ -108,7 +108,7 @@ fn location(check: &Check) -> Location {
         core: check.settings.share(),
         handlers: Box::default(),
         filters: Box::default(),
-        script: None,
+        script: Box::default(),
         limit_except: None,
         nested: Default::default(),
         alias: None,

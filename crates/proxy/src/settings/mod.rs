@@ -28,7 +28,7 @@ use freerun_http::values::temp_path::TempPath;
 use crate::caches::path::CachePaths;
 use crate::caches::values::{CacheName, Conditions, Methods, Valid};
 use bind::Bind;
-use freerun_http::settings::access::Access;
+use freerun_http::values::access::Access;
 use lists::{HeaderName, Ignorable};
 use next::Causes;
 use store::Store;

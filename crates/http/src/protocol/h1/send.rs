@@ -15,7 +15,7 @@ use crate::request::Connection;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::{Body, Field, LateTrailers, Part, Response, Source};
-use crate::settings::knobs::TransferSettings;
+use crate::settings::transfer::TransferSettings;
 use crate::write::beside::{poll_once, sent_beside};
 use crate::write::decide::Framing;
 use crate::write::pace::Pace;

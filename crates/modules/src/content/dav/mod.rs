@@ -18,7 +18,7 @@ use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
-use freerun_http::settings::access::Access;
+use freerun_http::values::access::Access;
 use freerun_proto::uri::{EscapeSet, escape, unescape};
 use freerun_proto::{BodyFraming, HeaderId, Method, date};
 use freerun_runtime::files::Via;

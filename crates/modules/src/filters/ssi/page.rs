@@ -10,7 +10,7 @@ use freerun_http::log_error;
 use freerun_http::phases::included::Included;
 use freerun_http::request::Request;
 use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
-use freerun_http::settings::knobs::TransferSettings;
+use freerun_http::settings::transfer::TransferSettings;
 use freerun_runtime::loops;
 
 use super::SsiSettings;

@@ -1,36 +1,32 @@
-//! The condition of an `if`.
+//! The condition of an `if`, as it is written.
 
 use freerun_conf::{Cx, Node, Problem, Word};
 use freerun_runtime::files::Meta;
-
-use crate::regex::Pattern;
-use crate::template::Template;
-use crate::variables::{Reference, VariableTable};
+use freerun_serve::Subject;
+use freerun_serve::values::{Pattern, Reference, Template, VariableTable};
 
 /// A condition.
-#[derive(Debug)]
-pub struct Condition {
-    pub(super) test: Test,
+pub struct Condition<S> {
+    pub test: Test<S>,
     /// `!` before the operator.
-    pub(super) negative: bool,
+    pub negative: bool,
 }
 
 /// What is looked at.
-#[derive(Debug)]
-pub(super) enum Test {
+pub enum Test<S> {
     /// A variable has a value, and not `0`.
-    True(Reference),
+    True(Reference<S>),
     /// A variable has this value.
-    Equal(Reference, Template),
+    Equal(Reference<S>, Template<S>),
     /// A variable matches an expression, whose text is for the log.
-    Match(Reference, Pattern, Box<str>),
+    Match(Reference<S>, Pattern, Box<str>),
     /// There is a file.
-    File(FileTest, Template),
+    File(FileTest, Template<S>),
 }
 
 /// What is asked of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileTest {
+pub enum FileTest {
     /// `-f`
     File,
     /// `-d`
@@ -55,7 +51,7 @@ impl FileTest {
         })
     }
 
-    pub(super) fn holds(self, meta: &Meta) -> bool {
+    pub fn holds(self, meta: &Meta) -> bool {
         match self {
             FileTest::File => meta.is_file(),
             FileTest::Folder => meta.is_dir(),
@@ -65,12 +61,12 @@ impl FileTest {
     }
 }
 
-impl Condition {
+impl<S: Subject> Condition<S> {
     /// Reads what stands between the parentheses.
     ///
     /// # Errors
     /// nginx's `invalid condition "x"` and `unexpected "x" in condition`.
-    pub fn parse(node: &Node, cx: &mut Cx) -> Result<Condition, Problem> {
+    pub fn parse(node: &Node, cx: &mut Cx) -> Result<Condition<S>, Problem> {
         let mut words: Vec<Word> = node.args.clone();
         let first = words.first().map(|word| word.text.clone()).unwrap_or_default();
         let place = words.first().map_or(node.name.place, |word| word.place);
@@ -94,7 +90,7 @@ impl Condition {
         let Some((first, rest)) = words.split_first() else { return Err(invalid(&shown)) };
         let shown = if words.len() == 1 { first.text.clone() } else { shown };
         if let Some(name) = first.text.strip_prefix('$').filter(|name| !name.is_empty()) {
-            let variable = cx.extensions.get_or_default::<VariableTable>().resolve(name, first.place);
+            let variable = cx.extensions.get_or_default::<VariableTable<S>>().resolve(name, first.place);
             return match rest {
                 [] => Ok(Condition { test: Test::True(variable), negative: false }),
                 [operator, value] => Condition::compare(node, variable, operator, value, cx),
@@ -113,11 +109,11 @@ impl Condition {
 
     fn compare(
         node: &Node,
-        variable: Reference,
+        variable: Reference<S>,
         operator: &Word,
         value: &Word,
         cx: &mut Cx,
-    ) -> Result<Condition, Problem> {
+    ) -> Result<Condition<S>, Problem> {
         let (negative, plain) = match operator.text.strip_prefix('!') {
             Some(rest) => (true, rest),
             None => (false, operator.text.as_str()),
@@ -125,7 +121,7 @@ impl Condition {
         let test = match plain {
             "=" => Test::Equal(variable, Template::parse(value, cx)?),
             "~" | "~*" => {
-                let table = cx.extensions.get_or_default::<VariableTable>();
+                let table = cx.extensions.get_or_default::<VariableTable<S>>();
                 let pattern = Pattern::new(&value.text, plain == "~*", table)
                     .map_err(|why| Problem::new(why).at_node(node).at(value.place))?;
                 Test::Match(variable, pattern, value.text.as_str().into())

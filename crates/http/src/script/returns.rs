@@ -1,0 +1,42 @@
+//! `return`, as it is written: an answer given in the configuration.
+
+use freerun_conf::{Cx, Node, Problem};
+use freerun_serve::Subject;
+use freerun_serve::values::Template;
+
+/// The answer.
+pub struct Return<S> {
+    pub status: u16,
+    /// The text of the answer, or where a redirect leads.
+    pub text: Option<Template<S>>,
+}
+
+impl<S> Clone for Return<S> {
+    fn clone(&self) -> Return<S> {
+        Return { status: self.status, text: self.text.clone() }
+    }
+}
+
+impl<S: Subject> Return<S> {
+    pub fn parse(directive: &Node, cx: &mut Cx) -> Result<Return<S>, Problem> {
+        let first = &directive.args[0];
+        let invalid = || Problem::new(format!("invalid return code \"{}\"", first.text)).at(first.place);
+        let Ok(status) = first.text.parse::<u16>() else {
+            let is_url = ["http://", "https://", "$scheme"].iter().any(|start| first.text.starts_with(start));
+            if directive.args.len() > 1 || !is_url {
+                return Err(invalid());
+            }
+            return Ok(Return { status: 302, text: Some(Template::parse(first, cx)?) });
+        };
+        if status > 999 {
+            return Err(invalid());
+        }
+        let text = match directive.args.get(1) {
+            // An empty one is none; one that comes out empty is a text.
+            Some(word) if word.text.is_empty() => None,
+            Some(word) => Some(Template::parse(word, cx)?),
+            None => None,
+        };
+        Ok(Return { status, text })
+    }
+}
