@@ -5,6 +5,7 @@ pub mod gone;
 pub mod idle;
 mod queues;
 pub mod stream;
+pub mod takeover;
 pub mod tunnel_end;
 
 use std::cell::{Cell, OnceCell, RefCell};

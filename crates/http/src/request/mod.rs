@@ -5,7 +5,6 @@ pub mod generation;
 pub mod handler;
 pub mod location;
 pub mod response;
-pub mod takeover;
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;

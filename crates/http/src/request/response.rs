@@ -9,10 +9,10 @@ use bytes::Bytes;
 use freerun_runtime::files::OpenFile;
 
 use super::Request;
+use crate::connection::takeover::Takeover;
 use crate::files::known::Described;
 pub use crate::message::Field;
 use crate::message::fields::Fields;
-use crate::request::takeover::Takeover;
 
 /// A future of this loop.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -219,7 +219,7 @@ pub struct Response {
     /// This is one of the built-in error pages (or a redirect's): `error_page` may replace it.
     pub special: bool,
     /// What goes on with the connection after the head: the response is 101.
-    pub takeover: Option<Box<dyn Takeover>>,
+    pub takeover: Option<Box<dyn Takeover<Request>>>,
     /// Set for the response of an upstream server. Conditions of the request were for that server to look at.
     pub as_written: Option<Arc<AsWritten>>,
 }

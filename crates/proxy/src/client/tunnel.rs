@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use freerun_http::connection::takeover::Takeover;
 use freerun_http::connection::tunnel_end::TunnelEnd;
 use freerun_http::log_error;
 use freerun_http::request::Request;
-use freerun_http::request::takeover::Takeover;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Errno;
 use freerun_runtime::loops;
@@ -239,7 +239,7 @@ impl Tunnel {
     }
 }
 
-impl Takeover for Tunnel {
+impl Takeover<Request> for Tunnel {
     fn begin(&mut self, rest: Vec<u8>) {
         self.up.held = Held::new(rest);
     }

@@ -28,6 +28,7 @@ use freerun_serve::predictor::Sampled;
 use crate::arrive;
 use crate::body::{self, BodyError, finish_discarding};
 use crate::connection::idle::{self, Waiting};
+use crate::connection::takeover::Takeover;
 use crate::http_loop::HttpLoop;
 use crate::message::persistence::CloseReason;
 use crate::message::scratch::RequestScratch;
@@ -39,7 +40,6 @@ use crate::protocol::proxy_header;
 use crate::protocol::unanswered::{self, Awaited, End};
 use crate::request::core_settings::{CoreSettings, LingeringClose};
 use crate::request::response::{Body, Response};
-use crate::request::takeover::Takeover;
 use crate::request::{ClientStream, Connection, Head, Request};
 use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
@@ -490,7 +490,7 @@ async fn take_over(
     connection: &Rc<Connection>,
     request: &mut Request,
     mut response: Box<Response>,
-    takeover: Box<dyn Takeover>,
+    takeover: Box<dyn Takeover<Request>>,
 ) -> After {
     request.answered.persistence.close(CloseReason::Upgraded);
     connection.set_nodelay();

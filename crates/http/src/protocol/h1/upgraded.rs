@@ -7,16 +7,16 @@ use std::task::{Context, Poll};
 
 use freerun_runtime::{buffers, loops};
 
+use crate::connection::takeover::Takeover;
 use crate::connection::tunnel_end::TunnelEnd;
 use crate::finish;
 use crate::protocol::h1::tunnel_request::TunnelRequest;
 use crate::request::Connection;
 use crate::request::Request;
-use crate::request::takeover::Takeover;
 
 /// A takeover, and what is left of the request that led to it.
 pub struct Upgraded {
-    takeover: Box<dyn Takeover>,
+    takeover: Box<dyn Takeover<Request>>,
     client: Rc<Connection>,
     /// `None` at the end.
     request: Option<TunnelRequest>,
@@ -24,7 +24,7 @@ pub struct Upgraded {
 
 impl Upgraded {
     /// Takes what is needed for the log out of the request, whose response has been sent.
-    pub fn new(mut takeover: Box<dyn Takeover>, client: &Rc<Connection>, request: &mut Request) -> Upgraded {
+    pub fn new(mut takeover: Box<dyn Takeover<Request>>, client: &Rc<Connection>, request: &mut Request) -> Upgraded {
         takeover.begin(request.head.buffer.get(request.body.used()..).unwrap_or_default().to_vec());
         let packed = TunnelRequest::of(request);
         buffers::give_back(std::mem::take(&mut request.head.buffer));

@@ -3,11 +3,10 @@
 use std::task::{Context, Poll};
 
 use crate::connection::tunnel_end::TunnelEnd;
-use crate::request::Request;
 
 /// What goes on with a client after the response that ended HTTP with it: on a connection, or on a stream of one that carries
-/// several requests at once.
-pub trait Takeover {
+/// several requests at once. `R` is the request.
+pub trait Takeover<R> {
     /// Called before all else: what the client has sent behind its request already.
     fn begin(&mut self, rest: Vec<u8>);
 
@@ -16,5 +15,5 @@ pub trait Takeover {
 
     /// Called after all else, with the request that led to it, before the log has its line: what is to be known of the end.
     /// Returns how many bytes were sent to the client.
-    fn end(&mut self, request: &Request) -> u64;
+    fn end(&mut self, request: &R) -> u64;
 }
