@@ -1,88 +1,45 @@
-//! A cache: what all loops share of one `keys_zone`.
+//! A cache, as those see it who ask it for objects: one `keys_zone`, which all loops share.
 
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::{Arc, OnceLock};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use bytes::Bytes;
-use freerun_runtime::files::FileSystem;
-use freerun_runtime::log::Level;
+use freerun_runtime::files::{Aio, FileSystem};
 use freerun_runtime::pool::ThreadPool;
 
 pub use crate::config::{CacheConfig, Pace};
 use crate::disk::Disk;
-use crate::fill::{FillFigures, Fills};
+use crate::fill::{Fill, FillFigures, Fills, Lead};
 use crate::health::HealthFigures;
+use crate::index::Event;
 pub use crate::index::{About, Entry, Found, Leave, Reservation, State};
-use crate::index::{Index, MAX_PENDING};
 use crate::key::Key;
-use crate::manager::{Handle, Work};
-use crate::memory::{Memory, MemoryFigures, OPEN_FILES};
-use crate::naming::Naming;
-use crate::purge::{MAX_TEXT, Purge, PurgeRefused, Purges};
+use crate::manager::Handle;
+use crate::memory::MemoryFigures;
+use crate::purge::{MAX_TEXT, Purge, PurgeRefused};
 use crate::rules::Lifetime;
+use crate::store::Store;
+pub use crate::tell::Tell;
 use crate::usage::Usage;
-
-/// Where the cache's thread tells what went wrong.
-pub type Tell = Arc<dyn Fn(Level, &str) + Send + Sync>;
-
-/// What loops and the cache's thread share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: ArcSwap<CacheConfig>,
-    pub(crate) index: Index,
-    pub(crate) purges: Purges,
-    pub(crate) work: Work,
-    /// Small objects, and open files of others. What leaves the index is to be forgotten here.
-    pub(crate) memory: Memory,
-    pub(crate) fills: Fills,
-    pub(crate) usage: Usage,
-    pub(crate) naming: Naming,
-    /// Files have names while they are written: the file system has none without.
-    pub(crate) named_early: AtomicBool,
-    /// There once the cache was started.
-    pub(crate) disk: OnceLock<Arc<Disk>>,
-    /// The thread is to write everything down and to end.
-    pub(crate) stop: AtomicBool,
-}
 
 /// One `keys_zone`. It is made while a configuration is read and does nothing before [`start`](Cache::start).
 #[derive(Debug)]
 pub struct Cache {
-    shared: Arc<Shared>,
+    store: Arc<Store>,
+    /// They end the thread, when the cache has gone and nothing is fetched any more.
+    fills: Arc<Fills>,
     thread: Handle,
-}
-
-impl Drop for Cache {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Release);
-        self.shared.index.bell.urgent();
-    }
 }
 
 impl Cache {
     /// A cache of which nothing is known yet. Cheap: it touches no file.
     pub fn new(config: CacheConfig) -> Cache {
-        let index = Index::new(config.max_entries(), config.max_size);
-        let shared = Shared {
-            memory: Memory::new(config.memory, OPEN_FILES),
-            fills: Fills::default(),
-            usage: Usage::default(),
-            naming: Naming::default(),
-            named_early: AtomicBool::new(false),
-            disk: OnceLock::new(),
-            config: ArcSwap::from_pointee(config),
-            index,
-            purges: Purges::default(),
-            work: Work::default(),
-            stop: AtomicBool::new(false),
-        };
-        Cache { shared: Arc::new(shared), thread: Handle::default() }
+        let store = Arc::new(Store::new(config));
+        Cache { fills: Arc::new(Fills::new(store.clone())), store, thread: Handle::default() }
     }
 
     /// Says how the disk is reached: before [`start`](Cache::start), and to no effect later. `pool` is for what belongs to no
@@ -90,52 +47,60 @@ impl Cache {
     pub fn attach(&self, files: Arc<FileSystem>, pool: Arc<ThreadPool>, tell: Tell) {
         let config = self.config();
         let folder = CString::new(config.path.as_os_str().as_bytes()).unwrap_or_default();
-        self.shared.disk.get_or_init(|| Arc::new(Disk::new(folder, files, pool, tell)));
+        self.store.disk.get_or_init(|| Arc::new(Disk::new(folder, files, pool, tell)));
     }
 
-    pub(crate) fn disk(&self) -> Option<&Arc<Disk>> {
-        self.shared.disk.get()
+    #[cfg(test)]
+    pub(crate) fn fills(&self) -> &Arc<Fills> {
+        &self.fills
     }
 
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.shared.memory
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
-    pub(crate) fn naming(&self) -> &Naming {
-        &self.shared.naming
+    /// What is being fetched for a key and can be followed: for status pages.
+    pub fn fill_of(&self, key: Key) -> Option<Arc<Fill>> {
+        self.fills.get(key)
     }
 
-    /// A file is written that has a name already, which nobody would remove if the process ended now.
-    pub(crate) fn note_named_early(&self) {
-        self.shared.named_early.store(true, Relaxed);
+    /// Whether another entry of a key is there than the one that was found (or none was). What is being fetched is stored before
+    /// [`fill_of`](Cache::fill_of) finds it no more, so who asks this after that misses nothing.
+    pub fn has_changed(&self, key: Key, known: Option<&Arc<Entry>>) -> bool {
+        self.store.has_changed(key, known)
     }
 
-    pub(crate) fn fills(&self) -> &Fills {
-        &self.shared.fills
-    }
-
-    /// A file was written that must not be used: it goes, with what the index has for its key.
-    pub(crate) fn unwanted(&self, key: Key) {
-        match self.peek(key) {
-            Some(entry) => drop(self.shared.index.remove(&entry, false)),
-            None => self.shared.index.tell(crate::index::Event::Unwanted(key)),
-        }
+    /// Leads or follows the fill of a key; `main` is the key of its text, which is another one for a variant.
+    ///
+    /// `known` is the entry that the request has found (one that is stale), or none: another one there now means
+    /// [`Lead::Changed`]. A fill without a head that is older than `age` (`proxy_cache_lock_age`) is not followed, but led
+    /// anew. `aio` and `client` say how, and for whom, files are written.
+    pub fn lead(
+        &self,
+        key: Key,
+        main: Key,
+        known: Option<&Arc<Entry>>,
+        age: Option<Duration>,
+        aio: &Aio,
+        client: u64,
+    ) -> Lead {
+        self.fills.lead((key, main), known, age, aio, client)
     }
 
     /// What it was good for.
     pub fn usage(&self) -> &Usage {
-        &self.shared.usage
+        &self.store.usage
     }
 
     /// How often a key was asked for that has no object yet, where that is counted (`cache_min_uses`).
     pub fn uses(&self, key: Key) -> u32 {
-        self.shared.index.uses(key)
+        self.store.index.uses(key)
     }
 
     /// Figures of the disk's health, the memory tier, and of objects that are being fetched.
     pub fn tiers(&self) -> (HealthFigures, MemoryFigures, FillFigures) {
-        let health = self.disk().map(|disk| disk.health.figures()).unwrap_or_default();
-        (health, self.memory().figures(), self.fills().figures())
+        let health = self.store.disk().map(|disk| disk.health.figures()).unwrap_or_default();
+        (health, self.store.memory.figures(), self.fills.figures())
     }
 
     /// Takes over what the configuration says now, and starts the cache's thread with the first call, which waits a
@@ -145,59 +110,53 @@ impl Cache {
     /// # Errors
     /// The thread could not be made.
     pub fn start(&self, config: CacheConfig, tell: Tell) -> io::Result<()> {
-        self.shared.index.space.set_limits(config.max_size, config.max_entries());
-        self.shared.memory.resize(config.memory);
-        self.shared.config.store(Arc::new(config));
-        self.shared.index.bell.urgent();
-        self.thread.start(&self.shared, tell)
+        self.store.index.space.set_limits(config.max_size, config.max_entries());
+        self.store.memory.resize(config.memory);
+        self.store.config.store(Arc::new(config));
+        self.store.index.bell.urgent();
+        self.thread.start(&self.store, &self.fills, tell)
     }
 
     /// Has everything written down and the thread ended, for which it waits no longer than `limit`. True if the next
     /// process will find the index whole. For a control thread.
     pub fn stop(&self, limit: Duration) -> bool {
-        self.shared.stop.store(true, Release);
-        self.shared.index.bell.urgent();
+        self.store.end();
         self.thread.wait(limit)
     }
 
     /// What the configuration says.
     pub fn config(&self) -> Arc<CacheConfig> {
-        self.shared.config.load_full()
+        self.store.config.load_full()
     }
 
     /// What is known of a key; a stored object is noted as used. `now` is in seconds since 1970.
     pub fn find(&self, key: Key, now: u64) -> Found {
-        self.shared.index.find(key, now)
+        self.store.index.find(key, now)
     }
 
     /// The entry of a key without its being used: for status pages. It may be [foreign](Entry::is_foreign).
     pub fn peek(&self, key: Key) -> Option<Arc<Entry>> {
-        self.shared.index.peek(key)
+        self.store.peek(key)
     }
 
     /// Counts a use of a key that has no object (`proxy_cache_min_uses`), this one included.
     pub fn count(&self, key: Key, now: u64) -> u32 {
-        self.shared.index.count(key, now)
+        self.store.index.count(key, now)
     }
 
     /// The number of the newest purge. It is taken before the upstream is asked, and given to [`stored`](Cache::stored).
     pub fn sequence(&self) -> u64 {
-        self.shared.index.sequence()
+        self.store.sequence()
     }
 
     /// Reserves space for a file of so many bytes, without waiting. `None`: there is none at the moment.
     pub fn reserve(&self, bytes: u64) -> Option<Reservation> {
-        let index = &self.shared.index;
-        if index.events.len() >= MAX_PENDING {
-            index.bell.urgent();
-            return None;
-        }
-        index.space.reserve(bytes)
+        self.store.reserve(bytes)
     }
 
     /// As [`reserve`](Cache::reserve), but gives the cache's thread so much time to make room.
     pub async fn reserve_within(&self, bytes: u64, limit: Duration) -> Option<Reservation> {
-        let space = &self.shared.index.space;
+        let space = &self.store.index.space;
         if let Some(reservation) = self.reserve(bytes) {
             return Some(reservation);
         }
@@ -219,7 +178,7 @@ impl Cache {
 
     /// Has a reservation cover so many bytes in all, giving the cache's thread so much time to make room. False: no.
     pub async fn cover_within(&self, reservation: &mut Reservation, bytes: u64, limit: Duration) -> bool {
-        let space = &self.shared.index.space;
+        let space = &self.store.index.space;
         if reservation.cover(bytes) {
             return true;
         }
@@ -242,14 +201,13 @@ impl Cache {
     /// An object has been written whole and has its name; the index takes it, in the place of what the key had. `None`:
     /// its key was purged while it was fetched, and the file is removed.
     pub fn stored(&self, about: &About, reservation: Reservation, now: u64) -> Option<Arc<Entry>> {
-        self.usage().written.add(about.size, now);
-        self.shared.index.store(about, reservation, now)
+        self.store.stored(about, reservation, now)
     }
 
     /// A file was found on the disk for a key that was [`Found::Unknown`], and read. `None`: it may not be used (the key
     /// was purged), or there is an entry by now, which [`find`](Cache::find) has. `main` is the key of its text.
     pub fn adopt(&self, key: Key, main: Key, size: u64, lifetime: Lifetime, now: u64) -> Option<Arc<Entry>> {
-        let index = &self.shared.index;
+        let index = &self.store.index;
         let about = About { key, main, size, sequence: 0, lifetime };
         let entry = Entry::new(&about, index.space.round(size), now);
         entry.set_verified();
@@ -259,34 +217,28 @@ impl Cache {
     /// The upstream said that the object is still good (304): it has a new lifetime, in the index and its journal. The
     /// file stays as it is.
     pub fn revalidated(&self, entry: &Arc<Entry>, lifetime: Lifetime) {
-        self.shared.index.renew(entry, lifetime);
+        self.store.index.renew(entry, lifetime);
     }
 
     /// Removes this object and no other one: its file is damaged, or what it says is known to be wrong. False: it was gone.
     pub fn discard(&self, entry: &Arc<Entry>, why: Leave) -> bool {
-        let removed = self.shared.index.remove(entry, false);
-        self.shared.memory.forget(entry.key());
-        if removed {
-            let counter = if why == Leave::Damaged { &self.shared.work.damaged } else { &self.shared.work.purged };
-            counter.fetch_add(1, Relaxed);
-        }
-        removed
+        self.store.discard(entry, why)
     }
 
     /// Removes what the key has, if it has something, with all its variants: the exact purge. What is fetched at this moment
     /// is not stored. True if there was an object. It is in force at once; [`settled`](Cache::settled) tells when the file is gone, too.
     pub fn remove(&self, key: Key) -> bool {
         // First what is being fetched, so that the look at the index comes after what that may put there.
-        self.shared.fills.forbid(key);
+        self.fills.forbid(key);
         let (_, removed) = self.purge_key(key);
         removed
     }
 
     fn purge_key(&self, key: Key) -> (u64, bool) {
-        let (number, removed) = self.shared.index.purge(key);
-        self.shared.memory.forget(key);
+        let (number, removed) = self.store.index.purge(key);
+        self.store.memory.forget(key);
         if removed {
-            self.shared.work.purged.fetch_add(1, Relaxed);
+            self.store.work.purged.fetch_add(1, Relaxed);
         }
         (number, removed)
     }
@@ -299,7 +251,7 @@ impl Cache {
         self.purge_all(std::slice::from_ref(what))
     }
 
-    /// The same with several at once. The answer is the number of the last one.
+    /// Purges what several purges mean, at once. The answer is the number of the last one.
     ///
     /// # Errors
     /// One of them is refused; none is in force then.
@@ -315,36 +267,29 @@ impl Cache {
                 Purge::Key(text) => self.purge_key(Key::of(text)).0,
                 what => {
                     listed = true;
-                    self.shared.purges.add(what, &self.shared.index)?
+                    self.store.purges.add(what, &self.store.index)?
                 }
             };
         }
-        self.shared.fills.purged(all, number);
+        self.fills.purged(all, number);
         if listed {
-            self.shared.index.tell(crate::index::Event::Purges);
+            self.store.index.tell(Event::Purges);
         }
         Ok(number)
     }
 
-    /// Whether a purge that came since the object was asked for means it; and if not, up to which one it was compared.
-    pub(crate) fn compared(&self, sequence: u64, key: &[u8], tags: &[Bytes]) -> Option<u64> {
-        let purges = &self.shared.purges;
-        let newest = purges.newest();
-        (newest <= sequence || !purges.means(sequence, key, tags)).then_some(newest)
-    }
-
     /// Whether a purge newer than the object means it. To be asked whenever an object is opened or taken from memory; if
     /// so, it is to be [discarded](Cache::discard). Where nothing was purged meanwhile this is one look.
-    pub fn is_purged(&self, entry: &Entry, key: &[u8], tags: &[Bytes]) -> bool {
-        if self.shared.index.is_marked(entry) {
+    pub fn is_purged(&self, entry: &Entry, key: &[u8], tags: &[bytes::Bytes]) -> bool {
+        if self.store.index.is_marked(entry) {
             return true;
         }
-        let newest = self.shared.purges.newest();
+        let newest = self.store.purges.newest();
         let checked = entry.checked();
         if checked >= newest {
             return false;
         }
-        let meant = self.shared.purges.means(checked, key, tags);
+        let meant = self.store.purges.means(checked, key, tags);
         if !meant {
             entry.set_checked(newest);
         }
@@ -354,7 +299,7 @@ impl Cache {
     /// Waits until the thread has done all that it was told so far: files of removed objects are gone, purges are on the
     /// disk. False: not within `limit`, or the cache has ended.
     pub async fn settled(&self, limit: Duration) -> bool {
-        let index = &self.shared.index;
+        let index = &self.store.index;
         if matches!(index.state(), State::Stopped) {
             return false;
         }
@@ -372,20 +317,14 @@ impl Cache {
         freerun_runtime::timer::timeout(limit, wait).await.is_ok()
     }
 
-    #[cfg(test)]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     /// Where the file of a key is.
-    pub fn path_of(&self, key: Key) -> std::path::PathBuf {
-        let config = self.shared.config.load();
-        config.path.join(config.levels.file_name(key))
+    pub fn path_of(&self, key: Key) -> PathBuf {
+        self.store.path_of(key)
     }
 
     /// Its figures. They are read one after the other while it works.
     pub fn figures(&self) -> Figures {
-        let Shared { index, purges, work, .. } = &*self.shared;
+        let Store { index, purges, work, .. } = &*self.store;
         let space = index.space.figures();
         Figures {
             state: index.state(),

@@ -1,16 +1,14 @@
 //! What a cache reaches its disk with, once it has been started.
 
 use std::ffi::CString;
-use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
 use freerun_runtime::files::{FileError, FileSystem};
 use freerun_runtime::log::Level;
 use freerun_runtime::pool::ThreadPool;
 
-use crate::cache::{Cache, Tell};
 use crate::health::{Health, Out};
-use crate::key::Key;
+use crate::tell::Tell;
 
 /// The disk of a cache.
 pub(crate) struct Disk {
@@ -46,13 +44,5 @@ impl Disk {
             let why = error.describe(path.to_bytes());
             (self.tell)(Level::Crit, &format!("{why} while storing a response"));
         }
-    }
-}
-
-impl Cache {
-    /// Where the file of a key is, for system calls.
-    pub(crate) fn c_path_of(&self, key: Key) -> CString {
-        // A folder with a zero in its name is refused where it is configured.
-        CString::new(self.path_of(key).into_os_string().into_vec()).unwrap_or_default()
     }
 }

@@ -17,8 +17,12 @@ pub mod memory;
 mod naming;
 pub mod object;
 pub mod purge;
+mod read;
 pub mod record;
 pub mod rules;
+mod store;
+mod tell;
 pub mod usage;
+mod work;
 
 pub use index::simulate;

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::loops;
+use crate::clock;
 
 /// A moment in nanoseconds since the process began, made different from all others of the loop.
 type Key = u64;
@@ -25,7 +25,7 @@ thread_local! {
 }
 
 fn key_of(moment: Instant) -> Key {
-    let since = moment.saturating_duration_since(loops::epoch());
+    let since = moment.saturating_duration_since(clock::epoch());
     u64::try_from(since.as_nanos()).unwrap_or(FAR).min(FAR)
 }
 
@@ -60,13 +60,13 @@ pub(crate) fn wake_late(now: u64) {
 pub struct Deadline(Option<NonZeroU64>);
 
 impl Deadline {
-    /// Ready when `moment`, in milliseconds as [`loops::millis`] counts them, has come. Otherwise the task is woken then, or
+    /// Ready when `moment`, in milliseconds as [`loops::millis`](crate::loops::millis) counts them, has come. Otherwise the task is woken then, or
     /// earlier, to ask again: it has to be the same one each time. Only a loop wakes it.
     pub fn poll_until(&mut self, moment: u64, context: &mut Context<'_>) -> Poll<()> {
         self.poll_key(moment.saturating_mul(MILLISECOND).min(FAR), context)
     }
 
-    /// The same, to the accuracy of the loop's clock ([`loops::now`]).
+    /// Like [`poll_until`](Deadline::poll_until), to the accuracy of the loop's clock ([`loops::now`](crate::loops::now)).
     pub fn poll_instant(&mut self, moment: Instant, context: &mut Context<'_>) -> Poll<()> {
         self.poll_key(key_of(moment), context)
     }
@@ -82,7 +82,7 @@ impl Deadline {
     }
 
     fn poll_key(&mut self, wanted: Key, context: &mut Context<'_>) -> Poll<()> {
-        let now = loops::nanos();
+        let now = clock::nanos();
         if wanted <= now {
             return Poll::Ready(());
         }
@@ -106,7 +106,7 @@ impl Deadline {
                 return Poll::Ready(Some(output));
             }
             let millis = || u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-            let until = *until.get_or_insert_with(|| loops::millis().saturating_add(millis()));
+            let until = *until.get_or_insert_with(|| clock::millis().saturating_add(millis()));
             deadline.poll_until(until, context).map(|()| None)
         })
         .await
@@ -130,7 +130,7 @@ impl Drop for Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loops::LoopHandle;
+    use crate::loops::{self, LoopHandle};
     use std::sync::mpsc::{Sender, channel};
 
     /// A task that waits until `moments` have come, one after the other; before each it asks for a later one.

@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod buffers;
+mod clock;
 pub mod deadline;
 pub mod events;
 pub mod files;
@@ -11,6 +12,8 @@ mod mailbox;
 pub mod mounts;
 pub mod net;
 pub mod pool;
+mod stalls;
 pub mod stats;
 pub mod tasks;
 pub mod timer;
+mod turn;

@@ -7,10 +7,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crossbeam_queue::SegQueue;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-use crate::tasks::Woken;
-
 /// What the epoll instance says of [`Mailbox::bell`]: no place of a table has this number.
 pub(crate) const BELL: u64 = u64::MAX;
+
+/// Which table of the loop a task is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What the loop itself waits for.
+    Root,
+    /// Tasks of all kinds.
+    Single,
+    /// Those of one kind.
+    Own,
+}
+
+/// A task that was woken: the place that it has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Woken {
+    /// The table that it is in.
+    pub(crate) kind: Kind,
+    /// Its place there.
+    pub(crate) index: u32,
+}
 
 /// One for each loop. It outlives the loop where somebody may still want to wake one of its tasks.
 #[derive(Debug)]

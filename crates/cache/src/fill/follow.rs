@@ -9,8 +9,8 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, OpenFile, Via};
 
-use super::Fill;
 use super::state::{End, Phase, SMALL_WINDOW, Storing, Take};
+use super::table::Fill;
 use crate::record::Head;
 
 /// How much of the file is read at a time by who is behind, in bytes.
@@ -39,8 +39,30 @@ pub struct Follower {
     counted: bool,
 }
 
+impl Fill {
+    /// How far it is, without waiting.
+    pub fn progress(&self) -> Progress {
+        self.with(|state, _| match &state.phase {
+            Phase::Asked => Progress::Asked,
+            Phase::Known(head) => Progress::Known(head.clone()),
+            Phase::Never => Progress::Never,
+        })
+    }
+
+    /// A follower at the first byte; `None` where it cannot be followed (any more). `aio` and `client` say how, and for whom,
+    /// it reads what is in memory no longer.
+    pub fn join(self: &Arc<Self>, aio: Aio, client: u64) -> Option<Follower> {
+        self.seated(false, aio, client)
+    }
+
+    pub(super) fn seated(self: &Arc<Self>, leads: bool, aio: Aio, client: u64) -> Option<Follower> {
+        let seat = self.with(|state, _| if state.can_join(0) { state.seats.take(0, leads) } else { None })?;
+        Some(Follower::new(self.clone(), seat, aio, client))
+    }
+}
+
 impl Follower {
-    pub(super) fn new(fill: Arc<Fill>, seat: usize, aio: Aio, client: u64) -> Follower {
+    fn new(fill: Arc<Fill>, seat: usize, aio: Aio, client: u64) -> Follower {
         Follower { fill, seat, until: u64::MAX, aio, client, counted: false }
     }
 
@@ -91,7 +113,7 @@ impl Follower {
     /// end as if it were whole.
     pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
         if !std::mem::replace(&mut self.counted, true) {
-            self.fill.cache.fills().figures.followed.fetch_add(1, Relaxed);
+            self.fill.fills.figures.followed.fetch_add(1, Relaxed);
         }
         let (fill, seat, until) = (&self.fill, self.seat, self.until);
         let take = poll_fn(|context| fill.with(|state, wakes| state.poll_take(seat, until, context, wakes))).await;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::Fill;
 use super::state::End;
+use super::table::Fill;
 
 impl Fill {
     /// Whether all of the body has come.

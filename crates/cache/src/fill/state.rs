@@ -10,21 +10,22 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use freerun_runtime::files::OpenFile;
 
-use super::LINGER;
+use super::file::Keeping;
 use super::seats::{Seats, Wakes};
 use super::window::{self, Window};
-use super::write::Keeping;
 use crate::index::Reservation;
 use crate::record::Head;
 
+/// How long a fill whose body is complete is followed, though its file has no name yet: the disk may hang.
+pub const LINGER: Duration = Duration::from_secs(5);
 /// How much of a body is in memory, in bytes: beyond it the origin is not read.
 pub const WINDOW: u64 = 1 << 20;
-/// The same when all fills together have more than [`WINDOWS`].
+/// How much of a body is in memory when all fills together have more than [`WINDOWS`].
 pub const SMALL_WINDOW: u64 = 128 << 10;
 /// What all fills together may have in memory before their windows become small, in bytes.
 pub const WINDOWS: u64 = 256 << 20;

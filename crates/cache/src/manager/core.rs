@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::Level;
@@ -13,12 +13,14 @@ use rustc_hash::FxHashSet;
 use super::disk;
 use super::sweep::Sweep;
 use super::walk::Walk;
-use crate::cache::{Shared, Tell};
+use crate::fill::Fills;
 use crate::health::Running;
 use crate::index::policy::{Item, Place, Policy};
 use crate::index::{Entry, Event, State};
 use crate::journal::{Journal, purges};
 use crate::key::Key;
+use crate::store::Store;
+use crate::tell::Tell;
 
 /// Changes looked at in one round.
 const EVENTS: usize = 8192;
@@ -72,7 +74,9 @@ pub(super) enum Next {
 
 /// All that is the thread's own.
 pub(super) struct Manager {
-    pub(super) shared: Arc<Shared>,
+    pub(super) store: Arc<Store>,
+    /// What is being fetched. It is for others to keep: the thread ends when it is gone.
+    pub(super) fills: Weak<Fills>,
     tell: Tell,
     pub(super) journal: Journal,
     pub(super) policy: Policy<Arc<Entry>>,
@@ -116,15 +120,17 @@ pub(super) struct Manager {
 
 impl Manager {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        store: Arc<Store>,
+        fills: Weak<Fills>,
         tell: Tell,
         journal: Journal,
         policy: Policy<Arc<Entry>>,
         walk: Option<Walk>,
     ) -> Manager {
-        let sweep_again = shared.purges.len() > 0;
+        let sweep_again = store.purges.len() > 0;
         Manager {
-            shared,
+            store,
+            fills,
             tell,
             journal,
             policy,
@@ -178,12 +184,12 @@ impl Manager {
         self.journal.flush();
         if self.freed {
             self.freed = false;
-            self.shared.index.space.freed.notify_waiters();
+            self.store.index.space.freed.notify_waiters();
         }
         if let Some(number) = self.asked.filter(|_| !self.purges_unsaved && self.purged.is_empty()) {
             self.asked = None;
-            self.shared.index.set_settled(number);
-            self.shared.index.settle.notify_waiters();
+            self.store.index.set_settled(number);
+            self.store.index.settle.notify_waiters();
         }
         if more { Next::Now } else { self.rest(at) }
     }
@@ -214,7 +220,7 @@ impl Manager {
     /// Looks at what happened. True: there is more.
     fn events(&mut self) -> bool {
         for _ in 0..EVENTS {
-            let Some(event) = self.shared.index.events.pop() else { return false };
+            let Some(event) = self.store.index.events.pop() else { return false };
             self.worked = true;
             self.event(event);
         }
@@ -222,7 +228,7 @@ impl Manager {
     }
 
     fn event(&mut self, event: Event) {
-        let index = &self.shared.index;
+        let index = &self.store.index;
         match event {
             Event::Stored { entry, replaced } => {
                 let mut main = false;
@@ -255,7 +261,7 @@ impl Manager {
             }
             Event::Unwanted(key) => {
                 if self.unlink(key).is_some_and(|removed| removed.is_ok_and(|was| was)) {
-                    self.shared.work.orphans.fetch_add(1, Relaxed);
+                    self.store.work.orphans.fetch_add(1, Relaxed);
                 }
             }
             Event::Renewed(entry) => {
@@ -280,13 +286,13 @@ impl Manager {
         let mut meant = Vec::new();
         for entry in self.policy.items().filter(|entry| entry.variant_of() != 0) {
             self.has_variants = true;
-            if purged.contains(&entry.variant_of()) && self.shared.index.is_marked(entry) {
+            if purged.contains(&entry.variant_of()) && self.store.index.is_marked(entry) {
                 meant.push(entry.clone());
             }
         }
         for entry in meant {
             if self.drop_entry(&entry) {
-                self.shared.work.purged.fetch_add(1, Relaxed);
+                self.store.work.purged.fetch_add(1, Relaxed);
             }
         }
         self.next_variants = at.clock + begun.elapsed() * VARIANTS_REST;
@@ -294,7 +300,7 @@ impl Manager {
 
     /// Removes an entry of the queues and the index, with its file. False: it was gone, or the file is still there.
     pub(super) fn drop_entry(&mut self, entry: &Arc<Entry>) -> bool {
-        if !self.shared.index.remove(entry, true) {
+        if !self.store.index.remove(entry, true) {
             return false;
         }
         self.policy.forget(entry);
@@ -305,13 +311,13 @@ impl Manager {
     fn remove_file(&mut self, entry: &Arc<Entry>) -> bool {
         self.worked = true;
         let key = entry.key();
-        if self.shared.index.peek(key).is_some() {
+        if self.store.index.peek(key).is_some() {
             // The file is another object's by now, and the old one went when that got the name.
             self.release(entry);
             return true;
         }
         // Open files would keep what they take up.
-        self.shared.memory.forget(key);
+        self.store.memory.forget(key);
         self.journal.removed(key, entry.sequence());
         match self.unlink(key) {
             // Another one has taken its place at this moment.
@@ -320,10 +326,10 @@ impl Manager {
                 true
             }
             Some(Err(error)) => {
-                self.shared.work.failed_removals.fetch_add(1, Relaxed);
+                self.store.work.failed_removals.fetch_add(1, Relaxed);
                 if !self.told_removal {
                     self.told_removal = true;
-                    let path = disk::path_of(&self.shared, key);
+                    let path = self.store.path_of(key);
                     (self.tell)(Level::Crit, &format!("unlink() \"{}\" failed ({error})", path.display()));
                 }
                 if self.stubborn.len() < MAX_STUBBORN {
@@ -338,27 +344,27 @@ impl Manager {
 
     /// Removes the file of a key; says whether it was there. `None`: the key has an object, whose file it is.
     pub(super) fn unlink(&self, key: Key) -> Option<io::Result<bool>> {
-        let _own = self.shared.naming.of(key);
-        if self.shared.index.peek(key).is_some() {
+        let _own = self.store.naming.of(key);
+        if self.store.index.peek(key).is_some() {
             return None;
         }
         let _running = self.at_work();
-        Some(disk::remove(&disk::path_of(&self.shared, key)))
+        Some(disk::remove(&self.store.path_of(key)))
     }
 
     /// The thread is about to wait for the disk: if it waits for too long, requests do without it.
     fn at_work(&self) -> Option<Running<'_>> {
-        self.shared.disk.get().map(|disk| disk.health.begin())
+        self.store.disk.get().map(|disk| disk.health.begin())
     }
 
     fn release(&mut self, entry: &Entry) {
-        self.shared.index.space.release(entry.disk());
+        self.store.index.space.release(entry.disk());
         self.freed = true;
     }
 
     /// Makes room. True: there is more to do.
     fn evict(&mut self, at: Moment) -> bool {
-        let space = self.shared.index.space.clone();
+        let space = self.store.index.space.clone();
         self.wanted = self.wanted.max(space.take_wanted());
         // The file system may have become too small for it meanwhile.
         if self.wanted > space.capacity() {
@@ -378,7 +384,7 @@ impl Manager {
                 self.wanted = 0;
                 return false;
             };
-            if !self.shared.index.remove(&entry, true) {
+            if !self.store.index.remove(&entry, true) {
                 continue;
             }
             if !self.remove_file(&entry) {
@@ -391,23 +397,23 @@ impl Manager {
                 continue;
             }
             failures = 0;
-            self.shared.work.evicted.fetch_add(1, Relaxed);
+            self.store.work.evicted.fetch_add(1, Relaxed);
         }
         true
     }
 
     fn tick(&mut self, at: Moment) {
-        let config = self.shared.config.load_full();
-        if self.shared.purges.len() > 0 {
+        let config = self.store.config.load_full();
+        if self.store.purges.len() > 0 {
             self.drop_purges();
         }
-        let index = &self.shared.index;
+        let index = &self.store.index;
         self.ahead -= (self.ahead / AHEAD_FADES).max(self.ahead.min(1));
         {
             let _running = self.at_work();
             disk::measure(&config.path, config.min_free, &index.space);
         }
-        if let Some(disk) = self.shared.disk.get() {
+        if let Some(disk) = self.store.disk.get() {
             // One that is out is tried again, though nobody asks for anything.
             disk.health.is_in();
         }
@@ -431,7 +437,7 @@ impl Manager {
     /// Begins to write down everything.
     fn snapshot(&mut self) -> bool {
         let entries = self.policy.items().cloned().collect();
-        let begun = self.journal.begin_snapshot(entries, self.shared.index.sequence());
+        let begun = self.journal.begin_snapshot(entries, self.store.index.sequence());
         if begun {
             // What is out of the index while its file is still there would be forgotten with the old log.
             for entry in &self.stubborn {
@@ -446,7 +452,7 @@ impl Manager {
         if at.clock < self.next_survey {
             return;
         }
-        let config = self.shared.config.load_full();
+        let config = self.store.config.load_full();
         let pass = u64::from(config.inactive / 8).clamp(1, MAX_PASS);
         let share = self.policy.len() as u64 / pass + 1;
         let count = usize::try_from(share).unwrap_or(usize::MAX).max(SURVEYED);
@@ -461,7 +467,7 @@ impl Manager {
         let full = inactive.len() >= most;
         for entry in inactive {
             if self.drop_entry(&entry) {
-                self.shared.work.inactive.fetch_add(1, Relaxed);
+                self.store.work.inactive.fetch_add(1, Relaxed);
             }
         }
         self.next_survey = at.clock + if full { config.manager.sleep.min(TICK) } else { TICK };
@@ -495,12 +501,12 @@ impl Manager {
     }
 
     pub(super) fn save_purges(&mut self) {
-        let folder = self.shared.config.load().path.clone();
+        let folder = self.store.config.load().path.clone();
         self.purges_unsaved = !self.write_purges(&folder);
     }
 
     fn write_purges(&self, folder: &Path) -> bool {
-        match purges::save(folder, &self.shared.purges.list()) {
+        match purges::save(folder, &self.store.purges.list()) {
             Ok(()) => true,
             Err(error) => {
                 (self.tell)(Level::Error, &format!("purges in \"{}\" cannot be written: {error}", folder.display()));
@@ -511,16 +517,16 @@ impl Manager {
 
     /// The index is whole.
     pub(super) fn walked(&mut self) {
-        self.shared.index.set_state(State::Ready, false);
+        self.store.index.set_state(State::Ready, false);
         // What the walk has found was not there for the sweeps before.
-        self.sweep_again |= self.shared.purges.len() > 0;
+        self.sweep_again |= self.store.purges.len() > 0;
     }
 
     /// The end: everything is written down. True if the next process will find all of it.
     pub(super) fn end(mut self, at: Moment) -> bool {
-        self.shared.index.space.close();
+        self.store.index.space.close();
         // What gets its name after the last look would be known to nobody.
-        let named = self.shared.naming.close(NAMING);
+        let named = self.store.naming.close(NAMING);
         while self.events() {}
         self.take_purges();
         if self.journal.is_broken() || self.policy.len() <= SMALL {
@@ -530,8 +536,8 @@ impl Manager {
             self.save_purges();
         }
         self.round(at);
-        let space = self.shared.index.space.figures();
-        let left_over = !named || space.reserved > 0 && self.shared.named_early.load(Relaxed);
+        let space = self.store.index.space.figures();
+        let left_over = !named || space.reserved > 0 && self.store.named_early.load(Relaxed);
         let removed = self.stubborn.is_empty() && !self.left_behind && !left_over;
         let whole = self.walk.is_none() && removed && !self.purges_unsaved;
         if whole {

@@ -3,24 +3,15 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 
 use crate::index::Space;
-use crate::key::Key;
 use crate::record::{Damage, Head};
-
-use crate::cache::Shared;
 
 /// So much of a file is read at first: nearly every head is shorter.
 const FIRST_READ: usize = 4096;
-
-/// Where the file of a key is.
-pub(super) fn path_of(shared: &Shared, key: Key) -> PathBuf {
-    let config = shared.config.load();
-    config.path.join(config.levels.file_name(key))
-}
 
 /// Removes a file. True: it is not there any more.
 pub(super) fn remove(path: &Path) -> io::Result<bool> {

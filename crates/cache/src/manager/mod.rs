@@ -13,16 +13,17 @@ mod walk;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Acquire;
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use freerun_runtime::log::Level;
 
 use self::core::{Manager, Moment, Next};
-use crate::cache::{Shared, Tell};
+use crate::fill::Fills;
 use crate::index::State;
+use crate::store::Store;
+use crate::tell::Tell;
 use open::{Lock, Opened};
 
 /// How long a start waits for the index: a small one is there at once, and nobody notices that a large one is not.
@@ -33,20 +34,6 @@ const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often a folder is tried that cannot be used.
 const FOLDER_PAUSE: Duration = Duration::from_secs(1);
-
-/// Counters of what the thread has done.
-#[derive(Debug, Default)]
-pub(crate) struct Work {
-    pub(crate) evicted: AtomicU64,
-    pub(crate) inactive: AtomicU64,
-    pub(crate) purged: AtomicU64,
-    pub(crate) damaged: AtomicU64,
-    pub(crate) adopted: AtomicU64,
-    pub(crate) orphans: AtomicU64,
-    pub(crate) loaded: AtomicU64,
-    pub(crate) load_ms: AtomicU64,
-    pub(crate) failed_removals: AtomicU64,
-}
 
 /// The thread, as the cache holds it.
 #[derive(Debug, Default)]
@@ -88,26 +75,26 @@ impl Progress {
 
 impl Handle {
     /// Starts it, unless it runs.
-    pub(crate) fn start(&self, shared: &Arc<Shared>, tell: Tell) -> io::Result<()> {
+    pub(crate) fn start(&self, store: &Arc<Store>, fills: &Arc<Fills>, tell: Tell) -> io::Result<()> {
         if self.progress.get().is_some() {
             return Ok(());
         }
         let progress = Arc::new(Progress::default());
-        let (shared, reports) = (shared.clone(), progress.clone());
-        let name = format!("cache {}", shared.config.load().name);
+        let (store, fills, reports) = (store.clone(), Arc::downgrade(fills), progress.clone());
+        let name = format!("cache {}", store.config.load().name);
         std::thread::Builder::new().name(name).spawn(move || {
-            let run = AssertUnwindSafe(|| run(&shared, &tell, &reports));
+            let run = AssertUnwindSafe(|| run(&store, &fills, &tell, &reports));
             let clean = catch_unwind(run).unwrap_or_else(|_| {
-                tell(Level::Alert, &format!("the thread of cache \"{}\" panicked", shared.config.load().name));
+                tell(Level::Alert, &format!("the thread of cache \"{}\" panicked", store.config.load().name));
                 false
             });
-            shared.index.space.close();
-            shared.index.set_state(State::Stopped, false);
-            shared.index.settle.notify_waiters();
+            store.index.space.close();
+            store.index.set_state(State::Stopped, false);
+            store.index.settle.notify_waiters();
             reports.set(Stage::Ended(clean));
         })?;
         progress.wait(START_WAIT, |stage| stage != Stage::Begun);
-        // Two control threads there are not.
+        // There is one control thread, so nobody else has started it meanwhile.
         let _ = self.progress.set(progress);
         Ok(())
     }
@@ -127,22 +114,22 @@ fn unix_time() -> u64 {
 }
 
 /// All of the thread. True if the next process will find everything.
-fn run(shared: &Arc<Shared>, tell: &Tell, progress: &Progress) -> bool {
+fn run(store: &Arc<Store>, fills: &Weak<Fills>, tell: &Tell, progress: &Progress) -> bool {
     let begun = Instant::now();
-    shared.index.bell.answer_to(std::thread::current());
+    store.index.bell.answer_to(std::thread::current());
     let moment = || Moment { unix: unix_time(), clock: begun.elapsed() };
-    let stopped = || shared.stop.load(Acquire);
+    let stopped = || store.stop.load(Acquire);
     let mut told = None;
     let lock = loop {
         if stopped() {
             return false;
         }
-        match Lock::take(shared) {
+        match Lock::take(store) {
             Lock::Own(file) => break file,
             Lock::Others => std::thread::park_timeout(LOCK_PAUSE),
             Lock::Failed(error) => {
                 if told.replace(error.kind()) != Some(error.kind()) {
-                    let path = shared.config.load().path.clone();
+                    let path = store.config.load().path.clone();
                     tell(Level::Crit, &format!("cache folder \"{}\" cannot be used: {error}", path.display()));
                 }
                 // It may come back, with its disk.
@@ -150,22 +137,22 @@ fn run(shared: &Arc<Shared>, tell: &Tell, progress: &Progress) -> bool {
             }
         }
     };
-    let Opened { journal, policy, walk } = open::open(shared, tell, moment());
-    let mut manager = Manager::new(shared.clone(), tell.clone(), journal, policy, walk);
+    let Opened { journal, policy, walk } = open::open(store, tell, moment());
+    let mut manager = Manager::new(store.clone(), fills.clone(), tell.clone(), journal, policy, walk);
     // A small folder is through with the first round.
     manager.round(moment());
     progress.set(Stage::Loaded);
     loop {
-        shared.index.bell.looked();
+        store.index.bell.looked();
         let stopping = stopped();
         match manager.round(moment()) {
             _ if stopping => break,
             Next::Now => {}
             Next::Within(pause) => std::thread::park_timeout(pause),
             Next::Idle(pause) => {
-                shared.index.bell.rest();
+                store.index.bell.rest();
                 // What was put down before the bell was out is not waited for.
-                if shared.index.events.is_empty() {
+                if store.index.events.is_empty() {
                     std::thread::park_timeout(pause);
                 }
             }

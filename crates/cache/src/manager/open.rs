@@ -15,13 +15,14 @@ use rustix::io::Errno;
 use super::core::Moment;
 use super::disk;
 use super::walk::Walk;
-use crate::cache::{Shared, Tell};
 use crate::index::policy::{Item, Place, Policy};
 use crate::index::{About, Entry, Load, State};
 use crate::journal::line::{Line, Stored};
 use crate::journal::{self, Journal, LOCK, purges};
 use crate::key::Key;
 use crate::purge::Purge;
+use crate::store::Store;
+use crate::tell::Tell;
 
 /// Whose the folder is.
 pub(super) enum Lock {
@@ -35,8 +36,8 @@ pub(super) enum Lock {
 
 impl Lock {
     /// Tries to make the folder ours.
-    pub(super) fn take(shared: &Shared) -> Lock {
-        let folder = shared.config.load().path.clone();
+    pub(super) fn take(store: &Store) -> Lock {
+        let folder = store.config.load().path.clone();
         // The master has made it; this is for who runs without one.
         let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         let opened = File::options().write(true).create(true).truncate(false).open(folder.join(LOCK));
@@ -63,10 +64,10 @@ pub(super) struct Opened {
 const PURGES_A_SECOND: u32 = 20;
 
 /// Reads purges and journal. After it the cache is usable; what the journal does not know is for the walk to find.
-pub(super) fn open(shared: &Arc<Shared>, tell: &Tell, at: Moment) -> Opened {
+pub(super) fn open(store: &Arc<Store>, tell: &Tell, at: Moment) -> Opened {
     let begun = Instant::now();
-    let config = shared.config.load_full();
-    let index = &shared.index;
+    let config = store.config.load_full();
+    let index = &store.index;
     disk::measure(&config.path, config.min_free, &index.space);
     // What was purged while the thread was not here yet, and what is purged while it reads, has to be newer than all that the
     // journal has: so the numbers of a process begin where no process before it has come to.
@@ -74,26 +75,26 @@ pub(super) fn open(shared: &Arc<Shared>, tell: &Tell, at: Moment) -> Opened {
     index.raise_sequence(base);
     // Purges first: nothing is looked for on the disk before it is known what was purged.
     let purges = purges::read(&config.path);
-    shared.purges.restore(purges.as_deref().unwrap_or_default(), index);
+    store.purges.restore(purges.as_deref().unwrap_or_default(), index);
     if purges.is_some() {
         index.set_state(State::Loading, true);
     } else {
         tell(Level::Error, &format!("the purges of cache \"{}\" cannot be read: all of it is purged", config.name));
         // The list was just begun, so there is room.
-        let _ = shared.purges.add(&Purge::Prefix(bytes::Bytes::new()), index);
+        let _ = store.purges.add(&Purge::Prefix(bytes::Bytes::new()), index);
     }
-    let mut loading = Loading { shared, policy: Policy::new(config.max_entries()), gone: FxHashSet::default(), at };
+    let mut loading = Loading { store, policy: Policy::new(config.max_entries()), gone: FxHashSet::default(), at };
     index.expect(journal::lines(&config.path));
     let loaded = journal::load(&config.path, |line| loading.take(line));
     let Loading { policy, gone, .. } = loading;
     if loaded.sequence >= base {
         // The clock went back, or it is the same second still.
         index.raise_sequence(loaded.sequence);
-        shared.purges.restore(purges.as_deref().unwrap_or_default(), index);
+        store.purges.restore(purges.as_deref().unwrap_or_default(), index);
     }
     let journal = Journal::open(&config.path, &loaded);
-    shared.work.loaded.store(policy.len() as u64, Relaxed);
-    shared.work.load_ms.store(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
+    store.work.loaded.store(policy.len() as u64, Relaxed);
+    store.work.load_ms.store(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
     let walk = (!loaded.clean).then(|| Walk::new(&config, at.unix, gone));
     // Without a journal a file is the only witness.
     let look = walk.is_some() && !(loaded.exists && loaded.intact);
@@ -108,7 +109,7 @@ pub(super) fn open(shared: &Arc<Shared>, tell: &Tell, at: Moment) -> Opened {
 }
 
 struct Loading<'a> {
-    shared: &'a Shared,
+    store: &'a Store,
     policy: Policy<Arc<Entry>>,
     /// Keys of which the last thing known is that they were removed: files of theirs are not taken in again.
     gone: FxHashSet<Key>,
@@ -129,7 +130,7 @@ impl Loading<'_> {
     }
 
     fn stored(&mut self, stored: &Stored) {
-        let index = &self.shared.index;
+        let index = &self.store.index;
         if !self.gone.is_empty() {
             self.gone.remove(&stored.key);
         }
@@ -159,7 +160,7 @@ impl Loading<'_> {
 
     /// Takes out what earlier lines said of a key. False: the entry is that of a loop, which has read the file itself.
     fn forget(&mut self, key: Key) -> bool {
-        let index = &self.shared.index;
+        let index = &self.store.index;
         let Some(entry) = index.peek(key) else { return true };
         if Item::place(&entry) == Place::None {
             return false;

@@ -32,7 +32,7 @@ impl Manager {
                 return;
             }
             self.sweep_again = false;
-            let upto = self.shared.purges.newest();
+            let upto = self.store.purges.newest();
             let entries: Vec<_> = self.policy.items().filter(|entry| entry.checked() < upto).cloned().collect();
             self.sweep = Some(Sweep { entries: entries.into_iter(), upto, unread: Vec::new(), again: false });
             self.next_sweep = at.clock;
@@ -40,7 +40,7 @@ impl Manager {
         if at.clock < self.next_sweep {
             return;
         }
-        let pace = self.shared.config.load().purger;
+        let pace = self.store.config.load().purger;
         let Some(mut sweep) = self.sweep.take() else { return };
         let begun = Instant::now();
         let mut looked = 0;
@@ -76,14 +76,14 @@ impl Manager {
 
     /// False: it cannot be read.
     fn compare(&mut self, entry: &Arc<Entry>, upto: u64) -> bool {
-        let shared = self.shared.clone();
-        match disk::look(&disk::path_of(&shared, entry.key())) {
+        let store = self.store.clone();
+        match disk::look(&store.path_of(entry.key())) {
             Ok(looked) => match looked.head {
                 Ok((head, _)) => {
-                    if !shared.purges.means(entry.checked(), &head.key, &head.tags) {
+                    if !store.purges.means(entry.checked(), &head.key, &head.tags) {
                         entry.set_checked(upto);
                     } else if self.drop_entry(entry) {
-                        shared.work.purged.fetch_add(1, Relaxed);
+                        store.work.purged.fetch_add(1, Relaxed);
                     }
                 }
                 Err(_) => self.damaged(entry),
@@ -96,7 +96,7 @@ impl Manager {
 
     fn damaged(&mut self, entry: &Arc<Entry>) {
         if self.drop_entry(entry) {
-            self.shared.work.damaged.fetch_add(1, Relaxed);
+            self.store.work.damaged.fetch_add(1, Relaxed);
         }
     }
 
@@ -104,7 +104,7 @@ impl Manager {
         // Files that the index does not know yet may be meant, too: their purges wait for the walk.
         if self.walk.is_none() {
             self.swept = self.swept.max(sweep.upto);
-            self.sweep_again |= self.shared.purges.newest() > sweep.upto;
+            self.sweep_again |= self.store.purges.newest() > sweep.upto;
             self.drop_purges();
         }
     }
@@ -112,9 +112,10 @@ impl Manager {
     /// Takes purges from the list whose objects are gone. What is still being fetched since before is compared with them when
     /// it is stored, so they wait for that.
     pub(super) fn drop_purges(&mut self) {
-        let upto = self.shared.fills.oldest().map_or(self.swept, |oldest| oldest.min(self.swept));
-        if self.shared.purges.list().first().is_some_and(|purge| purge.sequence <= upto) {
-            self.shared.purges.done(upto);
+        let upto =
+            self.fills.upgrade().and_then(|fills| fills.oldest()).map_or(self.swept, |oldest| oldest.min(self.swept));
+        if self.store.purges.list().first().is_some_and(|purge| purge.sequence <= upto) {
+            self.store.purges.done(upto);
             self.save_purges();
         }
     }

@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 
 use super::core::{Manager, Moment};
 use super::disk;
-use crate::cache::CacheConfig;
+use crate::config::CacheConfig;
 use crate::index::{About, Entry};
 use crate::journal;
 use crate::key::Key;
@@ -100,7 +100,7 @@ impl Manager {
             return;
         }
         let Some(mut walk) = self.walk.take() else { return };
-        let pace = self.shared.config.load().loader;
+        let pace = self.store.config.load().loader;
         let begun = Instant::now();
         for _ in 0..pace.files.max(1) {
             let Some((entry, below)) = walk.next() else {
@@ -126,7 +126,7 @@ impl Manager {
         if !kind.is_file() || (below.is_empty() && journal::is_own(name)) {
             return;
         }
-        let config = self.shared.config.load_full();
+        let config = self.store.config.load_full();
         match config.levels.key_of(&format!("{below}{name}")) {
             Some(key) => self.take_in(walk, key, at),
             None => {
@@ -137,7 +137,7 @@ impl Manager {
                     Some(_) => is_older(entry, walk.began),
                 };
                 if left_over && fs::remove_file(entry.path()).is_ok() {
-                    self.shared.work.orphans.fetch_add(1, Relaxed);
+                    self.store.work.orphans.fetch_add(1, Relaxed);
                 }
             }
         }
@@ -145,11 +145,11 @@ impl Manager {
 
     /// Takes a file into the index that it does not know.
     fn take_in(&mut self, walk: &Walk, key: Key, at: Moment) {
-        let index = &self.shared.index;
+        let index = &self.store.index;
         if index.peek(key).is_some() {
             return;
         }
-        let path = disk::path_of(&self.shared, key);
+        let path = self.store.path_of(key);
         let looked = match walk.gone.contains(&key) {
             true => None,
             false => match disk::look(&path) {
@@ -171,7 +171,7 @@ impl Manager {
         };
         let Some((main, lifetime, foreign)) = found else {
             if self.unlink(key).is_some_and(|removed| removed.is_ok_and(|was| was)) {
-                self.shared.work.orphans.fetch_add(1, Relaxed);
+                self.store.work.orphans.fetch_add(1, Relaxed);
             }
             return;
         };
@@ -181,7 +181,7 @@ impl Manager {
             entry.set_foreign();
         }
         if index.adopt(entry).is_some() {
-            self.shared.work.adopted.fetch_add(1, Relaxed);
+            self.store.work.adopted.fetch_add(1, Relaxed);
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use bytes::Bytes;
 
+/// The largest number of seconds that a field can ask for: 2^31, as RFC 9111 section 1.2.2 has it for what is larger.
+pub const MAX_SECONDS: u64 = 1 << 31;
+
 /// A field: its name and its value.
 pub type Field = (Bytes, Bytes);
 
@@ -25,11 +28,11 @@ pub(super) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(trim).filter(|member| !member.is_empty())
 }
 
-/// A number of seconds, digits only; one that is too large is [`MAX_SECONDS`](super::MAX_SECONDS).
+/// A number of seconds, digits only; one that is too large is [`MAX_SECONDS`].
 pub(super) fn seconds(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let number = text.iter().fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
-    Some(number.min(super::MAX_SECONDS))
+    Some(number.min(MAX_SECONDS))
 }

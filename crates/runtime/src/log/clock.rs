@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::loops;
+use crate::clock::nanos_here;
 
 /// Seconds between local time and UTC, as of the last [`refresh_offset`].
 static OFFSET: AtomicI32 = AtomicI32::new(0);
@@ -32,10 +32,10 @@ pub fn now() -> Moment {
 /// begin as late as the poll that is going on.
 pub fn second() -> i64 {
     thread_local! {
-        /// Until when it is this second, in nanoseconds of [`loops::nanos_here`].
+        /// Until when it is this second, in nanoseconds of [`nanos_here`].
         static SECOND: Cell<(u64, i64)> = const { Cell::new((0, 0)) };
     }
-    let Some(nanos) = loops::nanos_here() else { return now().secs };
+    let Some(nanos) = nanos_here() else { return now().secs };
     let (until, second) = SECOND.get();
     if nanos < until {
         return second;

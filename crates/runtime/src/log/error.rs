@@ -1,93 +1,15 @@
 //! The error log: levels, nginx's line format, several targets.
 
 use std::fmt::{self, Write as _};
-use std::io;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use super::clock;
 use super::file::LogFile;
+use super::level::Level;
 use super::syslog::Header;
 
 /// Longest error line in bytes, its newline included; the rest is cut off, as in nginx.
 pub const MAX_LINE: usize = 2048;
-
-/// Importance of a line; nginx's levels. A smaller number is more important.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Level {
-    /// The process cannot go on.
-    Emerg = 1,
-    /// Something that must not happen happened; an administrator should look.
-    Alert,
-    /// A serious condition.
-    Crit,
-    /// A request failed through our side's or the system's fault. The default threshold of `error_log`.
-    Error,
-    /// Something is suspicious but works.
-    Warn,
-    /// An event of normal operation worth knowing.
-    Notice,
-    /// What clients did wrong, and other small talk.
-    Info,
-    /// Everything is logged.
-    Debug,
-}
-
-impl Level {
-    /// All levels, most important first.
-    pub const ALL: [Level; 8] =
-        [Level::Emerg, Level::Alert, Level::Crit, Level::Error, Level::Warn, Level::Notice, Level::Info, Level::Debug];
-
-    /// The name in the configuration and in the lines.
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Emerg => "emerg",
-            Level::Alert => "alert",
-            Level::Crit => "crit",
-            Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Notice => "notice",
-            Level::Info => "info",
-            Level::Debug => "debug",
-        }
-    }
-
-    /// The level with this number (`level as u8`), for hand-over between processes.
-    pub fn from_number(number: u8) -> Option<Level> {
-        Self::ALL.into_iter().find(|level| *level as u8 == number)
-    }
-}
-
-impl FromStr for Level {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Level, ()> {
-        Self::ALL.into_iter().find(|level| level.name() == text).ok_or(())
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// An operating-system error as nginx prints it: `2: No such file or directory`. To be put in parentheses.
-pub struct Errno<'a>(pub &'a io::Error);
-
-impl fmt::Display for Errno<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.0.to_string();
-        match self.0.raw_os_error() {
-            Some(number) => {
-                let tail = format!(" (os error {number})");
-                write!(f, "{number}: {}", text.strip_suffix(tail.as_str()).unwrap_or(&text))
-            }
-            None => f.write_str(&text),
-        }
-    }
-}
 
 /// The files of one level's `error_log` directives, each with its threshold. Cheap to clone.
 #[derive(Clone, Debug, Default)]

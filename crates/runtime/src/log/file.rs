@@ -1,17 +1,15 @@
 //! One log file: what waits to be written, and how much may.
 
 use std::fmt;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 use crossbeam_queue::SegQueue;
 
 use super::named::Destination;
-use super::sink::{self, Sink};
+use super::sink::{self, Output, Sink};
 use super::writer::Shared;
 
 /// Bytes that may wait for one file. Beyond them whole buffers are dropped and their lines counted. A single buffer
@@ -23,9 +21,7 @@ pub const MAX_WAITING: usize = 1024 * 1024;
 pub struct LogFile(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) name: String,
-    pub(super) sink: Sink,
-    pub(super) fd: ArcSwap<OwnedFd>,
+    pub(super) output: Output,
     pub(super) queue: SegQueue<Chunk>,
     /// Bytes in `queue` and in the writer's hands.
     pub(super) waiting: AtomicUsize,
@@ -41,6 +37,13 @@ pub(super) struct Inner {
     pub(super) scheduled: AtomicBool,
     /// `None`: no thread, write where called.
     pub(super) shared: Option<Arc<Shared>>,
+}
+
+impl Inner {
+    /// Counts lines that nobody will see.
+    pub(super) fn lost(&self, lines: u64) {
+        self.lost_in_all.fetch_add(lines, Ordering::AcqRel);
+    }
 }
 
 /// What waits for a file.
@@ -63,19 +66,19 @@ impl Chunk {
 
 impl fmt::Debug for LogFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogFile").field("name", &self.0.name).finish_non_exhaustive()
+        f.debug_struct("LogFile").field("name", &self.0.output.name).finish_non_exhaustive()
     }
 }
 
 impl LogFile {
     /// The path as configured and made absolute, or `stderr`.
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.0.output.name
     }
 
     /// Whether this is the process's stderr.
     pub fn is_stderr(&self) -> bool {
-        self.0.name == "stderr"
+        self.0.output.name == "stderr"
     }
 
     /// Hands over one or more whole lines, each with its newline. Never blocks on a threaded writer. `false`: the
@@ -108,13 +111,13 @@ impl LogFile {
 
     /// Whether it sends messages to a syslog server.
     pub fn is_syslog(&self) -> bool {
-        matches!(self.0.sink, Sink::Socket(_))
+        matches!(self.0.output.sink, Sink::Socket(_))
     }
 
     fn push(&self, chunk: Chunk) -> bool {
         let inner = &*self.0;
         if inner.shared.is_none() {
-            return sink::write_now(inner, chunk.bytes());
+            return sink::write_now(&inner.output, chunk.bytes());
         }
         let size = chunk.bytes().len();
         if size == 0 {
@@ -143,7 +146,7 @@ impl LogFile {
     /// Lines go to `fd` from now on (log reopening). Lines that wait go there too. The old descriptor is closed when
     /// the write that uses it ends.
     pub fn reopen(&self, fd: OwnedFd) {
-        self.0.fd.store(Arc::new(fd));
+        self.0.output.fd.store(Arc::new(fd));
     }
 
     /// Whether so many bytes would be taken now, and not be dropped. Lines that nobody takes need not be made, but must be
@@ -188,26 +191,13 @@ impl LogFile {
 
     /// What to call it in an error log.
     pub(super) fn shown(&self) -> &str {
-        if self.0.sink == Sink::Named { "files with variables in their paths" } else { &self.0.name }
+        if self.0.output.sink == Sink::Named { "files with variables in their paths" } else { &self.0.output.name }
     }
 
     /// Lines dropped since the file is in use, reported or not.
     pub fn lost_in_all(&self) -> u64 {
         self.0.lost_in_all.load(Ordering::Relaxed)
     }
-}
-
-/// Writes everything, waiting where it has to.
-pub(super) fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::io::write(fd, bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => bytes = &bytes[n..],
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 /// Best effort: a process whose stderr is gone has nobody to tell.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::clock;
-use super::error::{Errno, Level};
 use super::file::{Chunk, LogFile, MAX_WAITING};
+use super::level::{Errno, Level};
 use super::named::{Destination, Failure, OpenFiles};
 use super::sink::{self, BATCH, Memories, SYSLOG, Sink, Written};
 use super::writer::{Command, Shared};
@@ -247,7 +247,7 @@ impl Keeper {
     fn turn(mut self: Box<Self>, shared: &Arc<Shared>, mut job: Job) -> Option<Box<Keeper>> {
         let file = job.file.clone();
         let inner = &*file.0;
-        if inner.sink == Sink::Named && self.open.is_none() {
+        if inner.output.sink == Sink::Named && self.open.is_none() {
             self.put_off.push(file);
             return Some(self);
         }
@@ -285,12 +285,14 @@ impl Keeper {
                 }
             }
             if !job.chunks.is_empty() {
-                let written = match inner.sink {
+                let written = match inner.output.sink {
                     // These never wait.
-                    Sink::Memory(_) | Sink::Socket(_) => sink::write_some(inner, &mut job.chunks, &mut self.memories),
+                    Sink::Memory(_) | Sink::Socket(_) => {
+                        sink::write_some(&inner.output, &mut job.chunks, &mut self.memories)
+                    }
                     Sink::File | Sink::Named => {
                         let (keeper, written) =
-                            self.lend(shared, Some(&file), || sink::write_waiting(inner, &mut job.chunks));
+                            self.lend(shared, Some(&file), || sink::write_waiting(&inner.output, &mut job.chunks));
                         let Some(keeper) = keeper else {
                             shared.hand_in(HandedIn::Written(job, written));
                             return None;
@@ -337,11 +339,12 @@ impl Keeper {
                 inner.broken.store(false, Ordering::Relaxed);
                 Some(job)
             }
-            Written::Dropped(bytes, error) => {
+            Written::Dropped { bytes, messages, error } => {
+                inner.lost(messages as u64);
                 inner.waiting.fetch_sub(bytes, Ordering::AcqRel);
                 job.budget = job.budget.saturating_sub(bytes);
                 if !inner.broken.swap(true, Ordering::Relaxed) {
-                    let server = inner.name.strip_prefix(SYSLOG).unwrap_or(&inner.name);
+                    let server = inner.output.name.strip_prefix(SYSLOG).unwrap_or(&inner.output.name);
                     shared.say(error.level(), format_args!("{error} while logging to syslog, server: {server}"));
                 }
                 Some(job)
@@ -350,8 +353,8 @@ impl Keeper {
                 if Arc::strong_count(&job.file.0) == handles {
                     return None; // Nobody can log to it any more; nothing is gained by trying for ever.
                 }
-                if !job.retried && inner.sink == Sink::File {
-                    let said = format_args!("write() to \"{}\" failed ({})", inner.name, Errno(&error));
+                if !job.retried && inner.output.sink == Sink::File {
+                    let said = format_args!("write() to \"{}\" failed ({})", inner.output.name, Errno(&error));
                     shared.say(Level::Alert, said);
                 }
                 inner.scheduled.store(true, Ordering::Release);

@@ -13,14 +13,16 @@ pub mod clock;
 mod error;
 mod file;
 mod keeper;
+mod level;
 mod named;
 mod relief;
 mod sink;
 pub mod syslog;
 mod writer;
 
-pub use error::{Errno, ErrorLog, Level, MAX_LINE, Target};
+pub use error::{ErrorLog, MAX_LINE, Target};
 pub use file::{LogFile, MAX_WAITING};
+pub use level::{Errno, Level};
 pub use named::{Destination, Keep};
 pub use relief::MAX_LOG_THREADS;
 pub use sink::{MAX_MEMORY, MEMORY, NAMED, SYSLOG, syslog_socket};

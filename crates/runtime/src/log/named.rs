@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::error::Level;
-use super::file::write_all;
+use super::level::Level;
+use super::sink::write_all;
 
 /// The most files that are kept open, whatever `max=` says: descriptors are limited too.
 const MAX_OPEN: usize = 4096;
@@ -42,11 +42,11 @@ pub struct Destination {
 /// Why lines could not be written: the words for the error log.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    #[error("open() \"{0}\" failed ({err})", err = super::error::Errno(.1))]
+    #[error("open() \"{0}\" failed ({err})", err = super::level::Errno(.1))]
     Open(String, io::Error),
-    #[error("testing \"{0}\" existence failed ({err})", err = super::error::Errno(.1))]
+    #[error("testing \"{0}\" existence failed ({err})", err = super::level::Errno(.1))]
     Root(String, io::Error),
-    #[error("write() to \"{0}\" failed ({err})", err = super::error::Errno(.1))]
+    #[error("write() to \"{0}\" failed ({err})", err = super::level::Errno(.1))]
     Write(String, io::Error),
 }
 

@@ -6,16 +6,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::{Buf, Bytes};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::error::Level;
-use super::file::Inner;
+use super::level::Level;
 
 /// How long a file that failed (ENOSPC, EIO, EPIPE …) rests before the next try.
 const RETRY: Duration = Duration::from_secs(1);
@@ -62,6 +61,13 @@ impl Sink {
     }
 }
 
+/// Where a log goes now.
+pub(super) struct Output {
+    pub(super) name: String,
+    pub(super) sink: Sink,
+    pub(super) fd: ArcSwap<OwnedFd>,
+}
+
 /// A socket for the syslog server at this path. Where nobody listens it is not connected yet.
 ///
 /// # Errors
@@ -85,9 +91,9 @@ fn connect(socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
 /// Why a message was not sent: the words for the error log.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(super) enum Unsent {
-    #[error("connect() failed ({err})", err = super::error::Errno(&(*.0).into()))]
+    #[error("connect() failed ({err})", err = super::level::Errno(&(*.0).into()))]
     Connect(Errno),
-    #[error("send() failed ({err})", err = super::error::Errno(&(*.0).into()))]
+    #[error("send() failed ({err})", err = super::level::Errno(&(*.0).into()))]
     Send(Errno),
 }
 
@@ -105,8 +111,15 @@ impl Unsent {
 pub(super) enum Written {
     /// So many bytes of what was waiting have been dealt with.
     Some(usize),
-    /// Nobody took so many bytes; they are lost.
-    Dropped(usize, Unsent),
+    /// Nobody took these; they are lost, and are for the caller to count.
+    Dropped {
+        /// How many bytes they have.
+        bytes: usize,
+        /// How many messages there are.
+        messages: usize,
+        /// Why nobody took them.
+        error: Unsent,
+    },
     /// Nothing at the moment: try again after so long.
     Later(io::Error, Duration),
 }
@@ -141,12 +154,12 @@ impl Ring {
 }
 
 /// Writes some of `chunks`, which are not empty, and takes it off their front.
-pub(super) fn write_some(inner: &Inner, chunks: &mut VecDeque<Bytes>, memories: &mut Memories) -> Written {
-    match &inner.sink {
-        Sink::File | Sink::Named => write_waiting(inner, chunks),
-        Sink::Socket(_) => send_some(inner, chunks),
+pub(super) fn write_some(output: &Output, chunks: &mut VecDeque<Bytes>, memories: &mut Memories) -> Written {
+    match &output.sink {
+        Sink::File | Sink::Named => write_waiting(output, chunks),
+        Sink::Socket(_) => send_some(output, chunks),
         Sink::Memory(size) => {
-            let ring = memories.0.entry(inner.name.clone()).or_insert_with(|| Ring::new(*size));
+            let ring = memories.0.entry(output.name.clone()).or_insert_with(|| Ring::new(*size));
             let mut written = 0;
             for chunk in chunks.drain(..) {
                 ring.push(&chunk);
@@ -158,16 +171,16 @@ pub(super) fn write_some(inner: &Inner, chunks: &mut VecDeque<Bytes>, memories: 
 }
 
 /// Writes some of `chunks` to a file, which may have to wait, and takes it off their front.
-pub(super) fn write_waiting(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> Written {
-    match write_file(inner, chunks) {
+pub(super) fn write_waiting(output: &Output, chunks: &mut VecDeque<Bytes>) -> Written {
+    match write_file(output, chunks) {
         Ok(written) => Written::Some(written),
         Err(error) => Written::Later(error, RETRY),
     }
 }
 
 /// One `writev`.
-fn write_file(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> io::Result<usize> {
-    let fd = inner.fd.load();
+fn write_file(output: &Output, chunks: &mut VecDeque<Bytes>) -> io::Result<usize> {
+    let fd = output.fd.load();
     let slices: Vec<IoSlice<'_>> = chunks.iter().take(BATCH).map(|chunk| IoSlice::new(chunk)).collect();
     let mut waited = false;
     let written = loop {
@@ -200,10 +213,10 @@ fn write_file(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> io::Result<usize> 
 }
 
 /// A message for each chunk. What the server does not take because it is not there is dropped: it would be old news.
-fn send_some(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> Written {
+fn send_some(output: &Output, chunks: &mut VecDeque<Bytes>) -> Written {
     let mut sent = 0;
     while let Some(message) = chunks.front() {
-        match send(inner, message) {
+        match send(output, message) {
             Ok(()) => {
                 sent += message.len();
                 chunks.pop_front();
@@ -215,16 +228,14 @@ fn send_some(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> Written {
             Err(_) if sent > 0 => break,
             // Too long for one message: the next one may be shorter.
             Err(error @ Unsent::Send(Errno::MSGSIZE)) => {
-                let lost = message.len();
+                let bytes = message.len();
                 chunks.pop_front();
-                inner.lost(1);
-                return Written::Dropped(lost, error);
+                return Written::Dropped { bytes, messages: 1, error };
             }
             Err(error) => {
-                let lost = chunks.iter().map(Bytes::len).sum();
-                inner.lost(chunks.len() as u64);
+                let (bytes, messages) = (chunks.iter().map(Bytes::len).sum(), chunks.len());
                 chunks.clear();
-                return Written::Dropped(lost, error);
+                return Written::Dropped { bytes, messages, error };
             }
         }
     }
@@ -232,45 +243,51 @@ fn send_some(inner: &Inner, chunks: &mut VecDeque<Bytes>) -> Written {
 }
 
 /// Sends one message; never waits.
-pub(super) fn send(inner: &Inner, message: &[u8]) -> Result<(), Unsent> {
+pub(super) fn send(output: &Output, message: &[u8]) -> Result<(), Unsent> {
     let once = |fd: &OwnedFd| loop {
         match rustix::net::send(fd.as_fd(), message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             answer => return answer.map(|_| ()),
         }
     };
-    match once(&inner.fd.load()) {
+    match once(&output.fd.load()) {
         Ok(()) => Ok(()),
         Err(error @ (Errno::AGAIN | Errno::NOBUFS | Errno::MSGSIZE)) => Err(Unsent::Send(error)),
         // A datagram before this one was refused, or the server is another one now.
         Err(error) => {
-            if let Sink::Socket(Some(path)) = &inner.sink {
+            if let Sink::Socket(Some(path)) = &output.sink {
                 let socket = unconnected().map_err(|_| Unsent::Send(error))?;
                 connect(&socket, path).map_err(|why| match error {
                     Errno::NOTCONN => Unsent::Connect(why),
                     error => Unsent::Send(error),
                 })?;
-                inner.fd.store(Arc::new(socket));
+                output.fd.store(Arc::new(socket));
             }
-            once(&inner.fd.load()).map_err(Unsent::Send)
+            once(&output.fd.load()).map_err(Unsent::Send)
         }
     }
 }
 
-/// Writes at once, where there is no thread.
-pub(super) fn write_now(inner: &Inner, bytes: &[u8]) -> bool {
-    match &inner.sink {
-        Sink::File => super::file::write_all(&inner.fd.load(), bytes).is_ok(),
-        Sink::Socket(_) => send(inner, bytes).is_ok(),
-        // A process without loops has nothing to remember.
-        Sink::Memory(_) | Sink::Named => true,
+/// Writes everything, waiting where it has to.
+pub(super) fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(fd, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => bytes = &bytes[n..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
+    Ok(())
 }
 
-impl Inner {
-    /// Counts lines that nobody will see.
-    pub(super) fn lost(&self, lines: u64) {
-        self.lost_in_all.fetch_add(lines, Ordering::AcqRel);
+/// Writes at once, where there is no thread.
+pub(super) fn write_now(output: &Output, bytes: &[u8]) -> bool {
+    match &output.sink {
+        Sink::File => write_all(&output.fd.load(), bytes).is_ok(),
+        Sink::Socket(_) => send(output, bytes).is_ok(),
+        // A process without loops has nothing to remember.
+        Sink::Memory(_) | Sink::Named => true,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use super::clock;
-use super::error::Level;
+use super::level::Level;
 
 /// Names of the facilities; the place in the list is the number.
 pub const FACILITIES: [&str; 24] = [

@@ -13,11 +13,12 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_queue::SegQueue;
 
 use super::clock;
-use super::error::{ErrorLog, Level};
+use super::error::ErrorLog;
 use super::file::{Inner, LogFile};
 use super::keeper::{HandedIn, Keeper};
+use super::level::Level;
 use super::relief::{Baton, Look, PATIENCE};
-use super::sink::Sink;
+use super::sink::{Output, Sink};
 
 /// Makes [`LogFile`]s and owns the thread that writes them. Cheap to clone; the thread lives until
 /// [`Writer::shutdown`] or the end of the process.
@@ -124,9 +125,7 @@ impl Writer {
         }
         files.retain(|_, inner| inner.strong_count() > 0);
         let inner = Arc::new(Inner {
-            name: name.to_owned(),
-            sink: Sink::of(name),
-            fd: ArcSwap::from_pointee(fd),
+            output: Output { name: name.to_owned(), sink: Sink::of(name), fd: ArcSwap::from_pointee(fd) },
             queue: SegQueue::new(),
             waiting: AtomicUsize::new(0),
             broken: AtomicBool::new(false),

@@ -13,9 +13,11 @@ use std::task::{Context, Poll, Waker};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use super::{LOCAL, Local, LoopStats, NOW, Now, Row, fill_budget, nanos};
+use crate::clock::{self, nanos};
 use crate::mailbox::Mailbox;
+use crate::stalls::{self, Local, LoopStats, Row};
 use crate::tasks::Waiting;
+use crate::turn::fill_budget;
 use crate::{deadline, events, tasks};
 
 thread_local! {
@@ -35,11 +37,10 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn new(stats: Arc<LoopStats>) -> io::Result<Running> {
         let mailbox = Arc::new(Mailbox::new()?);
-        let local = Rc::new(Local { stats, report: RefCell::new(None) });
-        LOCAL.set(Some(local.clone()));
+        let local = stalls::set_up(stats);
         events::set_up(Some(&mailbox));
         tasks::set_up(&mailbox);
-        Now::look();
+        clock::look();
         Ok(Running { mailbox, local })
     }
 
@@ -50,8 +51,8 @@ impl Running {
         let waker = woken.waker();
         let mut told = Vec::with_capacity(events::EVENTS);
         let mut after = Vec::new();
-        let mut row = Row { local: &self.local, last: Now::look().nanos };
-        let mut asked = row.last;
+        let mut row = Row::new(&self.local);
+        let mut asked = row.last();
         loop {
             tasks::take_from_others(&self.mailbox);
             if woken.is_woken() {
@@ -63,7 +64,7 @@ impl Running {
             }
             tasks::turn(&mut row);
             let waiting = tasks::waiting();
-            if waiting == Waiting::Others && row.last.saturating_sub(asked) < UNASKED {
+            if waiting == Waiting::Others && row.last().saturating_sub(asked) < UNASKED {
                 continue;
             }
             let busy = waiting != Waiting::Nobody;
@@ -73,7 +74,7 @@ impl Running {
             self.ask(&mut told, if waits { deadline::next() } else { Some(0) });
             self.mailbox.wake_up();
             row.look();
-            asked = row.last;
+            asked = row.last();
             events::tell(&told);
             deadline::wake_late(asked);
             after.drain(..).for_each(Waker::wake);
@@ -100,8 +101,8 @@ impl Drop for Running {
         tasks::tear_down();
         AFTER_EVENTS.with_borrow_mut(Vec::clear);
         events::set_up(None);
-        LOCAL.set(None);
-        NOW.set(None);
+        stalls::tear_down();
+        clock::tear_down();
     }
 }
 

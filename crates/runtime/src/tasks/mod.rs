@@ -1,6 +1,6 @@
 //! The tasks of a loop: a task is a place in a table, used again by the next one, and what is ready is polled in a row.
 //!
-//! There are tasks of all kinds, in boxes ([`loops::spawn`]), and those of one kind of which a loop has
+//! There are tasks of all kinds, in boxes ([`loops::spawn`](crate::loops::spawn)), and those of one kind of which a loop has
 //! thousands: its connections. They come after the others, first what is short, then what is [`LongWork`], of which each row has a part
 //! all the same.
 
@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::loops::{self, Activity, Row};
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Kind, Mailbox, Woken};
+use crate::stalls::{self, Activity, Row};
+use crate::turn;
 
 /// How many tasks of the one kind are polled before others of the loop, such as the one that accepts, have their turn.
 const TURN: usize = 16;
@@ -62,24 +63,6 @@ struct Place<F> {
     bell: Arc<Bell>,
     /// Of the bell; taken out while it is used, which spares counting it.
     waker: Option<Waker>,
-}
-
-/// Which table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// What the loop itself waits for.
-    Root,
-    /// Tasks of all kinds.
-    Single,
-    /// Those of one kind.
-    Own,
-}
-
-/// A task that was woken.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Woken {
-    kind: Kind,
-    index: u32,
 }
 
 /// What wakes the task in one place. It stays with the place: a late call wakes the next task there for nothing.
@@ -324,12 +307,12 @@ pub(crate) fn turn(row: &mut Row<'_>) {
     {
         for _ in 0..ready {
             let Some(index) = READY.with(|ready| ready.single.borrow_mut().pop_front()) else { break };
-            loops::fill_budget();
+            turn::fill_budget();
             single.0.poll_one(index, row);
         }
     }
     let mut own = None;
-    loops::fill_budget();
+    turn::fill_budget();
     let mut long_left = LONG_PART;
     for left in (1..=TURN).rev() {
         let Some(index) = READY.with(|ready| ready.pop(left, &mut long_left)) else { break };
@@ -339,7 +322,7 @@ pub(crate) fn turn(row: &mut Row<'_>) {
         if let Some(own) = &own {
             own.poll_one(index, row);
         }
-        if !loops::has_budget() {
+        if !turn::has_budget() {
             break;
         }
     }
@@ -368,7 +351,7 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
     /// times one after the other.
     pub fn start_now(&self, number: u64, future: F) {
         let index = self.0.put(self.0.activity(number), future);
-        loops::note(number, self.0.step);
+        stalls::note(number, self.0.step);
         if let Some(taken) = self.0.take(index) {
             self.0.poll(index, taken);
         }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::loops;
 use crate::loops::LoopHandle;
 use std::future::poll_fn;
 use std::sync::mpsc::{Receiver, Sender, channel};

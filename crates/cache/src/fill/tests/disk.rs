@@ -1,5 +1,6 @@
 //! What the disk has: names and entries that belong together, to the end of the process, and a disk that comes back by itself.
 
+use freerun_runtime::files::FileError;
 use freerun_testkit::eventually;
 
 use super::*;
@@ -73,7 +74,7 @@ fn what_cannot_be_read_to_its_end_is_not_given_to_others() {
         let object = run(bench.object(key(1))).unwrap();
         let ObjectBody::File { file, offset, len } = &object.body else { panic!("in memory") };
         breaks(&bench);
-        let disk = bench.cache.disk().unwrap();
+        let disk = bench.cache.store().disk().unwrap();
         let read = disk.files.read_at(file, *offset, *len as usize, bytes::BytesMut::new(), bench.via());
         assert!(run(read).is_ok_and(|read| read.len() < LARGE) == (errors == 0));
         assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));
@@ -85,7 +86,7 @@ fn what_cannot_be_read_to_its_end_is_not_given_to_others() {
 fn a_disk_comes_back_though_nobody_asks() {
     let bench = Bench::new();
     bench.faults.write(Fault::Fail(EIO), 0);
-    let health = &bench.cache.disk().unwrap().health;
+    let health = &bench.cache.store().disk().unwrap().health;
     for _ in 0..crate::health::STRIKES {
         health.failed(&FileError::System { call: "pread()", errno: EIO });
     }

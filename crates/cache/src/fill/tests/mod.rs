@@ -15,10 +15,11 @@ use freerun_testkit::TempDir;
 
 use super::seats::MAX_SEATS;
 use super::*;
-use crate::cache::{CacheConfig, Found, Pace};
-use crate::key::Levels;
+use crate::cache::{Cache, CacheConfig, Entry, Found, Pace};
+use crate::key::{Key, Levels};
 use crate::object::{ObjectBody, Unreadable};
 use crate::purge::Purge;
+use crate::record::Head;
 use crate::rules::Lifetime;
 
 const NOW: u64 = 1_700_000_000;
@@ -118,7 +119,7 @@ impl Bench {
         match &self.object(key).await.unwrap().body {
             ObjectBody::Bytes(bytes) => bytes.to_vec(),
             ObjectBody::File { file, offset, len } => {
-                let disk = self.cache.disk().unwrap();
+                let disk = self.cache.store().disk().unwrap();
                 let read = disk.files.read_at(file, *offset, *len as usize, bytes::BytesMut::new(), self.via());
                 read.await.unwrap().to_vec()
             }
@@ -198,7 +199,7 @@ fn what_came_at_once_is_answered_stored_and_found_in_memory() {
             assert_eq!(bench.cache.in_memory(key(number)).is_some(), small, "{len}");
             assert_eq!(bench.body(key(number)).await, whole);
             // From the disk, too.
-            bench.cache.memory().forget(key(number));
+            bench.cache.store().memory.forget(key(number));
             assert_eq!(bench.body(key(number)).await, whole);
             let object = bench.object(key(number)).await.unwrap();
             assert_eq!((object.head.status, &object.head.key), (200, &text(number)));
@@ -315,7 +316,7 @@ fn a_disk_that_fails_meanwhile_costs_nobody_the_answer() {
     for (what, breaks) in cases {
         let bench = Bench::new();
         breaks(&bench.faults);
-        bench.cache.disk().unwrap().health.set_limit(Duration::from_millis(200));
+        bench.cache.store().disk().unwrap().health.set_limit(Duration::from_millis(200));
         run(async {
             let mut filling = bench.lead(key(1));
             let mut follower = bench.join(key(1));
@@ -537,7 +538,7 @@ fn damaged_and_missing_files_are_noticed_and_forgotten() {
             filling.head(head(1), Some(len as u64), key(1));
             filling.whole(body(1, len));
             bench.over();
-            bench.cache.memory().forget(key(1));
+            bench.cache.store().memory.forget(key(1));
             breaks(&bench.objects()[0]);
             let error = run(bench.object(key(1))).unwrap_err();
             assert!(matches!(error, Unreadable::Missing | Unreadable::Damaged(_)), "{error}");
@@ -560,7 +561,7 @@ fn a_disk_that_does_not_answer_is_not_waited_for() {
     // The object is still there.
     assert_eq!(run(bench.body(key(1))), body(1, 100_000));
     // One on a bad part of the disk is not asked for again.
-    bench.cache.memory().forget(key(1));
+    bench.cache.store().memory.forget(key(1));
     bench.faults.read(Fault::Fail(EIO));
     assert!(matches!(run(bench.object(key(1))).unwrap_err(), Unreadable::Failed(_)));
     assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));

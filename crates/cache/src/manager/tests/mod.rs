@@ -75,10 +75,10 @@ impl Bench {
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let lines = told.clone();
         let tell: Tell = Arc::new(move |_, text: &str| lines.lock().unwrap().push(text.to_owned()));
-        let Lock::Own(lock) = Lock::take(cache.shared()) else { panic!("the folder is in use") };
+        let Lock::Own(lock) = Lock::take(cache.store()) else { panic!("the folder is in use") };
         let at = Moment { unix, clock: Duration::ZERO };
-        let Opened { journal, policy, walk } = open::open(cache.shared(), &tell, at);
-        let manager = Manager::new(cache.shared().clone(), tell, journal, policy, walk);
+        let Opened { journal, policy, walk } = open::open(cache.store(), &tell, at);
+        let manager = Manager::new(cache.store().clone(), Arc::downgrade(cache.fills()), tell, journal, policy, walk);
         Bench { cache, manager, lock, clock: Duration::ZERO, told }
     }
 
@@ -95,7 +95,7 @@ impl Bench {
     }
 
     fn round(&mut self, unix: u64) -> Next {
-        self.cache.shared().index.bell.looked();
+        self.cache.store().index.bell.looked();
         self.manager.round(Moment { unix, clock: self.clock })
     }
 
@@ -265,7 +265,7 @@ fn a_small_file_system_is_used_and_not_overrun() {
     bench.settle();
     assert_eq!(bench.cache.figures().entries, 50);
     // The others have taken all but a few blocks.
-    let space = bench.cache.shared().index.space.clone();
+    let space = bench.cache.store().index.space.clone();
     space.measure(|| Some(3 * 4096));
     bench.round(NOW);
     let left = bench.cache.figures().entries;
@@ -282,7 +282,7 @@ fn what_the_file_system_never_has_room_for_empties_nothing() {
     }
     bench.settle();
     // A megabyte is all there is.
-    let space = bench.cache.shared().index.space.clone();
+    let space = bench.cache.store().index.space.clone();
     space.measure(|| Some(1 << 19));
     assert!(bench.cache.reserve(3 << 20).is_none());
     bench.round(NOW);
@@ -308,7 +308,7 @@ fn a_smaller_size_is_taken_over() {
         bench.store(&number.to_string(), 4000).unwrap();
     }
     bench.settle();
-    bench.cache.shared().index.space.set_limits(100_000, 8192);
+    bench.cache.store().index.space.set_limits(100_000, 8192);
     bench.settle();
     let figures = bench.cache.figures();
     assert!(figures.used <= 100_000 && figures.entries > 10, "{figures:?}");
@@ -514,10 +514,10 @@ fn a_folder_has_one_owner() {
     let folder = Folder::new("owner");
     let bench = Bench::open(&config(&folder));
     let other = Cache::new(config(&folder));
-    assert!(matches!(Lock::take(other.shared()), Lock::Others));
+    assert!(matches!(Lock::take(other.store()), Lock::Others));
     assert!(other.reserve(10).is_none());
     drop(bench);
-    assert!(matches!(Lock::take(other.shared()), Lock::Own(_)));
+    assert!(matches!(Lock::take(other.store()), Lock::Own(_)));
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn purges_outlive_the_process() {
     bench.settle();
     bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/a"))).unwrap();
     // No more than is done before anybody is answered.
-    let next = bench.manager.shared.index.events.pop();
+    let next = bench.manager.store.index.events.pop();
     assert!(matches!(next, Some(crate::index::Event::Purges)));
     bench.manager.save_purges();
     bench.kill();

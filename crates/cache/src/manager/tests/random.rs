@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn take(cache: &Cache, step: &Step) {
     let within = || {
         let figures = cache.figures();
-        assert!(cache.shared().index.space.figures().taken <= figures.max_size, "{figures:?}");
+        assert!(cache.store().index.space.figures().taken <= figures.max_size, "{figures:?}");
     };
     let key = |key: &u8| Key::of(&[*key]);
     match step {

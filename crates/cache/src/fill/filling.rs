@@ -1,0 +1,169 @@
+//! What a leader does with a fill: it gives what the origin sends.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use freerun_runtime::files::Aio;
+
+use super::file::Keeping;
+use super::follow::Follower;
+use super::state::{End, Phase, Storing, WINDOWS};
+use super::table::Fill;
+use super::{window, write};
+use crate::key::Key;
+use crate::record::{Head, MAX_HEAD};
+
+/// Bodies of unknown length reserve so much at a time, in bytes.
+const RESERVE: u64 = 1 << 20;
+/// Beyond this many bytes in all windows nothing new is stored: the disks do not keep up.
+const MOST_MEMORY: u64 = 2 * WINDOWS;
+
+/// Gives what the origin sends to a fill. Dropping it before [`end`](Filling::end) means that the rest never comes: who
+/// follows gets an error, and nothing is stored.
+#[derive(Debug)]
+pub struct Filling {
+    fill: Arc<Fill>,
+    over: bool,
+}
+
+/// Nobody wants the rest: no client follows, and it is not being stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("nobody wants the rest of it")]
+pub struct Unwanted;
+
+impl Filling {
+    pub(super) fn new(fill: Arc<Fill>) -> Filling {
+        Filling { fill, over: false }
+    }
+
+    /// The fill, for the leader's own response to follow.
+    pub fn fill(&self) -> &Arc<Fill> {
+        &self.fill
+    }
+
+    /// The leader's own follower: as [`Fill::join`], and however many there are.
+    pub fn follow(&self, aio: Aio, client: u64) -> Option<Follower> {
+        self.fill.seated(true, aio, client)
+    }
+
+    /// The head has come. The body's length is what `length` says; where it does not, [`Head::body`] counts for nothing. The
+    /// object is stored under `key`, unless there is no space or the disk is not well: then it is only passed on. Says
+    /// whether it is going to be stored.
+    pub fn head(&mut self, head: Head, length: Option<u64>, key: Key) -> bool {
+        let fills = &self.fill.fills;
+        let mut head = head;
+        head.body = length.unwrap_or(0);
+        let size = head.size() as u64;
+        let reserved = match length {
+            _ if !self.fill.disk.health.may_store() || window::held() > MOST_MEMORY => None,
+            _ if head.size() > MAX_HEAD => None,
+            Some(length) => fills.store.reserve(size.saturating_add(length)),
+            None => fills.store.reserve(size + RESERVE),
+        };
+        let head = Arc::new(head);
+        let stores = self.fill.with(|state, wakes| {
+            // It may have been purged since.
+            let stores = reserved.is_some() && state.storing == Storing::Undecided;
+            if stores {
+                (state.reserved, state.begin) = (reserved, size);
+                state.keeping = Some(Keeping::new(head.clone(), key, length.is_some()));
+            }
+            state.head(head, length, if stores { Storing::Yes } else { Storing::No }, wakes);
+            stores
+        });
+        if !stores {
+            fills.figures.unstored.fetch_add(1, Relaxed);
+            // Who waits for the head follows; who comes now leads another one.
+            fills.remove(&self.fill);
+        }
+        stores
+    }
+
+    /// The answer is not for others: who waits asks the origin for itself.
+    pub fn not_storable(mut self) {
+        self.over = true;
+        self.fill.with(|state, wakes| {
+            state.phase = Phase::Never;
+            state.finish(End::Broken, wakes);
+        });
+        self.fill.fills.remove(&self.fill);
+    }
+
+    /// The next bytes of the body. They are there for all who follow when this is first polled; it is ready when there is room
+    /// for more.
+    ///
+    /// # Errors
+    /// [`Unwanted`]: it need not go on.
+    pub async fn push(&mut self, piece: Bytes) -> Result<(), Unwanted> {
+        self.give(piece);
+        let fill = &self.fill;
+        let room = poll_fn(|context| {
+            let (poll, work) = fill.with(|state, _| (state.poll_room(context), state.wants_work()));
+            if work {
+                write::start(fill);
+                // Where no pool took it there is room, or nobody left.
+                return fill.with(|state, _| state.poll_room(context));
+            }
+            poll
+        });
+        tokio::pin!(room);
+        while freerun_runtime::timer::timeout(fill.disk.health.limit(), room.as_mut()).await.is_err() {
+            // A disk that does not go on: do without it. A client that does not is waited for.
+            if fill.with(|state, _| state.is_storing() && !state.has_moved()) {
+                fill.disk.health.late();
+                fill.unstored();
+            }
+        }
+        if fill.with(|state, _| state.is_unwanted()) { Err(Unwanted) } else { Ok(()) }
+    }
+
+    fn give(&mut self, piece: Bytes) {
+        let enough = self.fill.with(|state, wakes| {
+            state.push(piece, wakes);
+            state.cover(RESERVE)
+        });
+        if !enough {
+            self.fill.unstored();
+        }
+        self.fill.work();
+    }
+
+    /// All of the body has come at once.
+    pub fn whole(mut self, body: Bytes) {
+        self.fill.with(|state, wakes| state.push(body, wakes));
+        self.finish(End::Whole);
+    }
+
+    /// The body is whole. It gets its name in the background; until then those who come follow the fill. One that is shorter
+    /// or longer than was announced is not whole: that is as if this were dropped.
+    pub fn end(mut self) {
+        self.finish(End::Whole);
+    }
+
+    fn finish(&mut self, end: End) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        let fill = &self.fill;
+        let (end, storing) = fill.with(|state, wakes| {
+            state.finish(end, wakes);
+            (state.end, state.is_storing())
+        });
+        if end == Some(End::Broken) {
+            fill.fills.figures.broken.fetch_add(1, Relaxed);
+        }
+        if storing {
+            fill.work();
+        } else {
+            fill.fills.remove(fill);
+        }
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        self.finish(End::Broken);
+    }
+}

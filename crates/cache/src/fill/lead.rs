@@ -1,0 +1,88 @@
+//! Who leads a fill, and who follows: decided when a request finds no object.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Duration;
+
+use freerun_runtime::files::Aio;
+
+use super::filling::Filling;
+use super::table::{Fill, Fills, MAX_FILLS};
+use crate::index::Entry;
+use crate::key::Key;
+
+/// What a request for an absent object does.
+#[derive(Debug)]
+pub enum Lead {
+    /// Asks the origin, and gives what it sends to the fill.
+    Leader(Filling),
+    /// Another one does.
+    Follow(Arc<Fill>),
+    /// The object has changed since it was looked for: look again.
+    Changed,
+    /// Asks the origin for itself, and stores nothing: there are [`MAX_FILLS`], or the cache has not been started.
+    Alone,
+}
+
+/// How often leading a fill is tried while others do the same.
+const MAX_ROUNDS: usize = 12;
+
+impl Fills {
+    /// Leads or follows the fill of a key: see [`Cache::lead`](crate::cache::Cache::lead).
+    pub(crate) fn lead(
+        self: &Arc<Self>,
+        (key, main): (Key, Key),
+        known: Option<&Arc<Entry>>,
+        age: Option<Duration>,
+        aio: &Aio,
+        client: u64,
+    ) -> Lead {
+        let Some(disk) = self.store.disk() else { return Lead::Alone };
+        let map = self.map.pin();
+        let mut spare: Option<Arc<Fill>> = None;
+        // Each round somebody else has come or gone; two at the same instant are rare, a dozen are not seen.
+        for _ in 0..MAX_ROUNDS {
+            let there = map.get(&key);
+            if let Some(fill) = there
+                && fill.is_open()
+                && !age.is_some_and(|age| fill.is_overdue(age))
+            {
+                return Lead::Follow(fill.clone());
+            }
+            if map.len() + self.replaced.len() >= MAX_FILLS {
+                return Lead::Alone;
+            }
+            let fill = spare.take().unwrap_or_else(|| {
+                let pool = aio.pool().unwrap_or(&disk.pool).clone();
+                Arc::new(Fill::new(self.clone(), disk.clone(), (key, main), pool, client))
+            });
+            let before = there.cloned();
+            if let Some(before) = &before {
+                self.set_aside(before);
+            }
+            self.count(&fill, true);
+            let placed = map.compute(key, |there| match (there, &before) {
+                (None, None) => papaya::Operation::Insert(fill.clone()),
+                (Some((_, there)), Some(before)) if Arc::ptr_eq(there, before) => {
+                    papaya::Operation::Insert(fill.clone())
+                }
+                _ => papaya::Operation::Abort(()),
+            });
+            if matches!(placed, papaya::Compute::Aborted(())) {
+                self.count(&fill, false);
+                spare = Some(fill);
+                continue;
+            }
+            fill.sequence.store(self.store.sequence(), Release);
+            // One that was there a moment ago may just have stored what is wanted.
+            if self.store.has_changed(key, known) {
+                // Who has found it meanwhile asks the origin.
+                Filling::new(fill).not_storable();
+                return Lead::Changed;
+            }
+            self.figures.begun.fetch_add(1, Relaxed);
+            return Lead::Leader(Filling::new(fill));
+        }
+        Lead::Alone
+    }
+}

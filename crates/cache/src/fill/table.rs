@@ -1,0 +1,281 @@
+//! The table of all fills of a cache, and what a fill is.
+
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use freerun_runtime::pool::ThreadPool;
+use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
+use tokio::sync::Notify;
+
+use super::seats::Wakes;
+use super::state::{Phase, State, Storing};
+use super::window;
+use crate::disk::Disk;
+use crate::key::Key;
+use crate::purge::Purge;
+use crate::store::Store;
+
+/// The most fills of one cache; who comes beyond them asks the origin without storing anything.
+pub const MAX_FILLS: usize = 1 << 16;
+
+/// The fills of a cache. When the cache is gone and none of them is left, the cache's thread is to end.
+pub(crate) struct Fills {
+    pub(super) store: Arc<Store>,
+    pub(super) map: papaya::HashMap<Key, Arc<Fill>, FxBuildHasher>,
+    /// Those that go on though another one has taken their place, by their addresses.
+    pub(super) replaced: papaya::HashMap<usize, Arc<Fill>, FxBuildHasher>,
+    /// How many fills there are of variants of a key, which are not found by it.
+    pub(super) variants: papaya::HashMap<Key, usize, FxBuildHasher>,
+    pub(super) figures: Counts,
+}
+
+/// What is counted of them.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) begun: AtomicU64,
+    pub(super) stored: AtomicU64,
+    pub(super) unstored: AtomicU64,
+    pub(super) broken: AtomicU64,
+    pub(super) followed: AtomicU64,
+}
+
+/// For the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FillFigures {
+    /// Fills at this moment.
+    pub now: u64,
+    /// Fills that were begun.
+    pub begun: u64,
+    /// Of these, those whose object was stored.
+    pub stored: u64,
+    /// Those that were to be stored and were not: no space, an error of the disk.
+    pub unstored: u64,
+    /// Those whose origin did not send all.
+    pub broken: u64,
+    /// Requests that got bytes of one as they came, the leaders' own included.
+    pub followed: u64,
+    /// Bytes in memory of all fills of the process.
+    pub memory: u64,
+}
+
+impl fmt::Debug for Fills {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Fills").field("now", &self.map.len()).finish_non_exhaustive()
+    }
+}
+
+/// An object that is being fetched.
+pub struct Fill {
+    pub(super) fills: Arc<Fills>,
+    pub(super) disk: Arc<Disk>,
+    pub(super) key: Key,
+    /// The key of its text: another one for a variant.
+    pub(super) main: Key,
+    /// Purges that come later mean this object. Set when it can be found, so that none is missed.
+    pub(super) sequence: AtomicU64,
+    began: Instant,
+    pub(super) pool: Arc<ThreadPool>,
+    pub(super) client: u64,
+    /// Another one has its place, or may have it soon.
+    replaced: AtomicBool,
+    pub(super) state: Mutex<State>,
+    /// Told when it cannot be found any more.
+    pub(super) closed: Notify,
+}
+
+/// What a fill is known by that cannot be found by its key.
+fn address(fill: &Arc<Fill>) -> usize {
+    Arc::as_ptr(fill) as usize
+}
+
+impl fmt::Debug for Fill {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Fill").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Fills {
+    fn drop(&mut self) {
+        self.store.end();
+    }
+}
+
+impl Fills {
+    /// None yet. What they fetch is stored there.
+    pub(crate) fn new(store: Arc<Store>) -> Fills {
+        let (map, replaced, variants) = Default::default();
+        Fills { store, map, replaced, variants, figures: Counts::default() }
+    }
+
+    pub(crate) fn figures(&self) -> FillFigures {
+        let Counts { begun, stored, unstored, broken, followed } = &self.figures;
+        FillFigures {
+            now: (self.map.len() + self.replaced.len()) as u64,
+            begun: begun.load(Relaxed),
+            stored: stored.load(Relaxed),
+            unstored: unstored.load(Relaxed),
+            broken: broken.load(Relaxed),
+            followed: followed.load(Relaxed),
+            memory: window::held(),
+        }
+    }
+
+    /// The fill of a key that can be followed.
+    pub(crate) fn get(&self, key: Key) -> Option<Arc<Fill>> {
+        self.map.pin().get(&key).filter(|fill| fill.is_open()).cloned()
+    }
+
+    /// What is being fetched for this key, or for a variant of it, is not to be stored: it was purged meanwhile. Who follows goes
+    /// on; nobody joins.
+    pub(crate) fn forbid(&self, key: Key) {
+        let (map, replaced) = (self.map.pin(), self.replaced.pin());
+        let mut meant: Vec<Arc<Fill>> = map.get(&key).cloned().into_iter().collect();
+        // There may be thousands of others: they are looked at only where one of them is meant.
+        if self.variants.pin().contains_key(&key) {
+            meant.extend(map.values().filter(|fill| fill.main == key && fill.key != key).cloned());
+        }
+        meant.extend(replaced.values().filter(|fill| fill.main == key || fill.key == key).cloned());
+        for fill in meant {
+            fill.with(|state, wakes| state.give_up_disk(wakes));
+            self.remove(&fill);
+        }
+    }
+
+    /// What is being fetched and is meant by purges is not to be stored. Of a response whose head has not come nobody knows that: nobody joins it any more, and before
+    /// it is stored it is compared with them.
+    pub(crate) fn purged(&self, all: &[Purge], number: u64) {
+        let keys: SmallVec<[Key; 1]> = all
+            .iter()
+            .filter_map(|what| match what {
+                Purge::Key(text) => Some(Key::of(text)),
+                Purge::Prefix(_) | Purge::Tag(_) => None,
+            })
+            .collect();
+        let only_keys = keys.len() == all.len();
+        let (map, replaced) = (self.map.pin(), self.replaced.pin());
+        let older = map.values().chain(replaced.values()).filter(|fill| fill.sequence.load(Acquire) < number);
+        for fill in older.cloned().collect::<Vec<_>>() {
+            let meant = fill.with(|state, wakes| {
+                let meant = match &state.phase {
+                    _ if keys.contains(&fill.main) => Some(true),
+                    Phase::Known(head) => Some(all.iter().any(|what| what.means(&head.key, &head.tags))),
+                    Phase::Asked | Phase::Never if only_keys => Some(false),
+                    Phase::Asked | Phase::Never => None,
+                };
+                if meant == Some(true) {
+                    state.give_up_disk(wakes);
+                }
+                meant
+            });
+            match meant {
+                Some(true) => self.remove(&fill),
+                Some(false) => {}
+                None => self.hide(&fill),
+            }
+        }
+    }
+
+    /// The number of the oldest one that may still be stored.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        let (map, replaced) = (self.map.pin(), self.replaced.pin());
+        let may_be_stored =
+            |fill: &&Arc<Fill>| fill.with(|state, _| matches!(state.storing, Storing::Undecided | Storing::Yes));
+        let of_these = map.values().chain(replaced.values()).filter(may_be_stored);
+        of_these.map(|fill| fill.sequence.load(Acquire)).min()
+    }
+
+    /// A fill comes, or has gone: if it is of a variant, it is counted.
+    pub(super) fn count(&self, fill: &Fill, comes: bool) {
+        if fill.key != fill.main {
+            self.variants.pin().compute(fill.main, |there| match there.map_or(0, |(_, number)| *number) {
+                number if comes => papaya::Operation::Insert(number + 1),
+                0 => papaya::Operation::Abort(()),
+                1 => papaya::Operation::Remove,
+                number => papaya::Operation::Insert(number - 1),
+            });
+        }
+    }
+
+    /// It goes on, and is found by nobody.
+    fn hide(&self, fill: &Arc<Fill>) {
+        self.set_aside(fill);
+        let _ = self.map.pin().remove_if(&fill.key, |_, there| Arc::ptr_eq(there, fill));
+    }
+
+    /// Another one may take its place, while it goes on: it is found in one of the two places at any time, or has ended.
+    pub(super) fn set_aside(&self, fill: &Arc<Fill>) {
+        fill.replaced.store(true, Release);
+        self.replaced.pin().insert(address(fill), fill.clone());
+        if fill.with(|state, _| state.is_closed()) {
+            self.replaced.pin().remove(&address(fill));
+        }
+    }
+
+    pub(super) fn remove(&self, fill: &Arc<Fill>) {
+        // First this: who takes its place meanwhile sees it, or has put it among those replaced before this looks there.
+        let (was_closed, left) = fill.with(|state, _| (state.is_closed(), state.close()));
+        drop(left);
+        // It may have been replaced, and is not in the map then.
+        let _ = self.map.pin().remove_if(&fill.key, |_, there| Arc::ptr_eq(there, fill));
+        if fill.replaced.load(Acquire) {
+            self.replaced.pin().remove(&address(fill));
+        }
+        if !was_closed {
+            self.count(fill, false);
+        }
+        fill.closed.notify_waiters();
+    }
+}
+
+impl Fill {
+    pub(super) fn new(
+        fills: Arc<Fills>,
+        disk: Arc<Disk>,
+        keys: (Key, Key),
+        pool: Arc<ThreadPool>,
+        client: u64,
+    ) -> Fill {
+        let (key, main) = keys;
+        let (sequence, began) = (AtomicU64::new(0), Instant::now());
+        let replaced = AtomicBool::new(false);
+        Fill {
+            fills,
+            disk,
+            key,
+            main,
+            sequence,
+            began,
+            pool,
+            client,
+            replaced,
+            state: Mutex::default(),
+            closed: Notify::new(),
+        }
+    }
+
+    /// Does something with the state, and wakes afterwards who is to be woken. The lock is held for a look into a list, and
+    /// never while something waits.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State, &mut Wakes) -> T) -> T {
+        let mut wakes = Wakes::new();
+        let result = act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), &mut wakes);
+        wakes.into_iter().for_each(std::task::Waker::wake);
+        result
+    }
+
+    /// The key that was asked for. The object may be stored under another one (`Vary`).
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.with(|state, _| state.is_open())
+    }
+
+    pub(super) fn is_overdue(&self, age: Duration) -> bool {
+        self.began.elapsed() >= age && self.with(|state, _| matches!(state.phase, Phase::Asked))
+    }
+}

@@ -1,0 +1,150 @@
+//! Every poll of a task is timed; one that holds the loop for too long is a stall, which is counted and reported with what
+//! ran.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::clock::{self, epoch};
+use crate::stats::{Counter, Histogram};
+
+/// A poll of a task that takes longer than this is a stall: counted, and logged with what ran.
+pub const STALL: Duration = Duration::from_millis(10);
+
+/// Figures of one loop. The loop writes them, anyone may read them; no lock is involved.
+#[derive(Debug, Default)]
+pub struct LoopStats {
+    /// Connections accepted since the start.
+    pub accepted: Counter,
+    /// Connections open now.
+    pub active: Counter,
+    /// Of these, keep-alive connections without a request.
+    pub idle: Counter,
+    /// Of these, connections that have sent nothing yet.
+    pub fresh: Counter,
+    /// Of these, connections of whose next request's head a part has come.
+    pub reading: Counter,
+    /// Requests begun since the start.
+    pub requests: Counter,
+    /// Connections that another thread accepted from this loop's own socket because this loop was late.
+    pub rescued: Counter,
+    /// Wall-clock time of each poll of a task.
+    pub polls: Histogram,
+    /// Polls longer than [`STALL`].
+    pub stalls: Counter,
+    /// When the poll that is going on began, in nanoseconds since [`epoch`] plus one; 0 between polls.
+    poll_started: AtomicU64,
+}
+
+impl LoopStats {
+    /// For how long the loop has been in one and the same poll; zero between polls.
+    pub fn in_poll_for(&self) -> Duration {
+        match self.poll_started.load(Relaxed) {
+            0 => Duration::ZERO,
+            started => epoch().elapsed().saturating_sub(Duration::from_nanos(started - 1)),
+        }
+    }
+}
+
+/// What runs in a poll, for the line that reports a stall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Activity {
+    /// The connection's number, 0 for none.
+    pub connection: u64,
+    /// The step of the request, or the name of the task.
+    pub step: &'static str,
+}
+
+/// Called on the loop's thread after a stall.
+pub type StallReport = Box<dyn Fn(Duration, Activity)>;
+
+/// What a loop keeps to time its polls with.
+pub(crate) struct Local {
+    stats: Arc<LoopStats>,
+    report: RefCell<Option<StallReport>>,
+}
+
+thread_local! {
+    static LOCAL: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+    /// What runs in the poll that is going on.
+    static ACTIVITY: Cell<Activity> = const { Cell::new(Activity { connection: 0, step: "start" }) };
+}
+
+/// A loop begins on this thread, whose figures these are.
+pub(crate) fn set_up(stats: Arc<LoopStats>) -> Rc<Local> {
+    let local = Rc::new(Local { stats, report: RefCell::new(None) });
+    LOCAL.set(Some(local.clone()));
+    local
+}
+
+/// The loop of this thread has ended.
+pub(crate) fn tear_down() {
+    LOCAL.set(None);
+}
+
+fn local() -> Option<Rc<Local>> {
+    LOCAL.with_borrow(Clone::clone)
+}
+
+/// The statistics of the loop that runs on this thread, if one does.
+pub fn stats() -> Option<Arc<LoopStats>> {
+    local().map(|local| local.stats.clone())
+}
+
+/// Notes what the current poll is doing, for stall reports.
+pub fn note(connection: u64, step: &'static str) {
+    ACTIVITY.set(Activity { connection, step });
+}
+
+/// Sets what is called on this loop after a stall.
+pub fn set_stall_report(report: StallReport) {
+    if let Some(local) = local() {
+        *local.report.borrow_mut() = Some(report);
+    }
+}
+
+/// Polls one after the other with nothing in between: the end of one is the start of the next, so that each costs one look
+/// at the clock.
+pub(crate) struct Row<'l> {
+    local: &'l Local,
+    /// End of the last poll, in nanoseconds since [`epoch`].
+    last: u64,
+}
+
+impl<'l> Row<'l> {
+    /// A row that begins now.
+    pub(crate) fn new(local: &'l Local) -> Row<'l> {
+        Row { local, last: clock::look() }
+    }
+
+    /// When the last poll ended, in nanoseconds since [`epoch`].
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Something else has happened since the last poll.
+    pub(crate) fn look(&mut self) {
+        self.last = clock::look();
+    }
+
+    /// One poll of a task.
+    pub(crate) fn poll<T>(&mut self, activity: Activity, poll: impl FnOnce() -> T) -> T {
+        let Row { local, last: start } = *self;
+        ACTIVITY.set(activity);
+        local.stats.poll_started.store(start + 1, Relaxed);
+        let answer = poll();
+        local.stats.poll_started.store(0, Relaxed);
+        self.look();
+        let took = Duration::from_nanos(self.last.saturating_sub(start));
+        local.stats.polls.record_alone(took);
+        if took > STALL {
+            local.stats.stalls.add();
+            if let Some(report) = &*local.report.borrow() {
+                report(took, ACTIVITY.get());
+            }
+        }
+        answer
+    }
+}
