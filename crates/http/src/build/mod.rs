@@ -139,9 +139,12 @@ struct Inside {
     /// Which directive makes the content.
     content: Option<&'static str>,
     nested: Locations<Location>,
-    conditions: Vec<(u32, Condition<Request>, Arc<Location>)>,
+    conditions: Vec<ConditionBlock>,
     limit_except: Option<LimitExcept>,
 }
+
+/// An `if`: its position in the configuration, what it asks, and the location that answers where it holds.
+type ConditionBlock = (u32, Condition<Request>, Arc<Location>);
 
 /// Methods, and the location for all others.
 type LimitExcept = (Box<[Method]>, Arc<Location>);
@@ -338,7 +341,7 @@ impl Builder<'_> {
         outer: Outer<'_>,
         parent: &SettingsSet,
         cx: &mut Cx,
-    ) -> Result<Option<(u32, Condition<Request>, Arc<Location>)>, Problem> {
+    ) -> Result<Option<ConditionBlock>, Problem> {
         let condition = match Condition::parse(node, cx) {
             Ok(condition) => condition,
             Err(problem) => return cx.report(problem).map(|()| None),
