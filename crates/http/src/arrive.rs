@@ -1,4 +1,4 @@
-//! The first look at a request: its path in normal form, the virtual server that it is for, and methods that are never served.
+//! The first look at a request: its path in normal form, its virtual server, and the methods that are never served.
 
 use std::borrow::Cow;
 
@@ -10,9 +10,10 @@ use crate::message::scratch::RequestScratch;
 use crate::request::generation::Servers;
 use crate::request::{Head, Request};
 
-/// Normalises the path, and chooses the server by name: in this order, so that a path that is wrong is an error of the
-/// default server, as in nginx, which has seen no field then. So is one in a field of a head that is not `whole`, without a
-/// host so far: the server named "" is for those that have none.
+/// Normalises the path, and then chooses the server by name. In this order a wrong path is an error of the default
+/// server, as in nginx, which has not parsed any field by then. If the head is not `whole`, because one of its fields
+/// is wrong, and no host has been seen yet, the default server stays chosen too: the server named "" is for requests
+/// without a host.
 pub fn route_server(
     request: &mut Request,
     servers: &Servers,
@@ -56,7 +57,7 @@ pub fn route_server(
     Ok(())
 }
 
-/// Refuses what is never routed.
+/// Refuses the methods that are never routed.
 pub fn refuse_methods(request: &mut Request) -> Result<(), u16> {
     let name = match request.asked.method {
         Method::Trace => "TRACE",

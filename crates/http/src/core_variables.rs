@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::settings::rate::LimitRate;
 use crate::variables::{Value, Variable};
 
-/// The table.
+/// The table of the core's variables.
 pub const CORE_VARIABLES: &[Variable] = &[
     Variable::family("arg_", |r, name| uri::argument(r.asked.args.as_deref()?, name.as_bytes()).map(Cow::Borrowed)),
     Variable::named("args", |r, _| some(r.asked.args.as_deref())).settable(|r, value| {
@@ -55,7 +55,7 @@ pub const CORE_VARIABLES: &[Variable] = &[
     Variable::named("realpath_root", |r, _| path::real_root(r).map(Cow::Owned)),
     Variable::named("remote_user", remote_user),
     Variable::named("request", |r, _| some(Some(r.head.request_line()))),
-    // Only where a module reads the body (`dav`, `mirror`, the proxy family).
+    // The variable has a value only where a module reads the body (`dav`, `mirror`, the proxy family).
     Variable::named("request_body", request_body),
     Variable::named("request_body_file", request_body_file),
     Variable::named("request_completion", |r, _| text(if r.sent.complete { "OK" } else { "" })).kept(),
@@ -63,7 +63,7 @@ pub const CORE_VARIABLES: &[Variable] = &[
         Some(path::file_name(r)).filter(|name| name != path::NO_NAME).map(Cow::Owned)
     }),
     Variable::named("request_id", |r, _| owned(request_id(r).into_bytes())),
-    // Nothing was received for a subrequest.
+    // The value is empty for a subrequest, because nothing was received for it.
     Variable::named("request_length", |r, _| {
         number(if r.is_subrequest() { 0 } else { u64::from(r.head.told_len()) + r.body.length() })
     }),
@@ -71,7 +71,7 @@ pub const CORE_VARIABLES: &[Variable] = &[
         let own = |method: &Method| understood(r) && *method == r.head.method();
         some(match r.lineage.main_method.unwrap_or(r.asked.method) {
             method if own(&method) => Some(r.head.method_text()),
-            // Of the page that stands for an error.
+            // The method of the page that stands for an error.
             Method::Get if understood(r) || r.place.internal => Some(&b"GET"[..]),
             _ => understood(r).then_some(b""),
         })
@@ -99,7 +99,7 @@ pub const CORE_VARIABLES: &[Variable] = &[
     Variable::named("uri", |r, _| path(r)),
 ];
 
-/// The `$sent_http_…` that nothing may change.
+/// The `$sent_http_…` variables that no module may change.
 const SENT_BY_ITSELF: &[&str] = &[
     "cache_control",
     "connection",
@@ -112,12 +112,12 @@ const SENT_BY_ITSELF: &[&str] = &[
     "transfer_encoding",
 ];
 
-/// Whether the request line was understood: otherwise nothing is known of what it asks for.
+/// Whether the request line was understood; otherwise the requested method and path are not known.
 fn understood(request: &Request) -> bool {
     request.head.is_understood()
 }
 
-/// The path. That of the page that stands for an error is known, even where the request's own is not.
+/// The path. The path of an error page is known even where the request's own is not.
 fn path(request: &Request) -> Value<'_> {
     (understood(request) || request.place.internal).then_some(Cow::Borrowed(&request.asked.path))
 }
@@ -130,7 +130,7 @@ fn set_limit_rate(request: &mut Request, value: &[u8]) {
     }
 }
 
-/// The status as it was sent; before that, the one that an error page has to be sent with.
+/// The status as it was sent; before that, the status that an error page has to be sent with.
 fn status(request: &Request) -> u16 {
     match request.sent.status {
         0 => request.place.forced_status.map_or(0, NonZeroU16::get),
@@ -138,7 +138,7 @@ fn status(request: &Request) -> u16 {
     }
 }
 
-/// Of a body that was read into memory.
+/// `$request_body`: the body, if it was read into memory.
 fn request_body<'r>(request: &'r Request, _: &str) -> Value<'r> {
     let kept = request.find_shared::<KeptBody>()?;
     match kept.0.borrow().as_deref()? {
@@ -147,7 +147,7 @@ fn request_body<'r>(request: &'r Request, _: &str) -> Value<'r> {
     }
 }
 
-/// Of a body that was read into a file with a name.
+/// `$request_body_file`: the name of the file that the body was read into, if it has one.
 fn request_body_file<'r>(request: &'r Request, _: &str) -> Value<'r> {
     let kept = request.find_shared::<KeptBody>()?;
     match kept.0.borrow().as_deref()? {
@@ -174,17 +174,17 @@ fn number<'r>(value: u64) -> Value<'r> {
     owned(out)
 }
 
-/// What the kernel knows of the client's TCP connection.
+/// The kernel's information about the client's TCP connection.
 fn tcp(request: &Request) -> Option<TcpInfo> {
     request.client.tcp_info()
 }
 
-/// A port; none if it is not known.
+/// The value of a port; empty if it is not known.
 fn port<'r>(port: u16) -> Value<'r> {
     if port == 0 { text("") } else { number(u64::from(port)) }
 }
 
-/// What a proxy before us has said about the client's connection.
+/// The addresses that a PROXY protocol header names for the client's connection.
 fn ends(request: &Request) -> Option<&Ends> {
     request.client.proxied()?.ends.as_ref()
 }
@@ -197,7 +197,7 @@ fn header(request: &Request, id: HeaderId) -> Value<'_> {
     request.head.value(id).map(Cow::Borrowed)
 }
 
-/// `$content_length`: for a body in chunks how much of it was kept, as soon as its end is known.
+/// `$content_length`: for a chunked body the number of bytes that were kept, as soon as its end is known.
 fn content_length<'r>(request: &'r Request, _: &str) -> Value<'r> {
     let in_chunks = request.head.body() == BodyFraming::Chunked && request.body.is_done();
     header(request, HeaderId::ContentLength).or_else(|| number(request.body.received()).filter(|_| in_chunks))
@@ -210,7 +210,8 @@ fn host<'r>(request: &'r Request, _: &str) -> Value<'r> {
     }
 }
 
-/// `$http_name`: repeated fields are joined, with a semicolon for cookies and a comma for all others (1.23.0).
+/// `$http_name`: repeated fields are joined, with a semicolon for cookies and a comma for all others (as in nginx
+/// 1.23.0).
 fn http<'r>(request: &'r Request, name: &str) -> Value<'r> {
     let name = name.as_bytes();
     let mut values = request.head.values_of_variable(name);
@@ -232,7 +233,7 @@ fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
 
 /// `$sent_http_name`, from the head as it was sent.
 fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
-    // A page that stands for a redirect knows where that leads.
+    // A page that stands for a redirect has its `Location` too.
     if name == "location"
         && let Some(location) = request.answered.location.as_ref().or(request.answered.carried.location.as_ref())
     {
@@ -243,7 +244,7 @@ fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
         let colon = memchr::memchr(b':', line)?;
         Some((&line[..colon], line[colon + 1..].trim_ascii()))
     });
-    // What the response has of its own is not joined with what `add_header` added.
+    // A field that the response has itself is not joined with fields that `add_header` added.
     let single = ["connection", "content_length", "content_type", "keep_alive", "last_modified", "location"];
     match single.contains(&name) || name == "transfer_encoding" {
         true => joined(fields.filter(|(field, _)| means(field, name)).take(1), name),
@@ -280,20 +281,20 @@ fn joined<'f, 'r>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>, name: &str
     found.map(Cow::Owned)
 }
 
-/// The name of `Authorization: Basic`, which nobody may have checked.
+/// The user name of `Authorization: Basic`, which may be unchecked.
 fn remote_user<'r>(request: &'r Request, _: &str) -> Value<'r> {
     let value = request.head.value(HeaderId::Authorization)?;
     owned(Credentials::parse(value)?.user().to_vec())
 }
 
-/// 32 hexadecimal digits that no other request has: a random key of the process, and what tells requests apart.
+/// Makes 32 hexadecimal digits that no other request has, of a random key of the process and a counter.
 fn request_id(request: &Request) -> String {
     use std::hash::{BuildHasher, RandomState};
     static KEYS: OnceLock<(RandomState, RandomState)> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(1);
     let (high, low) = KEYS.get_or_init(|| (RandomState::new(), RandomState::new()));
     let known = request.arrival.id.get().unwrap_or_else(|| {
-        // It comes round after more requests than there will be.
+        // The counter wraps around after more requests than there will ever be.
         let count = NonZeroU64::new(COUNT.fetch_add(1, Relaxed)).unwrap_or(NonZeroU64::MIN);
         request.arrival.id.set(Some(count));
         count

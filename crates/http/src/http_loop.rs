@@ -1,4 +1,4 @@
-//! What http knows on one loop, whatever protocol a connection speaks.
+//! The state of http on one loop, for all protocols.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -9,21 +9,21 @@ use crate::connection::idle::Idle;
 use crate::request::Connection;
 use crate::request::generation::{Answering, LoopGeneration, ServedBy};
 
-/// What http knows on one loop.
+/// The state of http on one loop.
 pub struct HttpLoop {
-    /// What is known on the loop whatever it serves.
+    /// The state of the loop that does not depend on what it serves.
     pub loop_state: Rc<LoopState>,
-    /// Connections without a request.
+    /// The connections without a request.
     pub idle: Rc<Idle<ServedBy>>,
     generation: RefCell<Rc<LoopGeneration>>,
 }
 
-/// Where a module finds the loop's [`HttpLoop`].
+/// The place where a module finds the loop's [`HttpLoop`].
 #[derive(Default)]
 struct Known(RefCell<Weak<HttpLoop>>);
 
 impl HttpLoop {
-    /// Makes what http knows on this loop.
+    /// Makes the state of http on this loop.
     pub fn begin(loop_state: &Rc<LoopState>) -> Rc<HttpLoop> {
         let generation = LoopGeneration::new(loop_state.generation(), loop_state.shared.loops.len());
         let http = Rc::new(HttpLoop {
@@ -35,7 +35,7 @@ impl HttpLoop {
         http
     }
 
-    /// What http knows on this loop, if it serves there.
+    /// The state of http on this loop, if http is served there.
     pub fn of(loop_state: &LoopState) -> Option<Rc<HttpLoop>> {
         loop_state.modules.get::<Known>().0.borrow().upgrade()
     }
@@ -45,7 +45,7 @@ impl HttpLoop {
         self.generation.borrow().clone()
     }
 
-    /// Makes the generation that the loop has now the one that new requests begin with.
+    /// Makes the loop's current generation the one that new requests begin with.
     pub fn renew(self: &Rc<Self>) {
         let generation = LoopGeneration::new(self.loop_state.generation(), self.loop_state.shared.loops.len());
         let old = self.generation.replace(generation);
@@ -54,8 +54,9 @@ impl HttpLoop {
         self.idle.for_each("renewing idle connections", move |connection| http.renew_connection(connection));
     }
 
-    /// The generation that a new request begins with, the servers that answer on this connection in it, and whether the
-    /// newest generation still listens there: if not, it is the last one that did.
+    /// Returns the generation that a new request begins with, the servers that answer on this connection in it, and
+    /// whether the newest generation still listens at its address. If it does not, the generation is the last one that
+    /// did.
     pub fn servers(&self, connection: &Connection) -> Option<(Rc<LoopGeneration>, Rc<Answering>, bool)> {
         let generation = self.generation();
         let mut known = connection.served_by.borrow_mut();
@@ -72,13 +73,13 @@ impl HttpLoop {
                 *known = Some(ServedBy { generation: generation.clone(), servers: servers.clone() });
                 Some((generation, servers, true))
             }
-            // Their settings speak of logs and pools of their own generation.
+            // The settings of the old servers name the logs and pools of their own generation.
             None => known.as_ref().map(|ServedBy { generation, servers }| (generation.clone(), servers.clone(), false)),
         }
     }
 
-    /// Lets go of the configuration of the last request, if there is a newer one and it listens here as well: without a
-    /// request, nothing speaks for keeping it.
+    /// Replaces the configuration of the last request, if there is a newer one and it listens here as well: without a
+    /// request, the connection has no reason to keep the old one.
     pub fn renew_connection(&self, connection: &Connection) {
         let is_old = |of: &ServedBy| of.generation.number != self.loop_state.generation_number();
         if connection.served_by.borrow().as_ref().is_some_and(is_old) {

@@ -1,21 +1,21 @@
 //! The path of a request.
 //!
-//! The folders carry the names of its rooms, here in the order in which a request comes through them: [`service`] takes the
-//! connection, then [`connection`], [`protocol`], [`message`] and [`body`], [`arrive`] and [`route`], [`phases`] with
-//! [`rewrite`], [`content`], [`filters`], [`write`](mod@write) and [`finish`]. [`http_loop`] is what http knows on a loop;
-//! [`build`] makes a configuration from a tree, and [`module`] says what a module is.
+//! The folders are named after the steps of a request, here in the order in which it passes through them: [`service`]
+//! takes the connection, then [`connection`], [`protocol`], [`message`] and [`body`], [`arrive`] and [`route`],
+//! [`phases`] with [`rewrite`], [`content`], [`filters`], [`write`](mod@write) and [`finish`]. [`http_loop`] is the
+//! state of http on a loop; [`build`] makes a configuration from a tree, and [`module`] defines a module.
 //!
-//! From the bottom to the top, each imports only those before it (the whole order is in `xtask/tidy.toml`):
+//! From the bottom to the top, each module imports only those before it (the whole order is in `xtask/tidy.toml`):
 //!
 //! 1. [`message`], [`values`], [`files`], [`route`], `script`, [`error_log`], [`connection`]: they know no request. What
 //!    depends on one, or on a location, is generic over it;
 //! 2. [`request`]: a request, its response, the location it is in, what runs there, and the configuration that has all of
 //!    these. They hold each other, so they share one folder;
-//! 3. [`log`], [`template`], [`regex`], [`variables`]: what is asked of a request, by the names that all others use;
+//! 3. [`log`], [`template`], [`regex`], [`variables`]: queries about a request, by the names that all others use;
 //! 4. [`settings`], [`content`], [`body`], [`rewrite`], [`arrive`]: what handlers and the path do with one;
-//! 5. [`module`], [`filters`], [`finish`], [`phases`]: what runs for it, and when;
+//! 5. [`module`], [`filters`], [`finish`], [`phases`]: the code that runs for it, and when;
 //! 6. [`write`](mod@write), [`protocol`], [`service`]: how it comes in, and how the response goes out;
-//! 7. [`core_variables`], [`build`]: what a configuration may name, and how it is made.
+//! 7. [`core_variables`], [`build`]: the variables of a configuration, and how it is made.
 
 pub mod arrive;
 pub mod body;

@@ -12,8 +12,8 @@ use crate::request::Request;
 use crate::request::generation::LoopGeneration;
 use crate::request::location::Location;
 
-/// Logs a message about a request: `log_error!(request, Error, "format", …)`. Nothing is formatted when the level is
-/// not written.
+/// Logs a message about a request: `log_error!(request, Error, "format", …)`. The message is formatted only if its
+/// level is written.
 #[macro_export]
 macro_rules! log_error {
     ($request:expr, $level:ident, $($message:tt)+) => {
@@ -21,7 +21,7 @@ macro_rules! log_error {
     };
 }
 
-/// What [`log_error!`] calls.
+/// Writes the message of [`log_error!`].
 pub fn write<R: Borrow<Request>>(request: &R, level: Level, message: fmt::Arguments<'_>) {
     let request = request.borrow();
     let log = request.place.location.error_log(&request.generation);
@@ -31,7 +31,7 @@ pub fn write<R: Borrow<Request>>(request: &R, level: Level, message: fmt::Argume
     log.write(level, Some(request.client.number), format_args!("{message}{}", Context(request)));
 }
 
-/// Logs about a request where that is out of reach: while its response is sent.
+/// Logs about a request that is out of reach because its response is being sent.
 pub struct Detached {
     generation: Rc<LoopGeneration>,
     location: LoopLocal<Location>,
@@ -40,7 +40,7 @@ pub struct Detached {
 }
 
 impl Detached {
-    /// What is known of the request now goes with its messages.
+    /// A log whose messages have the context that the request has now.
     pub fn of(request: &Request) -> Detached {
         Detached {
             generation: request.generation.clone(),

@@ -1,5 +1,5 @@
-//! Keeping a request body: in memory up to `client_body_buffer_size`, beyond that in a temporary file that is written in
-//! the pool, so that neither a large body nor a slow or full disk stops the loop.
+//! Keeping a request body: in memory up to `client_body_buffer_size`, beyond that in a temporary file that the thread
+//! pool writes, so that neither a large body nor a slow or full disk stops the loop.
 
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -9,32 +9,32 @@ use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, FileError, FileSystem, TempFile, Via};
 use std::sync::Arc;
 
-/// How many bytes are gathered before they are written to the file: one task of the pool each.
+/// How many bytes are gathered before one task of the thread pool writes them to the file.
 const WRITE: usize = 64 * 1024;
 
 /// How the file of a body is made.
 pub struct Spool {
-    /// The folder.
+    /// The folder that the file is made in.
     pub directory: CString,
-    /// Digits of the folders below it, for files that have names.
+    /// The digits of each level of folders below it, for files that have names.
     pub levels: Vec<u8>,
-    /// Every body goes to a file, which has a name.
+    /// Whether every body goes to a file, which then has a name.
     pub file_only: bool,
-    /// The file stays after the request.
+    /// Whether the file stays after the request.
     pub keep: bool,
 }
 
-/// The body of a request once it was read, for variables and for whoever comes after its reader; shared by the client's
-/// request and its subrequests.
+/// The body of a request after it was read, for variables and for handlers that run after its reader. The client's
+/// request and its subrequests share it.
 #[derive(Default)]
 pub struct KeptBody(pub RefCell<Option<Rc<Collected>>>);
 
 /// A body that was read to its end.
 #[derive(Debug)]
 pub enum Collected {
-    /// It fits the buffer.
+    /// The body fits the buffer.
     Memory(Bytes),
-    /// It is in a temporary file without a name.
+    /// The body is in a temporary file without a name.
     File(TempFile),
 }
 
@@ -51,7 +51,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// For one body. `spool` says how its file would be made.
+    /// A collector for one body. `spool` says how its file would be made.
     pub fn new(files: Arc<FileSystem>, aio: Aio, client: u64, spool: Spool, in_memory: usize) -> Collector {
         Collector { files, aio, client, spool, in_memory, gathered: BytesMut::new(), file: None }
     }
@@ -82,10 +82,10 @@ impl Collector {
         file.append(self.gathered.split().freeze(), via).await
     }
 
-    /// All pieces have been taken.
+    /// Completes the body after its last piece.
     ///
     /// # Errors
-    /// As [`Collector::push`].
+    /// The errors of [`Collector::push`].
     pub async fn finish(mut self) -> Result<Collected, FileError> {
         if self.spool.file_only && self.file.is_none() || self.file.is_some() && !self.gathered.is_empty() {
             self.spill().await?;

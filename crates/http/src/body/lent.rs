@@ -1,4 +1,4 @@
-//! A body that is read while the response to its request is on its way, when the request is out of reach.
+//! Reading a body while the response to its request is being sent, when the request itself is out of reach.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -12,24 +12,24 @@ use super::{BodyError, limits, poll_piece};
 use crate::message::body::{ClientBody, Returned};
 use crate::request::{ClientStream, Head, Request};
 
-/// A body that is read apart from its request, while the response to that is on its way. When it is dropped the request can
-/// have back what is left of it ([`take_back`]).
+/// A body that is read apart from its request, while the response is being sent. When it is dropped, the request can
+/// take back the rest of the body ([`take_back`]).
 pub struct Lent {
     body: ClientBody,
-    /// What has come of it, or behind it.
+    /// The bytes that have come of the body, or behind it.
     buffer: Vec<u8>,
     client: ClientStream,
     timer: Timer,
     waiting: bool,
     wait: Duration,
     limit: u64,
-    /// It is not known what comes next.
+    /// Whether the framing or the connection has failed, so that the rest of the bytes cannot be interpreted.
     failed: bool,
     returned: Rc<Returned>,
 }
 
-/// Hands out the rest of a body of which a part was passed on as it came. Until it is given back the request has a body that has not
-/// come and cannot be read.
+/// Hands out the rest of a body of which a part was passed on as it came. Until it is given back, the body in the
+/// request counts as not received and cannot be read.
 pub fn lend(request: &mut Request) -> Lent {
     take_back(request);
     let (wait, limit) = limits(request);
@@ -41,7 +41,7 @@ pub fn lend(request: &mut Request) -> Lent {
     Lent { body, buffer, client, timer: Timer::default(), waiting: false, wait, limit, failed: false, returned }
 }
 
-/// Takes back what is left of a body that was lent, if it is there.
+/// Takes back the rest of a body that was lent, if it has been returned.
 pub fn take_back(request: &mut Request) {
     let Request { body, head: Head { buffer, parsed }, .. } = request;
     body.take_back(parsed.len as usize, buffer);
@@ -51,10 +51,10 @@ impl Lent {
     /// The next piece, at most `most` bytes; `None` at the end.
     ///
     /// # Errors
-    /// As those of [`next_piece`](super::next_piece); nothing is logged.
+    /// The errors of [`next_piece`](super::next_piece); nothing is logged.
     pub fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, BodyError>> {
         let piece = ready!(self.poll(context, most));
-        // One that is late can still come.
+        // A piece that is late can still come.
         self.failed |= matches!(piece, Err(BodyError::Status(_) | BodyError::Broken(_)));
         Poll::Ready(piece)
     }
@@ -80,7 +80,7 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         if self.failed {
-            // Without it the connection is closed.
+            // The connection is closed if the body is not returned.
             return;
         }
         let over = ClientBody::new(BodyFraming::None, 0, false);

@@ -1,4 +1,5 @@
-//! Reading a request's body, and reading past one that nobody wants. How far it has come is kept in a [`ClientBody`].
+//! Reading a request's body, and reading past a body that no handler wants. A [`ClientBody`] keeps how far the body has
+//! come.
 
 use std::ffi::CString;
 use std::future::poll_fn;
@@ -29,11 +30,11 @@ pub use lent::{Lent, lend, take_back};
 /// Why a body could not be read.
 #[derive(Debug)]
 pub enum BodyError {
-    /// Answer with this status.
+    /// The request is answered with this status.
     Status(u16),
     /// The connection broke.
     Broken(io::Error),
-    /// Nothing came for too long.
+    /// No byte came within the timeout.
     TimedOut,
 }
 
@@ -43,8 +44,8 @@ impl From<Error> for BodyError {
     }
 }
 
-/// Says that the body is not wanted: tells a waiting client to go on (so that the connection can be used again) and
-/// reads past what has come already. What is still to come is read after the response, by [`finish_discarding`].
+/// Gives up the body: tells a waiting client to go on (so that the connection can be used again), and reads past the
+/// bytes that have come already. [`finish_discarding`] reads the rest after the response.
 ///
 /// # Errors
 /// The framing is wrong: the status to answer with.
@@ -59,8 +60,8 @@ pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
     })
 }
 
-/// Looks at what has come of a body that nobody asked for, before the answer says whether the connection can be used
-/// again: not behind framing that is wrong.
+/// Looks at the received bytes of a body that no handler asked for, before the response says whether the connection can
+/// be used again: it cannot behind wrong framing.
 pub fn look_at_rest(request: &mut Request) {
     take_back(request);
     if request.body.skip(&request.head.buffer).is_err() {
@@ -68,7 +69,7 @@ pub fn look_at_rest(request: &mut Request) {
     }
 }
 
-/// Tells a client that waits for it to send its body.
+/// Sends `100 Continue` to a client that waits for it before it sends its body.
 fn send_continue(request: &mut Request) {
     if request.body.expects_continue() && request.is_http11() {
         request.body.refuse();
@@ -76,11 +77,11 @@ fn send_continue(request: &mut Request) {
     }
 }
 
-/// Reads to the end of a body that nobody wanted, so that the connection can be used again: waits for each piece as long
-/// as `wait`, and for all of them as long as `total`.
+/// Reads to the end of a body that no handler wanted, so that the connection can be used again. Each piece is waited
+/// for as long as `wait`, and all of them together as long as `total`.
 ///
 /// # Errors
-/// It cannot.
+/// The end of the body cannot be reached: see [`BodyError`].
 pub async fn finish_discarding(
     request: &mut Request,
     timer: &mut Timer,
@@ -100,7 +101,7 @@ pub async fn finish_discarding(
     Ok(())
 }
 
-/// Reads what comes next behind the bytes that have been used, whose room it takes.
+/// Reads the next bytes into the connection's buffer; they take the room of the bytes that have been used.
 async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<(), BodyError> {
     loops::consume_budget().await;
     let head = request.head.parsed.len as usize;
@@ -111,13 +112,14 @@ async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> 
     timer.within(wait, more).await.unwrap_or(Err(BodyError::TimedOut))
 }
 
-/// The next piece of the body, for a handler that passes it on as it comes; `None` at its end. Tells a waiting client to
-/// go on. A piece is what has come, but at most `most` bytes.
+/// Returns the next piece of the body, for a handler that passes it on as it comes; `None` at its end. Tells a waiting
+/// client to go on. A piece is what has come so far, but at most `most` bytes.
 ///
-/// It may be dropped while it waits, and asked again. A body of which pieces were taken cannot be [collected](collect()) any more.
+/// The future may be dropped while it waits, and the function called again. A body of which pieces were taken cannot be
+/// [collected](collect()) any more.
 ///
 /// # Errors
-/// See [`BodyError`]; more than `client_max_body_size` is logged, and the status is 413.
+/// See [`BodyError`]; a body larger than `client_max_body_size` is logged, and the status is 413.
 pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -> Result<Option<Bytes>, BodyError> {
     take_back(request);
     send_continue(request);
@@ -135,14 +137,14 @@ pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -
     Ok(piece)
 }
 
-/// How long each piece of the body is waited for, and how long the body may be (0: as long as it likes).
+/// How long each piece of the body is waited for, and how long the body may be (0 is no limit).
 fn limits(request: &Request) -> (Duration, u64) {
     let core = request.settings().get::<CoreSettings>();
     (core.client_body_timeout, core.client_max_body_size.0)
 }
 
-/// What has come of the body already, at most `most` bytes, or what comes next; `None` at its end. It stands in a buffer
-/// behind `head` bytes that stay.
+/// Polls for the next piece of the body, at most `most` bytes, from the buffer or else from the client; `None` at its
+/// end. The body stands in the buffer behind `head` bytes that stay.
 fn poll_piece(
     body: &mut ClientBody,
     context: &mut Context<'_>,
@@ -167,7 +169,7 @@ fn poll_piece(
         }
         if let Some(left) = body.remaining() {
             let Some(transport) = client.transport() else { return Poll::Ready(Err(nobody())) };
-            // Nothing else can come: it does not have to pass through the connection's buffer.
+            // No byte but those of this body can come: they need not pass through the connection's buffer.
             let room = usize::try_from(left).map_or(most, |left| left.min(most));
             let mut piece = BytesMut::new();
             let read = transport.poll_read_by(context, || {
@@ -182,7 +184,7 @@ fn poll_piece(
     }
 }
 
-/// Reads what comes next into that buffer.
+/// Polls for more bytes, and appends them to the buffer.
 fn poll_more(
     body: &mut ClientBody,
     context: &mut Context<'_>,
@@ -190,7 +192,7 @@ fn poll_more(
     client: &ClientStream,
 ) -> Poll<Result<(), BodyError>> {
     if body.is_lent() {
-        // Whoever has it has not given it back: nothing is known of what comes.
+        // The reader that the body was lent to has not given it back: the meaning of the next bytes is not known.
         return Poll::Ready(Err(BodyError::Status(400)));
     }
     let Some(transport) = client.transport() else { return Poll::Ready(Err(nobody())) };
@@ -203,7 +205,7 @@ fn poll_more(
     Poll::Ready(some(ready!(read)))
 }
 
-/// What a stream of a multiplexed protocol gives of the body next; `None` at its end.
+/// Polls a stream of a multiplexed protocol for the next piece of the body; `None` at its end.
 fn poll_stream(
     body: &mut ClientBody,
     context: &mut Context<'_>,
@@ -216,12 +218,12 @@ fn poll_stream(
     Poll::Ready(Ok(piece))
 }
 
-/// The error of reading a body where there is no client: one that nobody sends breaks off.
+/// The error of reading a body where there is no client that could send it.
 fn nobody() -> BodyError {
     BodyError::Broken(io::ErrorKind::NotConnected.into())
 }
 
-/// A body that ends before its end is broken.
+/// Turns the end of the stream (0 bytes) into an error: a body that ends too early is broken.
 fn some(read: io::Result<usize>) -> Result<(), BodyError> {
     match read {
         Ok(0) => Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into())),
@@ -230,7 +232,7 @@ fn some(read: io::Result<usize>) -> Result<(), BodyError> {
     }
 }
 
-/// Refuses a body that has come to be larger than `limit`; 0 is no limit.
+/// Refuses a body that has become larger than `limit`; 0 is no limit.
 fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
     if request.body.is_beyond(limit) {
         let received = request.body.received();
@@ -241,12 +243,13 @@ fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
     Ok(())
 }
 
-/// Reads the whole body, for a handler that wants it: into memory, or beyond `client_body_buffer_size` into a temporary
-/// file. Tells a waiting client to go on.
+/// Reads the whole body, for a handler that wants it: into memory, or into a temporary file if it is larger than
+/// `client_body_buffer_size`. Tells a waiting client to go on.
 ///
 /// # Errors
-/// See [`BodyError`]; a file that cannot be written is logged, and the status is 500 (507: the disk is full; 503: the pool is).
-/// 500, too, if somebody had a part of it and did not keep that: what is left is not the body.
+/// See [`BodyError`]. A file that cannot be written is logged, and the status is 500 (507: the disk is full; 503: the
+/// pool is). The status is 500, too, if another reader had a part of the body and did not keep it: the rest is not the
+/// whole body.
 pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
     let kept = request.shared().get::<KeptBody>();
     if let Some(body) = &*kept.0.borrow() {
@@ -260,7 +263,7 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
         Ok(body) => Rc::new(body),
         Err(error) => {
             request.body.give_up();
-            // What is left of the body is anybody's guess.
+            // The framing of the rest of the body is not known any more.
             request.answered.persistence.close(CloseReason::BadBody);
             return Err(error);
         }
@@ -306,7 +309,7 @@ async fn read_all(request: &mut Request) -> Result<Collected, BodyError> {
     }
 }
 
-/// What comes next of a body by a stream.
+/// Returns the next piece of a body that comes by a stream; `None` at its end.
 async fn next_of_stream(request: &mut Request, timer: &mut Timer, wait: Duration) -> Result<Option<Bytes>, BodyError> {
     loops::consume_budget().await;
     let piece = poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Which servers stand behind which address.
+//! Which servers answer at which address.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ struct Address {
     /// Whether a `listen` with socket options fixed the spec.
     fixed: bool,
     default: Option<usize>,
-    /// Whether some `listen` of it has `proxy_protocol`: it holds for all, as what is read before the server is known.
+    /// Whether any `listen` of the address has `proxy_protocol`. It holds for all of its servers, because the header is
+    /// read before the server is known.
     proxied: bool,
     servers: Vec<usize>,
 }
@@ -81,7 +82,7 @@ pub(super) fn group_addresses(planned: &[Planned], cx: &mut Cx) -> Result<Vec<Ar
     let mut listens = Vec::new();
     for address in &order {
         let own = Arc::new(servers_of(address, planned, cx));
-        // A wildcard socket receives the connections of the addresses it covers; binding those too would fail.
+        // A wildcard socket receives the connections of the addresses that it covers; binding those as well would fail.
         if !address.fixed && covering(address, &order).is_some() {
             continue;
         }
@@ -113,7 +114,7 @@ fn covering<'a>(address: &Address, all: &'a [Address]) -> Option<&'a String> {
 fn servers_of(address: &Address, planned: &[Planned], cx: &mut Cx) -> Servers {
     let mut names = NameTable::default();
     let default = address.default.unwrap_or(address.servers[0]);
-    // A lone server without a name answers everything: no table to look into.
+    // A lone server without a name answers every request: it needs no table.
     let unnamed = |index: &usize| planned[*index].settings.get::<ServerSettings>().server_name.names.is_empty();
     if address.servers.len() > 1 || address.servers.iter().any(|index| has_regex(&planned[*index])) {
         for index in &address.servers {

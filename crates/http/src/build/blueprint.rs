@@ -1,4 +1,4 @@
-//! What is read from a configuration, before it serves.
+//! The result of reading a configuration, before it serves.
 
 use std::sync::Arc;
 
@@ -13,30 +13,30 @@ use freerun_serve::zones::Zones;
 
 use crate::request::generation::HttpConfiguration;
 
-/// What a generation needs from the process before it can serve.
+/// The result of reading a configuration, with all that the process has to provide before a generation of it can serve.
 pub struct Blueprint {
-    /// What `http {}` says.
+    /// The contents of `http {}`.
     pub http: HttpConfiguration,
     /// Paths of log files that settings refer to by index.
     pub log_paths: Vec<String>,
     /// Folders for temporary files, which must be there before the worker serves.
     pub temp_folders: Vec<String>,
-    /// What relative paths begin at.
+    /// The folders that relative paths begin at.
     pub paths: Paths,
-    /// State that goes on from one generation to the next.
+    /// The state that passes from one generation to the next.
     pub zones: Zones,
-    /// What modules keep with it.
+    /// The state that modules keep with the generation.
     pub parts: Parts,
 }
 
 impl Blueprint {
-    /// The sockets that it listens on, in the order of the configuration.
+    /// The specifications of the listening sockets, in the order of the configuration.
     pub fn listeners(&self) -> Vec<Arc<ListenSpec>> {
         self.http.listens.iter().map(|listen| listen.spec.clone()).collect()
     }
 
-    /// Makes it serve, with what the process has for it: the open log files in the order of `log_paths`, the error log of the main
-    /// level, the thread pools and the file operations.
+    /// Makes the generation that serves, with the resources of the process: the open log files in the order of
+    /// `log_paths`, the error log of the main level, the thread pools and the file operations.
     pub fn serve(
         self,
         number: u64,

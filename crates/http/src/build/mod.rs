@@ -1,4 +1,4 @@
-//! From the tree of a configuration to a blueprint: levels merged, locations nested, addresses grouped.
+//! From the tree of a configuration to a blueprint: levels are merged, locations nested, addresses grouped.
 
 mod addresses;
 pub mod blueprint;
@@ -80,7 +80,7 @@ pub static STRUCTURE: &[Directive] = &[
     ),
 ];
 
-/// The groups of settings of the path itself; those of the modules come with the modules.
+/// The groups of settings of the request path itself; the groups of modules come with the modules.
 pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
     vec![
         group::<CoreSettings>(),
@@ -103,7 +103,7 @@ pub fn structure(modules: &[&Module]) -> Vec<Directive> {
         .collect()
 }
 
-/// Builds what an `http` block says.
+/// Builds the blueprint of an `http` block.
 pub struct Builder<'a> {
     /// All directives of the program.
     pub registry: &'a Registry,
@@ -118,7 +118,7 @@ struct Planned {
     written: Written,
 }
 
-/// What a location has to know of the one around it.
+/// The properties of the surrounding location that an inner location has to know.
 #[derive(Clone, Copy)]
 struct Outer<'a> {
     name: &'a str,
@@ -129,24 +129,24 @@ struct Outer<'a> {
 }
 
 impl Outer<'_> {
-    /// Around an `if` of the server's own level.
+    /// The surroundings of an `if` at the server's own level.
     const SERVER: Outer<'static> = Outer { name: "", exact: false, named: false, alias: None, content: None };
 }
 
-/// What is inside a level besides its settings.
+/// The contents of a level besides its settings.
 #[derive(Default)]
 struct Inside {
-    /// Which directive makes the content.
+    /// The directive that makes the content.
     content: Option<&'static str>,
     nested: Locations<Location>,
     conditions: Vec<ConditionBlock>,
     limit_except: Option<LimitExcept>,
 }
 
-/// An `if`: its position in the configuration, what it asks, and the location that answers where it holds.
+/// An `if`: its position in the configuration, its condition, and the location that answers where the condition holds.
 type ConditionBlock = (u32, Condition<Request>, Arc<Location>);
 
-/// Methods, and the location for all others.
+/// The methods of a `limit_except`, and the location that answers all other methods.
 type LimitExcept = (Box<[Method]>, Arc<Location>);
 
 /// How a location is chosen.
@@ -158,7 +158,7 @@ enum Kind {
 }
 
 impl Builder<'_> {
-    /// Makes the variables of core and modules known; to be called before any directive is read.
+    /// Makes the variables of the core and of the modules known. It has to be called before any directive is read.
     pub fn prepare(&self, cx: &mut Cx) {
         let table = cx.extensions.get_or_default::<VariableTable>();
         table.add(Common::<Request>::VARIABLES);
@@ -172,7 +172,7 @@ impl Builder<'_> {
     /// settings of that level.
     ///
     /// # Errors
-    /// The first problem that makes going on senseless; others are reported to `cx`.
+    /// The first problem that makes further reading useless; other problems are reported to `cx`.
     pub fn build(&self, nodes: &[&Node], main: &SettingsSet, cx: &mut Cx) -> Result<Blueprint, Problem> {
         let mut planned = Vec::new();
         if let Some(second) = nodes.get(1) {
@@ -316,7 +316,7 @@ impl Builder<'_> {
             Kind::Prefix { .. } => into.add_prefix(&name, location),
             Kind::Named => {
                 if !into.add_named(&name, location) {
-                    // As in nginx the first one is taken, but it says nothing.
+                    // As in nginx the first location is used; nginx does not warn.
                     let message = format!("location \"{name}\" is there already and this one is never used");
                     cx.warn(Problem::warning(message).at_node(node));
                 }
@@ -333,7 +333,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// An `if`: where it stands, what it asks, and the location that it stands for.
+    /// Reads an `if`: its position, its condition, and its location.
     fn condition(
         &self,
         node: &Node,
@@ -379,7 +379,7 @@ impl Builder<'_> {
         Ok(Some((methods.into(), Arc::new(location))))
     }
 
-    /// Which of a level's own directives makes its content: the last one that could.
+    /// Which of a level's own directives makes its content: the last one that can.
     fn content(&self, level: &Node) -> Option<&'static str> {
         let makers = || self.modules.iter().filter_map(|module| module.content);
         level.children().iter().rev().find_map(|node| makers().find(|name| *name == node.name.text))
@@ -388,7 +388,8 @@ impl Builder<'_> {
     fn compile(&self, name: String, settings: SettingsSet, inside: Inside, cx: &mut Cx) -> Result<Location, Problem> {
         let mut handlers: Vec<Handler> = Vec::new();
         let mut filters: Vec<Filter> = Vec::new();
-        // What a `limit_except` has from around it has lost its order: the first module of the list is taken then, as in nginx.
+        // The order of the directives that a `limit_except` inherits is lost: the first module of the list is taken
+        // then, as in nginx.
         let mut content = inside.content;
         for module in self.modules {
             let mut own = module.handlers.iter().copied().filter(|handler| (handler.wanted)(&settings)).peekable();
@@ -407,7 +408,7 @@ impl Builder<'_> {
                 cx.report(problem)?;
             }
         }
-        // Stable: the one that makes the content stays before the others of its phase.
+        // The sort is stable: the handler that makes the content stays before the others of its phase.
         handlers.sort_by_key(|handler| handler.phase);
         filters.sort_by_key(|filter| filter.slot);
         let core = settings.share::<CoreSettings>();
@@ -433,11 +434,13 @@ impl Builder<'_> {
     }
 }
 
-/// Where `http {}` ends: what only merged settings show is said to be there. Lives in the configuration's context.
+/// Where `http {}` ends: the place that problems found only in merged settings are reported at. Lives in the
+/// configuration's context.
 #[derive(Default)]
 pub struct HttpEnd(pub Option<Place>);
 
-/// What only merged settings show has the line where `http {}` ends, unless it knows a better one, as in nginx.
+/// Gives a problem that was found only in merged settings the line where `http {}` ends, unless the problem has a
+/// better place, as in nginx.
 fn found_at_the_end(problem: Problem, cx: &mut Cx) -> Problem {
     let known = problem.place.is_some() || problem.reported.is_some();
     match cx.extensions.get_or_default::<HttpEnd>().0 {
@@ -446,7 +449,8 @@ fn found_at_the_end(problem: Problem, cx: &mut Cx) -> Problem {
     }
 }
 
-/// `location /img { alias /x/; }` serves `/img../secret` from `/x/../secret`.
+/// Warns of an alias that leads out of its folder: `location /img { alias /x/; }` serves `/img../secret` from
+/// `/x/../secret`.
 fn warn_of_way_out(location: &Node, name: &str, cx: &mut Cx) {
     let alias = location.children().iter().find(|node| node.name.text == "alias");
     let Some((alias, path)) = alias.and_then(|alias| Some((alias, alias.args.first()?))) else { return };
@@ -459,7 +463,8 @@ fn warn_of_way_out(location: &Node, name: &str, cx: &mut Cx) {
     }
 }
 
-/// `root` and `alias` of one location exclude each other, and nothing of a path can be replaced where none was matched.
+/// Refuses `root` together with `alias` in one location, and `alias` in a named location, where no part of the path was
+/// matched that it could replace.
 fn root_and_alias(location: &Node, named: bool, cx: &mut Cx) -> Result<(), Problem> {
     if let Some(alias) = location.children().iter().find(|node| named && node.name.text == "alias") {
         let message = "the \"alias\" directive cannot be used inside the named location";

@@ -1,4 +1,4 @@
-//! What a request sees of its client.
+//! The view that a request has of its client.
 
 use std::future::{pending, poll_fn};
 use std::io::IoSlice;
@@ -12,23 +12,24 @@ use super::stream::{ResponseHead, Stream};
 use super::{Connection, Facts};
 use freerun_serve::Address;
 
-/// The client of a request: the facts of the connection it came on, its body's way in, and whether it is still there. How the
-/// response goes out is the business of the protocol's driver, which knows what it has made.
+/// The client of a request: the properties of the connection that it came on, the source of its body, and whether the
+/// client is still there. Sending the response is the task of the protocol's driver, which has the connection's own
+/// type.
 ///
-/// Subrequests share that of their request. A request that goes on in the background, and one that no client has sent, have
-/// nobody who could go.
+/// Subrequests share the client of their request. A request that goes on in the background, and one that no client has
+/// sent, have no client that could leave.
 pub struct ClientStream<C> {
     way: Way<C>,
     is_background: bool,
 }
 
-/// What carries a request.
+/// The connection or stream that carries a request.
 enum Way<C> {
     /// The connection carries one request at a time: HTTP/1.
     Connection(Rc<Connection<C>>),
     /// The connection carries several at once.
     Stream(Rc<Connection<C>>, Rc<dyn Stream>),
-    /// The server has made the request for itself: a health check.
+    /// The server has made the request itself, for a health check.
     Nobody(Rc<Facts<C>>),
 }
 
@@ -68,12 +69,12 @@ impl<C> ClientStream<C> {
         ClientStream { way: Way::Stream(connection, stream), is_background: false }
     }
 
-    /// No client at all: the server asks for itself.
+    /// A request without a client, made by the server itself.
     pub fn nobody(facts: Rc<Facts<C>>) -> ClientStream<C> {
         ClientStream { way: Way::Nobody(facts), is_background: true }
     }
 
-    /// The client of a request that goes on, whether or not the client does.
+    /// The client of a request that goes on even if the client has gone.
     pub fn in_background(&self) -> ClientStream<C> {
         ClientStream { is_background: true, ..self.clone() }
     }
@@ -84,7 +85,7 @@ impl<C> ClientStream<C> {
         self.is_background
     }
 
-    /// The byte stream that the request has for itself, where there is one.
+    /// The byte stream of the connection, if the request has it for itself.
     #[inline]
     pub(crate) fn transport(&self) -> Option<&Transport> {
         match &self.way {
@@ -93,7 +94,7 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// The stream of a multiplexed protocol, where it is one.
+    /// The stream of a multiplexed protocol, if the request came by one.
     #[inline]
     pub(crate) fn stream(&self) -> Option<&Rc<dyn Stream>> {
         match &self.way {
@@ -102,13 +103,14 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// Whether the protocol tells the ends of messages itself, apart from what it carries in them (HTTP/2, HTTP/3).
+    /// Whether the protocol marks the ends of messages itself, outside of the messages that it carries (HTTP/2,
+    /// HTTP/3).
     #[inline]
     pub fn is_multiplexed(&self) -> bool {
         self.stream().is_some()
     }
 
-    /// The address the client connected to: the listening one, unless that is a wildcard.
+    /// The address that the client connected to: the listening address, unless that is a wildcard.
     pub fn local(&self) -> Address {
         match &self.way {
             Way::Connection(connection) | Way::Stream(connection, _) => connection.local(),
@@ -116,13 +118,13 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// The scheme that the client has asked by: `$scheme`.
+    /// The scheme that the client has used: `$scheme`.
     #[inline]
     pub fn scheme(&self) -> &'static str {
         "http"
     }
 
-    /// What the kernel knows of the client's connection, where it is one of TCP.
+    /// The kernel's information about the client's connection, if that is a TCP connection.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match &self.way {
             Way::Connection(connection) | Way::Stream(connection, _) => connection.transport.tcp_info().ok(),
@@ -130,7 +132,7 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// Resolves when the client has gone. It never does for a request that goes on without it.
+    /// Resolves when the client has gone. It never resolves for a request that goes on without its client.
     pub async fn gone(&self) {
         if self.is_background {
             return pending().await;
@@ -142,7 +144,8 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// Resolves as [`ClientStream::gone`] does, for the task that otherwise reads from the client: waiting costs less.
+    /// Resolves as [`ClientStream::gone`] does, but for the task that otherwise reads from the client: waiting costs
+    /// less there.
     pub async fn gone_for_reader(&self) {
         if self.is_background {
             return pending().await;
@@ -154,7 +157,7 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// How many bytes of a response the client would certainly take now.
+    /// How many bytes of a response the client would certainly accept now.
     #[inline]
     pub fn certain_room(&self) -> usize {
         match &self.way {
@@ -164,10 +167,10 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// Has a client that waits for it send its body (`100 Continue`). Says how many bytes that took.
+    /// Sends `100 Continue` to a client that waits for it before it sends its body. Returns how many bytes were sent.
     pub(crate) fn send_continue(&self) -> usize {
         match &self.way {
-            // A socket that cannot take 25 bytes has a client that does not read: it may do without.
+            // A socket that cannot take 25 bytes has a client that does not read: such a client may go without.
             Way::Connection(connection) => {
                 connection.transport.try_write(&[IoSlice::new(encode::CONTINUE)], false).unwrap_or(0)
             }

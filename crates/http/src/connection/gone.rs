@@ -1,14 +1,14 @@
-//! Whether the client of a request is still there, for work that would be in vain without it.
+//! Whether the client of a request is still there, for work that would be useless without it.
 
 use freerun_runtime::files::Gone;
 
 use super::client::ClientStream;
 
-/// The client as a pool watches it; what goes on without its client is never given up.
+/// The client as a thread pool watches it. Work that goes on without its client is never given up.
 pub struct ClientGone<'c, C>(&'c ClientStream<C>);
 
 impl<'c, C> ClientGone<'c, C> {
-    /// For work on behalf of this client's request.
+    /// Watches this client, for work on behalf of its request.
     pub fn of(client: &'c ClientStream<C>) -> ClientGone<'c, C> {
         ClientGone(client)
     }

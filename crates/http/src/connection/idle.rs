@@ -1,7 +1,7 @@
-//! The idle connections of a loop, in the order in which their time is up.
+//! The idle connections of a loop, in the order in which their timeouts expire.
 //!
-//! One task of the loop closes those whose time is up, so that a connection needs no timer of its own: neither its
-//! memory, nor the cost of setting it after every request.
+//! One task of the loop closes the connections whose timeout has expired. So a connection needs no timer of its own,
+//! neither its memory nor the cost of setting it after every request.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,33 +16,33 @@ use tokio::sync::Notify;
 use crate::connection::Connection;
 use crate::connection::queues::{Place, Queues};
 
-/// What an idle connection has, to be taken out again.
+/// The key of an idle connection, by which it is taken out again.
 pub type Key = Place;
 
 /// A moment in nanoseconds since the process began.
 type Moment = u64;
 
-/// What an idle connection waits for.
+/// The request that an idle connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// Its next request.
+    /// The next request of a connection that has had one.
     Next,
-    /// Its first one.
+    /// The first request.
     First,
 }
 
-/// Connections of one kind are idle in the order in which they came, and in that order their time is up.
+/// The kind of an idle connection. The connections of one kind expire in the order in which they became idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
     waiting: Waiting,
-    /// For how long they are kept, in nanoseconds.
+    /// How long the connections are kept, in nanoseconds.
     keep: u64,
 }
 
-/// A connection that is idle since [`Connection::idle_since`].
+/// A connection that has been idle since [`Connection::idle_since`].
 struct Entry<C> {
     connection: Rc<Connection<C>>,
-    /// Until when it may not be asked to leave (`keepalive_min_timeout`); 0 for no such time.
+    /// The time until which it may not be asked to close (`keepalive_min_timeout`); 0 for no such time.
     stays_until: Moment,
 }
 
@@ -55,13 +55,13 @@ pub struct Idle<C> {
     earlier: Notify,
 }
 
-/// How many connections are visited before other tasks have their turn.
+/// How many connections are visited before other tasks get their turn.
 const IN_A_ROW: usize = 128;
 
-/// What a time too long to count is taken for: a century.
+/// The value for a time too long to count: a century.
 const FAR: u64 = 100 * 365 * 24 * 3600 * 1_000_000_000;
 
-/// How many connections that may not be asked to leave are passed over to find one that may.
+/// How many connections that may not be asked to close are passed over to find one that may.
 const LOOKED_AT: usize = 64;
 
 fn moment_of(instant: Instant) -> Moment {
@@ -78,20 +78,20 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl Kind {
-    /// When the time of a connection of this kind is up.
+    /// When a connection of this kind expires.
     fn end<C>(self, entry: &Entry<C>) -> Moment {
         entry.connection.idle_since.get().saturating_add(self.keep)
     }
 }
 
 impl<C: 'static> Idle<C> {
-    /// None yet; `stats` show how many there are.
+    /// An empty set; `stats` count the connections.
     pub fn new(stats: Arc<LoopStats>) -> Rc<Idle<C>> {
         let (connections, next_look, earlier) = (RefCell::new(Queues::default()), Cell::default(), Notify::default());
         Rc::new(Idle { stats, connections, next_look, earlier })
     }
 
-    /// The figure that counts connections waiting for this.
+    /// The counter of the connections that wait for this request.
     fn gauge(&self, waiting: Waiting) -> &Counter {
         match waiting {
             Waiting::First => &self.stats.fresh,
@@ -99,7 +99,8 @@ impl<C: 'static> Idle<C> {
         }
     }
 
-    /// Enters a connection that is kept for `keep`, and cannot be asked to leave for `least`. The key takes it out again.
+    /// Enters a connection that is kept for `keep`, and cannot be asked to close for `least`. The key takes it out
+    /// again.
     pub fn enter(
         self: &Rc<Self>,
         connection: &Rc<Connection<C>>,
@@ -127,7 +128,7 @@ impl<C: 'static> Idle<C> {
         key
     }
 
-    /// Calls `visit` for all of them, some at a time, so that other tasks have their turn.
+    /// Calls `visit` for all connections, some at a time, so that other tasks get their turn.
     pub fn for_each(self: &Rc<Self>, name: &'static str, visit: impl Fn(&Connection<C>) + 'static) {
         if self.connections.borrow().is_empty() {
             return;
@@ -157,9 +158,10 @@ impl<C: 'static> Idle<C> {
         }
     }
 
-    /// Asks connections to leave when their time is up, each once; ends when there is none left to be asked.
+    /// Asks connections to close when they expire, each once; ends when no connection is left to be asked.
     async fn close_expired(&self) {
-        // Those that were asked take themselves out when it is their turn: of thousands, long after this has looked again.
+        // Connections that were asked take themselves out when their tasks run: with thousands of them, long after this
+        // task has looked again.
         let stays = |entry: &&Entry<C>| !entry.connection.is_closing();
         loop {
             let next = {
@@ -189,7 +191,7 @@ impl<C: 'static> Idle<C> {
         self.next_look.set(None);
     }
 
-    /// Asks the connection that has been idle longest, and which was not asked yet, to close.
+    /// Asks the connection that has been idle longest, among those not asked yet, to close.
     pub fn close_oldest(&self) -> Asked {
         let now = loops::nanos();
         let mut later: Option<Moment> = None;
@@ -217,8 +219,8 @@ impl<C: 'static> Idle<C> {
         }
     }
 
-    /// Asks all that wait for a next request to close; those that may not be asked yet as soon as they may. The first request
-    /// of others may be on its way, and is answered.
+    /// Asks all connections that wait for a next request to close; those that may not be asked yet are asked as soon as
+    /// they may. Connections that wait for their first request stay: it may be on its way, and is answered.
     pub fn close_kept(self: &Rc<Self>) {
         let now = moment_of(Instant::now());
         let mut later: Option<Moment> = None;
@@ -243,7 +245,7 @@ impl<C: 'static> Idle<C> {
         }
     }
 
-    /// Lets go of them without closing: their loop is ending.
+    /// Drops all connections without closing them, when the loop ends.
     pub fn forget(&self) {
         let all = std::mem::take(&mut *self.connections.borrow_mut());
         drop(all);

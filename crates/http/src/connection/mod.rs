@@ -1,4 +1,4 @@
-//! Client connections: what is known of one, what a request sees of it, and those that are idle.
+//! Client connections: their properties, the view that a request has of them, and the idle ones.
 
 pub mod client;
 pub mod gone;
@@ -25,60 +25,61 @@ use freerun_transport::Transport;
 
 use crate::message::states::States;
 
-/// A client connection: its transport, and the facts of it that requests ask for. It lives as long as the connection.
+/// A client connection: its transport, and the properties of it that requests ask for. It lives as long as the
+/// connection.
 ///
-/// In two halves of about a hundred bytes each, because that is what fits the gaps that the allocator leaves behind the
-/// runtime's allocations for a connection, which are aligned to 128 bytes: as one struct it cost an idle connection 20 %
-/// more memory.
+/// The struct has two halves of about a hundred bytes each, because those fit the gaps that the allocator leaves behind
+/// the runtime's allocations for a connection, which are aligned to 128 bytes. As one struct it cost an idle connection
+/// 20 % more memory.
 ///
-/// `C` is what the connection keeps of the configuration that answers on it; the request path says what that is, in
+/// `C` is the part of the configuration that the connection keeps while it answers on it; the request path uses
 /// [`ServedBy`](crate::request::generation::ServedBy).
 pub struct Connection<C> {
     facts: Facts<C>,
     /// The byte stream to the client.
     pub transport: Transport,
-    /// Since when it is idle, or was for the last time: nanoseconds since the process began.
+    /// Since when the connection is idle, or was for the last time: nanoseconds since the process began.
     pub idle_since: Cell<u64>,
-    /// Whether a response is being written: nothing else may be sent then.
+    /// Whether a response is being written: no other bytes may be sent then.
     pub responding: Cell<bool>,
-    /// Whether it was looked at for a first time.
+    /// Whether the connection has been polled at least once.
     pub was_polled: Cell<bool>,
     close_when_idle: Cell<bool>,
     nodelay: Cell<bool>,
 }
 
-/// What requests ask of the connection that they came on, whatever carries it.
+/// The properties of a connection that requests ask for, whatever protocol carries it.
 pub struct Facts<C> {
     /// Serial number, `$connection`.
     pub number: u64,
-    /// The loop it lives on.
+    /// The loop that the connection belongs to.
     pub loop_state: Rc<LoopState>,
     origin: Box<Origin<C>>,
 }
 
-/// Where a connection comes from and what it has come to; read through the [`Facts`].
+/// The origin of a connection and the state that it has reached; read through the [`Facts`].
 pub struct Origin<C> {
-    /// The address that the connection came from: the client's, or that of a proxy before us. What asks for the client
-    /// asks [`Request::peer`](crate::request::Request::peer).
+    /// The address that the connection came from: the client's, or that of a proxy in front of this server. Code that
+    /// wants the client's address uses [`Request::peer`](crate::request::Request::peer).
     pub peer: Address,
-    /// How the listening socket that accepted it was made.
+    /// The specification of the listening socket that accepted it.
     pub listen: LoopLocal<ListenSpec>,
     /// When it was accepted.
     pub accepted: Instant,
     /// Number of the request that is served, or was served last, from 1.
     pub requests: Cell<u64>,
-    /// What few connections have.
+    /// Data that few connections have.
     extra: OnceCell<Box<Extra>>,
-    /// What it keeps of the configuration that answers here.
+    /// The part of the configuration that it keeps while that answers here.
     pub served_by: RefCell<Option<C>>,
 }
 
-/// What few connections have.
+/// Data that few connections have.
 #[derive(Default)]
 struct Extra {
-    /// What the PROXY protocol header before the first request said (`listen … proxy_protocol`).
+    /// The PROXY protocol header before the first request (`listen … proxy_protocol`).
     proxied: OnceCell<ProxyHeader>,
-    /// What modules keep with the connection.
+    /// The state that modules keep with the connection.
     states: States,
 }
 
@@ -101,7 +102,7 @@ impl<C> Deref for Facts<C> {
 }
 
 impl<C> Facts<C> {
-    /// The facts of a connection that was just accepted, or of what stands for one.
+    /// The facts of a connection that was just accepted, or of a request that has no connection.
     pub fn new(number: u64, peer: Address, listen: LoopLocal<ListenSpec>, loop_state: Rc<LoopState>) -> Facts<C> {
         let accepted = loops::now();
         let (requests, extra) = Default::default();
@@ -109,7 +110,7 @@ impl<C> Facts<C> {
         Facts { number, loop_state, origin: Box::new(Origin { peer, listen, accepted, requests, extra, served_by }) }
     }
 
-    /// Logs a message about the connection, where no request is at hand.
+    /// Logs a message about the connection, where no request is available.
     pub fn log(&self, level: Level, message: fmt::Arguments<'_>) {
         let generation = self.loop_state.generation();
         if generation.error_log.enabled(level) {
@@ -117,22 +118,22 @@ impl<C> Facts<C> {
         }
     }
 
-    /// What the PROXY protocol header said, where there was one.
+    /// The PROXY protocol header, if there was one.
     pub fn proxied(&self) -> Option<&ProxyHeader> {
         self.extra.get()?.proxied.get()
     }
 
-    /// Keeps the PROXY protocol header; the first one counts.
+    /// Stores the PROXY protocol header; the first one counts.
     pub fn set_proxied(&self, header: ProxyHeader) {
         let _ = self.extra.get_or_init(Box::default).proxied.set(header);
     }
 
-    /// What a module keeps with the connection, made at first use.
+    /// The state of type `T` that a module keeps with the connection, made at first use.
     pub fn state<T: Default + 'static>(&self) -> Rc<T> {
         self.extra.get_or_init(Box::default).states.get()
     }
 
-    /// What a module keeps with the connection, if it does.
+    /// The state of type `T` that a module keeps with the connection, if there is one.
     pub fn find_state<T: 'static>(&self) -> Option<Rc<T>> {
         self.extra.get()?.states.find()
     }
@@ -158,7 +159,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// The address the client connected to: the listening one, unless that is a wildcard.
+    /// The address that the client connected to: the listening address, unless that is a wildcard.
     pub fn local(&self) -> Address {
         match self.listen.address() {
             Address::Ip(address) if address.ip().is_unspecified() => {
@@ -170,13 +171,14 @@ impl<C> Connection<C> {
 
     /// Asks the connection to close as soon as it has no request.
     ///
-    /// Ending the receiving side wakes its task as the end of the stream would; what has come already can still be read.
+    /// Shutting down the receiving side wakes the connection's task as the end of the stream would; bytes that have
+    /// come already can still be read.
     pub fn close_when_idle(&self) {
         self.close_when_idle.set(true);
         self.transport.shutdown_read();
     }
 
-    /// Whether it was asked to.
+    /// Whether the connection was asked to close.
     pub fn is_closing(&self) -> bool {
         self.close_when_idle.get()
     }

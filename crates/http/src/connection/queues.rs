@@ -1,15 +1,16 @@
-//! Queues that are left from anywhere: entering and leaving take the same short time however many there are.
+//! Queues whose entries can leave from any position: entering and leaving take the same short time however many there
+//! are.
 
-/// Names an entry from when it enters until it leaves.
+/// The index of an entry, valid from when it enters until it leaves.
 pub type Place = u32;
 
-/// No entry.
+/// The index that stands for no entry.
 const NONE: Place = Place::MAX;
 
-/// Some queues of `T`, told apart by their kinds `K`. There are as many queues as kinds were in use at the same time.
+/// Several queues of `T`, each for one kind `K`. There are as many queues as kinds were in use at the same time.
 pub struct Queues<K, T> {
     entries: Vec<Entry<T>>,
-    /// The first of the places that nobody has; each names the next one.
+    /// The first of the unused places; each of them holds the index of the next one.
     free: Place,
     queues: Vec<Queue<K>>,
 }
@@ -34,7 +35,7 @@ impl<K, T> Default for Queues<K, T> {
 }
 
 impl<K: Copy + PartialEq, T> Queues<K, T> {
-    /// Enters `what` as the last one of its kind.
+    /// Enters `what` as the last entry of its kind.
     pub fn enter(&mut self, kind: K, what: T) -> Place {
         let queue = self.queue(kind);
         let before = std::mem::replace(&mut self.queues[queue].last, NONE);
@@ -54,7 +55,7 @@ impl<K: Copy + PartialEq, T> Queues<K, T> {
         place
     }
 
-    /// The queue of a kind; one that is empty becomes that of a new kind.
+    /// The queue of a kind; an empty queue is used for a new kind.
     fn queue(&mut self, kind: K) -> usize {
         if let Some(known) = self.queues.iter().position(|queue| queue.kind == kind) {
             return known;
@@ -72,7 +73,7 @@ impl<K: Copy + PartialEq, T> Queues<K, T> {
         }
     }
 
-    /// Takes an entry out, with its kind; `None` if all were taken out meanwhile.
+    /// Takes an entry out, with its kind; `None` if all entries were taken out meanwhile.
     pub fn leave(&mut self, place: Place) -> Option<(K, T)> {
         let entry = self.entries.get_mut(place as usize)?;
         let what = entry.what.take()?;
@@ -95,7 +96,7 @@ impl<K: Copy + PartialEq, T> Queues<K, T> {
         self.queues.iter().all(|queue| queue.first == NONE)
     }
 
-    /// The queues: each with its kind and its entries, the first one first.
+    /// The queues, each with its kind and its entries, the first entry first.
     pub fn iter(&self) -> impl Iterator<Item = (K, impl Iterator<Item = &T>)> {
         self.queues.iter().map(move |queue| {
             let mut next = queue.first;
@@ -108,8 +109,8 @@ impl<K: Copy + PartialEq, T> Queues<K, T> {
         })
     }
 
-    /// Entries in no order, in parts of `size` places: those of a part from `from` on, and where the next part begins.
-    /// `None` behind the last one.
+    /// Returns the entries in `size` places from `from` on, in no particular order, and where the next part begins;
+    /// `None` behind the last place.
     pub fn part(&self, from: usize, size: usize) -> Option<(impl Iterator<Item = &T>, usize)> {
         let rest = self.entries.get(from..).filter(|rest| !rest.is_empty())?;
         Some((rest.iter().take(size).filter_map(|entry| entry.what.as_ref()), from + size))

@@ -1,4 +1,4 @@
-//! The stream of one request, where a connection carries several at once (HTTP/2, HTTP/3).
+//! The stream of one request, on a connection that carries several at once (HTTP/2, HTTP/3).
 
 use std::io;
 use std::task::{Context, Poll};
@@ -7,28 +7,29 @@ use bytes::Bytes;
 
 use crate::message::Field;
 
-/// The head of a response as it was decided, for protocols that print it as fields.
+/// The head of a response as it was decided, for protocols that encode it as fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The status.
     pub status: u16,
-    /// The fields in the order they are sent. None of them speaks of an HTTP/1 connection.
+    /// The fields in the order they are sent. None of them is about an HTTP/1 connection.
     pub fields: Vec<Field>,
 }
 
-/// One request's way to its client and back, on a connection that it shares with others. The driver of the protocol makes it;
-/// the request's path knows nothing else of that protocol.
+/// The way of one request to its client and back, on a connection that it shares with others. The driver of the
+/// protocol makes it; the request path knows no other part of that protocol.
 ///
-/// What is given to it is queued by the driver. That is bounded by the room that [`Stream::poll_room`] tells of.
+/// The driver queues the data that is given to the stream. The room that [`Stream::poll_room`] reports bounds the
+/// queue.
 pub trait Stream {
-    /// Polls the next piece of the request's body, at most `most` bytes; `None` at its end. What was taken opens the
-    /// client's window again.
+    /// Polls the next piece of the request's body, at most `most` bytes; `None` at its end. The bytes that were taken
+    /// open the client's flow-control window again.
     ///
     /// # Errors
     /// The client has reset the stream, or its connection has ended.
     fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>>;
 
-    /// Sends an interim response (RFC 9110 section 15.2). The driver leaves it out where it cannot be sent at once.
+    /// Sends an interim response (RFC 9110 section 15.2). The driver leaves it out if it cannot be sent at once.
     fn send_interim(&self, head: &ResponseHead);
 
     /// Sends the head of the response; `ends` says that no body follows.
@@ -40,19 +41,19 @@ pub trait Stream {
     /// The client has reset the stream, or its connection has ended.
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>>;
 
-    /// Sends a piece of the body, no longer than the room that there was; `ends` says that nothing follows.
+    /// Sends a piece of the body, no longer than the available room; `ends` says that nothing follows.
     fn send_data(&self, data: Bytes, ends: bool);
 
     /// Sends the trailers, which end the response.
     fn send_trailers(&self, fields: &[Field]);
 
-    /// Ends the stream without completing the response: the client must not take what it has for whole.
+    /// Resets the stream without completing the response: the client must not take the received part for the whole.
     fn reset(&self);
 
-    /// Ready when the client has given the request up, or its connection has ended. Several futures of the request may wait
-    /// for it.
+    /// Ready when the client has cancelled the request, or its connection has ended. Several futures of the request may
+    /// wait for it.
     fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()>;
 
-    /// How many bytes the stream would certainly take now.
+    /// How many bytes the stream would certainly accept now.
     fn certain_room(&self) -> usize;
 }

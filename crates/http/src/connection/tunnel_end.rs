@@ -1,4 +1,4 @@
-//! One end of a tunnel: bytes that come and go when HTTP has nothing more to say about them.
+//! One end of a tunnel: the bytes that are read and written when they are no longer HTTP.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -8,7 +8,8 @@ use freerun_transport::Transport;
 
 use super::stream::Stream;
 
-/// One end of a tunnel (RFC 9110 section 7.8 and 9.3.6), whatever carries its bytes. Who has gone is found by reading or writing.
+/// One end of a tunnel (RFC 9110 sections 7.8 and 9.3.6), on any transport. An end that has gone is found by reading or
+/// writing.
 #[derive(Clone, Copy)]
 pub enum TunnelEnd<'e> {
     /// A byte stream that the tunnel has for itself: behind `101 Switching Protocols`, or to another server.
@@ -18,11 +19,11 @@ pub enum TunnelEnd<'e> {
 }
 
 impl TunnelEnd<'_> {
-    /// Polls for what comes, about `most` bytes at a time, which stand in the buffer behind what it holds; 0 is the end. The
-    /// buffer gets its memory only when there is something.
+    /// Polls for bytes, about `most` at a time, and appends them to the buffer; 0 is the end. The buffer gets its
+    /// memory only when there are bytes.
     ///
     /// # Errors
-    /// Why the stream is broken.
+    /// The error that broke the stream.
     #[inline]
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut Vec<u8>, most: usize) -> Poll<io::Result<usize>> {
         match self {
@@ -40,10 +41,10 @@ impl TunnelEnd<'_> {
         }
     }
 
-    /// Polls a write of what fits of `bytes`, of which there are some.
+    /// Polls a write of as much of `bytes` as fits; `bytes` must not be empty.
     ///
     /// # Errors
-    /// Why the stream is broken.
+    /// The error that broke the stream.
     #[inline]
     pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         debug_assert!(!bytes.is_empty(), "nothing to write");
@@ -57,7 +58,7 @@ impl TunnelEnd<'_> {
         }
     }
 
-    /// Ends the sending side; the other end finds the end of the stream.
+    /// Shuts down the sending side; the other end reads the end of the stream.
     pub fn shutdown_write(&self) {
         match self {
             TunnelEnd::Transport(transport) => transport.shutdown_write(),
@@ -79,7 +80,7 @@ mod tests {
     use crate::connection::stream::ResponseHead;
     use crate::message::Field;
 
-    /// A stream of which a client has sent some, and that has room for some.
+    /// A stream that holds some bytes from a client, and has room for some.
     #[derive(Default)]
     struct Scripted {
         body: RefCell<Vec<Bytes>>,

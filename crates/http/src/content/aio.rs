@@ -1,4 +1,4 @@
-//! How file operations of a request are done, as `aio` says.
+//! How the file operations of a request are done, as `aio` says.
 
 use freerun_runtime::files::Aio;
 
@@ -6,8 +6,8 @@ use crate::log_error;
 use crate::request::Request;
 use crate::values::aio::AioSetting;
 
-/// The way file operations of this request go. `None`: the pool's name, made of variables, names no pool; that is
-/// logged, and the answer is 500.
+/// The way that file operations of this request are done. `None` if the name of the thread pool, made of variables,
+/// names no pool; that is logged, and the response is 500.
 pub fn resolve(request: &Request) -> Option<Aio> {
     let pools = &request.generation.pools;
     let setting = &request.settings().get::<crate::request::core_settings::CoreSettings>().aio;

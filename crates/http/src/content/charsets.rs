@@ -1,11 +1,11 @@
-//! The character sets that a configuration speaks of: the filter that recodes responses gathers them, and other servers may name
-//! only these (`X-Accel-Charset`).
+//! The character sets that a configuration names. The filter that recodes responses gathers them, and other servers may
+//! name only these (`X-Accel-Charset`).
 
 use bytes::Bytes;
 
 use crate::request::Request;
 
-/// The names of character sets as they were written first: all uses show that.
+/// The names of character sets in the spelling of their first use, which is shown everywhere.
 #[derive(Debug, Default, Clone)]
 pub struct CharsetNames(Vec<Bytes>);
 
@@ -19,13 +19,13 @@ impl CharsetNames {
         Bytes::copy_from_slice(name.as_bytes())
     }
 
-    /// Whether the configuration speaks of this one.
+    /// Whether the configuration names this character set.
     pub fn has(&self, name: &[u8]) -> bool {
         self.0.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 }
 
-/// Whether the configuration speaks of this character set, wherever that is: only then another server may name it.
+/// Whether the configuration names this character set at any level: only then another server may name it.
 pub fn is_known(request: &Request, name: &[u8]) -> bool {
     request.generation.parts.get::<CharsetNames>().is_some_and(|names| names.has(name))
 }

@@ -11,10 +11,10 @@ use crate::request::response::{Body, Response};
 
 /// The name in `Server` and under error pages.
 pub const SERVER: &str = "freerun";
-/// The same with the version.
+/// The server's name with its version.
 pub const SERVER_AND_VERSION: &str = concat!("freerun/", env!("CARGO_PKG_VERSION"));
 
-/// What `server_tokens` makes of the server's name.
+/// The server's name in the form that `server_tokens` asks for.
 pub fn server_name(tokens: ServerTokens) -> &'static str {
     match tokens {
         ServerTokens::Off => SERVER,
@@ -22,8 +22,8 @@ pub fn server_name(tokens: ServerTokens) -> &'static str {
     }
 }
 
-/// After these statuses nginx does not use the connection again: what follows on it cannot be trusted, or the server
-/// is in trouble.
+/// Whether nginx closes the connection after this status: the bytes that follow cannot be trusted, or the server is in
+/// trouble.
 pub fn closes(status: u16) -> bool {
     matches!(status, 400 | 413 | 414 | 495..=497 | 500 | 501)
 }

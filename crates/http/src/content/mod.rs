@@ -1,4 +1,4 @@
-//! Responses, and what makes them.
+//! Responses, and the code that makes them.
 
 pub mod aio;
 pub mod charsets;

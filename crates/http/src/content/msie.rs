@@ -1,5 +1,5 @@
-//! What old browsers need: error pages long enough to be shown (`msie_padding`), and pages that refresh instead of
-//! redirects (`msie_refresh`).
+//! Workarounds for old browsers: error pages that are long enough to be shown (`msie_padding`), and pages that refresh
+//! instead of redirects (`msie_refresh`).
 
 use bytes::Bytes;
 use freerun_proto::HeaderId;
@@ -9,17 +9,17 @@ use crate::request::Request;
 use crate::request::response::{Body, Response};
 use crate::settings::transfer::TransferSettings;
 
-/// Internet Explorer shows its own page instead of one with less than 512 bytes.
+/// Internet Explorer shows its own page instead of an error page with less than 512 bytes.
 const PADDING: &[u8] = b"<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
 const LINES: usize = 6;
 
 fn user_agent(request: &Request) -> Option<&[u8]> {
     let agent = request.head.value(HeaderId::UserAgent)?;
-    // Opera once said that it was Internet Explorer.
+    // Old versions of Opera claim to be Internet Explorer.
     memmem::find(agent, b"Opera").is_none().then_some(agent)
 }
 
-/// nginx takes it for one when at least three bytes follow the name.
+/// Whether the `User-Agent` names Internet Explorer: as in nginx, at least three bytes have to follow the name.
 fn names_msie(agent: &[u8]) -> bool {
     memmem::find(agent, b"MSIE ").is_some_and(|at| agent.len() >= at + b"MSIE ".len() + 3)
 }
@@ -29,7 +29,7 @@ pub fn is_msie(request: &Request) -> bool {
     user_agent(request).is_some_and(names_msie)
 }
 
-/// Makes a built-in error page long enough, where that is wanted.
+/// Pads a built-in error page, if `msie_padding` asks for that.
 pub fn pad(request: &Request, status: u16, page: &mut String) {
     let settings = request.settings().get::<TransferSettings>();
     if status < 400 || !settings.msie_padding {
@@ -44,7 +44,7 @@ pub fn pad(request: &Request, status: u16, page: &mut String) {
     }
 }
 
-/// Makes a page that refreshes of a redirect, where that is wanted.
+/// Replaces a redirect by a page that refreshes, if `msie_refresh` asks for that.
 pub fn refresh(request: &Request, response: &mut Response) {
     if !matches!(response.status, 301 | 302)
         || !response.special

@@ -1,4 +1,4 @@
-//! Opening files for a request: from those that are kept, else by probing, else in the pool.
+//! Opening files for a request: from the kept files, else by probing the kernel's caches, else in the thread pool.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
@@ -24,14 +24,15 @@ use crate::request::Request;
 use crate::request::location::Location;
 use crate::settings::files::{DisableSymlinks, FileSettings, Links, OpenFileCache};
 
-/// The file, if it is one that is kept.
+/// The file, if it is one of the kept files.
 pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
     let settings = request.settings().get::<FileSettings>();
     match &settings.open_file_cache {
         OpenFileCache::Off => None,
         OpenFileCache::Short => {
             let kept = request.generation.hot.borrow().get(&key(request, path), loops::now())?;
-            // Its bytes are still to be read: they have to be as many as the head will say.
+            // The bytes of the file are still to be read: their number has to be the length that the head will
+            // announce.
             if let Content::Open(file) = &kept.content
                 && request.generation.files.has_changed(file)
             {
@@ -41,20 +42,20 @@ pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
             Some(kept)
         }
         OpenFileCache::Shared(files) => match files.get(&key(request, path), terms(settings), loops::now())? {
-            // What stands for a folder is found out by who asks for one.
+            // A caller that opens a folder looks at the entry of the cache itself.
             Known::File(file) if file.meta.is_file() => Some(Rc::new(file)),
             _ => None,
         },
     }
 }
 
-/// The file that the request's path leads to, if that is known from another request.
+/// The file that the request's path leads to, if an earlier request has found it.
 pub fn known_file(request: &Request) -> Option<Rc<KnownFile<Location>>> {
     if !path::is_as_asked(request) {
         return None;
     }
     let known = request.generation.hot.borrow().known(&request.place.location, &request.asked.path)?.clone();
-    // As in `hot`.
+    // The bytes are still to be read, as in `hot`.
     if let Content::Open(file) = &known.file.content
         && request.generation.files.has_changed(file)
     {
@@ -64,8 +65,8 @@ pub fn known_file(request: &Request) -> Option<Rc<KnownFile<Location>>> {
     Some(known)
 }
 
-/// Has the next request for this path find by [`known_file`] what [`hot`] has under this name. Not for a request of a
-/// configuration that another one has followed: what is known keeps its location.
+/// Makes [`known_file`] return the file that [`hot`] has under this name to the next request for this path. A request
+/// of a configuration that was replaced does nothing, because a known file keeps its location alive.
 pub fn learn(request: &Request, name: &[u8]) {
     let settings = request.settings().get::<FileSettings>();
     let is_short = matches!(settings.open_file_cache, OpenFileCache::Short);
@@ -81,7 +82,8 @@ pub fn learn(request: &Request, name: &[u8]) {
     }
 }
 
-/// The name that a file is kept under: what was opened by other rules for links is another thing.
+/// The name that a file is kept under. It contains the rule for symbolic links, because other rules may open another
+/// file.
 fn key<'p>(request: &Request, path: &'p [u8]) -> Cow<'p, [u8]> {
     match link_check(request, path) {
         None => Cow::Borrowed(path),
@@ -92,7 +94,7 @@ fn key<'p>(request: &Request, path: &'p [u8]) -> Cow<'p, [u8]> {
     }
 }
 
-/// What `disable_symlinks` says of a path.
+/// The check that `disable_symlinks` demands for a path.
 pub fn link_check(request: &Request, path: &[u8]) -> Option<LinkCheck> {
     let DisableSymlinks { links, from } = &request.settings().get::<FileSettings>().disable_symlinks;
     let rule = match links {
@@ -114,7 +116,7 @@ fn terms(settings: &FileSettings) -> Terms {
     }
 }
 
-/// Keeps what was found out, as far as that is wanted.
+/// Keeps the result of opening a path, as far as the settings want it.
 fn keep(request: &Request, path: &[u8], found: Result<Known, &FileError>) {
     let settings = request.settings().get::<FileSettings>();
     let now = loops::now();
@@ -132,13 +134,13 @@ fn keep(request: &Request, path: &[u8], found: Result<Known, &FileError>) {
     }
 }
 
-/// Whether an error is about the file, and not about the state that the process or the system is in.
+/// Whether an error is about the file, and not about the state of the process or the system.
 fn says_what_is_there(error: &FileError) -> bool {
     let errno = error.errno().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::ACCESS | Errno::LOOP))
 }
 
-/// What is known of a path, whatever it is.
+/// The cache's entry for a path, of any kind.
 fn known(request: &Request, path: &[u8]) -> Option<Known> {
     let settings = request.settings().get::<FileSettings>();
     match &settings.open_file_cache {
@@ -147,7 +149,7 @@ fn known(request: &Request, path: &[u8]) -> Option<Known> {
     }
 }
 
-/// Lets go of a file that turned out to have changed.
+/// Drops a kept file that turned out to have changed.
 pub fn forget(request: &Request, file: &Arc<OpenFile>) {
     match &request.settings().get::<FileSettings>().open_file_cache {
         OpenFileCache::Shared(files) => {
@@ -158,7 +160,7 @@ pub fn forget(request: &Request, file: &Arc<OpenFile>) {
     }
 }
 
-/// Gives descriptors of kept files back. Says whether there were any.
+/// Closes kept files to free their descriptors. Returns whether there were any.
 fn close_kept(request: &Request) -> bool {
     let closed = request.generation.hot.borrow_mut().close_files();
     match &request.settings().get::<FileSettings>().open_file_cache {
@@ -171,7 +173,8 @@ fn c_path(path: &[u8]) -> Result<CString, OpenError> {
     CString::new(path).map_err(|_| OpenError::Status(if path.starts_with(NO_NAME) { 500 } else { 400 }))
 }
 
-/// Opens a file (or a folder: look at what it is) for reading. Small contents come with it if they are in memory.
+/// Opens a file or a folder (the caller looks at its type) for reading. Small contents come with it if they are in
+/// memory.
 ///
 /// # Errors
 /// See [`OpenError`].
@@ -179,7 +182,8 @@ pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenErr
     open_for(request, path, Purpose::Content).await
 }
 
-/// The same where the name is what matters, and the content is another location's or comes later: that is not waited for.
+/// Opens a file as [`open`] does, for a caller that only needs its name, because another location or a later step reads
+/// the content: it does not wait for the content.
 ///
 /// # Errors
 /// See [`OpenError`].
@@ -187,7 +191,7 @@ pub async fn find(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenErr
     open_for(request, path, Purpose::Name).await
 }
 
-/// What a file is opened for.
+/// The purpose of opening a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Content,
@@ -223,10 +227,12 @@ async fn open_for(request: &Request, path: &[u8], purpose: Purpose) -> Result<Rc
     };
     let content = match direct::alignment(request, file.meta()) {
         None => match small_content(request, &file, &aio) {
-            // The read that the pool has to do for it brings the bytes as well: they are not read again for each request.
+            // The read that updates the access time has to go to the pool. It brings the bytes as well, so that they
+            // are not read again for each request.
             None if is_small(&file) && request.generation.files.is_atime_due(&file) => match purpose {
                 Purpose::Content => Box::pin(pooled_content(request, &file, &aio)).await,
-                // Who asks for the content opens it again: kept as it is, it would be without.
+                // A caller that wants the content opens the file again: if it were kept here, it would be without its
+                // content.
                 Purpose::Name => return Ok(Rc::new(HotFile::new(file, None))),
             },
             content => content,
@@ -260,13 +266,13 @@ fn is_out_of_descriptors(error: &FileError) -> bool {
     matches!(error.errno().map(Errno::from_raw_os_error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// All bytes of a small file, if they can be had at once. A file that changes while it is read is left alone.
+/// All bytes of a small file, if they can be read at once. A file that changes while it is read is left alone.
 fn small_content(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Option<Bytes> {
     if !is_small(file) {
         return None;
     }
     let size = file.size();
-    // One byte more than announced shows a file that has grown since.
+    // Reading one byte more than the file's size shows that the file has grown since.
     let mut content = vec![0; usize::try_from(size).ok()? + 1];
     match request.generation.files.try_read_now(file, 0, &mut content, aio) {
         Some(Ok(n)) if n as u64 == size => {
@@ -277,7 +283,7 @@ fn small_content(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Option<B
     }
 }
 
-/// The same by the pool.
+/// All bytes of a small file, read by the thread pool.
 async fn pooled_content(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Option<Bytes> {
     let gone = ClientGone::of(&request.client);
     let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
@@ -290,7 +296,7 @@ fn is_small(file: &OpenFile) -> bool {
     file.is_file() && (1..=MAX_CONTENT).contains(&file.size())
 }
 
-/// What is at a path.
+/// The attributes of the file at a path.
 ///
 /// # Errors
 /// See [`OpenError`].
@@ -328,10 +334,10 @@ async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, Fi
     }
 }
 
-/// The entries of a folder whose names do not begin with a dot; always the pool's work.
+/// The entries of a folder whose names do not begin with a dot; the thread pool always reads them.
 ///
 /// # Errors
-/// The status of the answer, after the reason was logged.
+/// The status of the response; the reason was logged.
 pub async fn list(request: &Request, folder: &[u8]) -> Result<Listing, u16> {
     let aio = aio::resolve(request).ok_or(500u16)?;
     let path = c_path(folder).map_err(|error| error.status())?;

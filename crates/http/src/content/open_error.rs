@@ -1,4 +1,4 @@
-//! Why a file could not be opened, and what that means for the answer.
+//! Why a file could not be opened, and what status that leads to.
 
 use freerun_runtime::files::FileError;
 use freerun_runtime::pool::PoolError;
@@ -7,14 +7,14 @@ use rustix::io::Errno;
 /// Why a file could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The path has a NUL byte, or the pool's name made of variables names none: 400 or 500.
+    /// The path has a NUL byte (400), or the name of the pool, made of variables, names none (500).
     Status(u16),
-    /// What the system or the pool said.
+    /// The error of the system or of the thread pool.
     File(FileError),
 }
 
 impl OpenError {
-    /// The status of the answer.
+    /// The status of the response.
     pub fn status(&self) -> u16 {
         match self {
             OpenError::Status(status) => *status,
@@ -29,7 +29,7 @@ impl OpenError {
         }
     }
 
-    /// Whether it just is not there.
+    /// Whether the file just does not exist.
     pub fn is_missing(&self) -> bool {
         self.status() == 404
     }

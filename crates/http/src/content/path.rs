@@ -11,17 +11,17 @@ use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::template::Template;
 
-/// `$document_root`: `root`, or `alias`, made absolute.
+/// `$document_root`: `root`, or `alias`, as an absolute path.
 pub fn document_root(request: &Request) -> Vec<u8> {
     root_with_room(request, 0)
 }
 
-/// The same, with room for as many bytes more.
+/// The document root, in a vector with room for `room` bytes more.
 fn root_with_room(request: &Request, room: usize) -> Vec<u8> {
     once(request, |request| {
         let folder = folder(request);
         let mut name = absolute(request, &folder.render(request), room);
-        // A `root` that is written out loses one slash at its end, and then stands right before the path.
+        // A `root` without variables loses one slash at its end, because the path that follows begins with one.
         if request.place.location.alias.is_none() && folder.constant().is_some() && name.last() == Some(&b'/') {
             name.pop();
         }
@@ -29,7 +29,7 @@ fn root_with_room(request: &Request, room: usize) -> Vec<u8> {
     })
 }
 
-/// What `root` or `alias` says.
+/// The value of `root` or `alias`.
 fn folder(request: &Request) -> &Template {
     match &request.place.location.alias {
         Some(alias) => &alias.path,
@@ -37,7 +37,8 @@ fn folder(request: &Request) -> &Template {
     }
 }
 
-/// Names of files are made of variables, and variables of names of files: where one would need itself, it is empty.
+/// Calls `make` unless it is running already: names of files are made of variables, and some variables of names of
+/// files. Where a name would need itself, it is empty.
 fn once<N: Default>(request: &Request, make: impl FnOnce(&Request) -> N) -> N {
     if request.naming_file.replace(true) {
         log_error!(request, Error, "cycle while evaluating the name of a file");
@@ -48,10 +49,10 @@ fn once<N: Default>(request: &Request, make: impl FnOnce(&Request) -> N) -> N {
     name
 }
 
-/// `$realpath_root`: the document root with its symbolic links resolved. `None`, if there is no such folder.
+/// `$realpath_root`: the document root with its symbolic links resolved. `None` if there is no such folder.
 ///
-/// A variable cannot wait: a folder whose name is not in the kernel's lookup cache is told as it is written. It is in the
-/// cache as soon as anything was served from it.
+/// A variable cannot wait: a folder whose name is not in the kernel's lookup cache is returned as it is written. It is
+/// in the cache as soon as any file was served from it.
 pub fn real_root(request: &Request) -> Option<Vec<u8>> {
     let root = document_root(request);
     once(request, |request| match resolve(request, &root) {
@@ -70,31 +71,31 @@ fn resolve(request: &Request, root: &[u8]) -> Option<Result<Vec<u8>, FileError>>
         Ok(folder) => folder,
         Err(error) => return Some(Err(error)),
     };
-    // The link of a descriptor is made by procfs, from memory.
+    // procfs makes the target of a descriptor's link from memory, so reading it does not wait.
     let link = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
     Some(Ok(rustix::fs::readlink(link, Vec::new()).ok()?.into_bytes()))
 }
 
-/// Whether location and path alone say where the file is, and nothing that happened to the request before, if
-/// [`is_constant`] says so of the location.
+/// Whether the location and the path alone determine where the file is, independent of what happened to the request
+/// before, if [`is_constant`] holds for the location.
 pub fn is_as_asked(request: &Request) -> bool {
     !request.place.rewritten_here && !request.place.path_behind_alias
 }
 
-/// Whether what is put before paths in the request's location is the same for all requests.
+/// Whether the folder that is put before paths in the request's location is the same for all requests.
 pub fn is_constant(request: &Request) -> bool {
     folder(request).constant().is_some()
 }
 
-/// `$request_filename`: where the file of the request's path is.
+/// `$request_filename`: the name of the file that the request's path leads to.
 pub fn file_name(request: &Request) -> Vec<u8> {
     file_name_of(request, &request.asked.path)
 }
 
-/// What [`file_name_of`] gives where there is no name: opening it is 500.
+/// The value of [`file_name_of`] where there is no name: opening it is answered with 500.
 pub const NO_NAME: &[u8] = b"\0";
 
-/// Where the file of `path` would be, in the request's location.
+/// The name of the file that `path` leads to, in the request's location.
 pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
     if alias_is_lost(request) {
         return NO_NAME.to_vec();
@@ -107,14 +108,14 @@ pub fn file_name_of(request: &Request, path: &[u8]) -> Vec<u8> {
             None => b"",
         },
     };
-    // A byte more, for who makes a C string of it.
+    // One byte more, for a caller that makes a C string of it.
     let mut name = root_with_room(request, rest.len() + 1);
     name.extend_from_slice(rest);
     name
 }
 
-/// Whether the location has an `alias` and a `rewrite` has changed the path, so that there is nothing in it that the
-/// alias replaces: an error, as in nginx, and logged.
+/// Whether the location has an `alias` and a `rewrite` has changed the path, so that the alias has no part of it to
+/// replace. That is an error, as in nginx, and is logged.
 pub fn alias_is_lost(request: &Request) -> bool {
     let lost = request.place.rewritten_here && request.place.location.alias.is_some();
     if lost {

@@ -1,4 +1,4 @@
-//! A body as bytes to pull, for filters that have to look into it or change it.
+//! A body as a source of bytes, for filters that have to look into it or change it.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,23 +18,24 @@ use crate::settings::transfer::{DirectIo, TransferSettings};
 /// The largest piece that is read past the page cache at once, whatever `output_buffers` says.
 const MAX_DIRECT: usize = 1 << 20;
 
-/// What reading a file for a filter needs of its request.
+/// The data of a request that reading a file for a filter needs.
 #[derive(Clone)]
 pub struct Reader {
     files: Arc<FileSystem>,
     aio: Option<Aio>,
     client: ClientStream,
-    /// Stands for the client, for sharing a thread pool fairly.
+    /// A number that stands for the client, for sharing a thread pool fairly.
     client_key: u64,
     chunk: usize,
-    /// Files from this size on are read past the cache, so aligned, in pieces of so many bytes.
+    /// Direct I/O: files from this size on are read past the page cache, with this alignment, in pieces of so many
+    /// bytes.
     direct: Option<(u64, u64, usize)>,
-    /// The file that was read last, if it is such a one.
+    /// The file that was read last, with its handle for direct I/O if it has one.
     opened: RefCell<Option<(Arc<OpenFile>, Option<DirectFile>)>>,
 }
 
 impl Reader {
-    /// Reads as the request's `aio` says, in pieces of `output_buffers`.
+    /// A reader that reads as the request's `aio` says, in pieces of `output_buffers`.
     pub fn new(request: &Request) -> Reader {
         let TransferSettings { directio: DirectIo(from), directio_alignment, .. } = request.settings().get();
         let buffers = &request.settings().get::<CoreSettings>().output_buffers;
@@ -51,13 +52,13 @@ impl Reader {
         }
     }
 
-    /// Goes on though the client goes.
+    /// Goes on reading after the client has gone.
     pub fn forget_client(&mut self) {
         self.client = self.client.in_background();
     }
 
-    /// The next piece of a file, and the range without it. A range that is longer than the file is an error: what was
-    /// announced cannot be sent.
+    /// Reads the next piece of a file, and removes it from the range. A range that is longer than the file is an error:
+    /// the announced length cannot be sent.
     pub async fn read(&self, range: &mut FileRange) -> io::Result<Bytes> {
         let Some(aio) = &self.aio else { return Err(io::Error::other("no such thread pool")) };
         let gone = ClientGone::of(&self.client);
@@ -84,7 +85,7 @@ impl Reader {
 }
 
 impl Reader {
-    /// How a file is read past the cache, and in which pieces, if it is.
+    /// The handle for direct I/O of a file, and the size of its pieces, if the file is read so.
     async fn direct(&self, file: &Arc<OpenFile>, via: Via<'_>) -> io::Result<Option<(DirectFile, usize)>> {
         let Some((from, alignment, chunk)) = self.direct else { return Ok(None) };
         if !file.is_file() || file.size() < from {
@@ -135,7 +136,7 @@ impl Source for Pieces {
 }
 
 impl Body {
-    /// The body as a source, whatever it was. Files are read off the loop where reading would wait.
+    /// Turns any body into a source. Files are read off the loop where reading would wait.
     pub fn into_source(self, request: &Request) -> Box<dyn Source> {
         let parts = match self {
             Body::Source(source) => return source,
@@ -150,39 +151,39 @@ impl Body {
 
 /// A change of a body's bytes that needs nothing but the bytes.
 pub trait Transform {
-    /// Takes the next piece and appends what is ready to `out`.
+    /// Takes the next piece and appends the finished bytes to `out`.
     ///
     /// # Errors
     /// The body cannot be completed.
     fn feed(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()>;
 
-    /// The body is over: appends what was held back.
+    /// Appends the bytes that were held back, at the end of the body.
     ///
     /// # Errors
-    /// As above.
+    /// The body cannot be completed.
     fn end(&mut self, out: &mut Vec<u8>) -> io::Result<()>;
 
-    /// Whether it has stopped, with about [`PIECE`] bytes given, before it was through with what it was fed. Then it is
-    /// fed nothing, or told the end again, until it is.
+    /// Whether the transform has stopped with about [`PIECE`] bytes appended, before it was through with its input.
+    /// Then it is called again with nothing, or with the end again, until it is through.
     fn is_full(&self) -> bool {
         false
     }
 }
 
-/// The most that one piece may grow to before the loop takes its turn.
+/// The most that one piece may grow to before other tasks of the loop get their turn.
 pub const PIECE: usize = 64 * 1024;
 
-/// A source that went through a [`Transform`].
+/// A source whose bytes go through a [`Transform`].
 pub struct Transformed<T> {
     source: Box<dyn Source>,
-    /// What the source gave and the transform has not had yet.
+    /// The bytes that came from the source and that the transform has not had yet.
     piece: Bytes,
     transform: T,
     ended: bool,
 }
 
 impl<T: Transform> Transformed<T> {
-    /// `source`, changed by `transform`. The new length is not known before the end.
+    /// Returns `source`, changed by `transform`. The new length is not known before the end.
     pub fn new(source: Box<dyn Source>, transform: T) -> Transformed<T> {
         Transformed { source, piece: Bytes::new(), transform, ended: false }
     }
@@ -193,7 +194,7 @@ impl<T: Transform> Source for Transformed<T> {
         Box::pin(async {
             let mut out = Vec::new();
             while out.is_empty() {
-                // A transform that swallows everything must not keep the loop from others.
+                // A transform that swallows all its input must not keep other tasks from the loop.
                 freerun_runtime::loops::consume_budget().await;
                 if self.ended {
                     if !self.transform.is_full() {

@@ -1,7 +1,8 @@
-//! Hot files: open files and small contents of one loop, used again for at most one second.
+//! Hot files: open files and small contents of one loop, reused for at most one second.
 //!
-//! A server that opens, stats, reads and closes for every request spends more on that than on the response. What a file
-//! was at most [`VALID`] ago is good enough for HTTP, whose dates count seconds; `open_file_cache off` turns it off.
+//! A server that opens, stats, reads and closes a file for every request spends more time on that than on the response.
+//! A state of the file at most [`VALID`] old is good enough for HTTP, whose dates count seconds; `open_file_cache off`
+//! turns it off.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,48 +19,48 @@ use rustc_hash::FxHashMap;
 
 use crate::files::known::{KnownFile, KnownFiles};
 
-/// For how long a file is taken to be what it was.
+/// How long a file is assumed to be unchanged.
 pub const VALID: Duration = Duration::from_secs(1);
 /// Contents up to this size are kept.
 pub const MAX_CONTENT: u64 = 32 * 1024;
 /// The most files that a loop keeps.
 const MAX_FILES: usize = 512;
-/// Open files may take this part of the descriptors that the process may have, over all loops.
+/// Open files may take this part (one in so many) of the descriptors that the process may have, over all loops.
 const SHARE: u64 = 8;
 /// The most bytes of contents that a loop keeps.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Counts the changes that the server itself has made to files.
+/// The number of changes that the server itself has made to files.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// The server has changed files: no loop uses what it knows of them from before. (For `open_file_cache` with `max=` see
-/// [`changed`](super::open_files::changed).)
+/// Notes that the server has changed files: no loop uses older knowledge of them. (For `open_file_cache` with `max=`
+/// see [`changed`](super::open_files::changed).)
 pub fn files_changed() {
     CHANGES.fetch_add(1, Release);
 }
 
-/// What a response needs of a file.
+/// The data of a file that a response needs.
 #[derive(Clone)]
 pub struct HotFile {
-    /// Its attributes.
+    /// The attributes of the file.
     pub meta: Meta,
-    /// All of its bytes, or where they are read from.
+    /// All of its bytes, or the file to read them from.
     pub content: Content,
-    /// nginx's `ETag` for it.
+    /// The `ETag` of the file, as nginx makes it.
     pub etag: Bytes,
 }
 
-/// Where the bytes of a file are.
+/// The contents of a file.
 #[derive(Clone)]
 pub enum Content {
-    /// All of them here, because they are few and were in memory. No descriptor is held for them.
+    /// All bytes of the file, because they are few and were in memory. No descriptor is held for them.
     Bytes(Bytes),
-    /// In the file.
+    /// The bytes are in the open file.
     Open(Arc<OpenFile>),
 }
 
 impl HotFile {
-    /// An open file, or the bytes of it where they could be had at once.
+    /// A hot file of an open file, or of its bytes where they could be read at once.
     pub fn new(file: Arc<OpenFile>, content: Option<Bytes>) -> HotFile {
         let meta = *file.meta();
         let etag = Bytes::copy_from_slice(conditional::etag(meta.mtime, meta.size).as_bytes());
@@ -85,23 +86,24 @@ impl HotFile {
 
 /// The hot files of one loop.
 pub struct HotFiles<L> {
-    // Names of files that are there, a bounded number of them: nobody can fill it with names of his choice.
+    // The names are those of existing files, and their number is bounded: no client can fill the map with names of its
+    // choice.
     files: FxHashMap<Box<[u8]>, (Instant, Rc<HotFile>)>,
-    /// Bytes of contents that are kept.
+    /// The number of bytes of the kept contents.
     bytes: usize,
-    /// Open files that are kept.
+    /// The number of the kept open files.
     open: usize,
-    /// The most of them.
+    /// The largest number of kept open files.
     max_open: usize,
-    /// [`CHANGES`] when it was last looked at.
+    /// The value of [`CHANGES`] when it was last looked at.
     changes: u64,
-    /// Some of them, by the paths that lead to them.
+    /// Some of the files, by the paths that lead to them.
     known: KnownFiles<L>,
 }
 
 impl<L> HotFiles<L> {
-    /// None yet, for one of so many loops. Descriptors are for connections first: only a part of what the process may
-    /// have goes to files that nobody may ask for again.
+    /// An empty set, for one of `loops` loops. Descriptors are for connections first: only a part of those that the
+    /// process may have goes to files, which may never be asked for again.
     pub fn new(loops: usize) -> HotFiles<L> {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let share = limit.map_or(u64::MAX, |limit| limit / SHARE / loops.max(1) as u64);
@@ -110,7 +112,7 @@ impl<L> HotFiles<L> {
         HotFiles { files, bytes: 0, open: 0, max_open, changes, known }
     }
 
-    /// The file that a path of a location leads to, if that was [learned](HotFiles::learn).
+    /// The file that a path of a location leads to, if it was [learned](HotFiles::learn).
     pub fn known(&self, location: &LoopLocal<L>, path: &[u8]) -> Option<&Rc<KnownFile<L>>> {
         if self.changes != CHANGES.load(Acquire) {
             return None;
@@ -166,19 +168,19 @@ impl<L> HotFiles<L> {
             && self.open + file.descriptors() <= self.max_open
     }
 
-    /// Lets go of what is no longer valid: descriptors must not keep a deleted file, or a mount, for longer.
+    /// Drops the entries that are no longer valid: descriptors must not keep a deleted file, or a mount, for longer.
     pub fn purge(&mut self, now: Instant) {
         self.retain(|since, _| now.saturating_duration_since(since) < VALID);
     }
 
-    /// Lets go of a file that turned out to have changed.
+    /// Drops a file that turned out to have changed.
     pub fn forget(&mut self, file: &Arc<OpenFile>) {
         self.retain(|_, hot| !matches!(&hot.content, Content::Open(open) if Arc::ptr_eq(open, file)));
-        // It may be known though another one is kept in its place by now.
+        // The file may be a known one even if another file is kept in its place by now.
         self.known.clear();
     }
 
-    /// Gives the descriptors back, when there are none left. Says whether there were any.
+    /// Closes all kept files, when the process has run out of descriptors. Returns whether there were any.
     pub fn close_files(&mut self) -> bool {
         let before = self.open;
         self.retain(|_, hot| hot.descriptors() == 0);
@@ -200,7 +202,7 @@ impl<L> HotFiles<L> {
         }
     }
 
-    /// Whether nothing is kept.
+    /// Whether no file is kept.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -230,7 +232,7 @@ mod tests {
         assert!(hot.get(b"c", now).is_none(), "no more than two");
         hot.put(b"d", &file(Some(Bytes::from_static(b"text"))), now);
         assert!(hot.get(b"d", now).is_some());
-        // Under a name that is there already, one takes the place of the other.
+        // A new file replaces the one that is kept under the same name.
         hot.put(b"a", &file(Some(Bytes::from_static(b"text"))), now);
         hot.put(b"c", &file(None), now);
         assert!(hot.get(b"c", now).is_some());
@@ -244,7 +246,7 @@ mod tests {
         assert_eq!(hot.bytes, 0);
     }
 
-    /// What stands for a location.
+    /// A stand-in for a location.
     fn location(name: &'static str) -> LoopLocal<&'static str> {
         LoopLocal::new(Arc::new(name))
     }

@@ -1,8 +1,8 @@
-//! Files as requests have asked for them lately, by location and path.
+//! Files that requests have asked for lately, by location and path.
 //!
-//! What a path means in a location does not change, but for variables: whoever asks again needs neither the file's name
-//! nor its type made, and the first fields of the head are there as they are sent. All of it is forgotten with what it was
-//! made of, after a second at most.
+//! A path has the same meaning in a location each time, unless variables are involved. A later request for it needs to
+//! make neither the file's name nor its type, and the first fields of the head are ready to be sent. The entries are
+//! dropped together with the files that they were made of, after a second at most.
 
 use std::hash::Hasher;
 use std::rc::Rc;
@@ -14,24 +14,24 @@ use rustc_hash::FxHasher;
 
 use crate::files::hot::HotFile;
 
-/// How many are known at a time; others take their places.
+/// How many files are known at a time; newer ones take their places.
 const PLACES: usize = 1024;
 
 /// A file, as a path of a location names it.
 pub struct KnownFile<L> {
     location: LoopLocal<L>,
     path: Box<[u8]>,
-    /// Until when it may be taken for what it was: nanoseconds since the process began.
+    /// The time until which it may be assumed to be unchanged: nanoseconds since the process began.
     until: u64,
     /// The file.
     pub file: Rc<HotFile>,
-    /// Its type.
+    /// The media type.
     pub media_type: Bytes,
-    /// Its head.
+    /// The fields of the head that the file determines.
     pub described: Rc<Described>,
 }
 
-/// The fields of a head that a file decides, as they are sent.
+/// The fields of a head that a file determines, as they are sent.
 pub struct Described {
     content_type: Bytes,
     length: u64,
@@ -39,12 +39,12 @@ pub struct Described {
     etag: Bytes,
     /// `Content-Type`, `Content-Length` and `Last-Modified`.
     text: Vec<u8>,
-    /// `ETag`
+    /// `ETag`.
     tag: Vec<u8>,
 }
 
 impl Described {
-    /// Those of all of this file.
+    /// The fields of a response with the whole of this file.
     pub fn new(file: &HotFile, media_type: &Bytes) -> Described {
         let (mut text, mut tag) = (Vec::new(), Vec::new());
         if !media_type.is_empty() {
@@ -63,7 +63,7 @@ impl Described {
         }
     }
 
-    /// `Content-Type`, `Content-Length` and `Last-Modified`, if they are these.
+    /// `Content-Type`, `Content-Length` and `Last-Modified` as text, if the response has exactly these.
     pub fn text_for(&self, content_type: &Bytes, length: Option<u64>, last_modified: Option<i64>) -> Option<&[u8]> {
         let fits = length == Some(self.length)
             && last_modified == Some(self.last_modified)
@@ -71,13 +71,13 @@ impl Described {
         fits.then_some(&self.text)
     }
 
-    /// The field with this `ETag`, if it is the file's.
+    /// The `ETag` field as text, if this is the file's tag.
     pub fn tag_for(&self, etag: &Bytes) -> Option<&[u8]> {
         is_same(etag, &self.etag).then_some(&self.tag)
     }
 }
 
-/// Whether these are the same bytes, and not only alike.
+/// Whether two values are the same bytes in memory, and not only equal.
 fn is_same(one: &Bytes, other: &Bytes) -> bool {
     one.as_ptr() == other.as_ptr() && one.len() == other.len()
 }
@@ -89,7 +89,7 @@ fn place<L>(location: &LoopLocal<L>, path: &[u8]) -> usize {
     let mut hasher = FxHasher::default();
     hasher.write_usize(location.place());
     hasher.write(path);
-    // Names come from clients, but only those of files that are there enter.
+    // Names come from clients, but only the names of existing files are entered.
     hasher.finish() as usize % PLACES
 }
 
@@ -100,7 +100,7 @@ impl<L> Default for KnownFiles<L> {
 }
 
 impl<L> KnownFiles<L> {
-    /// The file, if its time is not up.
+    /// The file, if its time has not expired.
     pub fn get(&self, location: &LoopLocal<L>, path: &[u8], now: u64) -> Option<&Rc<KnownFile<L>>> {
         if self.0.is_empty() {
             return None;
@@ -109,7 +109,7 @@ impl<L> KnownFiles<L> {
         (known.until > now && known.location.is_same(location) && *known.path == *path).then_some(known)
     }
 
-    /// Knows a file until then.
+    /// Enters a file, valid until `until`.
     pub fn put(&mut self, location: &LoopLocal<L>, path: &[u8], until: u64, file: &Rc<HotFile>, media_type: Bytes) {
         if self.0.is_empty() {
             self.0.resize(PLACES, None);
@@ -120,7 +120,7 @@ impl<L> KnownFiles<L> {
         *place = Some(Rc::new(KnownFile { location, path: path.into(), until, file, media_type, described }));
     }
 
-    /// Forgets all.
+    /// Drops all entries.
     pub fn clear(&mut self) {
         self.0.fill(None);
     }

@@ -1,4 +1,4 @@
-//! Files that are open or known on a loop: what the handlers of files find before they ask the kernel.
+//! Files that are open or known on a loop: the handlers of files look here before they ask the kernel.
 
 pub mod hot;
 pub mod known;

@@ -1,8 +1,8 @@
-//! `open_file_cache`: files kept open, and what is known of files and folders, for all loops together.
+//! `open_file_cache`: files that are kept open, and attributes of files and folders, shared by all loops.
 //!
-//! A loop never waits for it. The names are spread over shards, each behind a lock that is held for one look into a table (no
-//! system call, no allocation of more than a name), and a loop that finds a shard taken by another one does without the
-//! cache for this once: opening a file costs about two microseconds.
+//! A loop never waits for the cache. The names are spread over shards, each behind a lock that is held for one look
+//! into a table (no system call, no allocation of more than a name). A loop that finds a shard locked by another one
+//! does without the cache this time: opening a file costs about two microseconds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -14,24 +14,24 @@ use freerun_runtime::files::{FileError, Meta, OpenFile};
 
 use crate::files::hot::{Content, HotFile};
 
-/// The most shards.
+/// The largest number of shards.
 const SHARDS: usize = 64;
-/// A shard is made for at least this many names, so that the oldest of few is still nearly the oldest of all.
+/// A shard is made for at least this many names, so that the oldest name of a shard is nearly the oldest of all.
 const SHARD_NAMES: usize = 16;
-/// Open files may take this part of the descriptors that the process may have.
+/// Open files may take this part (one in so many) of the descriptors that the process may have.
 const SHARE: u64 = 4;
 /// The most bytes of small contents that are kept.
 const MAX_BYTES: usize = 64 << 20;
-/// How many old names are let go of at each use, as long as there are any.
+/// How many expired names are removed at each use, as long as there are any.
 const SWEEP: usize = 2;
-/// How many open files are given back at a time, when there are no descriptors left: closing takes time.
+/// How many open files are closed at a time when the process has run out of descriptors: closing takes time.
 const GIVEN_BACK: usize = 256;
 
-/// All caches that there are.
+/// All existing caches.
 static CACHES: Mutex<Vec<Weak<OpenFiles>>> = Mutex::new(Vec::new());
 
-/// The server itself has changed what these paths lead to: no cache knows anything of them, or of what is below them, any
-/// more. It waits for locks, so it is for pool threads; loops never wait for those.
+/// Removes what all caches know of these paths, and of all paths below them, because the server itself has changed
+/// them. It waits for locks, so it is for threads of the pool; a loop never waits for those locks.
 pub fn changed<'p>(paths: impl Iterator<Item = &'p [u8]>) {
     let caches: Vec<_> = {
         let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,18 +46,18 @@ pub fn changed<'p>(paths: impl Iterator<Item = &'p [u8]>) {
     }
 }
 
-/// When what is kept may be used: the directives of the location that asks.
+/// When a kept entry may be used: the directives of the location that asks.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// For how long it is believed.
+    /// How long an entry is valid.
     pub valid: Duration,
-    /// A file is kept open that was used at least so often.
+    /// A file has to be used at least so often to be kept open.
     pub min_uses: u32,
     /// Whether errors are kept.
     pub errors: bool,
 }
 
-/// The cache.
+/// The cache of open files.
 pub struct OpenFiles {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
@@ -77,7 +77,7 @@ impl std::fmt::Debug for OpenFiles {
 #[derive(Default)]
 struct Shard {
     entries: HashMap<Arc<[u8]>, Entry>,
-    /// From the one used longest ago to the one used last.
+    /// The names, from the one used longest ago to the one used last.
     order: BTreeMap<u64, Arc<[u8]>>,
     clock: u64,
 }
@@ -90,14 +90,14 @@ struct Entry {
     place: u64,
 }
 
-/// What is known of a name.
+/// A cached result for a name.
 #[derive(Clone)]
 pub enum Known {
-    /// What is there, but it is not open.
+    /// The attributes of a file or folder that is not kept open.
     Meta(Meta),
     /// An open file or folder.
     File(HotFile),
-    /// Why there is nothing.
+    /// The error of opening it.
     Error(FileError),
 }
 
@@ -115,7 +115,7 @@ impl Known {
 }
 
 impl OpenFiles {
-    /// An empty one for `max` names, each kept for `inactive` after its last use.
+    /// An empty cache for `max` names, each kept for `inactive` after its last use.
     pub fn new(max: usize, inactive: Duration) -> OpenFiles {
         let shards = (max / SHARD_NAMES).clamp(1, SHARDS);
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -131,12 +131,11 @@ impl OpenFiles {
         }
     }
 
-    /// `None`: another loop is in there.
-    /// Has [`changed`] concern it.
+    /// Enters this cache among those that [`changed`] clears.
     pub fn register(self: &Arc<Self>) {
         let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
         let this = Arc::downgrade(self);
-        // One that is kept over a reload is there already.
+        // A cache that is kept over a reload is entered already.
         if !caches.iter().any(|cache| cache.ptr_eq(&this)) {
             caches.push(this);
         }
@@ -150,13 +149,13 @@ impl OpenFiles {
     fn lock(&self, index: usize) -> Option<MutexGuard<'_, Shard>> {
         match self.shards.get(index)?.try_lock() {
             Ok(shard) => Some(shard),
-            // A panic of another thread; each entry is complete by itself.
+            // Another thread has panicked; each entry is complete by itself.
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    /// What is known of a name, if that may still be believed. It counts as a use.
+    /// The cached result for a name, if it is still valid. It counts as a use.
     pub fn get(&self, name: &[u8], terms: Terms, now: Instant) -> Option<Known> {
         let mut shard = self.shard(name)?;
         let entry = shard.entries.get(name)?;
@@ -166,12 +165,12 @@ impl OpenFiles {
             return None;
         }
         let known = entry.known.clone();
-        // Opening what is not open counts when it is put.
+        // Opening a file that is not kept open counts when it is put.
         shard.touch(name, now, u32::from(!matches!(known, Known::Meta(_))));
         Some(known)
     }
 
-    /// What was found out of a name just now.
+    /// Keeps the result that was just found for a name.
     pub fn put(&self, name: &[u8], mut known: Known, terms: Terms, now: Instant) {
         let Some(mut shard) = self.shard(name) else { return };
         if matches!(known, Known::Error(_)) && !terms.errors || terms.valid.is_zero() {
@@ -221,7 +220,8 @@ impl OpenFiles {
         }
     }
 
-    /// Lets go of what is known of a path, and of all below it, by whatever rule for links. Waits for each shard in turn.
+    /// Removes the entries of a path, and of all below it, for all rules for symbolic links. Waits for each shard in
+    /// turn.
     fn forget_below(&self, path: &[u8]) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +235,7 @@ impl OpenFiles {
         }
     }
 
-    /// Lets go of a file that turned out to have changed.
+    /// Removes a file that turned out to have changed.
     pub fn forget(&self, name: &[u8], file: &Arc<OpenFile>) {
         let Some(mut shard) = self.shard(name) else { return };
         let is_it = |known: &Known| match known {
@@ -247,7 +247,7 @@ impl OpenFiles {
         }
     }
 
-    /// Gives some descriptors back, when there are none left. Says whether there were any.
+    /// Closes some files, when the process has run out of descriptors. Returns whether there were any.
     pub fn close_files(&self) -> bool {
         let before = self.open.load(Relaxed);
         let mut left = GIVEN_BACK.min(before);
@@ -256,7 +256,7 @@ impl OpenFiles {
                 break;
             }
             let Some(mut shard) = self.lock(index) else { continue };
-            // Those used longest ago.
+            // The names that were used longest ago.
             let is_open = |name: &&Arc<[u8]>| shard.entries.get(&***name).is_some_and(|of| of.known.descriptors() > 0);
             let open: Vec<Arc<[u8]>> = shard.order.values().filter(is_open).take(left).cloned().collect();
             left -= open.len();
@@ -275,7 +275,7 @@ impl OpenFiles {
 }
 
 impl Shard {
-    /// A use: the name is the last one to go now.
+    /// Notes a use: the name becomes the last one to be removed.
     fn touch(&mut self, name: &[u8], now: Instant, uses: u32) {
         self.clock += 1;
         let place = self.clock;
@@ -396,7 +396,7 @@ mod tests {
         cache.put(b"a", file(None), TERMS, now);
         assert!(cache.close_files() && !cache.close_files());
         assert_eq!(cache.len(), (1, 0));
-        // Many of them not all at a time.
+        // When many names expire, they are not removed all at once.
         let (cache, known) = (OpenFiles::new(10_000, Duration::from_secs(60)), file(None));
         for number in 0..600 {
             cache.put(format!("{number}").as_bytes(), known.clone(), TERMS, now);

@@ -6,7 +6,7 @@ use crate::request::handler::{Phase, Run};
 /// Runs the handlers of the log phase. They never wait.
 pub fn finish(request: &mut Request) {
     request.answered.is_logged = true;
-    // They are the last ones.
+    // The handlers of the log phase are the last ones.
     if request.place.location.handlers.last().is_none_or(|handler| handler.phase != Phase::Log) {
         return;
     }
