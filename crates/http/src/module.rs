@@ -1,4 +1,4 @@
-//! What a module brings: directives, handlers at named phases, filters at named slots, variables.
+//! The contents of a module: directives, handlers at named phases, filters at named slots, variables.
 //!
 //! Modules are listed once, explicitly; nothing registers itself. The order in the list is the order in which
 //! handlers of one phase run.
@@ -12,63 +12,62 @@ use crate::variables::Variable;
 use freerun_serve::generation::Generation;
 use freerun_serve::shared::Shared;
 
-/// Looks at merged settings; a problem refuses the configuration.
+/// Checks merged settings; a problem refuses the configuration.
 pub type Settle = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
 
-/// A block of the `http` level that is a module's, such as `upstream`: its directives are settings of a context of their
-/// own, and it does not become a level of requests.
+/// A block at the `http` level that belongs to a module, such as `upstream`: its directives are settings in a context
+/// of their own, and it is no level for requests.
 pub struct Block {
-    /// Name, arguments and the context inside.
+    /// The name, the arguments and the context inside.
     pub directive: Directive,
-    /// Called with the block and the settings inside, in reading order with the servers.
+    /// Called with the block and the settings inside, in reading order together with the servers.
     pub read: fn(&Node, &SettingsSet, &mut Cx) -> Result<(), Problem>,
 }
 
-/// Called once, when all of `http` has been read, with the settings of its level. What must outlast reading goes into
-/// [`Parts`](freerun_serve::parts::Parts).
+/// Called once, when all of `http` has been read, with the settings of its level. Data that must outlast reading goes
+/// into [`Parts`](freerun_serve::parts::Parts).
 pub type Finish = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
 
 /// Called on the control thread, never on a loop.
 pub type Begin = fn(&Arc<Generation>, &Arc<Shared>);
 
-/// Called on the control thread when there are no loops any more.
+/// Called on the control thread when all loops have ended.
 pub type End = fn(&Generation);
 
 /// A module.
 pub struct Module {
-    /// Its name, for the reference and `-V`.
+    /// The name of the module, for the reference and `-V`.
     pub name: &'static str,
-    /// Its directives.
+    /// The directives of the module.
     pub groups: &'static [&'static dyn Group],
-    /// Its handlers.
+    /// The handlers of the module.
     pub handlers: &'static [Handler],
-    /// The directive by which a location's content is made by this module: of several of that kind in a location, the last one
-    /// says which module it is. The handlers of the others are left out, and its own is asked first.
+    /// The directive by which this module makes a location's content. If a location has several such directives, the
+    /// last one chooses the module: its handlers come first, and those of the other modules are left out.
     pub content: Option<&'static str>,
-    /// Its filters.
+    /// The filters of the module.
     pub filters: &'static [Filter],
-    /// Its variables.
+    /// The variables of the module.
     pub variables: &'static [Variable],
-    /// Called with the merged settings of every location and of every server's own level: for what can only be known
-    /// then, such as a default that needs a file.
+    /// Called with the merged settings of every location and of every server's own level, for checks and defaults that
+    /// need them, such as a default that needs a file.
     pub settle: Option<Settle>,
-    /// Its blocks.
+    /// The blocks of the module.
     pub blocks: &'static [Block],
-    /// For what can only be known at the end of `http`.
+    /// Called at the end of `http`.
     pub finish: Option<Finish>,
-    /// Called before a generation takes requests: for what its first request should find done. May wait, for a bounded
-    /// time, while the generation before goes on serving.
+    /// Called before a generation takes requests, for work that has to be done before its first request. It may wait
+    /// for a bounded time, while the generation before goes on serving.
     pub prepare: Option<Begin>,
-    /// Called when a generation has begun to take requests: for what runs beside them. What it starts has to end with the
-    /// generation.
+    /// Called when a generation has begun to take requests, for background work, which has to end with the generation.
     pub begin: Option<Begin>,
-    /// Called with the last generation when the process ends: for what the next process should find. May wait, for a bounded
-    /// time.
+    /// Called with the last generation when the process ends, to save data for the next process. It may wait for a
+    /// bounded time.
     pub end: Option<End>,
 }
 
 impl Module {
-    /// A module that brings nothing; for `..Module::EMPTY`.
+    /// A module without contents, for `..Module::EMPTY`.
     pub const EMPTY: Module = Module {
         name: "",
         groups: &[],

@@ -1,4 +1,4 @@
-//! The service `http`: what a loop hands the connections of `listen` of `server` blocks to.
+//! The service `http`, to which a loop hands the connections of the `listen` directives of `server` blocks.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ pub struct HttpService {
 }
 
 impl HttpService {
-    /// Makes that of this loop: a [`MakeService`](freerun_serve::service::MakeService).
+    /// Makes the service of this loop: a [`MakeService`](freerun_serve::service::MakeService).
     pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
         let http = HttpLoop::begin(loop_state);
         let h1 = h1::Driver::new(http.clone());
@@ -36,7 +36,8 @@ impl Service for HttpService {
         let Accepted { number, transport, peer, listen, now } = accepted;
         let loop_state = self.http.loop_state.clone();
         let connection = Rc::new(Connection::new(number, transport, peer, listen, loop_state));
-        // A reload may take the address away before the first request comes: that is then served as it would be now.
+        // A reload may remove the address before the first request comes: the request is then served by the current
+        // configuration.
         let _ = self.http.servers(&connection);
         let serve = h1::Serve::new(&self.h1, connection);
         if now {

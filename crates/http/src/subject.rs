@@ -1,4 +1,4 @@
-//! A request as a subject: what the parts that http shares with other protocols ask it.
+//! A request as a subject: the properties that the parts shared with other protocols ask for.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ impl Subject for Request {
         self.settings().get::<RewriteSettings>().uninitialized_variable_warn
     }
 
-    /// What the proxies have told in `X-Forwarded-For`.
+    /// The client's address that trusted proxies name in `X-Forwarded-For`.
     fn forwarded(&self, mut address: IpAddr, is_proxy: impl Fn(IpAddr) -> bool, recursive: bool) -> IpAddr {
         let texts = self
             .head
@@ -57,7 +57,7 @@ impl Subject for Request {
             if !is_proxy(address) {
                 break;
             }
-            // Here, unlike in realip, brackets come with a port only.
+            // Here, unlike in realip, an address in brackets must have a port.
             let before = std::str::from_utf8(text).ok().filter(|_| !text.ends_with(b"]")).and_then(parse_address);
             let Some(before) = before else { break };
             address = before.ip();

@@ -14,5 +14,5 @@ pub type Reference = freerun_serve::values::Reference<Request>;
 /// All variables of requests that a configuration may name.
 pub type VariableTable = freerun_serve::values::VariableTable<Request>;
 
-/// What `set` assigns to.
+/// The target of `set`.
 pub type Target = freerun_serve::values::Target<Request>;

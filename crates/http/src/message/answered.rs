@@ -1,4 +1,4 @@
-//! What has become of a request so far.
+//! The response of a request so far.
 
 use std::fmt;
 use std::rc::Rc;
@@ -8,49 +8,50 @@ use bytes::Bytes;
 use super::Field;
 use super::persistence::{CloseReason, Persistence};
 
-/// How much was sent, for the log.
+/// The amounts that were sent, for the log.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sent {
-    /// Status of the response, 0 before there is one.
+    /// The status of the response, 0 before there is one.
     pub status: u16,
-    /// All bytes.
+    /// The number of all bytes sent.
     pub bytes: u64,
-    /// Bytes of the body, with chunk framing not counted.
+    /// The number of bytes of the body, without chunk framing.
     pub body_bytes: u64,
-    /// Whether the whole response went out.
+    /// Whether the whole response was sent.
     pub complete: bool,
 }
 
-/// Parts of the head of a response that go with another one.
+/// Parts of a response's head that are sent with another response.
 #[derive(Debug, Default)]
 pub struct Carried {
-    /// `Location`
+    /// `Location`.
     pub location: Option<Bytes>,
-    /// Media type and character set, of a response that was replaced by another URI's (`X-Accel-Redirect`).
+    /// The media type and character set of a response that was replaced by the response of another URI
+    /// (`X-Accel-Redirect`).
     pub content_type: Option<(Bytes, Option<Bytes>)>,
     /// Further fields.
     pub fields: Vec<Field>,
 }
 
-/// What goes with the response, or is kept of it for the log.
+/// The data that goes with the response, or is kept of it for the log.
 pub struct Answered {
-    /// Whether the connection can be used again afterwards, as far as known.
+    /// Whether the connection can be used again after the response, as far as is known.
     pub persistence: Persistence,
-    /// Whether its log lines are being written.
+    /// Whether the log lines of the request are being written.
     pub is_logged: bool,
-    /// The fields of the response's head as they were sent, but for the server's own `Server` and `Date`, for `$sent_http_…`;
-    /// kept only where a log may ask.
+    /// The fields of the response's head as they were sent, for `$sent_http_…`, without the server's own `Server` and
+    /// `Date`. They are kept only where a log may use them.
     pub head: Vec<u8>,
-    /// `Location` as it was before the server's own address was put before it, until that is sent; kept where `head` is.
+    /// `Location` as it was before the server's own address was prepended, until it is sent; kept where `head` is.
     pub location: Option<Bytes>,
     /// The fields that were sent after the body, for `$sent_trailer_…`.
     pub trailers: Vec<Field>,
-    /// What the error that an error page replaced had in its head, and goes with the page.
+    /// The parts of an error response's head that the error page which replaced it carries on.
     pub carried: Carried,
-    /// The values of `WWW-Authenticate`, once a request was refused for want of credentials: none as a rule, which takes
-    /// no memory. They go with the answer, error page or not.
+    /// The values of `WWW-Authenticate`, if the request was refused for want of credentials. There are none as a rule,
+    /// which takes no memory. They go with the response, error page or not.
     pub challenges: Vec<Bytes>,
-    /// The upstream server that it is passed to, as the log names it.
+    /// The upstream server that the request is passed to, as the log names it.
     pub passed_to: Option<Rc<dyn fmt::Display>>,
 }
 
@@ -71,7 +72,7 @@ impl Default for Answered {
 }
 
 impl Answered {
-    /// That of a request which is made for this one: nothing yet, on the same connection.
+    /// The state for a request that is made for this one: no response yet, on the same connection.
     pub fn fork(&self) -> Answered {
         Answered { persistence: self.persistence, ..Answered::default() }
     }

@@ -1,4 +1,4 @@
-//! What a request asks for, how it came, and which request it was made for.
+//! The target of a request, how the request came, and which request it was made for.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -8,21 +8,22 @@ use std::time::Instant;
 use freerun_proto::Method;
 use freerun_serve::Address;
 
-/// What is asked for and by whom, as the head says it or as it was rewritten since. A subrequest begins with a copy.
+/// The target of a request and its sender, as the head names them or as they were rewritten since. A subrequest begins
+/// with a copy.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// The method, as handlers see it: an error page is fetched with GET.
     pub method: Method,
-    /// The decoded, normalised path: `$uri`.
+    /// The decoded and normalised path: `$uri`.
     pub path: Vec<u8>,
-    /// What follows the `?`: `$args`.
+    /// The part after the `?`: `$args`.
     pub args: Option<Vec<u8>>,
-    /// The server name asked for, lower case, without port: `$host`.
+    /// The requested server name, in lower case and without a port: `$host`.
     pub host: Option<String>,
-    /// Whether path and arguments are those of the request line: nothing was rewritten, and it is not another request than
-    /// the client's. Then a proxy may pass on the request line's URI as it came.
+    /// Whether the path and arguments are still those of the request line: they were not rewritten, and the request is
+    /// the client's own. Then a proxy may pass on the request line's URI as it came.
     pub uri_kept: bool,
-    /// The client's address, where it is not that of the connection.
+    /// The client's address, if it is not that of the connection.
     pub(crate) real_peer: Option<Rc<Address>>,
 }
 
@@ -34,42 +35,44 @@ impl Asked {
     }
 }
 
-/// How and when a request came. A subrequest has that of the client's request.
+/// How and when a request came. A subrequest shares the arrival of the client's request.
 #[derive(Debug, Clone)]
 pub struct Arrival {
-    /// Number of the request on its connection, from 1: `$connection_requests`.
+    /// The number of the request on its connection, from 1: `$connection_requests`.
     pub serial: u64,
-    /// When its first byte was seen.
+    /// When the first byte of the request was seen.
     pub started: Instant,
-    /// Whether bytes of it had come with the request before: `$pipe`.
+    /// Whether bytes of it had come together with the request before: `$pipe`.
     pub pipelined: bool,
     /// The number behind `$request_id`, given at first use.
     pub id: Cell<Option<NonZeroU64>>,
 }
 
 impl Arrival {
-    /// A request with this number on its connection, whose first byte was seen then.
+    /// A request with this number on its connection, whose first byte was seen at `started`.
     #[inline(always)]
     pub fn new(serial: u64, started: Instant) -> Arrival {
         Arrival { serial, started, pipelined: false, id: Cell::new(None) }
     }
 }
 
-/// What is particular to a request that the server makes for another one. The client's own request has the default.
+/// The properties of a request that the server makes for another one. The client's own request has the default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Lineage {
-    /// How deep it is in subrequests: 0 is the client's own request.
+    /// How deep the request is nested in subrequests: 0 is the client's own request.
     pub depth: u8,
-    /// In a subrequest: the method that the client's request has (`$request_method`), while its own is GET.
+    /// The method of the client's request, in a subrequest (`$request_method`); the subrequest's own is GET.
     pub main_method: Option<Method>,
-    /// In a subrequest: the body of the client's request is not meant for it.
+    /// Whether the body of the client's request is not meant for this subrequest.
     pub without_body: bool,
-    /// Whether `error_page` is not asked, because an error is an answer like any other to whoever made this subrequest.
+    /// Whether `error_page` is not applied, because the maker of this subrequest takes an error as a response like any
+    /// other.
     pub plain_errors: bool,
 }
 
 impl Lineage {
-    /// That of a request which is made for one with this lineage: how errors are answered is said anew for each.
+    /// The lineage of a request that is made for one with this lineage; each such request sets anew how errors are
+    /// answered.
     pub fn fork(self) -> Lineage {
         Lineage { plain_errors: false, ..self }
     }

@@ -1,8 +1,8 @@
-//! How far a request's body has come, as a value: which bytes of the buffer are its own, how many there were, and whether more
-//! come. Reading them is the business of [`body`](crate::body).
+//! The progress of a request's body, as a value: which bytes of the buffer belong to it, how many there were, and
+//! whether more come. [`body`](crate::body) does the reading.
 //!
-//! The first bytes of a body often come with the head and stand behind it in the connection's buffer; what follows the
-//! body there belongs to the next request.
+//! The first bytes of a body often come with the head and stand behind it in the connection's buffer; the bytes that
+//! follow the body there belong to the next request.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -14,47 +14,48 @@ use freerun_proto::chunked::Step;
 use freerun_proto::{BodyFraming, Error};
 use freerun_runtime::loops;
 
-/// A body on its way in.
+/// A body that is being received.
 pub struct ClientBody {
     source: Source,
     declared: Option<u64>,
-    /// Bytes of the connection's buffer that have been used, head included.
+    /// The number of bytes of the connection's buffer that have been used, including the head.
     used: usize,
-    /// Bytes of the body that a handler has had; what is thrown away does not count.
+    /// The number of bytes of the body that a handler has had; discarded bytes do not count.
     received: u64,
-    /// Bytes of chunk framing and trailers that were read with these.
+    /// The number of bytes of chunk framing and trailers that were read with these.
     framing_read: u64,
-    /// The client waits for `100 Continue` before it sends.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     expects_continue: bool,
-    /// It was refused, or what has come of it was thrown away, before all of it was there: nobody can have it any more.
+    /// Whether the body was refused, or a part of it discarded, before it was complete: no handler can have it any
+    /// more.
     given_up: bool,
 }
 
-/// Where the rest of a body comes from.
+/// The source of the rest of a body.
 enum Source {
     /// There is no rest.
     Done,
-    /// It comes by the connection, framed by HTTP/1.
+    /// The rest comes by the connection, framed by HTTP/1.
     Framed(BodyDecoder),
-    /// The client's stream gives it, and tells its end.
+    /// The rest comes by the client's stream, which also marks its end.
     Stream,
-    /// Somebody reads it apart from its request, and gives it back there.
+    /// A reader has it apart from its request, and returns it there.
     Lent(Rc<Returned>),
 }
 
-/// Where a body is left that somebody has read apart from its request: with the buffer that it was read into.
+/// The place where a reader that had the body apart from its request leaves it, with the buffer that it was read into.
 #[derive(Default)]
 pub(crate) struct Returned(Cell<Option<(ClientBody, Vec<u8>)>>);
 
 impl Returned {
-    /// Leaves the body there.
+    /// Leaves the body for the request.
     pub(crate) fn leave(&self, body: ClientBody, buffer: Vec<u8>) {
         self.0.set(Some((body, buffer)));
     }
 }
 
 impl ClientBody {
-    /// The body that a head announces. `head_len` bytes of the buffer are the head.
+    /// The body that a head announces. The head is the first `head_len` bytes of the buffer.
     pub fn new(framing: BodyFraming, head_len: usize, expects_continue: bool) -> ClientBody {
         let (source, declared) = match framing {
             BodyFraming::None => (Source::Done, None),
@@ -65,8 +66,8 @@ impl ClientBody {
         ClientBody { source, declared, used: head_len, received: 0, framing_read: 0, expects_continue, given_up: false }
     }
 
-    /// The body that comes by a stream of a multiplexed protocol, behind a head of `head_len` bytes. `declared` is its
-    /// `Content-Length`, which the driver has the stream keep to.
+    /// A body that comes by a stream of a multiplexed protocol, behind a head of `head_len` bytes. `declared` is its
+    /// `Content-Length`, which the driver enforces.
     pub fn of_stream(declared: Option<u64>, head_len: usize, expects_continue: bool) -> ClientBody {
         ClientBody {
             source: Source::Stream,
@@ -82,23 +83,23 @@ impl ClientBody {
         self.declared
     }
 
-    /// Whether everything has been read.
+    /// Whether the whole body has been read.
     #[inline]
     pub fn is_done(&self) -> bool {
         matches!(self.source, Source::Done)
     }
 
-    /// Whether it comes by a stream of a multiplexed protocol, and goes on.
+    /// Whether the body comes by a stream of a multiplexed protocol, and is not complete.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.source, Source::Stream)
     }
 
-    /// Whether somebody has it who has not given it back.
+    /// Whether the body is lent and has not been returned.
     pub(crate) fn is_lent(&self) -> bool {
         matches!(self.source, Source::Lent(_))
     }
 
-    /// How many bytes of it are still to come by the connection, where its length says so.
+    /// How many bytes of the body are still to come by the connection, if its length is known.
     pub(crate) fn remaining(&self) -> Option<u64> {
         match &self.source {
             Source::Framed(decoder) => decoder.remaining(),
@@ -106,46 +107,47 @@ impl ClientBody {
         }
     }
 
-    /// Whether all that is left of it stands in the connection's buffer, where its length says so.
+    /// Whether the whole rest of the body stands in the connection's buffer, if its length is known.
     pub fn is_here(&self, buffer: &[u8]) -> bool {
         let here = buffer.len().saturating_sub(self.used) as u64;
         self.is_done() || self.remaining().is_some_and(|left| left <= here)
     }
 
-    /// Whether more has come than there may be; 0 is no limit.
+    /// Whether more of the body has come than `limit` allows; 0 is no limit.
     pub(crate) fn is_beyond(&self, limit: u64) -> bool {
-        // Of one with a length that was judged when the location was chosen; a named location does not judge again.
+        // A body with a known length was checked when the location was chosen; a named location does not check it
+        // again.
         self.declared.is_none() && limit > 0 && self.received > limit
     }
 
-    /// How many bytes of the body a handler has had; what is thrown away does not count.
+    /// How many bytes of the body a handler has had; discarded bytes do not count.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// What these bytes were on the wire, as `$request_length` tells.
+    /// How many bytes these were on the wire, for `$request_length`.
     pub fn length(&self) -> u64 {
         self.received + self.framing_read
     }
 
-    /// How many bytes of the connection's buffer head and body have taken.
+    /// How many bytes of the connection's buffer the head and the body have used.
     pub fn used(&self) -> usize {
         self.used
     }
 
     // ---- what is done about it -------------------------------------------------------------------------------------
 
-    /// Nobody can have it any more, if it is not here.
+    /// Gives the body up, if it is not complete: no handler can have it any more.
     pub fn give_up(&mut self) {
         self.given_up |= !self.is_done();
     }
 
-    /// Whether it was given up.
+    /// Whether the body was given up.
     pub fn is_given_up(&self) -> bool {
         self.given_up
     }
 
-    /// A waiting client is not told to send.
+    /// Does not ask a waiting client to send the body.
     pub fn refuse(&mut self) {
         self.expects_continue = false;
     }
@@ -156,8 +158,8 @@ impl ClientBody {
         self.expects_continue
     }
 
-    /// Hands out the body to somebody who reads it apart from its request, into a buffer in which nothing stands in front of
-    /// it. What stays says that it has not come; its place in the buffer is behind `head_len` bytes.
+    /// Lends the body to a reader apart from its request, for a buffer that begins with the body. The body that stays
+    /// here counts as not received; its place in the buffer is behind `head_len` bytes.
     pub(crate) fn lend(&mut self, head_len: usize) -> (ClientBody, Rc<Returned>) {
         let returned = Rc::<Returned>::default();
         let stays = ClientBody {
@@ -173,8 +175,8 @@ impl ClientBody {
         (ClientBody { used: 0, ..lent }, returned)
     }
 
-    /// What was lent and has been given back, with the buffer that it was read into: what has not been used there follows the
-    /// `head_len` bytes that are in front of the body again.
+    /// Takes back a lent body that has been returned. The unused bytes of its reader's buffer are appended to `buffer`,
+    /// behind the `head_len` bytes of the head.
     #[inline]
     pub(crate) fn take_back(&mut self, head_len: usize, buffer: &mut Vec<u8>) {
         let Source::Lent(returned) = &self.source else { return };
@@ -185,11 +187,11 @@ impl ClientBody {
 
     // ---- its bytes -------------------------------------------------------------------------------------------------
 
-    /// The next bytes of the body that are in the buffer, at most so many, as a range of it; `None` when more has to be
-    /// read, or when the body is complete.
+    /// Returns the next bytes of the body in the buffer, at most `most`, as a range of the buffer; `None` if more has
+    /// to be read, or if the body is complete.
     ///
     /// # Errors
-    /// [`Error::Chunked`]: the framing is wrong, and stays so.
+    /// [`Error::Chunked`]: the framing is wrong, and remains so.
     fn next(&mut self, buffer: &[u8], most: usize) -> Result<Option<Range<usize>>, Error> {
         debug_assert!(self.used <= buffer.len() || self.is_done(), "the body begins behind what there is");
         while let Source::Framed(decoder) = &mut self.source {
@@ -202,7 +204,7 @@ impl ClientBody {
             match decoder.step(&rest[..looked_at])? {
                 Step::Data(data) => {
                     if data.start > 0 {
-                        // A buffer may hold a thousand chunks.
+                        // A buffer may hold a thousand chunks, each of which costs time.
                         loops::spend(data.start);
                     }
                     if decoder.is_done() {
@@ -224,10 +226,10 @@ impl ClientBody {
         Ok(None)
     }
 
-    /// The next bytes as [`ClientBody::next`] finds them, for a handler, for whom they count.
+    /// Returns the next bytes as [`ClientBody::next`] does, and counts them as received by a handler.
     ///
     /// # Errors
-    /// [`Error::Chunked`]: the framing is wrong, and stays so.
+    /// [`Error::Chunked`]: the framing is wrong, and remains so.
     pub(crate) fn next_wanted(&mut self, buffer: &[u8], most: usize) -> Result<Option<Range<usize>>, Error> {
         let before = self.used;
         let next = self.next(buffer, most)?;
@@ -237,10 +239,10 @@ impl ClientBody {
         Ok(next)
     }
 
-    /// Reads past what is in the buffer.
+    /// Discards the bytes of the body that are in the buffer.
     ///
     /// # Errors
-    /// [`Error::Chunked`]: the framing is wrong, and stays so.
+    /// [`Error::Chunked`]: the framing is wrong, and remains so.
     #[inline]
     pub(crate) fn skip(&mut self, buffer: &[u8]) -> Result<(), Error> {
         if self.is_done() {
@@ -250,10 +252,10 @@ impl ClientBody {
         Ok(())
     }
 
-    /// Counts bytes of a body with a length that a handler gets past the buffer, of which all has been used.
+    /// Counts bytes of a body with a known length that a handler gets without the buffer, all of which has been used.
     ///
     /// # Errors
-    /// They are not all of this body: then nobody knows where it ends.
+    /// The bytes do not all belong to this body, so that its end is not known.
     pub(crate) fn came_directly(&mut self, piece: &[u8]) -> Result<(), Error> {
         let Source::Framed(decoder) = &mut self.source else { return Err(Error::ContentLength) };
         let step = decoder.step(piece)?;
@@ -269,7 +271,7 @@ impl ClientBody {
         Ok(())
     }
 
-    /// Counts what the client's stream gave to a handler; `None` is the end.
+    /// Counts a piece that the client's stream gave to a handler; `None` is the end.
     pub(crate) fn came_by_stream(&mut self, piece: Option<&Bytes>) {
         debug_assert!(self.is_stream(), "a body by a stream");
         match piece {
@@ -278,7 +280,7 @@ impl ClientBody {
         }
     }
 
-    /// What has been used makes room in the buffer; the head must stay, the handlers look into it.
+    /// Removes the used bytes of the body from the buffer. The head stays, because handlers read it.
     pub(crate) fn make_room(&mut self, buffer: &mut Vec<u8>, head_len: usize) {
         buffer.drain(head_len..self.used);
         self.used = head_len;
@@ -292,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// What a handler gets of a body of which this has come, in pieces of at most `most` bytes.
+    /// The bytes that a handler gets of a body of which `buffer` has come, in pieces of at most `most` bytes.
     fn read(body: &mut ClientBody, buffer: &[u8], most: usize) -> Result<Vec<u8>, Error> {
         let mut all = Vec::new();
         while let Some(range) = body.next_wanted(buffer, most)? {
@@ -381,14 +383,15 @@ mod tests {
         assert_eq!((&buffer[..], body.used(), body.remaining(), body.received()), (&b"headLLO"[..], 4, Some(3), 2));
     }
 
-    /// Each request has one, nearly always of nothing: the decoder's states have to fit where there is room beside them.
+    /// Each request has a body, nearly always an empty one: the decoder's states have to fit where there is room beside
+    /// them.
     #[test]
     fn it_is_small() {
         assert!(size_of::<ClientBody>() <= 64, "{}", size_of::<ClientBody>());
         assert_eq!(size_of::<Source>(), size_of::<BodyDecoder>());
     }
 
-    /// What is wrong in the middle of a line must not be read as another one when it is looked at again.
+    /// Wrong framing in the middle of a line must not be taken for other framing when it is read again.
     #[test]
     fn behind_wrong_framing_there_is_no_end() {
         let mut body = ClientBody::new(BodyFraming::Chunked, 0, false);
@@ -400,7 +403,7 @@ mod tests {
         }
     }
 
-    /// How many reads may still follow in the same turn when all of this was read past, in parts of `part` bytes.
+    /// How many reads may still follow in the same turn after all of this body was discarded, in parts of `part` bytes.
     fn reads_after(body: &[u8], part: usize) -> usize {
         loops::block_on(async {
             loops::yield_now().await;

@@ -1,4 +1,4 @@
-//! Further fields of a response, in the order they are sent.
+//! The further fields of a response, in the order they are sent.
 
 use std::iter::Chain;
 use std::slice;
@@ -9,42 +9,42 @@ use smallvec::SmallVec;
 
 use super::Field;
 
-/// The fields. The first ones may have been made before, with their text.
+/// The further fields of a response. The first ones may have been prepared, together with their text.
 #[derive(Debug, Default)]
 pub struct Fields {
     made: Option<Arc<Made>>,
-    /// `Accept-Ranges: bytes` follows them.
+    /// Whether `Accept-Ranges: bytes` follows the prepared fields.
     accepts_ranges: bool,
-    /// All others.
+    /// All other fields.
     list: SmallVec<[Field; 4]>,
 }
 
 static ACCEPT_RANGES: [Field; 1] = [(Bytes::from_static(b"Accept-Ranges"), Bytes::from_static(b"bytes"))];
 
-/// All of them, in their order.
+/// An iterator over all fields, in their order.
 pub type FieldsIter<'f> = Chain<Chain<slice::Iter<'f, Field>, slice::Iter<'f, Field>>, slice::Iter<'f, Field>>;
 
 /// The value of a field of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldValue<'f> {
-    /// This one.
+    /// The value is this text.
     Text(&'f Bytes),
-    /// The one of the response's own member: the field only says where that is sent, instead of where it usually is.
+    /// The value is that of the response's own member: the field only moves it from its usual place to this one.
     OfResponse(Member),
 }
 
-/// Members of a response that are fields, too.
+/// Members of a response that are sent as fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Member {
-    /// `ETag`
+    /// `ETag`.
     Etag,
-    /// `Last-Modified`
+    /// `Last-Modified`.
     LastModified,
-    /// `Location`
+    /// `Location`.
     Location,
 }
 
-/// What stands in the list for the value of a response's own member. No real value has a NUL.
+/// The value in the list that stands for the value of a response's own member. No real value has a NUL.
 const OF_RESPONSE: Bytes = Bytes::from_static(b"\0");
 
 impl FieldValue<'_> {
@@ -62,21 +62,22 @@ impl FieldValue<'_> {
     }
 }
 
-/// Fields that many responses begin with.
+/// Prepared fields that many responses begin with.
 #[derive(Debug)]
 pub struct Made {
     /// The fields.
     pub fields: Box<[Field]>,
-    /// How they are sent, those [of the response](FieldValue::OfResponse) included, by a response with this `ETag` and `Last-Modified`.
+    /// The text of the fields, including those [of the response](FieldValue::OfResponse), for a response with this
+    /// `ETag` and `Last-Modified`.
     pub text: Box<[u8]>,
-    /// `ETag` of such a response.
+    /// The `ETag` of such a response.
     pub etag: Option<Bytes>,
-    /// `Last-Modified` of such a response.
+    /// The `Last-Modified` of such a response.
     pub last_modified: Option<i64>,
 }
 
 impl Fields {
-    /// Begins with these, and nothing else so far.
+    /// Fields that begin with these prepared ones, and have no others so far.
     pub fn begin(made: Arc<Made>) -> Fields {
         Fields { made: Some(made), ..Fields::default() }
     }
@@ -90,7 +91,8 @@ impl Fields {
         }
     }
 
-    /// The text of the first ones, in two parts, where they were made for such a response, and those that follow them.
+    /// The text of the first fields, in two parts, if it was made for a response with this `ETag` and `Last-Modified`,
+    /// and the fields that follow them.
     pub fn made_for(&self, etag: Option<&Bytes>, last_modified: Option<i64>) -> Option<([&[u8]; 2], &[Field])> {
         let offer: &[u8] = if self.accepts_ranges { b"Accept-Ranges: bytes\r\n" } else { b"" };
         match &self.made {
@@ -102,49 +104,50 @@ impl Fields {
         }
     }
 
-    /// Those that are not in the list.
+    /// The fields that are not in the list.
     fn first(&self) -> Chain<slice::Iter<'_, Field>, slice::Iter<'_, Field>> {
         let made = self.made.as_ref().map_or(&[][..], |made| &made.fields);
         let offer = if self.accepts_ranges { &ACCEPT_RANGES[..] } else { &[] };
         made.iter().chain(offer)
     }
 
-    /// All of them.
+    /// An iterator over all fields.
     pub fn iter(&self) -> FieldsIter<'_> {
         self.first().chain(&self.list)
     }
 
-    /// How many there are.
+    /// The number of fields.
     pub fn len(&self) -> usize {
         self.made.as_ref().map_or(0, |made| made.fields.len()) + usize::from(self.accepts_ranges) + self.list.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds one at the end.
+    /// Adds a field at the end.
     pub fn push(&mut self, field: Field) {
         self.list.push(field);
     }
 
-    /// Adds one at the end whose value is that of the response's own member; `name` is the member's as another server has written it.
+    /// Adds a field at the end whose value is that of the response's own member; `name` is the member's name as another
+    /// server has written it.
     pub fn push_own(&mut self, name: Bytes) {
         self.list.push((name, OF_RESPONSE));
     }
 
-    /// Keeps those of which this is true; it may change them.
+    /// Keeps the fields for which `keep` is true; it may change them.
     pub fn retain(&mut self, keep: impl FnMut(&mut Field) -> bool) {
         self.list().retain(keep);
     }
 
-    /// Takes all of them out.
+    /// Takes all fields out.
     pub fn take(&mut self) -> impl Iterator<Item = Field> + use<> {
         std::mem::take(self.list()).into_iter()
     }
 
-    /// Those of its own, which all of them are from here on.
+    /// The list of fields, after all prepared fields have been moved into it.
     fn list(&mut self) -> &mut SmallVec<[Field; 4]> {
         if self.made.is_some() || self.accepts_ranges {
             let list = self.iter().cloned().collect();

@@ -4,10 +4,11 @@ use freerun_proto::{BodyFraming, Field, HeaderId, HostSpan, Method, RequestHead,
 
 /// The head of a request as it came, with the bytes that it points into.
 ///
-/// How it is stored is the business of the protocol that read it: HTTP/1 keeps the text that it received, another protocol one
-/// that it has written. Everything else asks by the methods here.
+/// The protocol that read the head decides how it is stored: HTTP/1 keeps the text that it received, another protocol
+/// keeps a text that it has written. All other code uses the methods here.
 pub struct Head {
-    /// The head is at its beginning. In HTTP/1 it is the connection's buffer, so body or pipelined bytes may follow.
+    /// The buffer that begins with the head. In HTTP/1 it is the connection's buffer, so bytes of a body or of
+    /// pipelined requests may follow.
     pub(crate) buffer: Vec<u8>,
     /// The parsed head.
     pub(crate) parsed: Box<RequestHead>,
@@ -25,12 +26,12 @@ pub struct HeadField<'h> {
 }
 
 impl Head {
-    /// A head whose spans are those of `buffer`.
+    /// A head whose spans refer to `buffer`.
     pub fn new(buffer: Vec<u8>, parsed: Box<RequestHead>) -> Head {
         Head { buffer, parsed }
     }
 
-    /// The value of the client's first cookie of that name, whatever its case.
+    /// The value of the client's first cookie with this name, ignoring case.
     pub fn cookie(&self, name: &str) -> Option<&[u8]> {
         for cookies in self.values(HeaderId::Cookie) {
             for pair in cookies.split(|byte| *byte == b';') {
@@ -44,7 +45,7 @@ impl Head {
         None
     }
 
-    /// The head of a request without a body that says the rest: nothing is in the buffer but the head.
+    /// A copy of the head for a request without a body: the buffer contains only the head.
     pub fn without_body(&self) -> Head {
         let len = (self.parsed.len as usize).min(self.buffer.len());
         let mut parsed = self.parsed.clone();
@@ -64,7 +65,8 @@ impl Head {
         HeadField { id: field.id, name: self.text(field.name()), value: self.text(field.value()) }
     }
 
-    /// The method that the client has sent; what handlers see may be another one ([`Request::method`](crate::request::Request)).
+    /// The method that the client has sent; handlers may see another one
+    /// ([`Request::method`](crate::request::Request)).
     #[inline]
     pub fn method(&self) -> Method {
         self.parsed.method
@@ -82,7 +84,7 @@ impl Head {
         !self.parsed.method_text.is_empty()
     }
 
-    /// The protocol's version, as far as it is one of HTTP/1.
+    /// The version of HTTP/1 that the protocol corresponds to.
     #[inline]
     pub fn version(&self) -> Version {
         self.parsed.version
@@ -106,61 +108,61 @@ impl Head {
         self.parsed.target.uri(&self.buffer)
     }
 
-    /// Where the host stands, with its port: in the absolute target, or else in the `Host` field.
+    /// The host with its port, from the absolute target or else from the `Host` field.
     #[inline]
     pub fn host(&self) -> Option<HostSpan> {
         self.parsed.host
     }
 
-    /// How the client has delimited the body.
+    /// How the client delimits the body.
     #[inline]
     pub fn body(&self) -> BodyFraming {
         self.parsed.body
     }
 
-    /// The length that `$request_length` tells of the head.
+    /// The length of the head that `$request_length` counts.
     #[inline]
     pub fn told_len(&self) -> u32 {
         self.parsed.told_len()
     }
 
-    /// A number of bytes that head and method, target and fields do not exceed.
+    /// An upper bound of the number of bytes of the method, the target and the fields.
     #[inline]
     pub fn most_bytes(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Whether a field of this name came.
+    /// Whether a field with this name came.
     #[inline]
     pub fn has(&self, id: HeaderId) -> bool {
         self.parsed.has(id)
     }
 
-    /// The value of the first field of this name.
+    /// The value of the first field with this name.
     #[inline]
     pub fn value(&self, id: HeaderId) -> Option<&[u8]> {
         self.parsed.value(&self.buffer, id)
     }
 
-    /// The values of all fields of this name, in the order they came.
+    /// The values of all fields with this name, in the order they came.
     #[inline]
     pub fn values(&self, id: HeaderId) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.parsed.all(id).map(|field| self.text(field.value()))
     }
 
-    /// The values of all fields of this name, in any case.
+    /// The values of all fields with this name, ignoring case.
     #[inline]
     pub fn values_named<'h, 'n>(&'h self, name: &'n [u8]) -> impl Iterator<Item = &'h [u8]> + use<'h, 'n> {
         self.parsed.named(&self.buffer, name).map(|field| self.text(field.value()))
     }
 
-    /// The values of all fields that `$http_NAME` stands for: `name` in lower case, with `_` for `-`.
+    /// The values of all fields that `$http_NAME` refers to; `name` is in lower case, with `_` for `-`.
     #[inline]
     pub fn values_of_variable<'h, 'n>(&'h self, name: &'n [u8]) -> impl Iterator<Item = &'h [u8]> + use<'h, 'n> {
         self.parsed.variable(&self.buffer, name).map(|field| self.text(field.value()))
     }
 
-    /// The fields in the order they came, ignored ones left out.
+    /// The fields in the order they came, without ignored ones.
     #[inline]
     pub fn fields(&self) -> impl ExactSizeIterator<Item = HeadField<'_>> + Clone {
         self.parsed.fields().iter().map(|field| self.field(field))

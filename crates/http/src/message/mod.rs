@@ -1,4 +1,5 @@
-//! What a client has sent and what it is answered, as values: leaf types, which know nothing of how they travel.
+//! The contents of a request and of its response, as values: leaf types, which do not depend on how they are
+//! transferred.
 
 pub mod answered;
 pub mod asked;

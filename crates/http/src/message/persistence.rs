@@ -1,52 +1,52 @@
 //! Whether a connection can be used for another request, and why not.
 
-/// Whether the connection is kept for another request. It begins as what the head of the request asks for; whatever speaks
-/// against it afterwards is added with its reason, and nothing takes that back.
+/// Whether the connection is kept for another request. It begins with the wish of the request's head; each later reason
+/// to close the connection is added, and none is taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
     /// The connection is kept (RFC 9112 section 9.3).
     Kept,
-    /// The connection is closed behind the response.
+    /// The connection is closed after the response.
     Closed(CloseReason),
 }
 
-/// Why a connection is closed behind a response; the first reason counts.
+/// Why a connection is closed after a response; the first reason counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The client asked for it: by its version, or by `Connection`.
+    /// The client asked for it, by its version or by `Connection`.
     ClientAsked,
-    /// The head was not understood, or it did not come in time: nobody knows what comes next.
+    /// The head was not understood, or did not come in time: the meaning of the next bytes is not known.
     BadHead,
     /// The new configuration does not listen at the address any more.
     AddressGone,
-    /// The method is one after which nothing can be trusted (`TRACE`, `CONNECT`).
+    /// The method is one after which no bytes of the connection can be trusted (`TRACE`, `CONNECT`).
     RefusedMethod,
-    /// The body was wrong, too large, or did not come: where it ends is not known.
+    /// The body was wrong, too large, or did not come: its end is not known.
     BadBody,
     /// A handler, or the status of the response, demands it.
     Response,
-    /// Nothing else can tell the client where the body ends.
+    /// Only the end of the connection can mark the end of the body.
     EndsBody,
     /// HTTP/0.9 has one request for each connection.
     Version09,
     /// `keepalive_timeout`, `keepalive_requests` or `keepalive_disable` of a location.
     Settings,
-    /// `keepalive_time`
+    /// `keepalive_time`.
     Age,
-    /// The worker ends.
+    /// The worker is shutting down.
     Draining,
-    /// The connection was asked to close as soon as it has no request, to make room.
+    /// The connection was asked to close as soon as it has no request, to make room for others.
     MakesRoom,
-    /// Something else than HTTP goes on (`101 Switching Protocols`).
+    /// Another protocol follows (`101 Switching Protocols`).
     Upgraded,
     /// There is no response (`return 444`, a client that timed out).
     NoResponse,
 }
 
 impl Persistence {
-    /// What a request's head asks for: `keep_alive` is what its version and its `Connection` fields say
-    /// ([`ConnectionOptions`](freerun_proto::ConnectionOptions)), `still_listens` whether the newest configuration listens at
-    /// the address.
+    /// The wish of a request's head: `keep_alive` is the result of its version and its `Connection` fields
+    /// ([`ConnectionOptions`](freerun_proto::ConnectionOptions)), `still_listens` whether the newest configuration
+    /// listens at the address.
     #[inline]
     pub fn asked(keep_alive: bool, still_listens: bool) -> Persistence {
         match (keep_alive, still_listens) {
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// RFC 9112 section 9.3
+    /// RFC 9112 section 9.3: the wish of the head comes first.
     #[test]
     fn the_head_is_asked_first() {
         let (asked, gone) =

@@ -1,14 +1,14 @@
-//! What one request leaves for the next one: memory that would be allocated again.
+//! Memory that one request leaves for the next one, so that it need not be allocated again.
 
 use freerun_proto::{HostSpan, RequestHead};
 use freerun_runtime::buffers;
 
 use super::head::Head;
 
-/// Longer texts than this many bytes are not kept.
+/// Texts with more memory than this many bytes are not kept.
 const MOST: usize = 1024;
 
-/// Memory of a request that has ended.
+/// The memory of a request that has ended.
 #[derive(Default)]
 pub struct RequestScratch {
     head: Option<Box<RequestHead>>,
@@ -18,22 +18,22 @@ pub struct RequestScratch {
 }
 
 impl RequestScratch {
-    /// A head.
+    /// The memory for a parsed head.
     pub fn head(&mut self) -> Option<Box<RequestHead>> {
         self.head.take()
     }
 
-    /// A path.
+    /// A path with this text, in the kept memory.
     pub fn path(&mut self, text: &[u8]) -> Vec<u8> {
         filled(&mut self.path, text)
     }
 
-    /// Arguments.
+    /// Arguments with this text, in the kept memory.
     pub fn args(&mut self, text: &[u8]) -> Vec<u8> {
         filled(&mut self.args, text)
     }
 
-    /// A host, as it is in the head that `buffer` holds. Clients nearly always ask for the same one again.
+    /// The host in the head that `buffer` holds. Clients nearly always ask for the same host again.
     pub fn host(&mut self, span: HostSpan, buffer: &[u8]) -> String {
         let mut host = std::mem::take(&mut self.host);
         if !span.lowercase || host.as_bytes() != span.span.of(buffer) {
@@ -43,7 +43,7 @@ impl RequestScratch {
         host
     }
 
-    /// Keeps what a request has, which is over.
+    /// Keeps the memory of a request that has ended.
     pub fn keep(&mut self, head: Head, path: Vec<u8>, args: Option<Vec<u8>>, host: Option<String>) {
         buffers::give_back(head.buffer);
         self.head = Some(head.parsed).filter(|parsed| !parsed.is_large());

@@ -1,4 +1,4 @@
-//! What modules keep with a request or a connection.
+//! The state that modules keep with a request or a connection.
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -6,15 +6,15 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-/// What a module keeps with a request, and its type.
+/// The state that a module keeps with a request, and its type.
 pub type State = (TypeId, Rc<dyn Any>);
 
-/// What modules keep with a request, by type.
+/// The states that modules keep with a request, by type.
 #[derive(Default)]
 pub struct States(RefCell<SmallVec<[State; 2]>>);
 
 impl States {
-    /// The module's state, made at first use. What changes in it needs a cell.
+    /// The module's state, made at first use. It is shared, so a part that changes needs a cell.
     pub fn get<T: Default + 'static>(&self) -> Rc<T> {
         if let Some(state) = self.find() {
             return state;
@@ -34,12 +34,12 @@ impl States {
         state.clone().downcast().ok()
     }
 
-    /// The same without room for more.
+    /// The states in a slice without spare capacity.
     pub(crate) fn pack(self) -> Box<[State]> {
         self.0.into_inner().into_boxed_slice()
     }
 
-    /// What was packed.
+    /// The states of a packed slice.
     pub(crate) fn unpack(packed: Box<[State]>) -> States {
         States(RefCell::new(packed.into_vec().into()))
     }

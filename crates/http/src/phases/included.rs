@@ -23,13 +23,13 @@ enum State {
 }
 
 impl Included {
-    /// The body of what this subrequest answers.
+    /// The body of this subrequest's response.
     pub fn new(running: LocalBoxFuture<'static, Subrequest>) -> Included {
         Included { state: State::Running(running) }
     }
 
-    /// Runs the subrequest up to its answer, so that it gets on while something before it is still sent. Ready when there is
-    /// an answer.
+    /// Polls the subrequest until its response, so that it runs while an earlier part of the body is still sent. Ready
+    /// when there is a response.
     pub fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let State::Running(running) = &mut self.state {
             let Poll::Ready(mut subrequest) = running.as_mut().poll(context) else { return Poll::Pending };
@@ -47,7 +47,7 @@ impl Included {
         Poll::Ready(())
     }
 
-    /// The subrequest, once it is answered and until its body is over.
+    /// The subrequest, from its response until the end of its body.
     pub fn request(&self) -> Option<&Request> {
         match &self.state {
             State::Body(subrequest, _) => Some(&subrequest.request),
@@ -55,7 +55,7 @@ impl Included {
         }
     }
 
-    /// Puts another response, which goes through the filters of the subrequest, in the place of its answer.
+    /// Replaces the subrequest's response by another one, which goes through the filters of the subrequest.
     pub fn substitute(&mut self, mut response: Box<Response>) {
         if let State::Body(subrequest, source) = &mut self.state {
             filters::run(&mut subrequest.request, &mut response, ..);
@@ -64,7 +64,7 @@ impl Included {
         }
     }
 
-    /// Waits for the answer. `None`: there will be none, or the body is over.
+    /// Waits for the response. `None` if there will be none, or if the body is over.
     pub async fn answer(&mut self) -> Option<&Subrequest> {
         std::future::poll_fn(|context| self.poll_answer(context)).await;
         match &self.state {

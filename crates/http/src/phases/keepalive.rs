@@ -1,5 +1,5 @@
-//! Whether the connection is kept for another request (`keepalive_*`): every place that decides it, in the order in which a
-//! request comes to them. Faults on the way add reasons of their own ([`CloseReason`]).
+//! Whether the connection is kept for another request (`keepalive_*`): every decision about it, in the order in which a
+//! request comes to them. Errors in between add reasons of their own ([`CloseReason`]).
 
 use freerun_proto::{HeaderId, Method};
 
@@ -7,13 +7,13 @@ use crate::message::persistence::{CloseReason, Persistence};
 use crate::request::Connection;
 use crate::request::Request;
 
-/// What the head asks for; `still_listens` is whether the newest configuration listens at the address.
+/// Begins with the wish of the head; `still_listens` is whether the newest configuration listens at the address.
 pub fn asked(request: &mut Request, still_listens: bool) {
     request.answered.persistence = Persistence::asked(request.head.parsed.keep_alive, still_listens);
 }
 
-/// What the location has to say: one that does not want the connection kept cannot be overruled by those that the request
-/// comes to later.
+/// Applies the settings of the location. If one location does not want the connection kept, later locations of the
+/// request cannot overrule it.
 pub fn in_location(request: &mut Request) {
     let core = request.core();
     let mut may =
@@ -27,9 +27,9 @@ pub fn in_location(request: &mut Request) {
     }
 }
 
-/// What the connection and the worker have to say, before the head of the response is written.
+/// Applies the state of the connection and the worker, before the head of the response is written.
 pub fn before_response(connection: &Connection, request: &mut Request) {
-    // Otherwise each location that the request came through has had its say.
+    // If a location was chosen, its settings have been applied already.
     if request.place.location.is(&request.place.server.entry) {
         in_location(request);
     }

@@ -24,11 +24,11 @@ use crate::rewrite::{self, Ended};
 use crate::route::Found;
 use crate::values::error_page::Target;
 
-/// What the connection is told to do.
+/// The instruction for the connection.
 pub enum Answer {
-    /// Send this.
+    /// Send this response.
     Response(Box<Response>),
-    /// Close without sending anything.
+    /// Close the connection without a response.
     Close,
 }
 
@@ -38,20 +38,20 @@ enum Step {
     Route,
     /// With the choice of a location.
     Choose,
-    /// With the script and the handlers of the location it is in.
+    /// With the script and the handlers of its location.
     Location,
-    /// Nowhere: it has its answer.
+    /// Nowhere: it has its response.
     Answer(Box<Response>),
     /// Nowhere: the connection is closed.
     Close,
 }
 
-/// Takes a request through the phases. Always comes to an end: internal redirects are counted.
+/// Takes a request through the phases. It always ends, because internal redirects are limited.
 pub async fn respond(request: &mut Request) -> Answer {
     walk(request, Step::Route).await
 }
 
-/// Makes the content of a request that is in its location already; neither filters nor `error_page` see it.
+/// Makes the content of a request that is in its location already, without filters and `error_page`.
 pub async fn make_content(request: &mut Request) -> Answer {
     for index in 0..request.place.location.handlers.len() {
         let handler = request.place.location.handlers[index];
@@ -69,9 +69,10 @@ pub async fn make_content(request: &mut Request) -> Answer {
     Answer::Response(error_page::built_in(request, 404))
 }
 
-/// The answer to a request that never reached the phases (a bad head, for example): error pages apply all the same.
+/// Responds to a request that never reached the phases (because of a bad head, for example); error pages apply all the
+/// same.
 pub async fn respond_with_status(request: &mut Request, status: u16) -> Answer {
-    // Where the head is wrong, what it says of a body does not count.
+    // If the head is wrong, its length of a body does not count.
     request.place.body_judged = true;
     let page = error_page::built_in(request, status);
     walk(request, Step::Answer(page)).await
@@ -96,7 +97,7 @@ async fn route(request: &mut Request) -> Step {
     enter_server(request);
     for index in 0..request.place.location.handlers.len() {
         let handler = request.place.location.handlers[index];
-        // They are in the order of their phases.
+        // The handlers are in the order of their phases.
         if handler.phase > Phase::ServerRewrite {
             break;
         }
@@ -115,7 +116,7 @@ async fn route(request: &mut Request) -> Step {
     choose(request)
 }
 
-/// Leaves the location that the request is in, if it is in one.
+/// Returns from a location to the server's own level.
 fn enter_server(request: &mut Request) {
     if !request.place.location.is(&request.place.server.entry) {
         request.place.location = request.generation.location(&request.place.server.entry);
@@ -131,7 +132,7 @@ fn choose(request: &mut Request) -> Step {
         Ok(Found::Location(location)) => {
             let refused = location.internal && !request.place.internal;
             request.place.location = request.generation.location(location.for_method(request.asked.method));
-            // With the location's own pages.
+            // The error has the location's own pages.
             if refused {
                 return follow(request, Outcome::Status(404));
             }
@@ -156,7 +157,7 @@ fn choose(request: &mut Request) -> Step {
     keepalive::in_location(request);
     let limit = request.core().client_max_body_size.0;
     let declared = match request.is_subrequest() {
-        // It has no body, but the length of the client's, and is refused for that as in nginx.
+        // A subrequest has no body, but it is refused for the length of the client's, as in nginx.
         true => request.head.value(HeaderId::ContentLength).and_then(parse_length),
         false => request.body.declared_length(),
     };
@@ -173,7 +174,7 @@ fn choose(request: &mut Request) -> Step {
 }
 
 async fn content(request: &mut Request) -> Step {
-    // Without locations the server's own script has run already.
+    // If no location was chosen, the server's own script has run already.
     if !request.place.location.script.is_empty() && !request.place.location.is(&request.place.server.entry) {
         let ended = match rewrite::at_once(request) {
             Some(ended) => ended,
@@ -197,7 +198,8 @@ async fn content(request: &mut Request) -> Step {
         match handler.phase {
             Phase::PostRead | Phase::ServerRewrite | Phase::Log => {}
             Phase::Access => {
-                // The first of them asks all of them. What a page is made of was allowed with the page.
+                // The first access handler runs all of them. Subrequests are parts of a page, and were allowed with the
+                // page.
                 let first = index == 0 || request.place.location.handlers[index - 1].phase < Phase::Access;
                 if first
                     && !request.is_subrequest()
@@ -207,7 +209,7 @@ async fn content(request: &mut Request) -> Step {
                 }
             }
             _ => {
-                // Here, and not in `run`: few wait, and each would be a future more.
+                // The future is awaited here and not in `run`: few handlers wait, and each call would be a future more.
                 let outcome = match run_now(request, handler.run) {
                     Ok(outcome) => outcome,
                     Err(later) => later(request).await,
@@ -226,7 +228,7 @@ async fn content(request: &mut Request) -> Step {
     follow(request, Outcome::Status(404))
 }
 
-/// Asks the handlers of the access phase, from the one at `index` on. `None`: the request may pass.
+/// Runs the handlers of the access phase, from the one at `index` on. `None` if the request may pass.
 async fn access(request: &mut Request, index: usize) -> Option<Outcome> {
     let refusal = judge(request, index).await;
     if let Some(Outcome::Status(401)) = refusal {
@@ -256,7 +258,7 @@ async fn judge(request: &mut Request, index: usize) -> Option<Outcome> {
                 return None;
             }
             Outcome::Allowed => {}
-            // 401 tells how to get in: it is the better answer of the two.
+            // 401 tells the client how to get access, so it is the better response of the two.
             Outcome::Status(status @ (401 | 403)) if any => {
                 if refusal != Some(401) {
                     refusal = Some(status);
@@ -266,7 +268,7 @@ async fn judge(request: &mut Request, index: usize) -> Option<Outcome> {
         }
     }
     let status = refusal?;
-    // Single handlers do not know whether another one lets the request pass.
+    // A single handler does not know whether another one lets the request pass.
     if status == 403 {
         log_error!(request, Error, "access forbidden by rule");
     }
@@ -280,10 +282,10 @@ async fn run(request: &mut Request, run: Run) -> Outcome {
     }
 }
 
-/// What a handler says at once.
+/// Runs a handler as far as it does not wait.
 ///
 /// # Errors
-/// It may have to wait: this has to be called.
+/// The function to call instead, if the handler may have to wait.
 fn run_now(request: &mut Request, run: Run) -> Result<Outcome, Later> {
     match run {
         Run::Now(handler) => Ok(handler(request)),
@@ -312,14 +314,14 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
             request.asked.uri_kept = false;
             request.place.internal = true;
             request.place.rewritten_here = false;
-            // The server has its say about the connection again, as in nginx.
+            // The keep-alive settings of the server are applied again, as in nginx.
             request.place.location = request.generation.location(&request.place.server.entry);
             keepalive::in_location(request);
             Step::Route
         }
         Outcome::Named(name) => {
             if request.asked.path.is_empty() {
-                // Of a request line that was not understood.
+                // The request line was not understood, so there is no path.
                 log_error!(request, Error, "empty URI in redirect to named location \"{name}\"");
                 return Step::Answer(error_page::built_in(request, 500));
             }
@@ -344,14 +346,15 @@ fn follow(request: &mut Request, outcome: Outcome) -> Step {
     }
 }
 
-/// Takes one of the internal redirects that are left.
+/// Uses up one of the internal redirects; `false` if none is left.
 fn take_redirect(request: &mut Request) -> bool {
     let left = request.place.redirects_left.checked_sub(1);
     request.place.redirects_left = left.unwrap_or(0);
     left.is_some()
 }
 
-/// The end of a request that has used up its redirects: an error that no error page replaces, for that would be another one.
+/// Ends a request that has used up its redirects, with an error that no error page replaces, because that would be
+/// another redirect.
 fn cycle(request: &mut Request, doing: &str, target: &[u8]) -> Step {
     let target = String::from_utf8_lossy(target);
     log_error!(request, Error, "rewrite or internal redirection cycle while {doing} \"{target}\"");
@@ -364,7 +367,7 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
     if let Some(status) = request.place.forced_status.filter(|_| !response.special || response.status < 300) {
         response.status = status.get();
         if let Some(written) = response.as_written.as_mut().map(Arc::make_mut) {
-            // The words are those of another status now, even where it is the same one.
+            // The reason phrase belongs to the other server's status, even if the number is the same.
             written.status = 0;
         }
     }
@@ -377,7 +380,7 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
     }
     let status = response.status;
     leave(request, &mut response);
-    // Ranges that cannot be had are found out by the last of the filters.
+    // The last filter finds out that a requested range cannot be satisfied.
     if response.special
         && response.status != status
         && let Some(next) = replaced(request, &mut response)
@@ -387,8 +390,8 @@ fn finish(request: &mut Request, mut response: Box<Response>) -> Result<Box<Resp
     Ok(response)
 }
 
-/// What `error_page` makes of an error. Where the request goes on, the error's `Location` goes with it, as in nginx, and so
-/// do the fields that the filters have added to it.
+/// Applies `error_page` to an error. If the request goes on, the error's `Location` and the fields that the filters
+/// have added go with it, as in nginx.
 fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box<Response>, Step>> {
     if request.lineage.plain_errors || request.place.last_error_page {
         return None;
@@ -411,7 +414,7 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
     }
     request.place.forced_status = forced(page.overwrite, response.status);
     if !matches!(page.overwrite, Some(0 | 200)) {
-        // Who is refused is not told to send a body, by the page that stands for the error either.
+        // A refused client is not asked to send its body, not even by the page that stands for the error.
         request.body.refuse();
     }
     request.answered.carried.location = response.location.take().or(request.answered.carried.location.take());
@@ -429,7 +432,7 @@ fn replaced(request: &mut Request, response: &mut Response) -> Option<Result<Box
     Some(Err(follow(request, Outcome::Redirect(path, args))))
 }
 
-/// The filters that see only what is really sent.
+/// Runs the filters that see only the response that is really sent.
 fn leave(request: &mut Request, response: &mut Response) {
     msie::refresh(request, response);
     if let Some(location) = request.answered.carried.location.take() {
@@ -442,7 +445,7 @@ fn leave(request: &mut Request, response: &mut Response) {
         (response.content_type, response.charset) = (content_type, charset);
     }
     if !request.answered.carried.fields.is_empty() {
-        // Where no range is asked for, the filter of ranges says it.
+        // If no range is asked for, the range filter adds the field.
         if response.ranges && !request.head.has(HeaderId::Range) {
             request.answered.carried.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Accept-Ranges"));
         }
@@ -454,19 +457,20 @@ fn leave(request: &mut Request, response: &mut Response) {
     if request.place.forced_status.is_none() || matches!(response.status, 200 | 206 | 304) {
         filters::run(request, response, Slot::Headers..);
     } else {
-        // `expires modified` may count from it, but what an error page shows is not the resource that was asked for.
+        // `expires modified` may count from this time, but an error page does not show the resource that was asked for,
+        // so the time is not sent.
         filters::run(request, response, Slot::Headers..=Slot::Headers);
         response.last_modified = None;
         filters::run(request, response, Slot::UserId..);
     }
 }
 
-/// `error_page 404 =200 /x` sends 200, `=` alone what the page itself answers, neither the original status, which may be one of
-/// nginx's own that no client sees.
+/// The status that an error page is sent with. `error_page 404 =200 /x` sends 200, and `=` alone the status of the page
+/// itself. Otherwise it is the original status, as a client may see it: some of nginx's own are never sent.
 fn forced(overwrite: Option<u16>, original: u16) -> Option<NonZeroU16> {
     match overwrite {
         None => NonZeroU16::new(sent_code(original)),
-        // What the page itself answers.
+        // 0 stands for the status of the page itself.
         Some(status) => NonZeroU16::new(status),
     }
 }

@@ -1,5 +1,5 @@
-//! Requests that the server makes to itself for another request: their responses become part of an answer, or decide
-//! about it. How they become part of it is in [`included`](super::included).
+//! Requests that the server makes for another request: their responses become part of a response, or decide about it.
+//! [`included`](super::included) makes them part of a body.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -14,33 +14,34 @@ use crate::request::core_settings::CoreSettings;
 use crate::request::response::{LocalBoxFuture, Response};
 use crate::request::{MAX_INTERNAL_REDIRECTS, Request, Sent};
 
-/// How deep subrequests may be nested, as in nginx (50 inside the first one): pages that include themselves come to an end.
+/// How deep subrequests may be nested, as in nginx (50 inside the first one), so that pages that include themselves
+/// come to an end.
 pub const MAX_DEPTH: u8 = 51;
 
-/// How many subrequests one request of a client may cause in all. A page that includes itself twice ends by this bound, long
-/// before [`MAX_DEPTH`] does it.
+/// How many subrequests one request of a client may cause in all. It ends a page that includes itself twice, long
+/// before [`MAX_DEPTH`] does.
 pub const MAX_SUBREQUESTS: u32 = 10_000;
 
 /// How many subrequests the request of a client has caused.
 #[derive(Default)]
 struct Count(Cell<u32>);
 
-/// A subrequest that ran: its response is complete but for the body, which has to be pulled.
+/// A subrequest that has run: its response is complete except for the body, which has to be pulled.
 pub struct Subrequest {
-    /// The request, with its location and what its handlers left in it.
+    /// The request, with its location and the states that its handlers left in it.
     pub request: Box<Request>,
-    /// The answer. `None`: its location closes the connection instead of answering, or the client has gone.
+    /// The response. `None` if its location closes the connection instead of responding, or if the client has gone.
     pub response: Option<Box<Response>>,
 }
 
 impl Subrequest {
-    /// The status of the answer; that of the log where there is no answer.
+    /// The status of the response, or of the log if there is no response.
     pub fn status(&self) -> u16 {
         self.response.as_ref().map_or(self.request.sent.status, |response| response.status)
     }
 
-    /// To be called when the body has been used: the log phase, where `log_subrequest` asks for it. No bytes are counted,
-    /// because the line of the client's request counts them.
+    /// Runs the log phase, if `log_subrequest` asks for it. It has to be called when the body has been used. No bytes
+    /// are counted, because the log line of the client's request counts them.
     pub fn finish(mut self) {
         self.request.sent = Sent { status: self.status(), complete: true, ..Sent::default() };
         if self.request.settings().get::<CoreSettings>().log_subrequest {
@@ -49,19 +50,19 @@ impl Subrequest {
     }
 }
 
-/// There are too many subrequests: a cycle, most likely.
+/// There are too many subrequests, most likely because of a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Beyond [`MAX_DEPTH`].
+    /// The depth would exceed [`MAX_DEPTH`].
     #[error("subrequests cycle")]
     Depth,
-    /// Beyond [`MAX_SUBREQUESTS`].
+    /// The number would exceed [`MAX_SUBREQUESTS`].
     #[error("request reference counter overflow")]
     Count,
 }
 
-/// Asks the server itself for `path` (decoded), as a part of `parent`. The future owns what it needs. It is given up when
-/// the client goes while it waits.
+/// Makes a request for `path` (decoded) to this server, as a part of `parent`. The future owns its data. It is given up
+/// if the client goes while it waits.
 ///
 /// # Errors
 /// [`Refused`], which is logged.
@@ -73,7 +74,8 @@ pub fn subrequest(
     Ok(run(fork(parent, path, args)?))
 }
 
-/// As [`subrequest`], for one whose errors are not replaced by `error_page`: whoever asks wants to know of them.
+/// Makes a request as [`subrequest`] does, but one whose errors `error_page` does not replace, because the caller wants
+/// to see them.
 ///
 /// # Errors
 /// [`Refused`], which is logged.
@@ -87,8 +89,8 @@ pub fn plain(
     Ok(run(request))
 }
 
-/// Has the content of `parent` made once more, by the handlers of its location and without any filter. `prepare` may leave
-/// something in the new request before.
+/// Makes the content of `parent` once more, by the handlers of its location and without any filter. `prepare` may leave
+/// state in the new request before.
 ///
 /// # Errors
 /// [`Refused`], which is logged.
@@ -111,8 +113,9 @@ fn run(mut request: Box<Request>) -> LocalBoxFuture<'static, Subrequest> {
     })
 }
 
-/// As [`subrequest`], with a method, for one that goes on when the client has gone, and when the response it belongs to is
-/// complete. It has the body of the client's request, if that was collected and `with_body`.
+/// Makes a request as [`subrequest`] does, but with a given method, and one that goes on after the client has gone and
+/// after the response that it belongs to is complete. It has the body of the client's request if that was collected and
+/// `with_body` is set.
 ///
 /// # Errors
 /// [`Refused`], which is logged.
@@ -171,7 +174,7 @@ fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Re
     Ok(request)
 }
 
-/// The answer, or none when the client goes before it is there.
+/// Returns the answer, or a closed connection if the client goes before the answer is there.
 async fn unless_gone(request: &mut Request) -> Answer {
     let client = request.client.clone();
     let answer = {

@@ -1,4 +1,4 @@
-//! The drivers of protocols: each owns its connections, makes requests of what they bring, and sends the responses.
+//! The drivers of protocols: each owns its connections, makes requests of the received bytes, and sends the responses.
 
 pub mod h1;
 pub mod multiplexed;

@@ -1,5 +1,5 @@
-//! One request of a connection that carries several at once: the driver of such a protocol hands over its stream, and the
-//! request takes the path that every request takes.
+//! One request of a connection that carries several at once: the driver of such a protocol hands over its stream, and
+//! the request goes the same way as any other request.
 
 use std::future::poll_fn;
 use std::io;
@@ -36,14 +36,15 @@ pub struct Arrived {
     pub head: Head,
     /// Whether a body follows.
     pub has_body: bool,
-    /// `Content-Length`, which the driver holds the client to.
+    /// `Content-Length`, which the driver enforces.
     pub declared: Option<u64>,
     /// The number of the request on its connection, from 1.
     pub serial: u64,
 }
 
-/// Serves a request, from its head to its line in the log. The driver runs this future beside those of the connection's other
-/// requests; a stream that the client has reset ends it by itself, as a client that has gone does under HTTP/1.
+/// Serves a request, from its head to its log line. The driver runs this future beside those of the connection's other
+/// requests. If the client resets the stream, the future ends by itself, as it does under HTTP/1 when the client has
+/// gone.
 pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dyn Stream>, arrived: Arrived) {
     let Some((generation, servers, _)) = http.servers(&connection) else { return stream.reset() };
     let settings = servers.entry.settings.get::<ServerSettings>();
@@ -84,8 +85,8 @@ pub async fn serve(http: Rc<HttpLoop>, connection: Rc<Connection>, stream: Rc<dy
     finish::finish(&mut request);
 }
 
-/// Resets a stream whose response is not whole when this is dropped, after a panic too: an end must not look like that of a
-/// whole response, and no client waits for the rest in vain.
+/// Resets a stream whose response is not complete when this value is dropped, even after a panic: the end must not look
+/// like that of a complete response, and no client should wait for the rest in vain.
 struct ResponseEnd<'s> {
     stream: &'s dyn Stream,
     is_whole: bool,
@@ -99,7 +100,7 @@ impl Drop for ResponseEnd<'_> {
     }
 }
 
-/// A head as fields.
+/// A head as a list of fields.
 #[derive(Default)]
 struct FieldList {
     fields: Vec<Field>,
@@ -135,9 +136,9 @@ impl HeadSink for FieldList {
     }
 }
 
-/// Sends a response. What was sent is noted in the request.
+/// Sends a response. The request notes how much was sent.
 async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Response>) -> Result<(), WriteError> {
-    // What would go on behind a 101 needs the connection for itself.
+    // The protocol that follows a 101 would need a connection of its own.
     let decided = decide(request, &response, false);
     if response.takeover.take().is_some() {
         log_error!(request, Error, "the connection cannot be upgraded, it carries other requests");
@@ -189,7 +190,7 @@ async fn send(request: &mut Request, stream: &dyn Stream, mut response: Box<Resp
     Ok(())
 }
 
-/// What the sending of one body needs again and again.
+/// The state that sending one body needs throughout.
 struct Sender<'s> {
     stream: &'s dyn Stream,
     timer: Timer,
@@ -199,10 +200,10 @@ struct Sender<'s> {
 }
 
 impl Sender<'_> {
-    /// Sends what a source gives. `owed` is the length that was announced; `ends` says that nothing comes behind the body.
+    /// Sends the body of a source. `owed` is the announced length; `ends` says that nothing follows the body.
     async fn body(&mut self, mut source: Box<dyn Source>, mut owed: Option<u64>, ends: bool) -> Result<(), WriteError> {
         loop {
-            // A client as fast as the source must not keep the loop from others.
+            // A client as fast as the source must not keep other tasks from the loop.
             loops::consume_budget().await;
             let Some(piece) = source.next().await.map_err(|_| WriteError::Body)? else { break };
             if let Some(owed) = &mut owed {
@@ -226,7 +227,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Sends a piece as far as there is room, and waits for more; the source goes on meanwhile.
+    /// Sends a piece as far as there is room, and waits for more room; the source goes on meanwhile.
     async fn piece(&mut self, source: &mut Box<dyn Source>, mut piece: Bytes, last: bool) -> Result<(), WriteError> {
         while !piece.is_empty() {
             let wanted = piece.len();
@@ -243,7 +244,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// How many of `wanted` bytes may be sent now by `limit_rate`; waits until it is some.
+    /// Returns how many of `wanted` bytes may be sent now by `limit_rate`; waits until it is at least one.
     async fn paced(&mut self, wanted: u64) -> u64 {
         loop {
             match self.pace.room(self.sent, wanted, loops::now()) {
@@ -273,7 +274,7 @@ fn log_failure(request: &Request, error: &WriteError) {
         WriteError::TimedOut => {
             log_error!(request, Info, "client timed out (110: Connection timed out) while sending response to client");
         }
-        // Whoever found out has logged it.
+        // The place that found the error has logged it.
         WriteError::Body => {}
     }
 }

@@ -16,8 +16,8 @@ use crate::request::Connection;
 /// How much of a broken header is logged: the length of the longest line of version 1.
 const SHOWN: usize = 107;
 
-/// Reads the header, all of which has to come within `timeout`, behind what is in `buffer` already; leaves what comes
-/// after it there. `None`: the connection is to be closed, which is logged.
+/// Reads the header, all of which has to come within `timeout`, behind the bytes in `buffer`; leaves the bytes after it
+/// there. `None` if the connection is to be closed, which is logged.
 pub async fn read(
     http: &HttpLoop,
     connection: &Connection,
@@ -73,7 +73,7 @@ fn refuse(connection: &Connection, buffer: &[u8], error: ProxyError) {
         log(connection, Level::Error, format_args!("{error}"));
         return;
     }
-    // Its first line; what follows may be anything, a request with its secrets too.
+    // Only the first line is logged; the rest may be anything, such as a request with its secrets.
     let line = memchr::memchr2(b'\r', b'\n', buffer).unwrap_or(buffer.len());
     log(connection, Level::Error, format_args!("{error}: \"{}\"", buffer[..line.min(SHOWN)].escape_ascii()));
 }

@@ -1,4 +1,4 @@
-//! What the error log says of connections that end before the first byte of a request, in nginx's words.
+//! The error log's messages about connections that end before the first byte of a request, in nginx's words.
 
 use std::fmt;
 use std::io;
@@ -12,17 +12,17 @@ use crate::log::Peer;
 use crate::request::Connection;
 use crate::settings::server::ServerSettings;
 
-/// How it ended.
+/// How the connection ended.
 pub enum End {
-    /// The client closed it; or we did, while it was idle, which looks the same from here.
+    /// The client closed it, or the server closed it while it was idle, which looks the same here.
     Closed,
-    /// It broke.
+    /// The connection broke.
     Broken(io::Error),
-    /// Nothing came in time.
+    /// No byte came in time.
     TimedOut,
 }
 
-/// What was waited for.
+/// The data that was waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Awaited {
     /// The PROXY protocol header.
@@ -42,7 +42,8 @@ impl fmt::Display for Awaited {
     }
 }
 
-/// Logs the end of a connection where nginx does: not when it is closed to make room, or because it was kept long enough.
+/// Logs the end of a connection where nginx does: not if it is closed to make room, or because its keep-alive time is
+/// over.
 pub fn log(http: &HttpLoop, connection: &Connection, awaited: Awaited, end: &End) {
     let Some((generation, servers, _)) = http.servers(connection) else { return };
     let log = servers.entry.error_log(&generation);
@@ -53,7 +54,7 @@ pub fn log(http: &HttpLoop, connection: &Connection, awaited: Awaited, end: &End
     let client = Peer(&connection.peer);
     let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
     let timed_out = match end {
-        // Of the idle ones, who has sent nothing yet and whose time is up is woken by the end of the receiving side.
+        // An idle client that has sent nothing yet and whose time is over is woken by the end of the receiving side.
         End::Closed if connection.is_closing() => match idle_for(connection) >= timeout {
             true => true,
             false => return,
@@ -77,7 +78,7 @@ pub fn log(http: &HttpLoop, connection: &Connection, awaited: Awaited, end: &End
     }
 }
 
-/// For how long it was idle the last time; nothing if it never was.
+/// How long the connection was idle the last time; zero if it never was.
 fn idle_for(connection: &Connection) -> Duration {
     match connection.idle_since.get() {
         0 => Duration::ZERO,

@@ -16,17 +16,17 @@ use crate::values::types::MediaType;
 use crate::values::types::Types;
 
 keyword_enum! {
-    /// `satisfy`
+    /// The values of `satisfy`.
     pub enum Satisfy {
         /// Every handler of the access phase has to agree.
         All = "all",
-        /// One is enough.
+        /// The agreement of one is enough.
         Any = "any",
     }
 }
 
 keyword_enum! {
-    /// `if_modified_since`.
+    /// The values of `if_modified_since`.
     pub enum IfModifiedSince {
         /// The field is ignored.
         Off = "off",
@@ -48,7 +48,7 @@ impl From<IfModifiedSince> for Modified {
 }
 
 keyword_enum! {
-    /// `lingering_close`.
+    /// The values of `lingering_close`.
     pub enum LingeringClose {
         /// Close at once.
         Off = "off",
@@ -60,25 +60,25 @@ keyword_enum! {
 }
 
 keyword_enum! {
-    /// `server_tokens`.
+    /// The values of `server_tokens`.
     pub enum ServerTokens {
         /// Name and version.
         On = "on",
         /// The name alone.
         Off = "off",
-        /// Name, version and build; this build has no name, so the same as `on`.
+        /// Name, version and build; this build has no name, so it is the same as `on`.
         Build = "build",
     }
 }
 
 keyword_enum! {
-    /// `client_body_in_file_only`.
+    /// The values of `client_body_in_file_only`.
     pub enum InFileOnly {
         /// Small bodies stay in memory.
         Off = "off",
-        /// Files, which stay.
+        /// All bodies go to files, which stay.
         On = "on",
-        /// Files, which are removed after the request.
+        /// All bodies go to files, which are removed after the request.
         Clean = "clean",
     }
 }

@@ -23,10 +23,10 @@ use super::location::{Location, Server};
 use crate::files::hot::{HotFile, HotFiles, VALID};
 use crate::route::names::NameTable;
 
-/// The servers of one address: found by name, else the default one.
+/// The servers of one address: found by name, or else the default server.
 #[derive(Debug)]
 pub struct Servers {
-    /// By name.
+    /// The servers by name.
     pub names: NameTable<Server>,
     /// `default_server`, or the first one.
     pub default: Arc<Server>,
@@ -37,7 +37,7 @@ pub struct Servers {
 /// A listening socket of a generation.
 #[derive(Debug)]
 pub struct Listen {
-    /// How it is bound.
+    /// The specification of the socket.
     pub spec: Arc<ListenSpec>,
     /// The servers of the address itself.
     pub servers: Arc<Servers>,
@@ -57,7 +57,7 @@ impl Listen {
     }
 }
 
-/// What `http {}` says: the part that http has in a [`Generation`].
+/// The contents of `http {}`: the part of a [`Generation`] that belongs to http.
 #[derive(Default)]
 pub struct HttpConfiguration {
     /// The listening addresses, in the order of the configuration.
@@ -66,18 +66,18 @@ pub struct HttpConfiguration {
     pub keeps_sent_head: bool,
     /// Whether heads of upstream servers' responses are kept for `$upstream_http_…` and `$upstream_cookie_…`.
     pub keeps_upstream_head: bool,
-    /// The variables, for names that come up while serving.
+    /// The variables, for names that are only known while serving.
     pub variables: Arc<VariableTable<Request>>,
 }
 
 impl HttpConfiguration {
-    /// What is configured for the socket that is made like this.
+    /// The configuration for the socket with this specification.
     pub fn listen(&self, spec: &ListenSpec) -> Option<&Arc<Listen>> {
         self.listens.iter().find(|listen| listen.spec.is_same_socket(spec))
     }
 }
 
-/// The servers of an address, as one loop holds them, with what each of their requests begins with.
+/// The servers of an address, as one loop holds them, with the values that each of their requests begins with.
 pub struct Answering {
     servers: Arc<Servers>,
     /// The default server.
@@ -94,21 +94,22 @@ impl Deref for Answering {
     }
 }
 
-/// A generation, as one loop holds it, with its handles of what is in it.
+/// A generation, as one loop holds it, with the loop's handles of its parts.
 pub struct LoopGeneration {
-    // In this order: the generation's memory is given back elsewhere as soon as the last loop has let go of it.
+    // The fields are dropped in this order: the generation's memory is freed on another thread as soon as the last loop
+    // has dropped it.
     addresses: RefCell<HashMap<*const Servers, Rc<Answering>, BuildHasherDefault<AddressHasher>>>,
     locations: LoopHandles<Location>,
     servers: LoopHandles<Server>,
     texts: RefCell<HashMap<*const u8, Bytes, BuildHasherDefault<AddressHasher>>>,
-    /// What `http {}` says.
+    /// The contents of `http {}`.
     pub http: Arc<HttpConfiguration>,
     /// Files that are open or known on this loop.
     pub hot: RefCell<HotFiles<Location>>,
     generation: Arc<Generation>,
 }
 
-/// What answers on a connection: the servers of its address, and the generation that they are of.
+/// The configuration that answers on a connection: the servers of its address, and their generation.
 pub struct ServedBy {
     /// The generation.
     pub generation: Rc<LoopGeneration>,
@@ -117,7 +118,7 @@ pub struct ServedBy {
 }
 
 impl LoopGeneration {
-    /// The generation on one of so many loops.
+    /// The generation on one of `loops` loops.
     pub fn new(generation: Arc<Generation>, loops: usize) -> Rc<LoopGeneration> {
         let (locations, servers, addresses, texts) = Default::default();
         let http = generation.part::<HttpConfiguration>().unwrap_or_default();
@@ -145,13 +146,13 @@ impl LoopGeneration {
         }
     }
 
-    /// Lets go of all hot files, because another generation serves from now on: its settings may have changed what a path
-    /// means or whether it may be kept.
+    /// Drops all hot files, because another generation serves from now on: its settings may have changed the meaning of
+    /// a path, or whether a file may be kept.
     pub fn forget_hot(&self) {
         self.hot.borrow_mut().purge(Instant::now() + VALID);
     }
 
-    /// The generation, for other threads.
+    /// The generation, in a form that other threads can share.
     pub fn shared(&self) -> &Arc<Generation> {
         &self.generation
     }
@@ -166,7 +167,7 @@ impl LoopGeneration {
         self.servers.get(server)
     }
 
-    /// A text that stands in this generation, in memory that this loop counts for itself.
+    /// A text of this generation, as bytes whose references this loop counts itself.
     pub fn text(&self, text: &[u8]) -> Bytes {
         if text.is_empty() {
             return Bytes::new();
@@ -179,7 +180,7 @@ impl LoopGeneration {
         kept.clone()
     }
 
-    /// The servers of one of its addresses.
+    /// The servers of one of the generation's addresses.
     pub fn servers(&self, servers: &Arc<Servers>) -> Rc<Answering> {
         let mut addresses = self.addresses.borrow_mut();
         let known = addresses.entry(Arc::as_ptr(servers)).or_insert_with(|| {

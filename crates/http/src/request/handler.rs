@@ -1,4 +1,4 @@
-//! What runs for a request: handlers at named phases, filters at named slots.
+//! The code that runs for a request: handlers at named phases, filters at named slots.
 
 use freerun_conf::SettingsSet;
 
@@ -8,7 +8,7 @@ use super::response::{LocalBoxFuture, Response};
 /// The phases of a request, in nginx's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Before anything else (`realip`).
+    /// Before all other phases (`realip`).
     PostRead,
     /// Rewriting at the level of the server, before a location is chosen.
     ServerRewrite,
@@ -16,22 +16,22 @@ pub enum Phase {
     Rewrite,
     /// Limits, before access is checked.
     PreAccess,
-    /// Who may ask.
+    /// Access control.
     Access,
     /// Just before content is made: `try_files`, `mirror`.
     PreContent,
     /// The response is made: the first handler that answers wins.
     Content,
-    /// After the response: logs.
+    /// Log lines, after the response.
     Log,
 }
 
-/// What a handler says.
+/// The result of a handler.
 pub enum Outcome {
-    /// Not mine: ask the next handler.
+    /// The handler does not apply: the next one runs.
     Declined,
-    /// Of a handler of [`Phase::Access`]: this request may pass, as far as I am asked. With `satisfy any` no other
-    /// handler of the phase is asked then.
+    /// A handler of [`Phase::Access`] lets the request pass. With `satisfy any` no other handler of the phase runs
+    /// then.
     Allowed,
     /// The response.
     Response(Box<Response>),
@@ -41,7 +41,7 @@ pub enum Outcome {
     Redirect(Vec<u8>, Option<Vec<u8>>),
     /// Go on in the named location (with its `@`).
     Named(String),
-    /// Close the connection without an answer (`return 444`).
+    /// Close the connection without a response (`return 444`).
     Close,
 }
 
@@ -51,7 +51,7 @@ impl From<Box<Response>> for Outcome {
     }
 }
 
-/// A handler: one that never waits, one that may, or one that seldom does.
+/// A handler: one that never waits, one that may wait, or one that seldom waits.
 #[derive(Clone, Copy)]
 pub enum Run {
     /// Answers at once.
@@ -62,13 +62,13 @@ pub enum Run {
     NowOrLater(fn(&mut Request) -> Option<Outcome>, Later),
 }
 
-/// What may wait.
+/// A handler that may wait.
 pub type Later = for<'r> fn(&'r mut Request) -> LocalBoxFuture<'r, Outcome>;
 
 /// A handler at a phase, and whether a location with these settings needs it at all.
 #[derive(Clone, Copy)]
 pub struct Handler {
-    /// Where it runs.
+    /// The phase in which the handler runs.
     pub phase: Phase,
     /// Asked once for each location when a generation is built.
     pub wanted: fn(&SettingsSet) -> bool,
@@ -76,21 +76,22 @@ pub struct Handler {
     pub run: Run,
 }
 
-/// The slots of filters, in the order in which they see a response, which is nginx's.
+/// The slots of filters, in the order in which they see a response, which is nginx's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Slot {
     /// Asks for the next slices of a large response (`slice`).
     Slice,
     /// Answers 304 and 412 instead of the body. After it, `error_page` may replace the response; the slots below see
-    /// only what is really sent.
+    /// only the response that is really sent.
     NotModified,
     /// Adds fields: `add_header`, `expires`.
     Headers,
     /// Marks clients with a cookie (`userid`).
     UserId,
-    /// Unpacks for clients that cannot (`gunzip`).
+    /// Decompresses for clients that cannot (`gunzip`).
     Gunzip,
-    /// Has text put before and after (`add_before_body`, `add_after_body`), later, at [`Slot::Insert`].
+    /// Prepares text before and after the body (`add_before_body`, `add_after_body`), which [`Slot::Insert`] adds
+    /// later.
     Addition,
     /// Replaces strings (`sub_filter`).
     Sub,
@@ -98,19 +99,19 @@ pub enum Slot {
     Charset,
     /// Server side includes.
     Ssi,
-    /// Puts in what subrequests of a filter above answer: it went through the filters of their own locations, and those
-    /// between do not see it.
+    /// Inserts the responses of subrequests that a filter above has made: they went through the filters of their own
+    /// locations, and the filters in between do not see them.
     Insert,
-    /// Packs: the first of zstd, brotli and gzip that client and settings agree on.
+    /// Compresses, with the first of zstd, brotli and gzip that the client and the settings allow.
     Compress,
-    /// Cuts ranges out of what is left.
+    /// Cuts ranges out of the body.
     Range,
 }
 
 /// A filter of responses.
 #[derive(Clone, Copy)]
 pub struct Filter {
-    /// Where it stands.
+    /// The slot of the filter.
     pub slot: Slot,
     /// Asked once for each location when a generation is built.
     pub wanted: fn(&SettingsSet) -> bool,

@@ -1,4 +1,4 @@
-//! Servers and locations: what a request is routed to.
+//! Servers and locations: the places that a request is routed to.
 
 use std::num::NonZeroU16;
 use std::sync::{Arc, OnceLock};
@@ -17,41 +17,41 @@ use crate::error_log::ErrorLogSettings;
 use crate::route::locations::{Level, Locations};
 use crate::script::Step;
 
-/// What `alias` puts in place of which part of the path.
+/// The value of `alias`, and the part of the path that it replaces.
 #[derive(Debug)]
 pub struct Alias {
-    /// What is put there.
+    /// The folder that is put there.
     pub path: Template<Request>,
-    /// The part that is replaced: the name of the location that says so. `None` for a regular expression, whose alias is
-    /// the whole path.
+    /// The part that is replaced: the name of the location with the directive. `None` for a regular expression, whose
+    /// alias is the whole path.
     pub prefix: Option<String>,
 }
 
-/// The block whose directives are being read: a server's, or a location's. Lives in the configuration's context, for
+/// The block whose directives are being read, of a server or a location. It lives in the configuration's context, for
 /// directives whose meaning depends on it.
 #[derive(Debug, Clone, Default)]
 pub struct Within {
     /// The location's name without modifier; `None` in a server.
     pub location: Option<String>,
-    /// It is a regular expression.
+    /// Whether it is given by a regular expression.
     pub regex: bool,
-    /// It is a named one.
+    /// Whether it is a named location.
     pub named: bool,
-    /// To be set by directives that pass requests on.
+    /// Set by directives that pass requests on.
     pub passes_on: bool,
-    /// Such a directive has variables in it.
+    /// Whether such a directive has variables in it.
     pub with_variables: bool,
 }
 
-/// A location: settings, and what runs for its requests.
+/// A location: its settings, and the code that runs for its requests.
 pub struct Location {
-    /// As written, without modifier; a named one with its `@`.
+    /// The name as written, without modifier; that of a named location has its `@`.
     pub name: String,
-    /// A number that no other location of the configuration has, and that the same one has in the next configuration.
+    /// A number that no other location of the configuration has, and that stays the same in the next configuration.
     pub identity: u64,
     /// The merged settings.
     pub settings: SettingsSet,
-    /// Of these the group that each request asks for several times.
+    /// The group of these settings that each request uses several times.
     pub core: Arc<CoreSettings>,
     /// Handlers in the order of their phases.
     pub handlers: Box<[Handler]>,
@@ -61,23 +61,23 @@ pub struct Location {
     pub script: Box<[Step<Request, Location>]>,
     /// `limit_except`: for all methods but these (GET is HEAD too), this location answers.
     pub limit_except: Option<(Box<[Method]>, Arc<Location>)>,
-    /// Locations inside.
+    /// The locations inside.
     pub nested: Locations<Location>,
-    /// `alias`: its own, or that of the location around it where it has no `root`.
+    /// The location's `alias`, or that of the location around it if this one has no `root`.
     pub alias: Option<Arc<Alias>>,
-    /// `^~` or `=`: no regular expression is tried after it.
+    /// Whether no regular expression is tried after it (`^~` or `=`).
     pub no_regex: bool,
-    /// `internal`
+    /// Whether the location is `internal`.
     pub internal: bool,
-    /// Whether requests are passed to another server (`proxy_pass` and its kin): a path without the slash at the end of the
-    /// location's name is redirected to the one with it.
+    /// Whether requests are passed to another server (`proxy_pass` and similar directives): a path without the slash at
+    /// the end of the location's name is redirected to the path with it.
     pub passes_on: bool,
     /// The error log of this level, made when it is first written to.
     pub error_log: OnceLock<ErrorLog>,
 }
 
 impl Location {
-    /// The location that answers a request with this method: this one, unless `limit_except` has another one.
+    /// The location that answers a request with this method: this one, unless `limit_except` has another one for it.
     pub fn for_method(self: &Arc<Location>, method: Method) -> &Arc<Location> {
         match &self.limit_except {
             Some((methods, others)) if !methods.contains(&method) => others,
@@ -128,9 +128,9 @@ impl std::fmt::Debug for Location {
 /// A virtual server.
 #[derive(Debug)]
 pub struct Server {
-    /// Its first name, for `$server_name`.
+    /// The server's first name, for `$server_name`.
     pub name: Arc<str>,
-    /// Its locations.
+    /// The server's locations.
     pub locations: Locations<Location>,
     /// The server's own level, as a location: its handlers run first, and it answers where no location matches.
     pub entry: Arc<Location>,
@@ -139,7 +139,7 @@ pub struct Server {
 /// How often a request may start again with another URI before it is answered with 500.
 pub const MAX_INTERNAL_REDIRECTS: u8 = 10;
 
-/// Where in the configuration a request is, and how it came there.
+/// The position of a request in the configuration, and how it came there.
 #[derive(Clone)]
 pub struct Place {
     /// The virtual server.
@@ -150,21 +150,23 @@ pub struct Place {
     pub internal: bool,
     /// How many internal redirects are left.
     pub redirects_left: u8,
-    /// Whether a `rewrite` changed the path, so that it is not the one that the location was chosen for.
+    /// Whether a `rewrite` has changed the path, so that the location was chosen for another one.
     pub rewritten_here: bool,
-    /// `try_files` has found a file behind the `alias` of a regular expression, which has no path of its own: the request's
-    /// path comes behind it from then on.
+    /// Whether `try_files` has found a file behind the `alias` of a regular expression, which has no path of its own:
+    /// the request's path is appended to the alias from then on.
     pub path_behind_alias: bool,
-    /// Status that an error page has to be sent with.
+    /// The status that an error page has to be sent with.
     pub forced_status: Option<NonZeroU16>,
-    /// Whether it is not followed again, because `recursive_error_pages` was off where it was.
+    /// Whether `error_page` is not applied again, because `recursive_error_pages` was off in the location of the last
+    /// one.
     pub last_error_page: bool,
-    /// Whether the body was refused for its length, or nothing is known of it. What comes in its place is not refused in turn.
+    /// Whether the body was refused for its length, or its length is not known. The page that stands for it is not
+    /// refused in turn.
     pub body_judged: bool,
 }
 
 impl Place {
-    /// The beginning of a request's way.
+    /// The place where a request begins.
     #[inline(always)]
     pub fn new(server: LoopLocal<Server>, location: LoopLocal<Location>) -> Place {
         Place {
@@ -180,7 +182,7 @@ impl Place {
         }
     }
 
-    /// That of a request which is made for one at this place: it has its own redirects and error pages.
+    /// The place of a request that is made for a request at this one: it has its own redirects and error pages.
     pub fn fork(&self) -> Place {
         Place { redirects_left: MAX_INTERNAL_REDIRECTS, last_error_page: false, ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! One request on its way: what came in, where it was routed, and what became of it.
+//! One request in progress: what was received, where it was routed, and the state of its response.
 
 pub mod core_settings;
 pub mod generation;
@@ -31,47 +31,47 @@ pub use crate::message::states::{State, States};
 /// A client connection of the request path.
 pub type Connection = connection::Connection<ServedBy>;
 
-/// What requests ask of the connection that they came on.
+/// The properties of a connection that requests ask for.
 pub type Facts = connection::Facts<ServedBy>;
 
-/// What a request sees of its client.
+/// The view that a request has of its client.
 pub type ClientStream = connection::client::ClientStream<ServedBy>;
 
-/// A request. What it consists of has its own types, each of which knows how it is copied for a subrequest
-/// ([`Request::fork`]); what a module keeps with it is the module's ([`Request::own`]).
+/// A request. Its parts have types of their own, each of which defines how it is copied for a subrequest
+/// ([`Request::fork`]). The state that a module keeps with it belongs to the module ([`Request::own`]).
 pub struct Request {
-    /// Its client.
+    /// The client of the request.
     pub client: ClientStream,
-    /// The configuration it began with, and ends with.
+    /// The configuration that the request begins and ends with.
     pub generation: Rc<LoopGeneration>,
     /// The head as it came.
     pub head: Head,
-    /// What is asked for.
+    /// The target of the request.
     pub asked: Asked,
-    /// How it came.
+    /// How the request came.
     pub arrival: Arrival,
-    /// Which request it was made for.
+    /// The request that it was made for.
     pub lineage: Lineage,
-    /// Where in the configuration it is.
+    /// The position of the request in the configuration.
     pub place: Place,
-    /// Whether a file's name is being made, which may ask for itself.
+    /// Whether the name of a file is being made, which may depend on itself.
     pub(crate) naming_file: Cell<bool>,
-    /// Captures of regular expressions.
+    /// The captures of regular expressions.
     pub captures: Captures,
     /// The request body.
     pub body: ClientBody,
-    /// How much was sent.
+    /// The amounts that were sent.
     pub sent: Sent,
-    /// What goes with the response.
+    /// The data that goes with the response.
     pub answered: Answered,
-    /// What modules keep with this request alone.
+    /// The state that modules keep with this request alone.
     pub own: States,
     pub(crate) shared: OnceCell<Rc<States>>,
 }
 
 impl Request {
-    /// A request as it comes in, before it is routed: at the own level of a server.
-    // Inline, so that it is made where it stays.
+    /// A new request that has not been routed, at the own level of a server.
+    // Inline, so that the request is made where it stays.
     #[inline(always)]
     pub fn new(
         client: ClientStream,
@@ -99,12 +99,12 @@ impl Request {
         }
     }
 
-    /// The client's address: the connection's, or what was learned about it from a proxy that is trusted.
+    /// The client's address: that of the connection, or the one that a trusted proxy has named.
     pub fn peer(&self) -> &Address {
         self.asked.real_peer.as_deref().unwrap_or(&self.client.peer)
     }
 
-    /// Says what the client's address really is, for all that comes after.
+    /// Sets the client's real address, for all later code.
     pub fn set_peer(&mut self, peer: Address) {
         self.asked.real_peer = Some(Rc::new(peer));
     }
@@ -114,7 +114,8 @@ impl Request {
         self.asked.real_peer.is_some()
     }
 
-    /// A number that stands for the client, for sharing a thread pool fairly: the same for all its connections.
+    /// A number that stands for the client, for sharing a thread pool fairly. It is the same for all connections of the
+    /// client.
     pub fn client_key(&self) -> u64 {
         self.peer().key()
     }
@@ -124,33 +125,33 @@ impl Request {
         &self.place.location.settings
     }
 
-    /// Of these the core's.
+    /// The core group of these settings.
     pub fn core(&self) -> &CoreSettings {
         &self.place.location.core
     }
 
-    /// What modules keep with the client's request and all its subrequests together.
+    /// The state that modules keep with the client's request and all its subrequests together.
     pub fn shared(&self) -> &Rc<States> {
         self.shared.get_or_init(Rc::default)
     }
 
-    /// What a module keeps there, if there is something.
+    /// The shared state of type `T` of a module, if there is one.
     pub fn find_shared<T: 'static>(&self) -> Option<Rc<T>> {
         self.shared.get()?.find()
     }
 
-    /// The values of variables that `set`, captures and maps give: those of the client's request and all its subrequests.
+    /// The values of variables from `set`, captures and maps, shared by the client's request and all its subrequests.
     pub fn values(&self) -> &Values {
         self.captures.values()
     }
 
-    /// Whether it was made by the server for another request, and not sent by the client.
+    /// Whether the server made the request for another one, so that no client has sent it.
     pub fn is_subrequest(&self) -> bool {
         self.lineage.depth > 0
     }
 
-    /// A request like this one, for a subrequest, or to evaluate variables while the response of this one is written: the
-    /// same head, connection and configuration; no body, nothing sent, and module state that is shared.
+    /// A copy of this request, for a subrequest, or to evaluate variables while the response of this one is written. It
+    /// has the same head, connection and configuration, no body, nothing sent, and module state that is shared.
     pub fn fork(&self) -> Box<Request> {
         self.values();
         Box::new(Request {
@@ -171,7 +172,7 @@ impl Request {
         })
     }
 
-    /// Whether all that is left of its body has come, and the body's length is known.
+    /// Whether the whole rest of the body has come, and the length of the body is known.
     pub fn has_whole_body(&self) -> bool {
         self.body.is_here(&self.head.buffer)
     }

@@ -1,4 +1,4 @@
-//! A response as data: what a content handler returns and filters change. Nobody pushes bytes.
+//! A response as data: content handlers return it and filters change it. No code but the writer sends bytes.
 
 use std::io;
 use std::pin::Pin;
@@ -17,36 +17,36 @@ use crate::message::fields::Fields;
 /// A future of this loop.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Adds trailers when a body has been sent: their variables may speak of it (`$body_bytes_sent`).
+/// Adds trailers when a body has been sent: their variables may refer to it (`$body_bytes_sent`).
 pub type MakeTrailers = fn(&Request, &mut Vec<Field>);
 
-/// Who is asked for trailers when a body has been sent, in this order.
+/// The functions that add trailers when a body has been sent, in this order.
 #[derive(Clone, Copy, Default)]
 pub struct LateTrailers {
-    /// Passes on those of another server.
+    /// Passes on the trailers of another server.
     pub passed: Option<MakeTrailers>,
-    /// Adds those of the configuration.
+    /// Adds the trailers of the configuration.
     pub added: Option<MakeTrailers>,
 }
 
 impl LateTrailers {
-    /// Whether anybody is asked.
+    /// Whether there is any function.
     pub fn is_some(&self) -> bool {
         self.passed.is_some() || self.added.is_some()
     }
 }
 
-/// What is sent after the head.
+/// The body of a response.
 pub enum Body {
-    /// Nothing.
+    /// There is no body.
     Empty,
     /// Bytes that are in memory.
     Bytes(Bytes),
-    /// A range of a file: sent by `sendfile` when no filter had to look into it.
+    /// A range of a file: sent by `sendfile` if no filter had to look into it.
     File(FileRange),
     /// Several pieces one after the other (multipart ranges).
     Parts(Vec<Part>),
-    /// Something to pull from; its length may be unknown.
+    /// A source to pull from; its length may be unknown.
     Source(Box<dyn Source>),
 }
 
@@ -55,9 +55,9 @@ pub enum Body {
 pub struct FileRange {
     /// The file.
     pub file: Arc<OpenFile>,
-    /// First byte.
+    /// The position of the first byte.
     pub offset: u64,
-    /// Number of bytes.
+    /// The number of bytes.
     pub len: u64,
 }
 
@@ -70,7 +70,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Length in bytes.
+    /// The length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Part::Bytes(bytes) => bytes.len() as u64,
@@ -78,7 +78,7 @@ impl Part {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the piece is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -86,44 +86,45 @@ impl Part {
 
 /// A body that is pulled piece by piece.
 pub trait Source {
-    /// The next piece, which is never empty; `None` at the end.
+    /// Returns the next piece, which is never empty; `None` at the end.
     ///
     /// # Errors
-    /// The body cannot be completed: the response is cut short, never ended as if it were whole. What was given before is
-    /// certain to be sent only where the error is `ConnectionAborted`.
+    /// The body cannot be completed: the response is cut short, never ended as if it were whole. The bytes before the
+    /// error are certain to be sent only if the error is `ConnectionAborted`.
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>>;
 
-    /// What comes next, where that lies in a file: it is sent from there. Asked before each [`next`](Self::next), which would
-    /// give the same bytes. A source that looks at another one's body, or changes it, asks that one for bytes alone.
+    /// Returns the next piece if it is in a file, from which it is sent. It is called before each [`next`](Self::next),
+    /// which would give the same bytes. A source that looks at another source's body, or changes it, asks that one for
+    /// bytes alone.
     fn next_in_file(&mut self) -> Option<FileRange> {
         None
     }
 
-    /// What can be done while the client does not take the last piece: a source with a source of its own goes on reading
-    /// there, within its bounds. It is dropped, whatever it does, as soon as the client takes bytes again, and need not
-    /// ever be ready. A source that changes another one's body passes this on.
+    /// Works ahead while the client does not take the last piece: a source with a source of its own goes on reading
+    /// there, within its bounds. The future is dropped, whatever it does, as soon as the client takes bytes again, and
+    /// need not ever be ready. A source that changes another source's body passes this call on.
     fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
 
-    /// Whether the last piece goes to the client before the next one is waited for: somebody may be waiting for it. A
-    /// source that changes another one's body passes this on.
+    /// Whether the last piece goes to the client before the next one is waited for, because a reader may be waiting for
+    /// it. A source that changes another source's body passes this call on.
     fn is_urgent(&self) -> bool {
         false
     }
 
-    /// How many bytes are still to come, where that is known. One that says 0 may not be asked again.
+    /// How many bytes are still to come, if that is known. A source that returned 0 may not be asked again.
     fn remaining(&self) -> Option<u64>;
 
-    /// Before anything was pulled: only the bytes from `begin` up to, but not with, `end` are wanted. Says whether the
-    /// source can leave out the others.
+    /// Restricts the source to the bytes from `begin` up to, but not with, `end`; called before any byte was pulled.
+    /// Returns whether the source can leave out the others.
     fn narrow(&mut self, _begin: u64, _end: u64) -> bool {
         false
     }
 }
 
 impl Body {
-    /// Length in bytes, where it is known.
+    /// The length in bytes, if it is known.
     pub fn len(&self) -> Option<u64> {
         match self {
             Body::Empty => Some(0),
@@ -147,90 +148,91 @@ pub struct AsWritten {
     pub status: u16,
     /// The reason phrase; may be empty.
     pub reason: Bytes,
-    /// All of `Content-Type`, with its parameters.
+    /// The whole `Content-Type`, with its parameters.
     pub content_type: Bytes,
-    /// The media type and the character set that it holds.
+    /// The media type and the character set in it.
     pub read_as: (Bytes, Option<Bytes>),
-    /// The fields have a `Server`, so none is added.
+    /// Whether the fields have a `Server`, so that none is added.
     pub server: bool,
-    /// The fields have a `Date`, so none is added.
+    /// Whether the fields have a `Date`, so that none is added.
     pub date: bool,
-    /// The first `Accept-Ranges` of the fields is the other server's.
+    /// Whether the first `Accept-Ranges` of the fields is the other server's.
     pub accept_ranges: bool,
-    /// Who looks at the request's conditions.
+    /// Which server evaluates the request's conditions.
     pub conditions: Conditional,
 }
 
 impl AsWritten {
-    /// Whether its head begins as that of any response with status 200, with the `Server` and the `Date` of this server.
+    /// Whether the head begins as that of any response with status 200, with the `Server` and the `Date` of this
+    /// server.
     pub fn begins_plainly(&self) -> bool {
         self.status == 200 && *self.reason == *b"OK" && !self.server && !self.date
     }
 }
 
-/// Who looks at the conditions of a request that another server has answered.
+/// Which server evaluates the conditions of a request that another server has answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Conditional {
-    /// The other server.
+    /// The other server does.
     #[default]
     There,
-    /// It was not told of them: they are looked at here, as for a file.
+    /// This server does, as for a file: the other server did not get them.
     Here,
-    /// The same, by the precedence of RFC 9110 section 13.2.2.
+    /// This server does, by the precedence of RFC 9110 section 13.2.2.
     ByPrecedence,
 }
 
 /// A response before it is written.
 pub struct Response {
-    /// Status code.
+    /// The status code.
     pub status: u16,
     /// `Content-Type`; none is sent when empty.
     pub content_type: Bytes,
-    /// `charset=` behind the `Content-Type`.
+    /// The `charset=` parameter of the `Content-Type`.
     pub charset: Option<Bytes>,
     /// `Location`, ready to send.
     pub location: Option<Bytes>,
-    /// `Last-Modified` in unix seconds.
+    /// `Last-Modified` in Unix seconds.
     pub last_modified: Option<i64>,
     /// `ETag` with its quotes.
     pub etag: Option<Bytes>,
     /// Whether ranges of this response may be asked for: the range filter answers `Accept-Ranges: bytes`.
     pub ranges: bool,
-    /// Only one range at a time: the body comes once, from its beginning to its end. Whoever asks for several gets all of it.
+    /// Whether only one range can be asked for at a time, because the body comes once, from its beginning to its end. A
+    /// client that asks for several gets the whole body.
     pub single_range: bool,
-    /// `Vary: Accept-Encoding` is sent.
+    /// Whether `Vary: Accept-Encoding` is sent.
     pub vary: bool,
-    /// The fields that are told by the members above, where they are ready to be sent; they count only as far as they
-    /// agree with these.
+    /// The fields for the members above, ready to be sent; they count only as far as they agree with these.
     pub described: Option<Rc<Described>>,
     /// Further fields, in the order they are sent.
     pub fields: Fields,
-    /// Fields sent after the body, where the client's protocol and the framing can carry them. A response that has some
-    /// is sent in chunks where that is possible.
+    /// Fields sent after the body, if the client's protocol and the framing can carry them. A response with trailers is
+    /// sent in chunks if that is possible.
     pub trailers: Vec<Field>,
-    /// Asked for further such fields when the body has been sent.
+    /// The functions that add further trailers when the body has been sent.
     pub late_trailers: LateTrailers,
     /// The body.
     pub body: Body,
-    /// No `Content-Length` is sent, because the body that is not there has another one (304).
+    /// Whether no `Content-Length` is sent, because it would belong to a body that is not sent (304).
     pub no_length: bool,
-    /// The connection is closed after this response.
+    /// Whether the connection is closed after this response.
     pub close: bool,
-    /// This is one of the built-in error pages (or a redirect's): `error_page` may replace it.
+    /// Whether this is one of the built-in error pages (or a redirect's), which `error_page` may replace.
     pub special: bool,
-    /// What goes on with the connection after the head: the response is 101.
+    /// The protocol that follows on the connection after the head, if the response is 101.
     pub takeover: Option<Box<dyn Takeover<Request>>>,
-    /// Set for the response of an upstream server. Conditions of the request were for that server to look at.
+    /// Set for the response of an upstream server, which was to evaluate the request's conditions.
     pub as_written: Option<Arc<AsWritten>>,
 }
 
 impl Response {
-    /// A response with a body, without any field.
+    /// A response with a body, without further fields.
     pub fn new(status: u16, content_type: impl Into<Bytes>, body: Body) -> Box<Response> {
         Response::of(status, content_type.into(), body)
     }
 
-    /// Made where it stays: a response is too large to be moved about.
+    /// Makes the response where it stays: it is too large to be moved.
     fn of(status: u16, content_type: Bytes, body: Body) -> Box<Response> {
         let place = Box::new_uninit();
         let response = Response {
@@ -262,13 +264,13 @@ impl Response {
         self.fields.push((name.into(), value.into()));
     }
 
-    /// The first further field of that name, ignoring case.
+    /// The first further field with this name, ignoring case.
     pub fn field(&self, name: &[u8]) -> Option<&Bytes> {
         self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Tells that the body's bytes are no longer those that `ETag` and ranges were about, though they mean the same:
-    /// the tag becomes weak (RFC 9110 section 8.8.1), and no ranges are offered.
+    /// Notes that the body's bytes are no longer those of `ETag` and ranges, though they mean the same: the tag becomes
+    /// weak (RFC 9110 section 8.8.1), and no ranges are offered.
     pub fn weaken(&mut self) {
         self.ranges = false;
         if let Some(etag) = self.etag.take_if(|etag| !etag.starts_with(b"W/")) {
@@ -277,12 +279,12 @@ impl Response {
         }
     }
 
-    /// The same, and the offer of ranges by another server, whose response this is, is not passed on.
+    /// Does the same as [`Response::weaken`], and drops the other server's offer of ranges.
     pub fn weaken_and_refuse_ranges(&mut self) {
         self.weaken();
         if let Some(written) = self.as_written.as_mut().filter(|written| written.accept_ranges) {
             Arc::make_mut(written).accept_ranges = false;
-            // Not one that the configuration has added behind it.
+            // A field that the configuration has added behind it stays.
             let mut was_found = false;
             self.fields.retain(|(name, _)| {
                 let is_it = !was_found && name.eq_ignore_ascii_case(b"Accept-Ranges");
@@ -292,13 +294,12 @@ impl Response {
         }
     }
 
-    /// What is sent as `Content-Type`, without its character set where that is to be added: as it was written, unless
-    /// something else was made of it.
+    /// The `Content-Type` to send, and the character set to add to it: as it was written, unless it was changed.
     pub fn media_type(&self) -> (&Bytes, Option<&Bytes>) {
         let charset = self.charset.as_ref().filter(|charset| !charset.is_empty());
         match &self.as_written {
             Some(written) if self.content_type == written.read_as.0 => {
-                // Behind other parameters nginx adds none.
+                // Behind other parameters nginx adds no character set.
                 let others = written.read_as.1.is_none() && written.content_type != written.read_as.0;
                 match charset == written.read_as.1.as_ref() || others {
                     true => (&written.content_type, None),
@@ -309,19 +310,19 @@ impl Response {
         }
     }
 
-    /// Removes the further fields of that name, ignoring case.
+    /// Removes the further fields with this name, ignoring case.
     pub fn remove(&mut self, name: &[u8]) {
         if self.field(name).is_some() {
             self.fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
         }
     }
 
-    /// Whether something is to be sent after the body.
+    /// Whether there are trailers to send after the body.
     pub fn has_trailers(&self) -> bool {
         !self.trailers.is_empty() || self.late_trailers.is_some()
     }
 
-    /// The length that is announced, where it is known.
+    /// The announced length, if it is known.
     pub fn length(&self) -> Option<u64> {
         self.body.len()
     }

@@ -1,8 +1,8 @@
 //! The rewrite module: `set`, `if`, `rewrite`, `break` and `return`, run as one script for each level, in the order in which
 //! they are written.
 //!
-//! It is part of the path itself and not a module beside others, because `if` is structure: a condition with a location
-//! of its own, whose settings hold when the condition does. What was found out about nginx:
+//! It is part of the request path and not a module beside others, because `if` is structure: a condition with a
+//! location of its own, whose settings apply if the condition holds. Observations about nginx:
 //!
 //! * A server's script runs before a location is chosen, a location's script after that. A rewritten path is looked up
 //!   anew after the location's script, without the server's script; this may happen ten times.

@@ -1,4 +1,4 @@
-//! What `rewrite` does to a request whose path matches.
+//! The effect of `rewrite` on a request whose path matches.
 
 use freerun_proto::uri::{EscapeSet, escape_into};
 
@@ -12,13 +12,13 @@ use crate::script::replace::{Flag, Replace};
 pub(super) enum Next {
     /// With the next directive.
     Goes,
-    /// It has ended; whether a location has to be found for the new path.
+    /// It has ended; `find` is whether a location has to be found for the new path.
     Ended { find: bool },
-    /// With this answer.
+    /// It has ended with this answer.
     Answer(Outcome),
 }
 
-/// Does what has to be done after a match. `escapes`: the client's path had something escaped in it.
+/// Applies a directive whose expression has matched. `escapes` is whether the client's path had escapes in it.
 pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: bool, logs: bool) -> Next {
     let redirects = replace.redirects();
     let mut path = Vec::with_capacity(request.asked.path.len() + 16);
@@ -76,8 +76,8 @@ pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: 
         _ => Next::Goes,
     }
 }
-/// Takes away the escapes in the path of a redirect that a URI does not need, as nginx does: those of `&` to `~`, up to the
-/// first question mark. What begins as an escape and is none is lost.
+/// Decodes the escapes in the path of a redirect that a URI does not need, as nginx does: those of `&` to `~`, up to
+/// the first question mark. Invalid escapes are removed.
 fn unescape_redirect(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;

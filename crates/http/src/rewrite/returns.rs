@@ -1,4 +1,4 @@
-//! What `return` answers.
+//! The answer of `return`.
 
 use std::num::NonZeroU16;
 
@@ -11,7 +11,7 @@ use crate::request::handler::Outcome;
 use crate::request::response::{Body, Response};
 use crate::script::returns::Return;
 
-/// The answer that it gives to a request.
+/// The answer of the directive to a request.
 pub(super) fn answer(answer: &Return<Request>, request: &mut Request) -> Outcome {
     let status = answer.status;
     // `$status` in the text is the status of this answer, or of the error that led here.

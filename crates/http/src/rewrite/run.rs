@@ -21,33 +21,33 @@ use crate::variables::Target;
 
 /// How a script ended.
 pub enum Ended {
-    /// The request goes on where it is.
+    /// The request stays where it is.
     Stays,
     /// The path was changed: a location has to be found for it.
     Moved,
-    /// With an answer.
+    /// The script has an answer.
     Answer(Outcome),
 }
 
-/// Why it pauses.
+/// Why a script pauses.
 enum Pause {
     Ended(Ended),
-    /// A file has to be looked at, which may wait.
+    /// The attributes of a file are needed, which may take a wait.
     File(FileTest, Vec<u8>),
 }
 
-/// A script that runs.
+/// The state of a running script.
 struct Run {
     outer: LoopLocal<Location>,
     next: usize,
-    /// The `if` it is in, and the next step there.
+    /// The location of the current `if`, and the next step in it.
     inner: Option<(LoopLocal<Location>, usize)>,
     moved: bool,
-    /// Whether what was captured is escaped for `set`: until a `rewrite` has matched.
+    /// Whether captures are escaped for `set`, which ends when a `rewrite` has matched.
     quotes: bool,
 }
 
-/// The end of a script that begins with `return`, which is all of most of them.
+/// The result of a script that begins with `return`: most scripts have no other directive.
 pub fn at_once(request: &mut Request) -> Option<Ended> {
     let location = request.place.location.clone();
     match location.script.first() {
@@ -56,7 +56,7 @@ pub fn at_once(request: &mut Request) -> Option<Ended> {
     }
 }
 
-/// Runs the script of the location that the request is in. Where an `if` in it holds, the request is in that one's location
+/// Runs the script of the request's location. If an `if` in it holds, the request is in the location of that `if`
 /// afterwards.
 pub async fn script(request: &mut Request) -> Ended {
     let mut run = Run { outer: request.place.location.clone(), next: 0, inner: None, moved: false, quotes: true };
@@ -93,7 +93,7 @@ fn had_escapes(request: &Request) -> bool {
 }
 
 impl Run {
-    /// Goes on, with the answer about the file that it had paused for.
+    /// Continues the script, with the answer about the file that it had paused for.
     fn advance(&mut self, request: &mut Request, mut file: Option<bool>) -> Pause {
         loop {
             let (location, at) = match &self.inner {
@@ -186,7 +186,7 @@ impl Run {
         None
     }
 
-    /// A value of the script, with what was captured escaped as long as that is so.
+    /// A value of the script, with captures escaped as long as `quotes` is set.
     fn text(&self, request: &Request, value: &Template) -> Vec<u8> {
         let escapes = self.quotes && value.has_captures() && had_escapes(request);
         let mut out = Vec::new();
@@ -214,7 +214,7 @@ impl Run {
                 let value = variable.get(request).unwrap_or_default();
                 matches(request, pattern, text, &value)?
             }
-            // Looked at by the caller.
+            // The caller looks at the file.
             Test::File(..) => false,
         })
     }

@@ -1,4 +1,4 @@
-//! `location` and the choice of one: exact, longest prefix (final with `^~`), regular expressions in order.
+//! `location` and the choice of a location: exact, longest prefix (final with `^~`), regular expressions in order.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -9,39 +9,39 @@ use rustc_hash::FxHashMap;
 
 use crate::lengths::length_bit;
 
-/// The outcome of the choice.
+/// The result of the choice.
 pub enum Found<'l, L> {
-    /// This location.
+    /// This location was chosen.
     Location(&'l Arc<L>),
-    /// None, but this one is a folder that the path names without its slash, and passes requests to another server: the
-    /// client is sent there.
+    /// No location was chosen, but this one is a folder whose name the path has without its slash, and it passes
+    /// requests to another server: the client is redirected to the folder.
     Folder(&'l Arc<L>),
-    /// None: the server's own settings hold.
+    /// No location was chosen: the server's own settings apply.
     Nothing,
 }
 
-/// A location, and how far the choice is final.
+/// A location, and how far its choice is final.
 type Choice<'l, L> = Option<(&'l Arc<L>, Certainty)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Certainty {
-    /// An expression of an outer level may match.
+    /// A regular expression of an outer level may still match.
     Open,
-    /// Exact, or by an expression.
+    /// The location is exact, or was chosen by a regular expression.
     Final,
-    /// [`Found::Folder`]
+    /// The result is [`Found::Folder`].
     Folder,
 }
 
-/// What the choice asks of a location.
+/// The properties of a location that the choice needs.
 pub trait Level: Sized {
-    /// Its name, without modifier.
+    /// The name of the location, without modifier.
     fn name(&self) -> &str;
 
     /// Whether no regular expression is tried once its prefix is the longest (`^~`).
     fn is_final(&self) -> bool;
 
-    /// Whether its requests are passed to another server.
+    /// Whether the location's requests are passed to another server.
     fn passes_on(&self) -> bool;
 
     /// The locations inside.
@@ -51,11 +51,11 @@ pub trait Level: Sized {
 /// The locations of a server, or those nested in a location.
 #[derive(Debug)]
 pub struct Locations<L> {
-    // What is looked up comes from clients, what is entered does not: a fast hash will do.
+    // Clients choose the names that are looked up, but not those that are entered: a fast hash is safe.
     exact: FxHashMap<Box<[u8]>, Arc<L>>,
-    /// How long the exact names are: a bit for each length, the last one for all that are longer.
+    /// The lengths of the exact names: one bit for each length, the last one for all longer ones.
     exact_lengths: u64,
-    /// In the order of their names.
+    /// The prefix locations, in the order of their names.
     prefix: Vec<Prefix<L>>,
     regex: Vec<(Pattern, Arc<L>)>,
     /// Locations that pass requests on and whose names end with a slash, by their names without it.
@@ -67,7 +67,7 @@ pub struct Locations<L> {
 #[derive(Debug)]
 struct Prefix<L> {
     name: Box<[u8]>,
-    /// The one with the longest other name that this name begins with.
+    /// The prefix with the longest other name that this name begins with.
     within: Option<usize>,
     location: Arc<L>,
 }
@@ -99,11 +99,11 @@ impl<L: Level> Locations<L> {
             Err(at) => at,
         };
         let within = self.longest_prefix(name);
-        // A name stands behind those that it begins with: what stands before this one has nothing to do with it.
+        // A name stands behind those that it begins with: the names before this one are not affected.
         for prefix in &mut self.prefix[at..] {
             prefix.within = prefix.within.map(|index| index + usize::from(index >= at));
         }
-        // Those that begin with a name come right behind it.
+        // The names that begin with this name follow right behind it.
         for prefix in self.prefix[at..].iter_mut().take_while(|prefix| prefix.name.starts_with(name)) {
             if prefix.within == within {
                 prefix.within = Some(at);
@@ -124,7 +124,7 @@ impl<L: Level> Locations<L> {
         self.regex.push((pattern, location));
     }
 
-    /// Adds a named location (with its `@`); `false` when the name was taken, and stays with the one that has it.
+    /// Adds a named location (with its `@`); `false` if the name is taken, which keeps its first location.
     pub fn add_named(&mut self, name: &str, location: Arc<L>) -> bool {
         match self.named.entry(name.into()) {
             Entry::Vacant(entry) => {
@@ -135,14 +135,14 @@ impl<L: Level> Locations<L> {
         }
     }
 
-    /// A named location.
+    /// The named location with this name (with its `@`).
     pub fn named(&self, name: &str) -> Option<&Arc<L>> {
         self.named.get(name)
     }
 
-    /// Where the longest name is that the path begins with.
+    /// The position of the longest name that the path begins with.
     fn longest_prefix(&self, path: &[u8]) -> Option<usize> {
-        // Between that name and the path stand only names that begin with it, too.
+        // The names between that name and the path all begin with it, too.
         let mut at = self.prefix.partition_point(|prefix| *prefix.name <= *path).checked_sub(1)?;
         while !path.starts_with(&self.prefix[at].name) {
             at = self.prefix[at].within?;
@@ -150,7 +150,7 @@ impl<L: Level> Locations<L> {
         Some(at)
     }
 
-    /// Whether there is nothing to choose from.
+    /// Whether there is no location to choose.
     fn is_empty(&self) -> bool {
         self.exact_lengths == 0 && self.prefix.is_empty() && self.regex.is_empty()
     }
@@ -159,10 +159,10 @@ impl<L: Level> Locations<L> {
         if self.folders.is_empty() { None } else { self.folders.get(path) }
     }
 
-    /// Chooses.
+    /// Chooses a location.
     ///
     /// # Errors
-    /// The match of an expression was given up.
+    /// The matching of a regular expression was given up.
     pub fn find(&self, path: &[u8], captures: &Captures) -> Result<Found<'_, L>, GaveUp> {
         Ok(match self.choose(path, captures)? {
             Some((location, Certainty::Folder)) => Found::Folder(location),
@@ -171,7 +171,7 @@ impl<L: Level> Locations<L> {
         })
     }
 
-    /// The location, and whether that is final: then no expression of an outer level is tried.
+    /// The location, and whether it is final: then no regular expression of an outer level is tried.
     fn choose<'l>(&'l self, path: &[u8], captures: &Captures) -> Result<Choice<'l, L>, GaveUp> {
         if self.exact_lengths & length_bit(path.len()) != 0
             && let Some(location) = self.exact.get(path)
@@ -189,7 +189,7 @@ impl<L: Level> Locations<L> {
         if nested.is_some_and(|(_, certainty)| certainty != Certainty::Open) {
             return Ok(nested);
         }
-        // `^~` speaks for its own level only.
+        // `^~` applies to its own level only.
         if !prefix.is_some_and(|location| location.is_final()) {
             for (pattern, location) in &self.regex {
                 if pattern.matches(path, captures)? {

@@ -1,5 +1,5 @@
-//! Tables to choose from: a server by its name, a location by the path. They know neither: they are generic over what they
-//! find.
+//! Tables for routing: a server by its name, a location by the path. They depend on neither type: they are generic over
+//! it.
 
 pub mod locations;
 pub mod names;

@@ -10,20 +10,21 @@ use rustc_hash::FxHashMap;
 /// One name of a server.
 #[derive(Debug, Clone)]
 pub enum Name {
-    /// `example.com`; also the empty name, for requests without `Host`.
+    /// A whole name, as `example.com`; also the empty name, for requests without `Host`.
     Exact(String),
-    /// `*.example.com`, kept as `.example.com`; with the flag, `example.com` itself too (`.example.com`).
+    /// A name with a wildcard at the front: `*.example.com`, kept as `.example.com`. With the flag, it matches
+    /// `example.com` itself too (`.example.com`).
     Front(String, bool),
-    /// `www.example.*`, kept as `www.example.`.
+    /// A name with a wildcard at the end: `www.example.*`, kept as `www.example.`.
     Back(String),
-    /// `~^www\d+\.example\.com$`
+    /// A regular expression, as `~^www\d+\.example\.com$`.
     Regex(Arc<Pattern>),
 }
 
 /// The servers of one address by name.
 #[derive(Debug)]
 pub struct NameTable<S> {
-    // As in `Locations`: only configured names are entered.
+    // Only configured names are entered, so a fast hash is safe, as in `Locations`.
     exact: FxHashMap<Box<str>, Arc<S>>,
     front: FxHashMap<Box<str>, Arc<S>>,
     back: FxHashMap<Box<str>, Arc<S>>,
@@ -38,7 +39,7 @@ impl<S> Default for NameTable<S> {
 }
 
 impl<S> NameTable<S> {
-    /// Adds a name. The first server to claim it keeps it; `false` says that it was taken.
+    /// Adds a name. The first server to claim it keeps it; `false` if it was taken.
     pub fn add(&mut self, name: &Name, server: &Arc<S>) -> bool {
         fn claim<S>(map: &mut FxHashMap<Box<str>, Arc<S>>, name: &str, server: &Arc<S>) -> bool {
             if map.contains_key(name) {
@@ -50,7 +51,7 @@ impl<S> NameTable<S> {
         match name {
             Name::Exact(name) => claim(&mut self.exact, name, server),
             Name::Front(suffix, itself) => {
-                // One that stands for the domain too is taken whole or not at all.
+                // A name that includes the domain itself is added as a whole or not at all.
                 if *itself && (self.exact.contains_key(&suffix[1..]) || self.front.contains_key(suffix.as_str())) {
                     return false;
                 }
@@ -69,11 +70,11 @@ impl<S> NameTable<S> {
         self.exact.is_empty() && self.front.is_empty() && self.back.is_empty() && self.regex.is_empty()
     }
 
-    /// The server for a host (lower case, without port; empty where there is none, which no expression matches);
-    /// captures of an expression go to `captures`.
+    /// The server for a host. The host is in lower case and without a port; if it is empty because there is none, no
+    /// regular expression matches it. The captures of a regular expression go to `captures`.
     ///
     /// # Errors
-    /// The match of an expression was given up.
+    /// The matching of a regular expression was given up.
     pub fn find(&self, host: &str, captures: &Captures) -> Result<Option<&Arc<S>>, GaveUp> {
         if let Some(server) = self.exact.get(host) {
             return Ok(Some(server));

@@ -22,7 +22,7 @@ impl Loader for Text<'_> {
     }
 }
 
-/// Reads the inside of an `http` block; `Err` is the first problem's line.
+/// Reads the contents of an `http` block; `Err` is the first problem's line.
 pub fn read(http: &str) -> Result<(Blueprint, Vec<String>), String> {
     let tree = parse("test.conf", None, "/", &mut Text(&format!("http {{ {http} }}")));
     let mut cx = Cx::new(tree.sources.clone());
@@ -64,7 +64,7 @@ mod locations {
         }
     }
 
-    /// The name of the location that each path gets; `-` where it is none.
+    /// Checks the name of the location that each path gets; `-` if it gets none.
     #[track_caller]
     fn check(locations: &str, wanted: &[(&str, &str)]) {
         let servers = servers(&format!("server {{ {locations} }}"));
@@ -146,7 +146,7 @@ mod locations {
             r"location ^~ /c {} location /c/inner {} location ~ x$ {}",
             &[("/c/x", "/c"), ("/c/inner/x", "x$"), ("/x", "x$")],
         );
-        // What nginx does: inside another location it does not speak for the server's expressions.
+        // As in nginx, inside another location it does not exclude the server's expressions.
         check(
             r"location / { location ^~ /q/ {} location ~ z$ {} } location ~ /q/ {}",
             &[("/q/a", "/q/"), ("/q/z", "/q/"), ("/z", "z$")],
@@ -243,7 +243,7 @@ mod names {
     use super::{read, servers};
     use crate::regex::Captures;
 
-    /// The first name of the server that each host gets; `-` for the default one.
+    /// Checks the first name of the server that each host gets; `-` for the default server.
     #[track_caller]
     fn check(servers_text: &str, wanted: &[(&str, &str)]) {
         let servers = servers(servers_text);
@@ -310,7 +310,7 @@ mod names {
             r#"server { server_name one; } server { server_name ""; } server { server_name ~.* ; }"#,
             &[("one", "one"), ("", ""), ("two", "~.*")],
         );
-        // An expression that would match nothing at all is not asked.
+        // An expression that would match an empty host is not tried.
         check("server { server_name one; } server { server_name ~.*; }", &[("", "-"), ("x", "~.*")]);
     }
 

@@ -5,39 +5,39 @@ use freerun_runtime::files::Meta;
 use freerun_serve::Subject;
 use freerun_serve::values::{Pattern, Reference, Template, VariableTable};
 
-/// A condition.
+/// The condition of an `if`.
 pub struct Condition<S> {
     pub test: Test<S>,
-    /// `!` before the operator.
+    /// Whether there is a `!` before the operator.
     pub negative: bool,
 }
 
-/// What is looked at.
+/// The test of a condition.
 pub enum Test<S> {
-    /// A variable has a value, and not `0`.
+    /// A variable has a value other than `0`.
     True(Reference<S>),
     /// A variable has this value.
     Equal(Reference<S>, Template<S>),
-    /// A variable matches an expression, whose text is for the log.
+    /// A variable matches a regular expression, whose text is for the log.
     Match(Reference<S>, Pattern, Box<str>),
-    /// There is a file.
+    /// A file passes a test.
     File(FileTest, Template<S>),
 }
 
-/// What is asked of a file.
+/// The test of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileTest {
-    /// `-f`
+    /// `-f`: it is a regular file.
     File,
-    /// `-d`
+    /// `-d`: it is a folder.
     Folder,
-    /// `-e`
+    /// `-e`: it exists.
     Exists,
-    /// `-x`
+    /// `-x`: its owner may execute it.
     Executable,
 }
 
-/// The owner's right to execute.
+/// The permission bit of the owner to execute.
 const OWNER_EXECUTES: u32 = 0o100;
 
 impl FileTest {
@@ -62,7 +62,7 @@ impl FileTest {
 }
 
 impl<S: Subject> Condition<S> {
-    /// Reads what stands between the parentheses.
+    /// Reads the text between the parentheses.
     ///
     /// # Errors
     /// nginx's `invalid condition "x"` and `unexpected "x" in condition`.

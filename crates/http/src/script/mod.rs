@@ -1,7 +1,7 @@
-//! What the directives of the rewrite module say: `set`, `if`, `rewrite`, `break` and `return`, as a script for each level. How
-//! a script runs is the business of [`rewrite`](crate::rewrite).
+//! The directives of the rewrite module, `set`, `if`, `rewrite`, `break` and `return`, as a script for each level.
+//! [`rewrite`](crate::rewrite) runs the scripts.
 //!
-//! It knows neither requests nor locations: a location holds its script, whose `if`s hold locations.
+//! A script depends on neither requests nor locations: a location holds its script, whose `if`s hold locations.
 
 pub mod condition;
 pub mod replace;
@@ -19,13 +19,13 @@ use returns::Return;
 
 /// One directive of a script.
 pub enum Action<S> {
-    /// `set`
+    /// `set`.
     Set(Target<S>, Template<S>),
-    /// `rewrite`
+    /// `rewrite`.
     Rewrite(Arc<Replace<S>>),
-    /// `break`
+    /// `break`.
     Break,
-    /// `return`
+    /// `return`.
     Return(Return<S>),
 }
 
@@ -40,7 +40,7 @@ impl<S> Clone for Action<S> {
     }
 }
 
-/// The directives of one level, but for its `if`s, each with its position in the configuration.
+/// The directives of one level except its `if`s, each with its position in the configuration.
 pub struct Script<S>(Arc<Vec<(u32, Action<S>)>>);
 
 impl<S> Clone for Script<S> {
@@ -85,7 +85,7 @@ fn assignment<S: Subject>(directive: &Node, cx: &mut Cx) -> Result<Action<S>, Pr
 pub enum Step<S, L> {
     /// A directive.
     Act(Action<S>),
-    /// An `if` with the location that answers where its condition holds.
+    /// An `if` with the location that answers if its condition holds.
     If(Condition<S>, Arc<L>),
 }
 

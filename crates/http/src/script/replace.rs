@@ -1,10 +1,10 @@
-//! `rewrite`, as it is written: another path for one that matches an expression.
+//! `rewrite`, as it is written: a new path for a path that matches a regular expression.
 
 use freerun_conf::{Cx, Node, Problem, Word};
 use freerun_serve::Subject;
 use freerun_serve::values::{Pattern, Template, VariableTable};
 
-/// What happens to the script when the path matched.
+/// What happens to the script after a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flag {
     /// It goes on.
@@ -17,13 +17,13 @@ pub enum Flag {
     Redirect(u16),
 }
 
-/// The directive.
+/// A `rewrite` directive.
 pub struct Replace<S> {
     pub pattern: Pattern,
     /// The expression as written, for the log.
     pub text: Box<str>,
     pub path: Template<S>,
-    /// What follows the first question mark.
+    /// The part of the replacement after the first question mark.
     pub args: Option<Template<S>>,
     /// Whether the request's own arguments are added.
     pub add_args: bool,

@@ -4,10 +4,10 @@ use freerun_conf::{Cx, Node, Problem};
 use freerun_serve::Subject;
 use freerun_serve::values::Template;
 
-/// The answer.
+/// A `return` directive.
 pub struct Return<S> {
     pub status: u16,
-    /// The text of the answer, or where a redirect leads.
+    /// The text of the answer, or the target of a redirect.
     pub text: Option<Template<S>>,
 }
 
@@ -32,7 +32,7 @@ impl<S: Subject> Return<S> {
             return Err(invalid());
         }
         let text = match directive.args.get(1) {
-            // An empty one is none; one that comes out empty is a text.
+            // An empty text is none; a text with variables that comes out empty is one.
             Some(word) if word.text.is_empty() => None,
             Some(word) => Some(Template::parse(word, cx)?),
             None => None,

@@ -43,14 +43,14 @@ settings! {
     }
 }
 
-/// `open_file_cache`
+/// The value of `open_file_cache`.
 #[derive(Debug, Clone)]
 pub enum OpenFileCache {
     /// Nothing is kept from one request to the next.
     Off,
     /// Open files and small contents are kept for at most one second, by each loop.
     Short,
-    /// They are kept as long as nginx keeps them, by all loops together.
+    /// Files are kept as long as nginx keeps them, for all loops together.
     Shared(Arc<OpenFiles>),
 }
 
@@ -91,23 +91,23 @@ impl Value for OpenFileCache {
     }
 }
 
-/// Which links are followed.
+/// Which symbolic links are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// All.
+    /// All links are followed.
     All,
-    /// None.
+    /// No link is followed.
     None,
-    /// Those whose owner is that of what they lead to.
+    /// Only links are followed that have the same owner as their targets.
     OfOwner,
 }
 
-/// `disable_symlinks`
+/// The value of `disable_symlinks`.
 #[derive(Debug, Clone)]
 pub struct DisableSymlinks {
-    /// Which links are followed.
+    /// Which symbolic links are followed.
     pub links: Links,
-    /// The part of a path that is not looked at.
+    /// The part of a path that is not checked.
     pub from: Option<Template>,
 }
 

@@ -8,36 +8,36 @@ use freerun_serve::listen::{self, ListenSpec};
 /// The name of the service that takes the connections of these sockets.
 pub const SERVICE: &str = "http";
 
-/// Port 80 on all IPv4 addresses (8000 without the rights for that): what a server without `listen` gets.
+/// Port 80 on all IPv4 addresses (8000 without the privilege for that): the address of a server without `listen`.
 pub fn default_listen(privileged: bool) -> ListenSpec {
     let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, if privileged { 80 } else { 8000 }));
     ListenSpec::new(SERVICE, Some(address), address.to_string())
 }
 
-/// Where a directive is written, for problems found after reading.
+/// The place where a directive is written, for problems found after reading.
 #[derive(Debug, Clone, Copy)]
 pub struct Written {
-    /// What the caret points at.
+    /// The place that the caret points at.
     pub place: Place,
-    /// The line that is named.
+    /// The place whose line is named.
     pub end: Place,
-    /// Position in reading order.
+    /// The position in reading order.
     pub order: u32,
 }
 
 /// One `listen` directive; a range of ports makes several addresses.
 #[derive(Debug, Clone)]
 pub struct ListenSetting {
-    /// One for each port.
+    /// The specifications of the sockets, one for each port.
     pub specs: Vec<ListenSpec>,
     /// `default_server`
     pub default_server: bool,
     /// `proxy_protocol`
     pub proxy_protocol: bool,
-    /// Where it is written.
+    /// The place where it is written.
     pub written: Written,
-    /// Whether any parameter concerns the socket itself: such an address is bound by its own, and only one `listen`
-    /// for it may say so.
+    /// Whether any parameter concerns the socket itself: such an address is bound separately, and only one `listen` for
+    /// it may have such parameters.
     pub has_options: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The settings that the request's path itself reads, but for those that every request asks for at once
-//! ([`core_settings`](crate::request::core_settings)). A module's own settings stand in the module's file.
+//! The settings that the request path itself reads, except those that every request needs at once
+//! ([`core_settings`](crate::request::core_settings)). A module's own settings are in the module's file.
 
 pub mod files;
 pub mod listen;

@@ -25,14 +25,14 @@ settings! {
 /// A number of bytes that may come from variables.
 #[derive(Debug, Clone)]
 pub enum Bytes {
-    /// Written.
+    /// The number is written in the configuration.
     Fixed(u64),
-    /// From variables.
+    /// The number is computed from variables.
     Computed(Template),
 }
 
 impl Bytes {
-    /// The number for this request; 0 for what is no size, which is logged.
+    /// The number for this request; 0 for an invalid size, which is logged.
     pub fn of(&self, request: &Request) -> u64 {
         match self {
             Bytes::Fixed(bytes) => *bytes,
@@ -60,8 +60,8 @@ impl Value for Bytes {
     }
 }
 
-/// What `set $limit_rate` has asked for, or once a response is being written, what it is written with: bytes in a second,
-/// 0 for no limit.
+/// The rate that `set $limit_rate` has asked for or, once a response is being written, the rate that it is written
+/// with: bytes a second, 0 for no limit.
 #[derive(Debug, Default)]
 pub struct LimitRate(Cell<Option<u64>>);
 

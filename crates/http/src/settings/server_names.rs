@@ -11,9 +11,9 @@ use crate::variables::VariableTable;
 /// The names of one server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerNames {
-    /// In the order written.
+    /// The names in the order written.
     pub names: Arc<Vec<Name>>,
-    /// The first one as written, for `$server_name` and redirects.
+    /// The first name as written, for `$server_name` and redirects.
     pub first: Arc<str>,
 }
 
@@ -30,7 +30,7 @@ impl Setting for ServerNames {
                 if pattern.is_empty() {
                     return Err(invalid("empty regex in server name"));
                 }
-                // nginx matches names without regard to case, because it lower-cases the host.
+                // nginx matches names without regard to case, because it converts the host to lower case.
                 let pattern = Pattern::new(pattern, true, cx.extensions.get_or_default::<VariableTable>());
                 let pattern = pattern.map_err(|why| Problem::new(why).at(word.place))?;
                 names.push(Name::Regex(Arc::new(pattern)));
@@ -61,7 +61,7 @@ impl Setting for ServerNames {
         }
         let first = first.unwrap_or_else(|| {
             let written = directive.args[0].text.as_str();
-            // `.example.com` stands for its own domain here.
+            // `.example.com` stands for `example.com` here.
             written.strip_prefix('.').unwrap_or(written).to_lowercase().into()
         });
         Ok(ServerNames { names: Arc::new(names), first })

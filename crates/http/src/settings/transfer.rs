@@ -1,4 +1,4 @@
-//! Settings of the core that say how bytes are to be moved, most of which have nothing to act on here.
+//! Settings of the core about how bytes are moved, most of which have no effect here.
 
 use freerun_conf::{Cx, Many, Node, Problem, Shape, Size, Value, parse_offset, parse_size, settings};
 
@@ -43,7 +43,7 @@ settings! {
     }
 }
 
-/// `directio`
+/// The value of `directio`: the size from which files are read past the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectIo(pub Option<u64>);
 
@@ -59,7 +59,7 @@ impl Value for DirectIo {
     }
 }
 
-/// `send_lowat`
+/// The value of `send_lowat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LowWater(pub u64);
 
@@ -76,7 +76,7 @@ impl Value for LowWater {
     }
 }
 
-/// `early_hints`
+/// The value of `early_hints`.
 #[derive(Debug, Clone)]
 pub struct EarlyHints(pub Vec<Template>);
 

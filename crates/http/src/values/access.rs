@@ -1,18 +1,18 @@
-//! Rights of files that are made for requests: `dav_access`, `proxy_store_access`.
+//! Permissions of files that are made for requests: `dav_access`, `proxy_store_access`.
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value};
 
-/// The rights of files; folders that may be read may be entered.
+/// The permissions of files; folders that may be read may also be entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access(u32);
 
 impl Access {
-    /// Rights of a file.
+    /// The permissions of a file.
     pub fn of_files(self) -> u32 {
         self.0
     }
 
-    /// Rights of a folder.
+    /// The permissions of a folder.
     pub fn of_folders(self) -> u32 {
         self.0 | (self.0 & 0o444) >> 2
     }

@@ -8,13 +8,14 @@ use freerun_serve::values::Template;
 /// The pools that `thread_pool` has defined, and the names that `aio` uses. Lives in the configuration's context.
 #[derive(Debug, Default)]
 pub struct ThreadPools {
-    /// Definitions, in order.
+    /// The definitions, in order.
     pub defined: Vec<PoolSpec>,
     used: Vec<(String, Place)>,
 }
 
 impl ThreadPools {
-    /// After everything was read (`thread_pool` may stand below its use): the first name without a definition.
+    /// Finds the first name without a definition, after all of the configuration was read (`thread_pool` may stand
+    /// below its use).
     ///
     /// # Errors
     /// nginx's `unknown thread pool "x"`.
@@ -29,13 +30,13 @@ impl ThreadPools {
 
 /// The value of `aio`.
 pub enum AioSetting<S: Subject> {
-    /// Probe, and use the pool `default` for what would wait.
+    /// Probe the page cache, and use the pool `default` for operations that would wait.
     Auto,
-    /// The same with the pool of that name.
+    /// Probe the page cache, and use the pool with this name for operations that would wait.
     Threads(Template<S>),
-    /// Every operation hops to the pool.
+    /// Every operation goes to the pool.
     Always(Template<S>),
-    /// Nothing leaves the loop.
+    /// Every operation stays on the loop.
     Off,
 }
 

@@ -5,7 +5,7 @@ use freerun_conf::{Cx, Node, Problem, Shape, Value};
 use freerun_serve::Subject;
 use freerun_serve::values::Template;
 
-/// What is shown instead of an error.
+/// The page that is shown instead of an error.
 pub enum Target<S: Subject> {
     /// A URI of this server, or a URL to redirect to.
     Uri(Template<S>),
@@ -15,11 +15,11 @@ pub enum Target<S: Subject> {
 
 /// One `error_page` directive.
 pub struct ErrorPage<S: Subject> {
-    /// For these statuses.
+    /// The statuses of the errors.
     pub statuses: Vec<u16>,
-    /// `=200` sends 200; `=` alone, here 0, what the page itself answers.
+    /// The status to send: `=200` sends 200; `=` alone, here 0, the status of the page itself.
     pub overwrite: Option<u16>,
-    /// What is shown.
+    /// The page that is shown.
     pub target: Target<S>,
 }
 

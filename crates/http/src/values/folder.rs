@@ -18,7 +18,7 @@ impl<S: Subject> Value for Folder<S> {
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Folder<S>, Problem> {
         let word = &directive.args[0];
-        // These are made of the directive that would use them.
+        // These variables are made of the directive that would use them.
         for name in ["document_root", "realpath_root"] {
             if word.text.contains(&format!("${name}")) || word.text.contains(&format!("${{{name}}}")) {
                 let message =

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, parse_time};
 
-/// How long an idle connection is kept, and what the client is told.
+/// How long an idle connection is kept, and the time that the client is told.
 #[derive(Debug, Clone, Copy)]
 pub struct KeepaliveTimeout {
-    /// Kept for so long; zero turns keep-alive off.
+    /// How long it is kept; zero turns keep-alive off.
     pub timeout: Duration,
-    /// `Keep-Alive: timeout=`, in seconds.
+    /// The value of `Keep-Alive: timeout=`, in seconds.
     pub header: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Value for KeepaliveTimeout {
 pub struct KeepaliveDisable {
     /// Old versions of Internet Explorer, after a POST.
     pub msie6: bool,
-    /// Safari on macOS and systems like it.
+    /// Safari on macOS and similar systems.
     pub safari: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Lists of media types that a filter looks at: `addition_types`, `ssi_types` and their like.
+//! Lists of the media types that a filter looks at: `addition_types`, `ssi_types` and similar directives.
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 
@@ -10,7 +10,7 @@ pub struct MediaTypes {
 }
 
 impl MediaTypes {
-    /// Whether a response of this type (without parameters, in any case) is meant.
+    /// Whether the list has this type (without parameters, ignoring case).
     pub fn contains(&self, media_type: &[u8]) -> bool {
         self.any
             || media_type.eq_ignore_ascii_case(b"text/html")

@@ -1,5 +1,5 @@
-//! Values of directives that the settings of requests are made of. They know no request: those with variables in them are
-//! generic over who is asked for.
+//! Values of directives, of which the settings of requests are made. They do not depend on requests: values with
+//! variables are generic over the subject.
 
 pub mod access;
 pub mod aio;

@@ -1,8 +1,8 @@
-//! Directives whose presence is all that they say.
+//! Directives whose presence is their only meaning.
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value};
 
-/// A directive without arguments: there or not.
+/// A directive without arguments, present or not.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Switch(pub bool);
 
@@ -14,7 +14,7 @@ impl Value for Switch {
     }
 }
 
-/// A directive that may be there any number of times, with up to `MAX` arguments that mean nothing.
+/// A directive that may be present any number of times, with up to `MAX` arguments that have no meaning.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Present<const MAX: u16>(pub bool);
 

@@ -8,7 +8,7 @@ use freerun_serve::parts::{Paths, TempFolders};
 pub struct TempPath {
     /// The folder.
     pub path: String,
-    /// How many digits the names of folders below it have.
+    /// The number of digits in the names of each level of folders below it.
     pub levels: Vec<u8>,
 }
 
@@ -24,7 +24,7 @@ impl Value for TempPath {
             }
         }
         let path = cx.extensions.get_or_default::<Paths>().absolute(directive.args[0].as_str());
-        // A default is made only where somebody may use it.
+        // A default folder is made only if a configured directive may use it.
         if directive.name.place != Place::NONE {
             cx.extensions.get_or_default::<TempFolders>().add(&path);
         }

@@ -24,7 +24,7 @@ impl Value for MediaType {
 #[derive(Debug, Clone, Default)]
 pub struct Types {
     table: Arc<FxHashMap<Box<[u8]>, Bytes>>,
-    /// How long the extensions are: many paths have none, or what is none.
+    /// The lengths of the extensions, as a bit set: many paths have no extension, or an unknown one.
     lengths: u64,
 }
 
@@ -46,12 +46,12 @@ impl Setting for Types {
 
     fn set(previous: Option<Types>, directive: &Node, cx: &mut Cx) -> Result<Types, Problem> {
         if directive.block.is_none() {
-            // The default: what nginx has built in.
+            // Without the directive, nginx's built-in types apply.
             return Ok(Types::from_pairs(&[("text/html", "html"), ("image/gif", "gif"), ("image/jpeg", "jpg")]));
         }
         let mut types = FxHashMap::clone(&previous.unwrap_or_default().table);
         for line in directive.children() {
-            // A type without an extension says nothing, which is no error.
+            // A type without an extension has no effect, and is no error.
             let media_type = media_type(&line.name.text);
             for extension in &line.args {
                 let key: Box<[u8]> = extension.text.to_ascii_lowercase().into_bytes().into();
@@ -72,7 +72,7 @@ impl Setting for Types {
     }
 }
 
-/// Usual media types: of these no loop has to count how many responses have one.
+/// Usual media types: they are static, so that no loop has to count references to them.
 const USUAL: &[&str] = &[
     "application/atom+xml",
     "application/font-woff",
@@ -121,7 +121,7 @@ const USUAL: &[&str] = &[
     "video/webm",
 ];
 
-/// A media type of the configuration; cloning one of the usual ones concerns no other loop.
+/// A media type of the configuration; cloning one of the usual ones does not touch memory of other loops.
 pub fn media_type(text: &str) -> Bytes {
     match USUAL.binary_search(&text) {
         Ok(index) => Bytes::from_static(USUAL[index].as_bytes()),

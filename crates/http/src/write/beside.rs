@@ -11,7 +11,7 @@ use crate::write::WriteError;
 pub async fn meanwhile<T>(source: &mut Option<&mut Box<dyn Source>>, waiting: impl Future<Output = T>) -> T {
     let Some(source) = source else { return waiting.await };
     let mut waiting = pin!(waiting);
-    // Some waits are none: then it does not pay to ask the source.
+    // Some waits are ready at once: then asking the source is wasted time.
     if let Poll::Ready(output) = poll_once(&mut waiting).await {
         return output;
     }
@@ -28,8 +28,8 @@ pub async fn meanwhile<T>(source: &mut Option<&mut Box<dyn Source>>, waiting: im
     waiting.await
 }
 
-/// Waits for `sending`, and asks for what comes `next` beside it: a source may have more to do for that than to wait. What has come is
-/// answered.
+/// Waits for `sending`, and polls for the `next` piece beside it: a source may have more work to do for that than to
+/// wait. Returns the piece if it has come.
 pub async fn sent_beside<T>(
     sending: impl Future<Output = Result<(), WriteError>>,
     mut next: Pin<&mut (impl Future<Output = T> + ?Sized)>,
@@ -49,7 +49,7 @@ pub async fn sent_beside<T>(
     sent.await.map(|()| come)
 }
 
-/// What a future says now.
+/// Polls a future once.
 pub async fn poll_once<F: Future + ?Sized>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
@@ -64,14 +64,14 @@ mod tests {
     #[test]
     fn what_comes_next_is_asked_for_while_something_is_sent() {
         let mut context = Context::from_waker(Waker::noop());
-        // The client takes it only when the source has got on.
+        // The client takes the bytes only after the source has been polled.
         let asked = Cell::new(false);
         let mut next = pin!(poll_fn(|_| Poll::Ready(asked.replace(true))));
         let sending = poll_fn(|_| if asked.get() { Poll::Ready(Ok(())) } else { Poll::Pending });
         let mut both = pin!(sent_beside(sending, next.as_mut()));
         assert!(both.as_mut().poll(&mut context).is_pending());
         assert!(matches!(both.as_mut().poll(&mut context), Poll::Ready(Ok(Some(false)))));
-        // What is sent at once needs nothing of it.
+        // A future that is ready at once must not poll the source.
         let mut unasked = pin!(poll_fn(|_| -> Poll<()> { panic!("it is asked") }));
         let mut sent = pin!(sent_beside(async { Ok(()) }, unasked.as_mut()));
         assert!(matches!(sent.as_mut().poll(&mut context), Poll::Ready(Ok(None))));

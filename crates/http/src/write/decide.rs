@@ -1,4 +1,4 @@
-//! What the head of a response says, decided once for every protocol.
+//! Decisions about the head of a response, made once for every protocol.
 
 use freerun_proto::Version;
 use freerun_proto::status;
@@ -12,17 +12,17 @@ use crate::request::response::Response;
 pub enum Framing {
     /// There is no body (HEAD, 204, 304).
     None,
-    /// By its length.
+    /// The length marks the end.
     Length,
-    /// By a last chunk (RFC 9112 section 7.1).
+    /// A last chunk marks the end (RFC 9112 section 7.1).
     Chunked,
-    /// By closing the connection.
+    /// Closing the connection marks the end.
     Close,
-    /// By the protocol, which frames what it carries (HTTP/2, HTTP/3).
+    /// The protocol marks the end, as it frames its content (HTTP/2, HTTP/3).
     Stream,
 }
 
-/// What was decided about a response, before a protocol prints it.
+/// The decisions about a response, before a protocol encodes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decided {
     /// How the client learns where the body ends.
@@ -34,21 +34,22 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// Whether the body is sent in HTTP/1's chunks.
+    /// Whether the body is sent in chunks of HTTP/1.
     #[inline]
     pub fn is_chunked(&self) -> bool {
         self.framing == Framing::Chunked
     }
 }
 
-/// Decides about a response; `upgrades` is whether it ends HTTP on the connection. The request notes the status that is sent.
+/// Decides about a response; `upgrades` is whether it ends HTTP on the connection. The request notes the status that is
+/// sent.
 #[inline]
 pub fn decide(request: &mut Request, response: &Response, upgrades: bool) -> Decided {
     request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
     if response.close {
         request.answered.persistence.close(CloseReason::Response);
     }
-    // `return 199 text` has its text, as in nginx.
+    // `return 199 text` is sent with its text, as in nginx.
     let bodiless = request.is_head() || matches!(response.status, 204 | 304) || upgrades;
     let multiplexed = request.client.is_multiplexed();
     let may_chunk = request.is_http11() && request.core().chunked_transfer_encoding && !multiplexed;

@@ -1,4 +1,4 @@
-//! The fields of a response's head, in nginx's order, for whichever protocol prints them.
+//! The fields of a response's head, in nginx's order, for any protocol that encodes them.
 
 use freerun_proto::encode;
 
@@ -11,12 +11,13 @@ use crate::request::{Address, Request};
 use crate::settings::server::ServerSettings;
 use crate::write::decide::Decided;
 
-/// What a protocol makes of a head. A value may come in pieces, between [`HeadSink::begin`] and [`HeadSink::end`].
+/// The receiver of a head, which encodes it for a protocol. A value may come in pieces, between [`HeadSink::begin`] and
+/// [`HeadSink::end`].
 pub trait HeadSink {
-    /// Prints the status, `Server` and `Date`, as far as the response has none of its own ([`own_start`]).
+    /// Prints the status, and `Server` and `Date` if the response has none of its own ([`own_start`]).
     fn start(&mut self, request: &Request, response: &Response, core: &CoreSettings);
 
-    /// Prints what belongs to an HTTP/1 connection alone, where the protocol is that.
+    /// Prints the fields that only an HTTP/1 connection has, if the protocol is HTTP/1.
     fn connection(&mut self, _request: &Request, _response: &Response, _decided: &Decided, _core: &CoreSettings) {}
 
     /// Prints whole fields that are kept as lines of HTTP/1, each with its line end.
@@ -25,16 +26,16 @@ pub trait HeadSink {
     /// Begins a field.
     fn begin(&mut self, name: &[u8]);
 
-    /// Adds to the value of the field that was begun.
+    /// Adds to the value of the current field.
     fn push(&mut self, value: &[u8]);
 
-    /// Adds to the value of the field that was begun what is certain to have no line end in it.
+    /// Adds text to the value of the current field that is certain to have no line end in it.
     #[inline]
     fn push_clean(&mut self, value: &[u8]) {
         self.push(value);
     }
 
-    /// Ends the field that was begun.
+    /// Ends the current field.
     fn end(&mut self);
 
     /// Prints a field whose value is certain to have no line end in it.
@@ -54,7 +55,7 @@ pub trait HeadSink {
     }
 }
 
-/// Prints `Server` and `Date` where the response has none of its own from another server.
+/// Prints `Server` and `Date`, unless the response has them from another server.
 #[inline]
 pub fn own_start(request: &Request, response: &Response, core: &CoreSettings, sink: &mut impl HeadSink) {
     let written = response.as_written.as_deref();
@@ -148,7 +149,7 @@ pub fn further(request: &Request, response: &Response, sink: &mut impl HeadSink)
     }
 }
 
-/// Which of the response's own members stand among its fields.
+/// The response's own members that stand among its further fields.
 #[derive(Default)]
 struct Placed {
     last_modified: bool,
@@ -173,7 +174,7 @@ impl Placed {
     }
 }
 
-/// Appends the member that stands here, if it is still there.
+/// Prints the member that this field stands for, if the response still has it.
 fn own(request: &Request, response: &Response, member: Member, name: &[u8], sink: &mut impl HeadSink) {
     match member {
         Member::Etag => response.etag.iter().for_each(|etag| sink.field(name, etag)),
@@ -184,7 +185,7 @@ fn own(request: &Request, response: &Response, member: Member, name: &[u8], sink
     }
 }
 
-/// Adds `scheme://host[:port]/path`, as `server_name_in_redirect` and `port_in_redirect` say.
+/// Adds `scheme://host[:port]/path` to the value, by `server_name_in_redirect` and `port_in_redirect`.
 fn absolute(request: &Request, core: &CoreSettings, path: &[u8], sink: &mut impl HeadSink) {
     sink.push(request.client.scheme().as_bytes());
     sink.push(b"://");
@@ -211,8 +212,8 @@ fn absolute(request: &Request, core: &CoreSettings, path: &[u8], sink: &mut impl
     sink.push(path);
 }
 
-/// `Content-Type`, `Content-Length` and `Last-Modified` as they were made for a file, if they are all that the response says
-/// there.
+/// The prepared lines `Content-Type`, `Content-Length` and `Last-Modified` of a file, if the response has exactly
+/// these.
 fn described_lines<'d>(response: &Response, described: &'d Described) -> Option<&'d [u8]> {
     let is_whole =
         response.status == 200 && response.charset.is_none() && response.as_written.is_none() && !response.no_length;

@@ -10,7 +10,7 @@ use crate::connection::stream::ResponseHead;
 use crate::request::Request;
 use crate::write::WriteError;
 
-/// Sends an interim response; a client that takes nothing for `wait` has gone.
+/// Sends an interim response; a client that takes no bytes for `wait` counts as gone.
 ///
 /// # Errors
 /// The client has gone.
@@ -22,7 +22,7 @@ pub async fn send(request: &mut Request, head: &ResponseHead, wait: Duration) ->
     let Some(transport) = request.client.transport() else { return Ok(()) };
     let mut out = Vec::new();
     match head.status {
-        // No response has this status, so the table of status lines does not have it.
+        // No final response has this status, so the table of status lines does not have it.
         103 => out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n"),
         status => encode::status_line(status, &mut out),
     }

@@ -1,5 +1,5 @@
-//! What is the same in writing a response, whatever protocol it goes out by: what its head says, at what pace its body
-//! goes, and whether the client is still there.
+//! The parts of writing a response that are the same for every protocol: the contents of its head, the pace of its
+//! body, and whether the client is still there.
 
 pub mod beside;
 pub mod decide;
@@ -11,20 +11,20 @@ pub mod text;
 use std::io;
 use std::time::Duration;
 
-/// How long what is held back waits for a source to give more.
+/// How long held bytes wait for a source to give more.
 pub const PAUSE: Duration = Duration::from_millis(10);
 
-/// Why a response was not written whole. The connection is closed then: a response is cut short, never padded or
+/// Why a response was not written completely. The connection is closed then: a response is cut short, never padded or
 /// ended as if it were complete.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The client went away, or its connection broke.
     #[error("{0}")]
     Client(#[from] io::Error),
-    /// The client took nothing for `send_timeout`.
+    /// The client took no bytes for `send_timeout`.
     #[error("client timed out")]
     TimedOut,
-    /// The body could not be made or read; it is logged already.
+    /// The body could not be made or read, which is logged already.
     #[error("the body could not be completed")]
     Body,
 }

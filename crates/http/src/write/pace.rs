@@ -1,4 +1,4 @@
-//! `limit_rate`: how much of a response may be sent by now.
+//! `limit_rate`: how many bytes of a response may be sent by now.
 
 use std::time::{Duration, Instant};
 
@@ -6,21 +6,21 @@ use crate::request::Request;
 use crate::settings::rate::LimitRate;
 use crate::settings::rate::{Bytes, RateSettings};
 
-/// How many pieces a second a limited response is sent in at most: each costs a timer and a system call.
+/// In how many pieces a second a limited response is sent at most: each costs a timer and a system call.
 const PIECES: u64 = 4;
 
 /// The pace of one response.
 #[derive(Debug)]
 pub struct Pace {
-    /// Bytes a second; 0 is no limit.
+    /// The rate in bytes a second; 0 is no limit.
     rate: u64,
-    /// Bytes that are sent without a limit before.
+    /// The number of bytes that are sent without a limit first.
     after: u64,
     began: Instant,
 }
 
 impl Pace {
-    /// What `$limit_rate` has been set to, or the settings say. `$limit_rate` tells it from here on.
+    /// The pace by `$limit_rate`, if it was set, or by the settings. `$limit_rate` has this value from here on.
     pub fn of(request: &Request, now: Instant) -> Pace {
         let settings = request.settings().get::<RateSettings>();
         let set = request.own.find::<LimitRate>().and_then(|rate| rate.get());
@@ -41,7 +41,7 @@ impl Pace {
         Pace { rate, after, began: now }
     }
 
-    /// Whether there may be a limit: what variables say is not asked yet.
+    /// Whether there may be a limit; variables are not evaluated yet.
     pub fn is_expected(request: &Request) -> bool {
         match request.own.find::<LimitRate>().and_then(|rate| rate.get()) {
             Some(rate) => rate > 0,
@@ -54,15 +54,15 @@ impl Pace {
         self.rate == 0
     }
 
-    /// How many of `wanted` bytes may be sent now, when `sent` have been.
+    /// How many of `wanted` bytes may be sent now, after `sent` bytes.
     ///
     /// # Errors
-    /// None: ask again after so long.
+    /// No byte may be sent now: ask again after this time.
     pub fn room(&self, sent: u64, wanted: u64, now: Instant) -> Result<u64, Duration> {
         if self.rate == 0 || wanted == 0 {
             return Ok(wanted);
         }
-        // A second's worth goes at once, as in nginx, and then a piece whenever there is room for one.
+        // The bytes of one second are sent at once, as in nginx, and then a piece whenever there is room for one.
         let elapsed = now.saturating_duration_since(self.began).as_millis() + 1000;
         let allowed = u128::from(self.after) + u128::from(self.rate) * elapsed / 1000;
         let room = u64::try_from(allowed.saturating_sub(u128::from(sent))).unwrap_or(u64::MAX);
@@ -84,7 +84,7 @@ mod tests {
         Pace { rate, after, began: Instant::now() }
     }
 
-    /// Sends `bytes` by this pace; when each piece goes (ms) and how large it is.
+    /// Sends `bytes` at this pace; returns when each piece is sent (ms) and how large it is.
     fn pieces(pace: &Pace, bytes: u64) -> Vec<(u64, u64)> {
         let (mut sent, mut ms, mut out) = (0, 0, Vec::new());
         while sent < bytes {

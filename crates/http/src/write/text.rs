@@ -1,4 +1,4 @@
-//! The head of a response as text: as HTTP/1 sends it, and as `$sent_http_…` looks into it.
+//! The head of a response as text, in the form of HTTP/1, also for `$sent_http_…`.
 
 use std::io::Write;
 
@@ -12,15 +12,15 @@ use crate::request::response::{AsWritten, Response};
 use crate::write::decide::{Decided, decide};
 use crate::write::fields::{self, HeadSink};
 
-/// A head as text, which grows at the end of a buffer.
+/// A head as text, which is appended to a buffer.
 pub struct TextHead<'o> {
     out: &'o mut Vec<u8>,
-    /// Where the fields begin that `$sent_http_…` shows: behind the server's own `Server` and `Date`.
+    /// Where the fields for `$sent_http_…` begin: behind the server's own `Server` and `Date`.
     fields: usize,
 }
 
 impl<'o> TextHead<'o> {
-    /// A head behind what is in `out`.
+    /// A head that is appended to `out`.
     #[inline]
     pub fn new(out: &'o mut Vec<u8>) -> TextHead<'o> {
         TextHead { fields: out.len(), out }
@@ -93,8 +93,8 @@ impl HeadSink for TextHead<'_> {
     }
 }
 
-/// Decides about a response and writes its head into `out`. Says, too, where the fields begin that `$sent_http_…` shows: behind
-/// the server's own `Server` and `Date`.
+/// Decides about a response and writes its head into `out`. Also returns where the fields for `$sent_http_…` begin:
+/// behind the server's own `Server` and `Date`.
 pub fn head(request: &mut Request, response: &Response, upgrades: bool, out: &mut Vec<u8>) -> (Decided, usize) {
     let decided = decide(request, response, upgrades);
     if request.head.version() == Version::Http09 {
@@ -115,7 +115,7 @@ fn written_status_line(written: &AsWritten, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Keeps the head as it is so far in the request, for `$sent_http_…` and `$status` in what filters add to it.
+/// Keeps the current head in the request, for `$sent_http_…` and `$status` in fields that filters add to it.
 pub fn preview(request: &mut Request, response: &Response) {
     if !request.generation.http.keeps_sent_head {
         request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
@@ -130,14 +130,14 @@ pub fn preview(request: &mut Request, response: &Response) {
     request.answered.persistence = persistence;
 }
 
-/// Adds a field to what [`preview`] has kept.
+/// Adds a field to the head that [`preview`] has kept.
 pub fn preview_field(request: &mut Request, name: &[u8], value: &[u8]) {
     if request.generation.http.keeps_sent_head {
         field(&mut request.answered.head, name, value);
     }
 }
 
-/// How the head of a response with status 200 begins: the status line of HTTP/1, `Server` and `Date`.
+/// Prints the beginning of a head with status 200: the status line of HTTP/1, `Server` and `Date`.
 fn plain_start(tokens: ServerTokens, date: &[u8; 29], out: &mut Vec<u8>) {
     out.extend_from_slice(
         &[b"HTTP/1.1 200 OK\r\nServer: ", server_name(tokens).as_bytes(), b"\r\nDate: ", date, b"\r\n"].concat(),

@@ -1,4 +1,4 @@
-//! Files as bodies: with `sendfile` as far as they are in memory, and through the pool where not.
+//! Files as bodies: `sendfile` for the parts that are in memory, the thread pool for the others.
 
 use std::io;
 use std::sync::Arc;
@@ -19,26 +19,27 @@ use crate::request::response::{FileRange, Source};
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 
-/// A file range up to this size is read into the head's buffer and leaves with it in one system call, if it is in
-/// memory: cheaper than a second call.
+/// A file range up to this size is read into the head's buffer and sent with it in one system call, if it is in memory:
+/// that is cheaper than a second call.
 const SMALL_FILE: u64 = 32 * 1024;
 
-/// The most that one inline `sendfile` moves when `sendfile_max_chunk` says nothing smaller, so that a fast client
-/// with a large file takes turns with the others.
+/// The most that one inline `sendfile` moves unless `sendfile_max_chunk` is smaller, so that a fast client with a large
+/// file takes turns with the others.
 const MAX_INLINE: u64 = 2 << 20;
 
-/// The first `sendfile` after a head: with the head, it makes the first segment of 64 KiB that the network card (or the
-/// loopback) takes nearly full and never over-full. A head that leaves by itself costs a segment more, and a longer first
-/// piece has to be split by the kernel: 23 and 27 µs for 100 KB, against 22.
+/// The size of the first `sendfile` after a head. Together with the head, it nearly fills but never exceeds the first
+/// segment of 64 KiB that the network card (or the loopback) takes. A head that is sent by itself costs a segment more,
+/// and a longer first piece has to be split by the kernel: 23 and 27 µs for 100 KB, against 22.
 const FIRST_CHUNK: u64 = 56 * 1024;
-/// Longer ranges have their head sent by itself (unless `tcp_nopush` is on), as nginx does: the segment more is lost among
-/// hundreds, and pages that begin where segments do are cheaper.
+/// The head of a longer range is sent by itself (unless `tcp_nopush` is on), as in nginx: one segment more does not
+/// matter among hundreds, and pages that begin where segments do are cheaper.
 const FIRST_CHUNK_FOR: u64 = 256 * 1024;
 
-/// What is looked at for a client, at least, after it had to be waited for: the socket may take more than the last time.
+/// How many bytes are tried at least after the client had to be waited for: the socket may take more than the last
+/// time.
 const LEAST_AFTER_FULL: u64 = 64 * 1024;
 
-/// Sends a range of a file, with what is left of the head before it.
+/// Sends a range of a file, with the rest of the head before it.
 pub async fn with_head(
     request: &Request,
     writer: &mut Writer<'_>,
@@ -77,7 +78,7 @@ pub async fn with_head(
     send(request, writer, FileRange { file, offset, len }, first, &aio, None).await
 }
 
-/// Sends what a source has in a file, which goes on while the client does not take it.
+/// Sends a range of a file that a source refers to; the source goes on while the client does not take it.
 pub async fn of_source(
     request: &Request,
     writer: &mut Writer<'_>,
@@ -136,7 +137,8 @@ async fn send(
                 len -= n;
                 in_this_turn += n;
                 since_full += n;
-                // What took less than it was offered is full, mostly: to be told so costs less than to offer it the rest.
+                // A socket that took less than it was offered is mostly full: asking for its state costs less than
+                // offering it the rest.
                 if inline && n < chunk && len > 0 && !transport.has_room()? {
                     filled = true;
                 } else if in_this_turn >= MAX_INLINE && len > 0 {
@@ -155,7 +157,7 @@ async fn send(
         }
         if filled {
             meanwhile(&mut source, writer.wait()).await?;
-            // As much will fit next time, more or less: what lies beyond need not be looked at now.
+            // About as much will fit the next time: the bytes beyond that need not be tried now.
             at_once = since_full.saturating_mul(2).max(LEAST_AFTER_FULL);
             (in_this_turn, since_full) = (0, 0);
         }
@@ -163,8 +165,8 @@ async fn send(
     Ok(())
 }
 
-/// Sends a range of a file piece by piece through memory: one that is read past the page cache (`directio`), or one for a
-/// transport that the kernel cannot copy a file to.
+/// Sends a range of a file piece by piece through memory, if it is read past the page cache (`directio`), or if the
+/// kernel cannot copy a file to the transport.
 async fn by_copying(
     request: &Request,
     writer: &mut Writer<'_>,
@@ -188,7 +190,7 @@ async fn by_copying(
     writer.all(head, b"", more).await
 }
 
-/// The file has become shorter than what was announced.
+/// Logs that the file has become shorter than the announced length.
 fn cut_short(request: &Request, file: &Arc<OpenFile>) -> WriteError {
     open::forget(request, file);
     log_error!(request, Alert, "file was truncated while it was sent to the client");

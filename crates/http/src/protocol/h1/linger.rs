@@ -1,6 +1,6 @@
-//! Closing with patience: what a client still sends is read and thrown away for a while.
+//! Lingering close: the bytes that a client still sends are read and discarded for a while.
 //!
-//! A socket closed with unread bytes sends a reset, which can destroy the response before the client has read it.
+//! Closing a socket with unread bytes sends a reset, which can destroy the response before the client has read it.
 
 use std::time::Duration;
 

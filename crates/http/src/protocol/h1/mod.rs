@@ -1,7 +1,6 @@
-//! The driver of HTTP/1: a connection's requests one after the other, and the waiting between them.
+//! The driver of HTTP/1: the requests of a connection one after the other, and the waiting between them.
 //!
-//! While it is idle a connection holds neither a buffer nor the future of a request, which is what keeps ten thousand of
-//! them small.
+//! An idle connection holds neither a buffer nor the future of a request, which keeps ten thousand of them small.
 
 mod file;
 mod linger;
@@ -45,12 +44,12 @@ use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
 use crate::{finish, log_error};
 
-/// How long a connection is kept that has no request.
+/// How long a connection without a request is kept.
 #[derive(Clone, Copy)]
 struct Keep {
-    /// Until it is closed.
+    /// The time until it is closed.
     most: Duration,
-    /// Until it may be closed to make room, or because the worker ends (`keepalive_min_timeout`).
+    /// The time until it may be closed to make room, or because the worker is shutting down (`keepalive_min_timeout`).
     least: Duration,
 }
 
@@ -60,31 +59,32 @@ impl Keep {
     }
 }
 
-/// What happens after a request.
+/// What the connection does after a request.
 enum After {
-    /// Another one; bytes of it may be here already.
+    /// Serves another request; bytes of it may be here already.
     Next(Vec<u8>, Keep),
-    /// HTTP is over, the connection is not.
+    /// Leaves HTTP, while the connection goes on.
     Upgraded(Box<Upgraded>),
-    /// The client may still be sending: read on for a while so that it sees the response.
+    /// Reads on for a while, because the client may still be sending, so that it sees the response.
     Linger(Duration, Duration),
-    /// Nothing.
+    /// Closes.
     Close,
 }
 
-/// What the connections of HTTP/1 share on a loop.
+/// The state that the connections of HTTP/1 share on a loop.
 pub struct Driver {
     http: Rc<HttpLoop>,
-    /// What serves requests, unused.
+    /// The unused runners.
     runners: RunnerPool,
-    /// Whether a connection's first bytes are there when it is accepted. Most clients send a request right behind the handshake. A loop
-    /// that was busy finds it there, and reading it at once spares a registration, which costs three times as much as a read that
-    /// finds nothing; a loop that was waiting for the connection comes too early.
+    /// Whether a connection's first bytes are usually there when it is accepted. Most clients send a request right
+    /// after the handshake. A loop that was busy finds it there, and reading it at once saves a registration, which
+    /// costs three times as much as a read that finds nothing. A loop that was waiting for the connection comes too
+    /// early.
     first_reads: Sampled,
 }
 
 impl Driver {
-    /// That of one loop.
+    /// The driver of one loop.
     pub fn new(http: Rc<HttpLoop>) -> Rc<Driver> {
         Rc::new(Driver { http, runners: RunnerPool::default(), first_reads: Sampled::new(3, 1) })
     }
@@ -94,7 +94,7 @@ impl Driver {
         self.runners.take(self, connection)
     }
 
-    /// Lets go of unused runners, which hold on to the driver: the loop is ending.
+    /// Drops the unused runners, which hold on to the driver, when the loop ends.
     pub fn forget(&self) {
         self.runners.clear();
     }
@@ -102,8 +102,8 @@ impl Driver {
 
 /// Serves a connection to its end.
 ///
-/// Written by hand, and not as an `async fn`, for its size: this is all of the task of a connection that waits for its
-/// next request.
+/// The future is written by hand and not as an `async fn`, for its size: it is the whole task of a connection that
+/// waits for its next request.
 pub struct Serve {
     connection: Rc<Connection>,
     state: State,
@@ -112,23 +112,24 @@ pub struct Serve {
 enum State {
     /// Requests are being served.
     Active(RequestRunner),
-    /// Between two requests. The driver is here, where nothing else has it: an idle connection is not larger for that.
+    /// Between two requests. The driver is kept here, where no other part holds it; an idle connection is not larger
+    /// for that.
     Idle(idle::Key, Rc<Driver>),
-    /// Something else than HTTP goes on.
+    /// Another protocol than HTTP is served.
     Upgraded(Box<Upgraded>),
-    /// It ended, or it could not be entered among the idle ones.
+    /// It has ended, or it could not be entered among the idle connections.
     Over,
 }
 
 impl Serve {
-    /// A connection that was just accepted.
+    /// Serves a connection that was just accepted.
     pub fn new(driver: &Rc<Driver>, connection: Rc<Connection>) -> Serve {
         let state = State::Active(driver.take_runner(&connection));
         Serve { connection, state }
     }
 
-    /// Polls the requests. A panic ends them and the connection, not the loop. Ready with how long to wait for the next one,
-    /// or with `None` when the connection is to be closed.
+    /// Polls the requests. A panic ends them and the connection, not the loop. Ready with how long to wait for the next
+    /// request, or with `None` if the connection is to be closed.
     fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<(Keep, Rc<Driver>)>> {
         let State::Active(runner) = &mut self.state else { return Poll::Ready(None) };
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| runner.future.as_mut().poll(context)));
@@ -148,7 +149,7 @@ impl Serve {
         Poll::Ready(keep.map(|keep| (keep, driver)))
     }
 
-    /// Polls what goes on after HTTP. A panic ends it and the connection.
+    /// Polls the protocol that follows HTTP. A panic ends it and the connection.
     fn poll_upgraded(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let State::Upgraded(upgraded) = &mut self.state else { return Poll::Ready(()) };
         match std::panic::catch_unwind(AssertUnwindSafe(|| upgraded.poll(context))) {
@@ -160,12 +161,12 @@ impl Serve {
         }
     }
 
-    /// Ready with whether the socket can be read, if only to find its end.
+    /// Ready with whether the socket can be read, even if only its end.
     fn poll_idle(&self, context: &mut Context<'_>) -> Poll<bool> {
         self.connection.transport.poll_readable(context).map(|ready| ready.is_ok())
     }
 
-    /// Takes the connection out of the idle ones, if it is one of them.
+    /// Takes the connection out of the idle ones, if it is among them.
     fn leave_idle(&mut self) -> Option<Rc<Driver>> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Idle(key, driver) => {
@@ -233,7 +234,7 @@ fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
     connection.log(Level::Alert, format_args!("request ended by a panic: {what}"));
     if !connection.responding.get() {
         let sorry = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        // The panic is in the log; a client that cannot take these bytes learns from the closing.
+        // The panic is in the log; a client that cannot take these bytes notices that the connection is closed.
         let _ = connection.transport.try_write(&[std::io::IoSlice::new(sorry)], false);
     }
 }
@@ -253,8 +254,8 @@ async fn serve(post: Rc<Post>) {
     }
 }
 
-/// Serves requests until none is there: ends with how long to wait for the next one, or with `None` when the connection
-/// is to be closed.
+/// Serves requests until there is none. Returns how long to wait for the next request, or `None` if the connection is
+/// to be closed.
 async fn requests(connection: &Rc<Connection>, post: &Post, scratch: &mut RequestScratch) -> Option<Keep> {
     let driver = &*post.driver;
     let http = &*driver.http;
@@ -271,8 +272,8 @@ async fn requests(connection: &Rc<Connection>, post: &Post, scratch: &mut Reques
         };
         match read {
             Ok(1..) => {}
-            // A client that has sent nothing yet waits among the idle ones: without a buffer, and the first to make room
-            // when there are too many connections.
+            // A client that has sent nothing yet waits among the idle connections: without a buffer, and the first to
+            // be closed when there are too many connections.
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 buffers::give_back(buffer);
                 let (_, servers, _) = http.servers(connection)?;
@@ -304,7 +305,7 @@ async fn requests(connection: &Rc<Connection>, post: &Post, scratch: &mut Reques
         }
     }
     loop {
-        // A client that always has its next request there must not keep the others waiting.
+        // A client that always has its next request ready must not keep the others waiting.
         loops::consume_budget().await;
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
@@ -371,7 +372,7 @@ async fn one_request(
     let answer = match fault {
         Some(Fault::Silent(status, text)) => {
             if !request.head.parsed.method_text.is_empty() {
-                // For the log alone.
+                // The host and path are needed for the log only.
                 let _ = arrive::route_server(&mut request, &servers, false, settings.merge_slashes, scratch);
             }
             log_error!(request, Info, "{text}");
@@ -383,7 +384,7 @@ async fn one_request(
             return After::Close;
         }
         Some(Fault::Protocol(error)) => {
-            // What came before the fault chooses the server, and is in the log.
+            // The part before the error chooses the server, and is in the log.
             let understood = !request.head.parsed.method_text.is_empty();
             let whole = error.is_of_the_whole_head();
             let routed = understood
@@ -411,20 +412,20 @@ async fn one_request(
         }
     };
     let after = conclude(connection, &mut request, timer, answer).await;
-    // Not the request as a whole, which would be moved for that.
+    // Only these parts are passed on: passing the whole request would move it.
     scratch.keep(request.head, request.asked.path, request.asked.args, request.asked.host);
     after
 }
 
-/// Why a request never reaches the phases.
+/// Why a request does not reach the phases.
 enum Fault {
     /// It is answered with the error's status.
     Protocol(freerun_proto::Error),
-    /// It is logged with this status, and the connection is closed without an answer.
+    /// It is logged with this status, and the connection is closed without a response.
     Silent(u16, String),
 }
 
-/// Sends the answer, logs, and decides about the connection.
+/// Sends the answer, logs, and decides what the connection does next.
 async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mut Timer, answer: Answer) -> After {
     let location = request.place.location.clone();
     let core = &*location.core;
@@ -435,7 +436,8 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
             }
             body::look_at_rest(request);
             keepalive::before_response(connection, request);
-            // What is the first to be sent, and leaves in one piece, is not held back.
+            // The first response on a connection is not held back if it is sent in one piece, so it needs no
+            // `TCP_NODELAY`.
             if request.answered.persistence.is_kept()
                 && core.tcp_nodelay
                 && (request.arrival.serial > 1 || request.sent.bytes > 0)
@@ -485,7 +487,7 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
     linger_or_close(core, may_be_sending)
 }
 
-/// Sends the head that ends HTTP; then something else goes on.
+/// Sends the head that ends HTTP; then another protocol goes on.
 async fn take_over(
     connection: &Rc<Connection>,
     request: &mut Request,
@@ -507,21 +509,22 @@ async fn take_over(
     }
 }
 
-/// `reset_timedout_connection`
+/// Applies `reset_timedout_connection`.
 fn reset_if_wanted(connection: &Connection, request: &Request) {
     if request.settings().get::<ServerSettings>().reset_timedout_connection {
         connection.transport.reset_on_close();
     }
 }
 
-/// Whether the socket was found empty within this poll: what has come since then could as well come after the closing.
+/// Whether the socket was found empty within this poll: bytes that have come since then could as well come after the
+/// closing.
 fn was_emptied_now(request: &Request) -> bool {
     let Head { buffer, parsed } = &request.head;
     let short = buffer.len() < buffer.capacity() && matches!(parsed.body, BodyFraming::None | BodyFraming::Length(0));
     short && !request.arrival.pipelined && request.arrival.started == loops::now()
 }
 
-/// Whether bytes have come that nobody has read: closing the socket on top of them would reset the connection.
+/// Whether unread bytes have come: closing the socket with them would reset the connection.
 fn has_more(connection: &Connection, request: &mut Request) -> bool {
     let mut scratch = std::mem::take(&mut request.head.buffer);
     scratch.clear();
@@ -538,8 +541,8 @@ fn linger_or_close(core: &CoreSettings, may_be_sending: bool) -> After {
     }
 }
 
-/// What has come of the next request, in a buffer of its own; the head's buffer goes back to the loop. Line ends, which some
-/// clients send behind a body, are nothing of it (RFC 9112 section 2.2).
+/// Takes the received bytes of the next request, in a buffer of their own; an empty buffer goes back to the loop. Line
+/// ends that some clients send behind a body are not part of it (RFC 9112 section 2.2).
 fn rest_of(request: &mut Request) -> Vec<u8> {
     let used = request.body.used();
     let mut buffer = std::mem::take(&mut request.head.buffer);

@@ -14,11 +14,11 @@ use crate::request::Connection;
 use crate::request::Head;
 use crate::settings::server::ServerSettings;
 
-/// What reading a head came to.
+/// The result of reading a head.
 pub enum Reading {
-    /// A complete head; what came after it is behind it in the buffer.
+    /// A complete head; bytes that came after it stand behind it in the buffer.
     Head(Head),
-    /// A head that is wrong, or too large, with what was understood of it.
+    /// A head that is wrong or too large, with the parts that were understood.
     Bad(Head, Error),
     /// The connection ended before the client sent anything: there is no request.
     Nothing(End),
@@ -28,7 +28,7 @@ pub enum Reading {
     TimedOut(Head),
 }
 
-/// The limits of a server.
+/// The limits of a server for request heads.
 pub fn rules(settings: &ServerSettings) -> HeadRules {
     HeadRules {
         first_buffer: to_usize(settings.client_header_buffer_size.0),
@@ -40,8 +40,8 @@ pub fn rules(settings: &ServerSettings) -> HeadRules {
     }
 }
 
-/// Reads a complete head again where the server that was chosen takes other names of fields than the one by whose rules it
-/// was read, the address's default server. In nginx, fields in front of `Host` stay what they are to that one.
+/// Reads a complete head again if the chosen server accepts other field names than the address's default server, by
+/// whose rules it was read. In nginx, fields in front of `Host` are still judged by the default server's rules.
 pub fn apply_names_rules(head: &mut Head, read_by: &HeadRules, chosen: &ServerSettings) {
     let rules = HeadRules {
         ignore_invalid_headers: chosen.ignore_invalid_headers,
@@ -59,8 +59,8 @@ fn to_usize(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
-/// Reads a head, into the memory of `spare` if there is one. `buffer` may hold bytes of it already (pipelining). The whole head
-/// has to come within `timeout`. `first_byte` is now, and becomes the time of its first byte.
+/// Reads a head, into the memory of `spare` if there is one. `buffer` may hold bytes of it already (pipelining). The
+/// whole head has to come within `timeout`. `first_byte` is the current time, and becomes the time of the first byte.
 pub async fn read(
     connection: &Connection,
     timer: &mut Timer,
@@ -76,7 +76,7 @@ pub async fn read(
     let mut answered = None;
     if buffer.is_empty() {
         make_room(&mut buffer, rules.max_len());
-        // Nearly always it is all there.
+        // Nearly always the whole head is there already.
         answered = connection.transport.read_now(&mut buffer).filter(|answer| !matches!(answer, Ok(1..)));
     }
     loop {
@@ -121,13 +121,13 @@ pub async fn read(
     }
 }
 
-/// What came of a head.
+/// The head as far as it has come.
 fn cut(buffer: Vec<u8>, parser: HeadParser) -> Head {
     let parsed = parser.into_cut_head(&buffer);
     Head { buffer, parsed }
 }
 
-/// A connection that counts as reading a head while this lives.
+/// Counts a connection as reading a head while this value lives.
 struct Reader<'s>(&'s LoopStats);
 
 impl Reader<'_> {
@@ -143,7 +143,7 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// Makes room for the next read: the pooled buffer first, then as much again, never more than a head may be long.
+/// Makes room for the next read: the pooled buffer first, then twice the size, never more than a head may be long.
 fn make_room(buffer: &mut Vec<u8>, max: usize) {
     if buffer.capacity() == 0 {
         *buffer = buffers::take();

@@ -1,4 +1,4 @@
-//! The futures that serve requests, which one connection after the other uses.
+//! The futures that serve requests, each of which is used by one connection after the other.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -8,19 +8,19 @@ use crate::protocol::h1::upgraded::Upgraded;
 use crate::protocol::h1::{Driver, Keep, serve};
 use crate::request::Connection;
 
-/// What serves requests: some kilobytes of state, which one connection after the other uses.
+/// A future that serves requests: some kilobytes of state, used by one connection after the other.
 pub struct RequestRunner {
     pub(super) post: Rc<Post>,
     pub(super) future: Pin<Box<dyn Future<Output = ()>>>,
 }
 
-/// Where a [`RequestRunner`] gets its work, and leaves what came of it.
+/// The place where a [`RequestRunner`] gets its work, and leaves the result.
 pub(super) struct Post {
     pub(super) driver: Rc<Driver>,
     pub(super) connection: Cell<Option<Rc<Connection>>>,
     /// How long to wait for the next request, or `None` when the connection is to be closed.
     pub(super) answer: Cell<Option<Option<Keep>>>,
-    /// What goes on instead of a next request.
+    /// The protocol that follows instead of a next request.
     pub(super) upgraded: Cell<Option<Box<Upgraded>>>,
 }
 
@@ -43,12 +43,12 @@ impl RunnerPool {
         runner
     }
 
-    /// Lets go of all.
+    /// Drops all runners.
     pub(super) fn clear(&self) {
         self.0.take();
     }
 
-    /// Only one that has given its answer: it holds nothing of the connection any more.
+    /// Takes back a runner that has given its answer, so that it holds no part of the connection any more.
     pub(super) fn give_back(&self, runner: RequestRunner) {
         let mut kept = self.0.borrow_mut();
         if kept.len() < KEPT_RUNNERS {

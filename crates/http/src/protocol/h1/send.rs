@@ -24,14 +24,15 @@ use crate::write::{PAUSE, WriteError};
 
 /// A body in memory up to this size is copied behind the head: one `send` costs less than a `sendmsg` of two pieces.
 const COPIED: usize = 2048;
-/// The same for the last piece of a source, which is followed by the end of its chunk and of the body.
+/// The last piece of a source up to this size is copied behind the held bytes: the end of its chunk and of the body
+/// follow.
 const COPIED_LAST: usize = 16 * 1024;
 
-/// Writes a response; one that ends HTTP on the connection (101), if `upgrades`. What was sent is noted in the request, whatever
-/// happens.
+/// Writes a response; with `upgrades`, one that ends HTTP on the connection (101). The request notes how much was sent,
+/// in any case.
 ///
 /// # Errors
-/// The response is not complete, and the connection is of no further use.
+/// The response is not complete, and the connection cannot be used any more.
 pub async fn response(
     connection: &Connection,
     request: &mut Request,
@@ -48,7 +49,8 @@ pub async fn response(
     connection.responding.set(true);
     let body = std::mem::replace(&mut response.body, Body::Empty);
     let (trailers, late_trailers) = (std::mem::take(&mut response.trailers), response.late_trailers);
-    // What the head was made of keeps the buffer that it came in from another server: not for as long as the body takes.
+    // The response keeps the buffer that its head came in from another server: it is dropped before the body is sent,
+    // which may take long.
     drop(response);
     let result = write(connection, request, &mut out, body, decided.framing, trailers, late_trailers).await;
     buffers::give_back_sent(out);
@@ -108,11 +110,12 @@ async fn write(
     result
 }
 
-/// Sends what is all there and can be sent now, in one call: nearly always that is the whole response. Gives what is left
-/// of the body, with what is left of the head in `head`, if it is not, and how many bytes were sent.
+/// Sends in one call the part of the response that is in memory and can be sent now: nearly always the whole response.
+/// Returns how many bytes were sent and, if the response is not complete, the rest of the body; `head` keeps the rest
+/// of the head.
 ///
 /// # Errors
-/// What `sendmsg(2)` answers.
+/// The error of `sendmsg(2)`.
 fn at_once(
     connection: &Connection,
     head: &mut Vec<u8>,
@@ -141,7 +144,7 @@ fn at_once(
             head.drain(..of_head);
             Ok((sent as u64, Some(Body::Bytes(bytes.slice(sent - of_head..)))))
         }
-        // Who waits asks again.
+        // The caller waits and tries again.
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
             Ok((0, Some(Body::Bytes(bytes))))
         }
@@ -149,7 +152,7 @@ fn at_once(
     }
 }
 
-/// Writes the head and the chunks of the body but the last one. What is left in `head` is still to be sent.
+/// Writes the head and all chunks of the body except the last one. The rest in `head` is still to be sent.
 async fn write_chunked(
     request: &Request,
     writer: &mut Writer<'_>,
@@ -193,7 +196,7 @@ async fn write_body(
     body: Body,
     framing: Framing,
 ) -> Result<(), WriteError> {
-    // The end of the chunk comes after it.
+    // The end of the chunk comes after the body.
     let more = framing == Framing::Chunked;
     match body {
         Body::Empty => writer.all(head, b"", false).await,
@@ -206,7 +209,7 @@ async fn write_body(
         Body::Parts(parts) => {
             let last = parts.len().saturating_sub(1);
             for (index, part) in parts.into_iter().enumerate() {
-                // Thousands of small ones fit into a socket.
+                // Thousands of small parts fit into a socket.
                 loops::consume_budget().await;
                 match part {
                     Part::Bytes(bytes) => writer.all(head, &bytes, more || index < last).await?,
@@ -220,7 +223,7 @@ async fn write_body(
     }
 }
 
-/// Sends what a source gives; chunked where the length is not known.
+/// Sends the body of a source, in chunks if its length is not known.
 async fn pull(
     request: &Request,
     writer: &mut Writer<'_>,
@@ -229,12 +232,12 @@ async fn pull(
     framing: Framing,
 ) -> Result<(), WriteError> {
     let postpone = request.settings().get::<TransferSettings>().postpone_output.0;
-    // What is ready to be sent and waits for more stands behind the head.
+    // Bytes that are held back until there are more stand behind the head.
     let held = head;
     let mut owed = source.remaining().filter(|_| framing == Framing::Length);
     let mut begun = false;
     loop {
-        // A client as fast as the source must not keep the loop from others.
+        // A client as fast as the source must not keep other tasks from the loop.
         loops::consume_budget().await;
         if let Some(range) = source.next_in_file() {
             begun = true;
@@ -269,7 +272,7 @@ async fn pull(
             match soon {
                 Some(piece) => piece,
                 None => {
-                    // What there is must not wait for what takes long.
+                    // The held bytes must not wait for a slow source.
                     let come = sent_beside(writer.all(held, b"", false), next.as_mut()).await?;
                     held.clear();
                     match come {
@@ -283,9 +286,9 @@ async fn pull(
         let piece = match piece {
             Ok(piece) => piece,
             Err(error) => {
-                // A body that breaks at once breaks before the head is sent: the client sees that there is no answer at
-                // all. What another server has sent before it broke off is passed on. The end of its last chunk is not
-                // sent: nothing that could be taken for more of the framing follows.
+                // If a source fails at once, its error comes before the head is sent: the client sees that there is no
+                // response at all. The bytes that another server has sent before it broke off are passed on. The end of
+                // its last chunk is not sent: the client must find nothing that it could take for more of the framing.
                 let sent = match framing {
                     Framing::Chunked => held.strip_suffix(CHUNK_END).unwrap_or(held),
                     _ => held,
@@ -323,7 +326,7 @@ async fn pull(
     }
 }
 
-/// What is beyond the announced length would be taken for the next response.
+/// Counts down the announced length. Bytes beyond it are an error: the client would take them for the next response.
 fn owe_less(owed: &mut Option<u64>, bytes: u64) -> Result<(), WriteError> {
     if let Some(owed) = owed {
         *owed = owed.checked_sub(bytes).ok_or(WriteError::Body)?;
@@ -331,7 +334,7 @@ fn owe_less(owed: &mut Option<u64>, bytes: u64) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// A client that takes its time with the rest needs no buffer for that.
+/// Gives the buffer back: a client that is slow to take the rest needs none.
 fn give_back(held: &mut Vec<u8>, framing: Framing) {
     match framing {
         Framing::Chunked => held.clear(),
@@ -339,13 +342,13 @@ fn give_back(held: &mut Vec<u8>, framing: Framing) {
     }
 }
 
-/// The source has given all that it has.
+/// Ends a body whose source has given all its bytes.
 async fn end(writer: &mut Writer<'_>, held: &[u8], owed: Option<u64>, framing: Framing) -> Result<(), WriteError> {
     if owed.is_some_and(|owed| owed > 0) {
         return Err(WriteError::Body);
     }
     match framing {
-        // The last chunk goes with it.
+        // The last chunk goes with the held bytes.
         Framing::Chunked => Ok(()),
         _ => writer.all(held, b"", false).await,
     }

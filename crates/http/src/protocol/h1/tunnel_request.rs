@@ -1,7 +1,7 @@
-//! A request whose connection has left HTTP: all that its log line may ask for, in little memory.
+//! A request whose connection has left HTTP: all data that its log line may ask for, in little memory.
 //!
-//! A request has room for what may become of it, and its parsed head for sixteen fields: together more than a kilobyte,
-//! of which an idle tunnel would use a tenth.
+//! A request has room for all that may happen to it, and its parsed head has room for sixteen fields: together more
+//! than a kilobyte, of which an idle tunnel would use a tenth.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -25,13 +25,13 @@ use crate::request::{Address, Answered, Arrival, Asked, Head, Lineage, Request, 
 use crate::settings::server::ServerSettings;
 use crate::variables::Values;
 
-/// What is left of a request.
+/// The part of a request that is kept for its log line.
 pub struct TunnelRequest {
     generation: Rc<LoopGeneration>,
     place: Place,
     started: Instant,
     id: Option<NonZeroU64>,
-    /// The bytes of the head, and nothing behind them.
+    /// The bytes of the head alone.
     head: Box<[u8]>,
     own: Box<[State]>,
     shared: Option<Rc<States>>,
@@ -44,15 +44,15 @@ pub struct TunnelRequest {
     rare: Option<Box<Rare>>,
 }
 
-/// What most requests that lead to a tunnel do not have, and others do not have all of.
+/// Data that most requests which lead to a tunnel do not have, and the others have only in part.
 #[derive(Default)]
 struct Rare {
-    /// The parsed head, where the bytes do not give it again.
+    /// The parsed head, if parsing the bytes again would give another one.
     parsed: Option<Box<RequestHead>>,
-    /// What was asked for, where it is not what the head says.
+    /// The target, if it is not that of the head.
     uri: Option<Box<Uri>>,
     groups: Option<Box<Groups>>,
-    /// A body that had something in it.
+    /// A body that was not empty.
     body: Option<Box<ClientBody>>,
     sent_head: Box<[u8]>,
     sent_location: Option<Bytes>,
@@ -71,7 +71,7 @@ impl Rare {
     }
 }
 
-/// What a request asks for and whom, as far as it may be rewritten.
+/// The path, the arguments and the host of a request, which may be rewritten.
 #[derive(PartialEq)]
 struct Uri {
     path: Vec<u8>,
@@ -80,7 +80,7 @@ struct Uri {
 }
 
 impl Uri {
-    /// As the head has it, where the path is its own normal form.
+    /// The target of a head whose path is in normal form.
     fn of(head: &Head) -> Uri {
         let uri = head.parsed.target.uri(&head.buffer);
         let (path, args) = match memchr::memchr(b'?', uri) {
@@ -95,14 +95,14 @@ impl Uri {
     }
 }
 
-/// What the bytes of a head say, by the rules of the virtual server. These are not always the ones that it was read by,
+/// Parses the bytes of a head by the rules of the virtual server. These may differ from the rules that it was read by,
 /// which are those of the address's default server.
 fn parse(head: &[u8], server: &Server) -> Option<Box<RequestHead>> {
     parse_request(head, &read::rules(server.entry.settings.get::<ServerSettings>())).ok().flatten()
 }
 
 impl TunnelRequest {
-    /// Takes what is needed out of the request, whose response has been sent.
+    /// Takes the needed data out of the request, whose response has been sent.
     pub fn of(request: &mut Request) -> TunnelRequest {
         let len = (request.head.parsed.len as usize).min(request.head.buffer.len());
         let head: Box<[u8]> = request.head.buffer[..len].into();
@@ -140,7 +140,7 @@ impl TunnelRequest {
         }
     }
 
-    /// The request as the log wants it: it has no body to be read, and nothing can be sent for it.
+    /// The request for the log: it has no body to be read, and no bytes can be sent for it.
     pub fn unpack(self, connection: &Rc<Connection>) -> Request {
         let rare = self.rare.map(|rare| *rare).unwrap_or_default();
         let parsed = rare.parsed.or_else(|| parse(&self.head, &self.place.server));
@@ -154,13 +154,13 @@ impl TunnelRequest {
             head,
             asked,
             arrival: Arrival {
-                // The last one of its connection.
+                // It is the last request of its connection.
                 serial: connection.requests.get(),
                 started: self.started,
                 pipelined: self.pipelined,
                 id: Cell::new(self.id),
             },
-            // It is the client's own.
+            // It is the client's own request.
             lineage: Lineage::default(),
             place: self.place,
             naming_file: Cell::default(),
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::protocol::h1::upgraded::Upgraded;
 
-    /// Ten thousand tunnels are idle at once: who adds a field here, does so ten thousand times.
+    /// Ten thousand tunnels may be idle at once: a new field here costs ten thousand times its size.
     #[test]
     fn what_is_left_of_a_request_stays_small() {
         assert!(size_of::<TunnelRequest>() <= 168, "{}", size_of::<TunnelRequest>());

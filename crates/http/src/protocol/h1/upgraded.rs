@@ -1,6 +1,6 @@
-//! A connection that has left HTTP: what came after `101 Switching Protocols` (RFC 9110 section 7.8).
+//! A connection that has left HTTP: the protocol after `101 Switching Protocols` (RFC 9110 section 7.8).
 //!
-//! Nothing of what serves requests is held meanwhile, but what the log wants to know at the end.
+//! It holds nothing of the state that serves requests, except the data that the log needs at the end.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use crate::protocol::h1::tunnel_request::TunnelRequest;
 use crate::request::Connection;
 use crate::request::Request;
 
-/// A takeover, and what is left of the request that led to it.
+/// A takeover, and the kept part of the request that led to it.
 pub struct Upgraded {
     takeover: Box<dyn Takeover<Request>>,
     client: Rc<Connection>,
@@ -23,7 +23,7 @@ pub struct Upgraded {
 }
 
 impl Upgraded {
-    /// Takes what is needed for the log out of the request, whose response has been sent.
+    /// Takes the data for the log out of the request, whose response has been sent.
     pub fn new(mut takeover: Box<dyn Takeover<Request>>, client: &Rc<Connection>, request: &mut Request) -> Upgraded {
         takeover.begin(request.head.buffer.get(request.body.used()..).unwrap_or_default().to_vec());
         let packed = TunnelRequest::of(request);
@@ -31,7 +31,7 @@ impl Upgraded {
         Upgraded { takeover, client: client.clone(), request: Some(packed) }
     }
 
-    /// Goes on; ready when it is over.
+    /// Polls the takeover; ready when it is over.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loops::note(self.client.number, "tunnelling");
         self.takeover.poll(TunnelEnd::Transport(&self.client.transport), context)

@@ -1,4 +1,4 @@
-//! What the error log says of a head that could not be read, in nginx's words.
+//! The error log's messages about a head that could not be read, in nginx's words.
 
 use std::fmt::Write;
 use std::io;
@@ -8,9 +8,10 @@ use freerun_runtime::log::Errno;
 
 use crate::request::Head;
 
-/// What was being read when it went wrong. Of a `pipelined` request something came with the one before it.
+/// The part that was being read when the error occurred. Of a `pipelined` request some bytes came with the request
+/// before.
 fn reading(head: &Head, pipelined: bool) -> &'static str {
-    // The request line is known as soon as its end has come.
+    // The request line is parsed as soon as its end has come.
     if !head.parsed.version_text.is_empty() || !head.parsed.method_text.is_empty() {
         "client request headers"
     } else if pipelined {
@@ -20,7 +21,7 @@ fn reading(head: &Head, pipelined: bool) -> &'static str {
     }
 }
 
-/// The head was wrong.
+/// The message for a wrong head.
 pub fn bad(head: &Head, pipelined: bool, error: Error) -> String {
     let mut text = error.to_string();
     if let Some(span) = error.span() {
@@ -33,12 +34,12 @@ pub fn bad(head: &Head, pipelined: bool, error: Error) -> String {
     if pipelined { text.replacen("client request line", "client pipelined request line", 1) } else { text }
 }
 
-/// The head did not come in time.
+/// The message for a head that did not come in time.
 pub fn timed_out(head: &Head, pipelined: bool) -> String {
     format!("client timed out (110: Connection timed out) while reading {}", reading(head, pipelined))
 }
 
-/// The connection ended before the head was there.
+/// The message for a connection that ended before the head was complete.
 pub fn broken(head: &Head, pipelined: bool, error: Option<&io::Error>) -> String {
     match error {
         None => format!("client prematurely closed connection while reading {}", reading(head, pipelined)),

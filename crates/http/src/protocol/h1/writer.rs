@@ -1,4 +1,4 @@
-//! What goes to a client: in pieces, at its pace.
+//! Writing to a client: in pieces, at its pace.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 use crate::write::pace::Pace;
 
-/// What the writing of one response needs again and again.
+/// The state that writing one response needs throughout.
 pub struct Writer<'r> {
-    /// Where it goes.
+    /// The connection of the client.
     pub connection: &'r Connection,
-    /// For what is waited for.
+    /// The timer of the current wait.
     pub timer: Timer,
-    /// How long the client may take nothing.
+    /// How long the client may take no bytes.
     pub send_timeout: Duration,
-    /// `limit_rate`
+    /// The pace of `limit_rate`.
     pub pace: Pace,
-    /// Bytes sent.
+    /// The number of bytes sent.
     pub bytes: u64,
-    /// From when the client first had to be waited for.
+    /// The mark of long work, from the first time that the client had to be waited for.
     pub long: Option<LongWork>,
 }
 
@@ -33,12 +33,13 @@ impl Writer<'_> {
     /// Writes all of `first` and `second`.
     ///
     /// # Errors
-    /// The client went away, or took nothing for `send_timeout`.
+    /// The client went away, or took no bytes for `send_timeout`.
     pub async fn all(&mut self, first: &[u8], second: &[u8], more: bool) -> Result<(), WriteError> {
         self.all_from(None, first, second, more).await
     }
 
-    /// Writes all of `first` and `second`, of which some came from `source`: it may go on while the client does not.
+    /// Writes all of `first` and `second`, which came from `source` in part: the source may go on while the client is
+    /// waited for.
     pub async fn all_from(
         &mut self,
         mut source: Option<&mut Box<dyn Source>>,
@@ -68,7 +69,8 @@ impl Writer<'_> {
                     first = &first[from_first..];
                     second = &second[sent - from_first..];
                     if is_full {
-                        // The kernel has taken what it has room for and tells when there is more; asking it once more would say no more.
+                        // The kernel has taken as much as it has room for, and reports when there is more; trying again
+                        // now would fail.
                         meanwhile(&mut source, self.wait()).await?;
                     }
                 }
@@ -80,18 +82,18 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// How many of `wanted` bytes may be sent now by `limit_rate`; waits until it is some.
+    /// Returns how many of `wanted` bytes may be sent now by `limit_rate`; waits until it is at least one.
     pub async fn room(&mut self, wanted: u64) -> u64 {
         loop {
             match self.pace.room(self.bytes, wanted, loops::now()) {
                 Ok(room) => return room,
-                // The same timer as that of `send_timeout`: one of the two is waited for at a time.
+                // `send_timeout` uses the same timer: only one of the two is waited for at a time.
                 Err(wait) => drop(self.timer.within(wait, std::future::pending::<()>()).await),
             }
         }
     }
 
-    /// Waits for room in the socket, which a write of this task has just filled.
+    /// Waits for room in the socket, after a write of this task has filled it.
     pub async fn wait(&mut self) -> Result<(), WriteError> {
         self.long.get_or_insert_with(LongWork::begin);
         match self.timer.within(self.send_timeout, self.connection.transport.writable_after_full()).await {
@@ -100,7 +102,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Waits for room in the socket, which a pool thread has found full.
+    /// Waits for room in the socket, after a pool thread has found it full.
     pub async fn wait_after_pool(&mut self) -> Result<(), WriteError> {
         self.long.get_or_insert_with(LongWork::begin);
         match self.timer.within(self.send_timeout, self.connection.transport.writable()).await {
