@@ -1,16 +1,17 @@
-//! Addresses of a connection's ends.
+//! Addresses of the ends of a connection.
 
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// An address of a connection's end.
+/// The address of one end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// IPv4 or IPv6.
     Ip(SocketAddr),
-    /// A Unix socket; nginx prints `unix:`, with the path on the server's side. Empty: there is no client (a health check).
+    /// A Unix socket; nginx prints `unix:`, with the path on the server's side. It is empty if there is no client (a
+    /// health check).
     Unix(Arc<str>),
 }
 
@@ -24,7 +25,8 @@ impl Address {
     }
 }
 
-/// A client's address as the logs write it. What no client has sent, such as a health check, has an empty one.
+/// A client's address as the logs print it. A request that no client has sent, such as a health check, has an empty
+/// one.
 pub struct Peer<'a>(pub &'a Address);
 
 impl fmt::Display for Peer<'_> {

@@ -1,15 +1,15 @@
-//! Work that no client waits for any more, and that a worker that ends gracefully waits for all the same.
+//! Work that no client waits for any more, but that a worker waits for when it ends gracefully.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// How many pieces of such work there are.
+/// The number of pieces of such work.
 #[derive(Debug, Default)]
 pub struct Backgrounds(AtomicUsize);
 
 impl Backgrounds {
-    /// As many as that. Who sees the end of one sees also what it left, such as a connection more.
+    /// The number of pieces. A caller that sees the end of one also sees its effects, such as one more connection.
     pub fn count(&self) -> usize {
         self.0.load(Acquire)
     }
@@ -19,7 +19,7 @@ impl Backgrounds {
 pub struct Background(Arc<Backgrounds>);
 
 impl Background {
-    /// It begins; it is over when this is dropped.
+    /// Begins a piece of work, which ends when this value is dropped.
     pub fn new(all: &Arc<Backgrounds>) -> Background {
         all.0.fetch_add(1, Relaxed);
         Background(all.clone())

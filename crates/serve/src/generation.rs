@@ -1,4 +1,4 @@
-//! A configuration that serves. What began with it ends with it.
+//! A configuration that serves. Requests that began with it also end with it.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use crate::listen::ListenSpec;
 use crate::services::Services;
 
-/// A configuration that serves: what it has whatever it serves ([`Services`], which are read as if they were its own), and
-/// what each service has of it.
+/// A configuration that serves: its [`Services`], which do not depend on what is served and whose fields can be read
+/// directly, and the part of each service.
 pub struct Generation {
     /// Serial number, from 1.
     pub number: u64,
-    /// Logs, pools, files, zones and what modules keep.
+    /// The logs, pools, files, zones and states of modules.
     pub services: Services,
     /// The listening sockets, in the order of the configuration.
     pub listeners: Vec<Arc<ListenSpec>>,
-    /// The parts of the services, one value a type.
+    /// The parts of the services, one value for each type.
     served: Vec<Arc<dyn Any + Send + Sync>>,
 }
 

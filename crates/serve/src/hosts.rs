@@ -1,20 +1,21 @@
-//! Names in the configuration itself (`listen NAME:80`, `set_real_ip_from NAME`): looked up while it is read, by the master.
+//! Names in the configuration itself (`listen NAME:80`, `set_real_ip_from NAME`): the master looks them up while it
+//! reads it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The addresses of hosts that a configuration names where it needs them at once; lives in its context. The master looks them up
-/// and notes them; the worker has the notes, so that both read the same.
+/// The addresses of hosts whose names a configuration needs at once; lives in its context. The master looks them up and
+/// notes them; the worker has the notes, so that both read the same.
 #[derive(Debug, Clone, Default)]
 pub struct Hosts {
-    /// Asks the system; may wait. `None`: only what is known counts.
+    /// The function that asks the system, which may wait. If it is `None`, only known addresses are used.
     pub lookup: Option<fn(&str) -> Vec<IpAddr>>,
-    /// What is known.
+    /// The known addresses.
     pub known: BTreeMap<String, Vec<IpAddr>>,
 }
 
 impl Hosts {
-    /// The addresses of a host; none: it was not found.
+    /// The addresses of a host; empty if it was not found.
     pub fn addresses(&mut self, host: &str) -> Vec<IpAddr> {
         if let Some(known) = self.known.get(host) {
             return known.clone();

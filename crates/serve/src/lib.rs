@@ -1,27 +1,28 @@
-//! What the protocols that are served have in common: for a request of `http` and for a session of TCP or UDP alike.
+//! The common part of the protocols that are served, for requests of `http` and sessions of TCP or UDP alike.
 //!
-//! Both ask the same questions: who is it, which address did it come to, which values do its variables have. That is what
-//! [`Subject`] says, and everything here that needs to know is generic over it: no word of HTTP is needed, and no call is
-//! dynamic that was not.
+//! Both have to answer the same questions: the client's address, the address that it has connected to, the values of
+//! its variables. The trait [`Subject`] defines them, and all code here that needs them is generic over it: it depends
+//! on no part of HTTP, and no call becomes dynamic by it.
 //!
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
 //! 1. [`address`], [`background`], [`hosts`], [`loop_local`], [`predictor`], [`parts`], [`zones`]: leaf types;
 //! 2. [`logs`] and [`resolver`]: values of the directives that name log files and name servers;
-//! 3. [`listen`]: how a listening socket is made, and what it is known by;
-//! 4. [`services`] and [`generation`]: what every configuration has, whatever it serves, and all of one;
-//! 5. [`shared`] and [`loop_state`]: what the loops of a worker share, and what is known on each;
-//! 6. [`service`] and [`loop_services`]: what takes connections on a loop, and all of that together;
+//! 3. [`listen`]: the specification and the key of a listening socket;
+//! 4. [`services`] and [`generation`]: the parts that every configuration has, and a whole configuration;
+//! 5. [`shared`] and [`loop_state`]: the state that the loops of a worker share, and the state of each;
+//! 6. [`service`] and [`loop_services`]: a service that takes connections on a loop, and all services of a loop;
 //! 7. [`accept`] and [`worker`]: how connections come to them, and the loops as their process sees them.
 //!
-//! And beside 5 to 7, for whoever serves:
+//! And beside 5 to 7, for the code that serves:
 //!
 //! 1. [`captures`]: the values that a subject gives to variables;
-//! 2. [`subject`]: who is asked for;
+//! 2. [`subject`]: the request or session that all of this is about;
 //! 3. [`values`]: variables, text with variables, regular expressions;
 //! 4. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`);
-//! 5. [`limits`] and [`access`]: how many there may be, and who; [`upstream`]: to which server they are passed on;
-//! 6. [`access_log`]: formats of the lines that tell of a subject.
+//! 5. [`limits`] and [`access`]: how many subjects there may be, and which; [`upstream`]: the server that they are
+//! passed to;
+//! 6. [`access_log`]: formats of the log lines of a subject.
 
 pub mod accept;
 pub mod access;

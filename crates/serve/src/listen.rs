@@ -1,4 +1,4 @@
-//! How a listening socket is made: its key, its options, and the addresses that the `listen` directive names.
+//! The specification of a listening socket: its key, its options, and the addresses that the `listen` directive names.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,7 +9,8 @@ use freerun_conf::{parse_size, parse_time};
 use crate::address::Address;
 use crate::hosts::Hosts;
 
-/// What a listening socket speaks: two sockets of one address and port with different ones are two.
+/// The transport protocol of a listening socket: two sockets with the same address and port but different protocols are
+/// distinct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Protocol {
     /// Connected byte streams: TCP, or a Unix socket.
@@ -18,10 +19,10 @@ pub enum Protocol {
     Datagram,
 }
 
-/// What identifies a listening socket, across configurations and binaries: `127.0.0.1:53` for TCP and for UDP are two.
+/// The identity of a listening socket across configurations and binaries: `127.0.0.1:53` for TCP and for UDP are two.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ListenKey {
-    /// What it speaks.
+    /// The transport protocol.
     pub protocol: Protocol,
     /// The address, as [`ListenSpec::name`].
     pub name: String,
@@ -36,27 +37,28 @@ impl fmt::Display for ListenKey {
     }
 }
 
-/// `so_keepalive`.
+/// The value of `so_keepalive`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Keepalive {
-    /// `off`
+    /// `off`.
     Off,
-    /// `on`, with the system's values where none are given: seconds idle, seconds between probes, probes.
+    /// `on`, with the idle time in seconds, the seconds between probes and the number of probes; the system's values
+    /// apply where they are `None`.
     On(Option<u32>, Option<u32>, Option<u32>),
 }
 
-/// How a listening socket is made. What differs between two of them for one address is an error.
+/// The specification of a listening socket. Two different ones for the same address are an error.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ListenSpec {
-    /// What it speaks.
+    /// The transport protocol.
     pub protocol: Protocol,
     /// The name of the [`Service`](crate::service::Service) that takes its connections.
     pub service: String,
-    /// `127.0.0.1:80`, `[::]:80` or `unix:/path`: also what messages call it.
+    /// The name: `127.0.0.1:80`, `[::]:80` or `unix:/path`. Messages use it, too.
     pub name: String,
     /// The IP address; `None` for a Unix socket.
     pub ip: Option<SocketAddr>,
-    /// Length of the queue of connections not yet accepted.
+    /// The length of the queue of connections that are not yet accepted.
     pub backlog: i32,
     /// `SO_RCVBUF` in bytes.
     pub rcvbuf: Option<u32>,
@@ -66,11 +68,11 @@ pub struct ListenSpec {
     pub so_keepalive: Option<Keepalive>,
     /// `IPV6_V6ONLY`.
     pub ipv6only: bool,
-    /// One socket for each loop.
+    /// Whether each loop has a socket of its own.
     pub reuseport: bool,
     /// `TCP_DEFER_ACCEPT`.
     pub deferred: bool,
-    /// `TCP_FASTOPEN` queue length.
+    /// The length of the `TCP_FASTOPEN` queue.
     pub fastopen: Option<u32>,
 }
 
@@ -78,7 +80,7 @@ pub struct ListenSpec {
 const BACKLOG: i32 = 511;
 
 impl ListenSpec {
-    /// A socket for byte streams with nginx's options where nothing else is said, whose connections this service takes.
+    /// A socket for byte streams with nginx's default options, whose connections this service takes.
     pub fn new(service: &str, ip: Option<SocketAddr>, name: String) -> ListenSpec {
         ListenSpec {
             protocol: Protocol::Stream,
@@ -96,12 +98,12 @@ impl ListenSpec {
         }
     }
 
-    /// Whether it stands for the socket that `other` stands for, whatever their options.
+    /// Whether it specifies the same socket as `other`, whatever their options.
     pub fn is_same_socket(&self, other: &ListenSpec) -> bool {
         self.protocol == other.protocol && self.name == other.name
     }
 
-    /// What identifies it.
+    /// The key that identifies the socket.
     pub fn key(&self) -> ListenKey {
         ListenKey { protocol: self.protocol, name: self.name.clone() }
     }
@@ -111,7 +113,7 @@ impl ListenSpec {
         self.name.strip_prefix("unix:")
     }
 
-    /// The address as connections know it.
+    /// The address in the form that connections have.
     pub fn address(&self) -> Address {
         match self.ip {
             Some(address) => Address::Ip(address),
@@ -119,13 +121,13 @@ impl ListenSpec {
         }
     }
 
-    /// Whether it stands for every address of its family.
+    /// Whether it is the wildcard address of its family.
     pub fn is_wildcard(&self) -> bool {
         self.ip.is_some_and(|address| address.ip().is_unspecified())
     }
 
-    /// Applies an option of the `listen` directive that concerns the socket itself, such as `backlog=number`. Says whether it is
-    /// one.
+    /// Applies an option of the `listen` directive that concerns the socket itself, such as `backlog=number`. Returns
+    /// whether it is one.
     ///
     /// # Errors
     /// nginx's message about its value.
@@ -187,10 +189,10 @@ fn keepalive(text: &str) -> Option<Keepalive> {
         .then_some(Keepalive::On(idle, interval, count))
 }
 
-/// The sockets that a `listen` value stands for: one for each port of a range, and for each address of a host's name.
+/// The sockets of a `listen` value: one for each port of a range, and for each address of a host's name.
 ///
 /// # Errors
-/// nginx's words for a value that is no address.
+/// The value is not an address, in nginx's words.
 pub fn addresses(service: &str, text: &str, hosts: &mut Hosts) -> Result<Vec<ListenSpec>, &'static str> {
     if let Some(path) = text.strip_prefix("unix:") {
         if path.is_empty() {
@@ -206,7 +208,7 @@ pub fn addresses(service: &str, text: &str, hosts: &mut Hosts) -> Result<Vec<Lis
         let ip = IpAddr::V6(ip.parse::<Ipv6Addr>().map_err(|_| "invalid IPv6 address")?);
         (vec![ip], rest.strip_prefix(':').map_or(if rest.is_empty() { Ok("80") } else { Err("invalid host") }, Ok)?)
     } else if let Some((host, ports)) = text.split_once(':') {
-        // The port is looked at first, as nginx does.
+        // The port is checked first, as in nginx.
         port_range(ports)?;
         (host_addresses(host, hosts)?, ports)
     } else if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() {
@@ -236,7 +238,7 @@ fn host_addresses(host: &str, hosts: &mut Hosts) -> Result<Vec<IpAddr>, &'static
             Ok(ip) => Ok(vec![IpAddr::V4(ip)]),
             Err(_) => match hosts.addresses(host) {
                 found if !found.is_empty() => Ok(found),
-                // Some systems do not list it anywhere.
+                // Some systems do not list this name anywhere.
                 _ if host == "localhost" => Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
                 _ => Err("host not found"),
             },

@@ -1,8 +1,8 @@
-//! What all loops share, as one of them holds it.
+//! Objects that all loops share, as one of them holds them.
 //!
-//! Each clone of an `Arc` writes to its count. A request makes a dozen of them, of the same few things whatever the client
-//! asks for, and when loops on several processors do so, the counts' memory moves between them all the time. So each loop
-//! has one `Arc` of each thing that it uses, and counts for itself.
+//! Each clone of an `Arc` writes to its reference count. A request clones the same few objects about a dozen times,
+//! whatever the client asks for, and when loops on several processors do so, the cache lines of the counts move between
+//! them all the time. So each loop has one `Arc` of each object that it uses, and counts its references itself.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,28 +11,28 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A thing that all loops share; cloning it concerns no other loop.
-// An allocation more for each loop, so that its count is the loop's own.
+/// An object that all loops share; cloning it does not touch memory of other loops.
+// Each loop has one more allocation, so that the count is its own.
 #[allow(clippy::redundant_allocation)]
 pub struct LoopLocal<T>(Rc<Arc<T>>);
 
 impl<T> LoopLocal<T> {
-    /// A first one; others of the same thing are better made by cloning it.
+    /// A first reference; further references to the same object are better made by cloning it.
     pub fn new(shared: Arc<T>) -> LoopLocal<T> {
         LoopLocal(Rc::new(shared))
     }
 
-    /// Whether it is this thing.
+    /// Whether it refers to this object.
     pub fn is(&self, other: &Arc<T>) -> bool {
         Arc::ptr_eq(&self.0, other)
     }
 
-    /// Whether both are the same thing.
+    /// Whether both refer to the same object.
     pub fn is_same(&self, other: &LoopLocal<T>) -> bool {
         self.place() == other.place()
     }
 
-    /// Where it is in memory.
+    /// The address of the object in memory.
     pub fn place(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
     }
@@ -52,7 +52,7 @@ impl<T> Deref for LoopLocal<T> {
     }
 }
 
-/// The handles that a loop has, one for each thing of this type; as many as the generation has of them at most.
+/// The references that a loop holds, one for each object of this type; at most as many as the generation has objects.
 pub struct LoopHandles<T>(RefCell<HashMap<*const T, LoopLocal<T>, BuildHasherDefault<AddressHasher>>>);
 
 impl<T> Default for LoopHandles<T> {
@@ -62,15 +62,15 @@ impl<T> Default for LoopHandles<T> {
 }
 
 impl<T> LoopHandles<T> {
-    /// The handle of this thing; the first time that it is asked for, one is made.
+    /// The reference to this object, which is made at the first call.
     pub fn get(&self, of: &Arc<T>) -> LoopLocal<T> {
-        // The handle keeps the thing where it is, so that no other one comes to its address.
+        // The reference keeps the object at its address, so that no other object gets the same one.
         let mut handles = self.0.borrow_mut();
         handles.entry(Arc::as_ptr(of)).or_insert_with(|| LoopLocal::new(of.clone())).clone()
     }
 }
 
-/// Spreads addresses of memory, which are multiples of 8 or more.
+/// A hasher for memory addresses, which are multiples of 8 or more.
 #[derive(Debug, Default)]
 pub struct AddressHasher(u64);
 
@@ -94,7 +94,8 @@ impl Hasher for AddressHasher {
 
     #[inline]
     fn write_u64(&mut self, address: u64) {
-        // The golden ratio: what differs anywhere below differs in the highest bits, which are brought to both ends.
+        // Multiplying by the golden ratio carries differences of low bits to the highest bits, and the rotation brings
+        // them to both ends.
         self.0 = (self.0 ^ address).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
 }

@@ -1,4 +1,4 @@
-//! The services of one loop, and the door through which connections come to them.
+//! The services of one loop, and the way that connections take to them.
 
 use std::cell::RefCell;
 use std::io;
@@ -21,12 +21,12 @@ thread_local! {
     static LOOP_SERVICES: RefCell<Option<Rc<LoopServices>>> = const { RefCell::new(None) };
 }
 
-/// The services of this thread's loop, if it is one.
+/// The services of this thread's loop, if the thread has one.
 pub(crate) fn of_this_loop() -> Option<Rc<LoopServices>> {
     LOOP_SERVICES.with_borrow(Clone::clone)
 }
 
-/// Sends a job to the services of a loop; `false` if there is no such loop, or no longer.
+/// Sends a job to the services of a loop; `false` if that loop does not exist, or has ended.
 pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&Rc<LoopServices>) + Send + 'static) -> bool {
     shared.remotes.get(index).is_some_and(|remote| {
         remote.tell(move || {
@@ -39,7 +39,7 @@ pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&Rc<LoopServices>) +
 
 /// The services of one loop: they share its state and its `worker_connections`.
 pub struct LoopServices {
-    /// What is known on the loop.
+    /// The state of the loop.
     pub loop_state: Rc<LoopState>,
     all: Vec<Rc<dyn Service>>,
 }
@@ -53,7 +53,7 @@ impl LoopServices {
         services
     }
 
-    /// All of them.
+    /// All services of the loop.
     pub fn all(&self) -> impl Iterator<Item = Rc<dyn Service>> + '_ {
         self.all.iter().cloned()
     }
@@ -63,7 +63,8 @@ impl LoopServices {
         self.all.iter().find(|service| service.name() == listen.service).cloned()
     }
 
-    /// Hands a connection that was just accepted to a service: see [`Accepted`]. Says whether it is still there.
+    /// Hands a connection that was just accepted to a service: see [`Accepted`]. Returns whether the connection is
+    /// still open.
     pub fn accepted(
         &self,
         service: Rc<dyn Service>,
@@ -79,7 +80,7 @@ impl LoopServices {
     }
 
     /// Whether another connection may be accepted. At the limit, the connection that has been idle longest is closed to
-    /// make room, as nginx does.
+    /// make room, as in nginx.
     pub fn has_room(&self) -> bool {
         let admission = &self.loop_state.admission;
         if !admission.is_full() {
@@ -99,7 +100,7 @@ impl LoopServices {
         false
     }
 
-    /// Asks one service after the other for a connection that is idle, until one is asked to leave.
+    /// Asks the services one after the other to close an idle connection, until one of them does.
     fn close_oldest(&self) -> Asked {
         let mut best = Asked::Nobody;
         for service in &self.all {
@@ -113,8 +114,8 @@ impl LoopServices {
         best
     }
 
-    /// Out of descriptors or memory: said once a rest. What is held only to be faster and the connection idle for longest
-    /// give theirs back.
+    /// Handles a lack of descriptors or memory, which is logged once for each pause. Memory and descriptors that are
+    /// kept only for speed are freed, and the connection that has been idle longest is closed.
     pub fn accept_failed(&self, error: Errno) {
         let level = if matches!(error, Errno::MFILE | Errno::NFILE) { Level::Crit } else { Level::Alert };
         let shown = io::Error::from(error);

@@ -1,11 +1,11 @@
-//! Whether something that is tried again and again is worth trying without asking first.
+//! Predictions whether a repeated attempt is worth making without a check first.
 
 use std::cell::Cell;
 
-/// How much is remembered. What is above its half is likely.
+/// The largest score. A score above half of it means that success is likely.
 const MOST: u8 = 16;
 
-/// A chance, as of the last tries. It belongs to one loop.
+/// A prediction from the last attempts. It belongs to one loop.
 #[derive(Debug)]
 pub struct SuccessPredictor {
     score: Cell<u8>,
@@ -14,19 +14,19 @@ pub struct SuccessPredictor {
 }
 
 impl SuccessPredictor {
-    /// What a success and a failure count, at most 16 each: what comes out well more often than `failure / (success + failure)` is
-    /// likely. It is so to begin with.
+    /// A predictor with the weights of a success and a failure, at most 16 each: success is likely if it is clearly
+    /// more frequent than `failure / (success + failure)`. At first it is likely.
     pub fn new(success: u8, failure: u8) -> SuccessPredictor {
         SuccessPredictor { score: Cell::new(MOST), success, failure }
     }
 
-    /// Whether it has come out well often enough of late.
+    /// Whether enough of the last attempts have succeeded.
     #[inline]
     pub fn is(&self) -> bool {
         self.score.get() > MOST / 2
     }
 
-    /// Remembers how a try came out.
+    /// Records the result of an attempt.
     #[inline]
     pub fn came_out(&self, well: bool) {
         let score = self.score.get();
@@ -34,10 +34,11 @@ impl SuccessPredictor {
     }
 }
 
-/// One of how many tries that are not likely to come out well is made all the same: nothing else tells that they would.
+/// One in this many attempts that are unlikely to succeed is made all the same, because only an attempt shows that they
+/// would.
 const SAMPLE: u8 = 8;
 
-/// A chance of what is left out where it is not likely, but for some tries.
+/// A prediction for attempts that are not made while success is unlikely, except for samples.
 #[derive(Debug)]
 pub struct Sampled {
     likely: SuccessPredictor,
@@ -45,18 +46,18 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// As [`SuccessPredictor::new`].
+    /// A prediction with the weights of [`SuccessPredictor::new`].
     pub fn new(success: u8, failure: u8) -> Sampled {
         Sampled { likely: SuccessPredictor::new(success, failure), left_out: Cell::new(0) }
     }
 
-    /// As [`SuccessPredictor::is`].
+    /// Whether success is likely, as in [`SuccessPredictor::is`].
     #[inline]
     pub fn is_likely(&self) -> bool {
         self.likely.is()
     }
 
-    /// Whether to try.
+    /// Whether to make the attempt.
     #[inline]
     pub fn pays(&self) -> bool {
         if self.likely.is() {
@@ -67,7 +68,7 @@ impl Sampled {
         left_out == SAMPLE
     }
 
-    /// Remembers how a try came out.
+    /// Records the result of an attempt.
     #[inline]
     pub fn came_out(&self, well: bool) {
         self.likely.came_out(well);
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn likely_is_what_mostly_comes_out_well() {
-        // One failure in five is what it bears.
+        // With these weights, one failure in five is the limit.
         for (failures_of_ten, expected) in [(0, true), (1, true), (4, false), (10, false)] {
             let likely = SuccessPredictor::new(1, 4);
             for round in 0..100 {

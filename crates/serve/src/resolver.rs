@@ -1,4 +1,4 @@
-//! `resolver` and `resolver_timeout`: who is asked for the addresses of names at run time.
+//! `resolver` and `resolver_timeout`: the name servers that are asked for the addresses of names at run time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const DNS_PORT: u16 = 53;
 /// The parameters, without their values.
 const PARAMETERS: [&str; 4] = ["valid", "ipv4", "ipv6", "status_zone"];
 
-/// A resolver, shared by all places that write it alike.
+/// A resolver, shared by all places where it is written the same.
 #[derive(Debug, Clone)]
 pub struct ResolverSetting(pub Arc<Resolver>);
 
@@ -23,18 +23,18 @@ pub struct ResolverSetting(pub Arc<Resolver>);
 #[derive(Debug, Default)]
 pub struct ZonedResolvers(pub Vec<Arc<Resolver>>);
 
-/// A name server that is written as a name.
+/// A name server that is given by its name.
 #[derive(Debug, Clone)]
 pub struct NamedServer {
-    /// As it is written.
+    /// The text in the configuration.
     pub text: Arc<str>,
     /// The name.
     pub host: Box<str>,
-    /// Where it is written.
+    /// The place in the configuration.
     pub written: Place,
 }
 
-/// The name servers that are written as names; lives in the configuration's context.
+/// The name servers that are given by their names; lives in the configuration's context.
 #[derive(Debug, Default)]
 pub struct NamedServers(pub Vec<NamedServer>);
 
@@ -53,7 +53,7 @@ impl Value for ResolverSetting {
                 Some(("ipv6", switch)) => spec.ipv6 = on(switch).ok_or_else(invalid)?,
                 Some(("status_zone", "")) => return Err(invalid()),
                 Some(("status_zone", name)) => spec.status_zone = Some(name.into()),
-                // No name has it, so no name server can be meant.
+                // No host name contains this character, so it cannot be a name server.
                 Some((parameter, _)) => {
                     let problem = Problem::new(format!("host not found in resolver \"{}\"", word.text)).at(word.place);
                     return Err(match near(parameter, PARAMETERS.into_iter()) {

@@ -1,4 +1,4 @@
-//! What takes the connections of listening sockets on a loop: `http`, and whatever else speaks a protocol.
+//! A service takes the connections of listening sockets on a loop, such as `http` or another protocol.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -11,52 +11,52 @@ use crate::loop_local::LoopLocal;
 
 /// A connection that was just accepted.
 pub struct Accepted {
-    /// Serial number in the worker, `$connection`.
+    /// The serial number in the worker, `$connection`.
     pub number: u64,
     /// The byte stream.
     pub transport: Transport,
-    /// The address that it came from.
+    /// The address that the connection came from.
     pub peer: Address,
-    /// How the listening socket was made.
+    /// The specification of the listening socket.
     pub listen: LoopLocal<ListenSpec>,
-    /// Whether it may be served at once, as far as what it has sent goes: it is accepted as the last step of a task's poll, or
-    /// several times there. It has its turn soon otherwise.
+    /// Whether its first bytes may be served at once: it is accepted as the last step of a task's poll, or as one of
+    /// several there. Otherwise its task runs soon.
     pub now: bool,
 }
 
-/// What came of asking a connection to leave.
+/// The result of asking a connection to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// The connection that has been idle longest was asked.
     One,
-    /// Nobody yet: there is one that may be asked from this time on.
+    /// No connection was asked yet: one may be asked from this time on.
     Later(Instant),
-    /// Nobody: none is idle.
+    /// No connection was asked, because none is idle.
     Nobody,
 }
 
-/// What serves connections on one loop. A listening socket names it by [`ListenSpec::service`].
+/// A service for connections on one loop. A listening socket names it by [`ListenSpec::service`].
 pub trait Service {
-    /// The name, as [`ListenSpec::service`] has it.
+    /// The name, as in [`ListenSpec::service`].
     fn name(&self) -> &'static str;
 
-    /// Takes a connection over. It is counted in the loop's [`Admission`](crate::loop_state::admission::Admission) already; the
-    /// service says there when it has ended.
+    /// Takes a connection over. It is counted in the loop's [`Admission`](crate::loop_state::admission::Admission)
+    /// already; the service reports there when it has ended.
     fn accept(self: Rc<Self>, accepted: Accepted);
 
-    /// Another generation counts for what begins from now on.
+    /// Notes that requests use another generation from now on.
     fn renew(self: Rc<Self>);
 
-    /// The worker is ending: closes connections that only wait, and lets end what runs.
+    /// Closes connections that only wait, and lets running requests end, because the worker is shutting down.
     fn drain(self: Rc<Self>);
 
     /// Asks the connection that has been idle longest to close.
     fn close_oldest(&self) -> Asked;
 
-    /// Descriptors or memory are short: gives back what is held only to be faster.
+    /// Frees memory and descriptors that are kept only for speed, because they have run short.
     fn give_back(&self);
 
-    /// Lets go of connections without closing them: the loop is ending, and they hold on to its state.
+    /// Drops connections without closing them: the loop is ending, and they hold on to its state.
     fn forget(&self);
 }
 

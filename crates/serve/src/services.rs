@@ -1,4 +1,4 @@
-//! What every configuration has while it serves, whatever it serves.
+//! The parts of every serving configuration that do not depend on what it serves.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use freerun_runtime::pool::PoolSet;
 use crate::parts::{Parts, Paths};
 use crate::zones::Zones;
 
-/// Logs, pools, files, zones and what modules keep: a part of a generation.
+/// Logs, pools, files, zones and states of modules: a part of a generation.
 pub struct Services {
-    /// What relative paths begin at.
+    /// The folders that relative paths begin at.
     pub paths: Paths,
-    /// State that goes on from one generation to the next.
+    /// The state that passes from one generation to the next.
     pub zones: Zones,
-    /// What modules keep with it.
+    /// The states that modules keep with the generation.
     pub parts: Parts,
     /// The open log files, in the order of [`LogPaths`](crate::logs::LogPaths).
     pub logs: Vec<LogFile>,

@@ -1,6 +1,6 @@
-//! Settings that keep nothing.
+//! Settings without a value.
 
-/// A setting that only says what its directives did: what they define is in the table of variables.
+/// Implements a setting whose directives only have side effects: their variables are in the table of variables.
 macro_rules! stateless {
     ($name:ident) => {
         impl<S> Clone for $name<S> {

@@ -1,4 +1,4 @@
-//! Who is asked for: a request of HTTP, a session of TCP or UDP.
+//! The subject of all shared parts: a request of HTTP, or a session of TCP or UDP.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,17 +9,18 @@ use crate::address::Address;
 use crate::captures::{Captures, Values};
 use crate::services::Services;
 
-/// What variables, maps, limits, access rules, logs and the choice of an upstream server need to know of whom they are about.
+/// The properties of a request or session that variables, maps, limits, access rules, logs and the choice of an
+/// upstream server need.
 ///
 /// It is a bound of generic code, never a trait object.
 pub trait Subject: Sized + 'static {
-    /// The client's address, which may be one that a trusted proxy has told.
+    /// The client's address, which may come from a trusted proxy.
     fn peer(&self) -> &Address;
 
     /// The address that the client has connected to.
     fn local(&self) -> Address;
 
-    /// What expressions have captured, and the values of variables.
+    /// The captures of regular expressions, and the values of variables.
     fn captures(&self) -> &Captures;
 
     /// The values of variables.
@@ -27,22 +28,22 @@ pub trait Subject: Sized + 'static {
         self.captures().values()
     }
 
-    /// Logs, pools and files of the configuration that it is served by.
+    /// The logs, pools and files of the configuration that serves it.
     fn services(&self) -> &Services;
 
-    /// Writes a message about it to its error log. Nothing is formatted when the level is not written.
+    /// Writes a message about it to its error log. The message is formatted only if its level is written.
     fn log(&self, level: Level, message: fmt::Arguments<'_>);
 
     /// Whether its log lines are being written: nothing about it changes any more, so no value has to be kept.
     fn is_logged(&self) -> bool;
 
-    /// Whether a variable that is used before `set` has given it a value is worth a warning.
+    /// Whether a warning is logged when a variable is used before `set` has given it a value.
     fn warns_of_uninitialized(&self) -> bool {
         false
     }
 
-    /// The address for which a proxy asks, if `address` is one: the last one that it has told, or with `recursive` the last
-    /// one that is no proxy itself. Where a protocol cannot tell, it is `address`.
+    /// The client's address, if `address` is a trusted proxy: the last address that the proxy has named, or with
+    /// `recursive` the last one that is not a proxy itself. It is `address` if the protocol cannot name another one.
     fn forwarded(&self, address: IpAddr, is_proxy: impl Fn(IpAddr) -> bool, recursive: bool) -> IpAddr {
         let _ = (is_proxy, recursive);
         address

@@ -1,4 +1,4 @@
-//! The worker: its loops, and what they share.
+//! The worker: its loops, and the state that they share.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,18 +21,18 @@ use crate::loop_state::LoopState;
 use crate::service::MakeService;
 use crate::shared::Shared;
 
-/// What the main and `events` levels say of a worker.
+/// The settings of a worker at the main and `events` levels.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// `worker_processes`: how many loops.
+    /// The number of loops (`worker_processes`).
     pub loops: usize,
-    /// `worker_connections`: how many connections each loop may have.
+    /// How many connections each loop may have (`worker_connections`).
     pub connections: usize,
-    /// `accept_mutex`: loops take turns to accept.
+    /// Whether loops take turns to accept (`accept_mutex`).
     pub accept_mutex: bool,
-    /// `multi_accept`: several connections are accepted at a time.
+    /// Whether several connections are accepted at a time (`multi_accept`).
     pub multi_accept: bool,
-    /// `worker_cpu_affinity`: processors of each loop, used in turn; empty binds nothing.
+    /// The processors of each loop, used in turn; with an empty list no loop is bound (`worker_cpu_affinity`).
     pub cpus: Vec<Vec<usize>>,
 }
 
@@ -41,12 +41,13 @@ pub struct Worker {
     shared: Arc<Shared>,
     handles: Vec<LoopHandle>,
     listeners: Vec<Bound>,
-    /// The sockets of `reuseport`; watched from the first time there are any.
+    /// The sockets of `reuseport`, which are watched from the first time that there are any.
     shards: Option<Arc<Shards>>,
 }
 
 impl Worker {
-    /// Starts the loops with their first generation and these services. Nothing is accepted before [`Worker::install`].
+    /// Starts the loops with their first generation and these services. No connection is accepted before
+    /// [`Worker::install`].
     ///
     /// # Errors
     /// A thread or an epoll instance could not be made.
@@ -92,13 +93,13 @@ impl Worker {
         Ok(Worker { shared, handles, listeners: Vec::new(), shards: None })
     }
 
-    /// What the loops share: for the status handler.
+    /// The state that the loops share, for the status handler.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Makes a generation the one that new requests begin with, and has the loops accept from exactly these sockets: one
-    /// for each address, or one for each loop with `reuseport`. Sockets of an address that stays are not disturbed.
+    /// Makes a generation the one that new requests begin with, and makes the loops accept from exactly these sockets:
+    /// one for each address, or one for each loop with `reuseport`. Sockets of an address that stays are left alone.
     pub fn install(&mut self, generation: Arc<Generation>, listeners: Vec<(ListenSpec, Vec<OwnedFd>)>) {
         self.shared.generation.store(generation.clone());
         self.shared.reloads.add();
@@ -106,7 +107,7 @@ impl Worker {
         for (spec, fds) in listeners {
             let known = self.listeners.iter().position(|(old, ..)| **old == spec);
             next.push(match known {
-                // The descriptors that came along are others for the same sockets.
+                // The new descriptors refer to the same sockets, and are closed.
                 Some(index) => self.listeners.swap_remove(index),
                 None => (Arc::new(spec), fds.into_iter().map(Arc::new).collect(), Arc::new(Between::default())),
             });
@@ -125,7 +126,7 @@ impl Worker {
         }
     }
 
-    /// Tells the rescue which sockets belong to one loop alone, and starts it when there are such for the first time.
+    /// Gives the rescue the sockets that belong to one loop alone, and starts it the first time that there are any.
     fn watch_shards(&mut self) {
         let loops = self.handles.len();
         let mut own = Vec::new();
@@ -146,13 +147,13 @@ impl Worker {
         }
     }
 
-    /// Stops accepting, closes connections that were kept for another request, and lets requests end that run, or are the
-    /// first ones of their connections; these close after them.
+    /// Stops accepting, closes idle connections that were kept for another request, and lets requests end that are
+    /// running, or that are the first ones of their connections; these connections close after them.
     pub fn drain(&mut self) {
         self.listeners.clear();
         self.watch_shards();
         for handle in &self.handles {
-            // Until a loop has heard it, nobody knows which connections there will be.
+            // Until a loop has received this, the number of its connections is not known.
             let heard = Background::new(&self.shared.background);
             handle.tell(move || {
                 if let Some(listeners) = loop_listeners::of_this_loop() {
@@ -163,18 +164,19 @@ impl Worker {
         }
     }
 
-    /// Connections open now.
+    /// The number of open connections.
     pub fn active(&self) -> u64 {
         self.handles.iter().map(|handle| handle.stats.active.get()).sum()
     }
 
-    /// Pieces of work that go on although no client waits for them. One that is over may have left a connection: who asks
-    /// for both asks for this first.
+    /// The number of pieces of work that go on although no client waits for them. A finished piece may have left a
+    /// connection: a caller that asks for both numbers asks for this one first.
     pub fn background(&self) -> usize {
         self.shared.background.count()
     }
 
-    /// Has the loops hand over what they have gathered, such as buffered lines of logs that are about to be reopened.
+    /// Makes the loops hand over the data that they have gathered, such as buffered lines of logs that are about to be
+    /// reopened.
     pub fn hand_over(&self) {
         for handle in &self.handles {
             handle.tell(|| {
@@ -185,12 +187,12 @@ impl Worker {
         }
     }
 
-    /// Ends the loops; what still runs is cut off.
+    /// Ends the loops; running requests are cut off.
     pub fn stop(self) {
         for handle in &self.handles {
             handle.tell(|| {
                 if let Some(listeners) = loop_listeners::of_this_loop() {
-                    // Connections hold on to the loop's state: without them it goes when its thread ends.
+                    // Connections hold on to the loop's state: without them it is dropped when its thread ends.
                     listeners.forget();
                 }
             });

@@ -1,8 +1,8 @@
 //! Zones: named state that all loops share and that outlives the configuration that declares it.
 //!
-//! nginx keeps such state in shared memory. Here it is ordinary data behind an `Arc`. While a configuration is read, the
-//! [`ZoneTable`] in its context gathers what it declares; what the running generation has ([`Zones`]) was put into the
-//! table before, so that a zone of the same name, kind, size and key goes on with the state it has. A zone that no
+//! nginx keeps such state in shared memory. Here it is ordinary data behind an `Arc`. While a configuration is read,
+//! the [`ZoneTable`] in its context gathers its declarations; the zones of the running generation ([`Zones`]) were put
+//! into the table before, so that a zone with the same name, kind, size and key keeps its state. A zone that no
 //! generation names any more is freed with the last request that uses it.
 
 use std::any::{Any, TypeId};
@@ -17,7 +17,7 @@ pub const MIN_SIZE: u64 = 32 * 1024;
 
 type Erased = Arc<dyn Any + Send + Sync>;
 
-/// What state is for: it is kept only where all of this stays the same.
+/// The purpose of a state: it is kept only if all of this stays the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Purpose {
     kind: &'static str,
@@ -39,8 +39,8 @@ impl fmt::Debug for Zones {
     }
 }
 
-/// A zone as a directive refers to it: `D` is what the configuration says of it, the state included. It may be referred
-/// to above the place that declares it, so it is there only when the whole configuration has been read.
+/// A directive's reference to a zone. `D` is the configuration of the zone, including its state. A directive may refer
+/// to a zone above its declaration, so it is known only when the whole configuration has been read.
 pub struct Zone<D> {
     name: Arc<str>,
     definition: Arc<OnceLock<D>>,
@@ -59,12 +59,12 @@ impl<D> fmt::Debug for Zone<D> {
 }
 
 impl<D> Zone<D> {
-    /// Its name.
+    /// The name of the zone.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What was declared. `None` only while the configuration is being read.
+    /// The declared configuration. `None` only while the configuration is being read.
     pub fn get(&self) -> Option<&D> {
         self.definition.get()
     }
@@ -94,7 +94,7 @@ pub struct ZoneTable {
 }
 
 impl ZoneTable {
-    /// An empty one that continues the zones of the running generation.
+    /// A table that continues the zones of the running generation, without declarations.
     pub fn seeded(seed: Zones) -> ZoneTable {
         ZoneTable { seed, ..ZoneTable::default() }
     }
@@ -102,7 +102,7 @@ impl ZoneTable {
     /// Refers to the zone `name` of this `kind`, declared anywhere in the configuration.
     ///
     /// # Errors
-    /// The name is a zone of another kind, in nginx's words.
+    /// The name belongs to a zone of another kind, in nginx's words.
     pub fn refer<D: Send + Sync + 'static>(
         &mut self,
         name: &str,
@@ -124,11 +124,12 @@ impl ZoneTable {
         }
     }
 
-    /// Declares a zone. Its state `S` is that of the running generation's zone of the same name, kind, size and key, or
-    /// made by `make` (`None`: there is no memory); making it has to be cheap, for `-t` does it too. `define` says what references see.
+    /// Declares a zone. Its state `S` is that of the running generation's zone with the same name, kind, size and key,
+    /// or is made by `make` (`None` if there is no memory). Making it has to be cheap, because `-t` does it too.
+    /// `define` makes the value that references see.
     ///
     /// # Errors
-    /// The name is taken: another size, another use, or the same one, in nginx's words.
+    /// The name is taken by a zone with another size, another use, or by the same one, in nginx's words.
     pub fn declare<S: Send + Sync + 'static, D: Send + Sync + 'static>(
         &mut self,
         directive: &Node,
@@ -157,7 +158,7 @@ impl ZoneTable {
                 make().ok_or_else(|| Problem::new(format!("there is no memory for zone \"{name}\"")).at(*place))?,
             ),
         };
-        // Nobody else fills it: a second declaration was refused above.
+        // No other place sets it: a second declaration was refused above.
         let _ = zone.definition.set(define(state.clone()));
         if let Some(entry) = self.names.get_mut(name) {
             entry.declared = Some((purpose, state));
@@ -171,9 +172,9 @@ impl ZoneTable {
         entry.and_then(|entry| entry.declared.as_ref()).is_some_and(|(purpose, _)| purpose.size == named.size)
     }
 
-    /// State that has no name in the configuration but goes on all the same, as long as some configuration asks for it
-    /// with the same `key` (which should hold all that must not differ): what the running generation has, what another
-    /// directive of this configuration has asked for, or a new one.
+    /// State without a name in the configuration that survives reloads, as long as each configuration asks for it with
+    /// the same `key` (which should contain all values that must not differ). It is the running generation's state, the
+    /// one that another directive of this configuration has asked for, or a new one.
     pub fn keep<S: Send + Sync + 'static>(&mut self, key: &str, make: impl FnOnce() -> S) -> Arc<S> {
         let key = (TypeId::of::<S>(), key.to_owned());
         let known = self.nameless.get(&key).or_else(|| self.seed.nameless.get(&key)).cloned();
@@ -182,7 +183,7 @@ impl ZoneTable {
         state
     }
 
-    /// After everything was read: the first use of a zone that nothing declares.
+    /// Finds the first use of a zone that no directive declares, after the whole configuration has been read.
     ///
     /// # Errors
     /// nginx's `zero size shared memory zone "x"`.
@@ -207,14 +208,14 @@ impl ZoneTable {
     }
 }
 
-/// Name and size of a zone, and where they stand: `zone=name:size`.
+/// The name and size of a zone, from `zone=name:size`, and their place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     /// The name.
     pub name: String,
-    /// Bytes; at least [`MIN_SIZE`].
+    /// The size in bytes; at least [`MIN_SIZE`].
     pub size: u64,
-    /// The parameter.
+    /// The place of the parameter.
     pub place: Place,
 }
 
@@ -222,7 +223,7 @@ impl Named {
     /// Reads the parameter `zone=name:size` of `directive`; `value` is what follows the `=`.
     ///
     /// # Errors
-    /// No name, no size, or one that is too small, in nginx's words.
+    /// There is no name or no size, or the size is too small, in nginx's words.
     pub fn parse(directive: &Node, word: &Word, value: &str) -> Result<Named, Problem> {
         let invalid = || Problem::new(format!("invalid zone size \"{}\"", word.text)).at(word.place);
         let (name, size) = value.split_once(':').ok_or_else(invalid)?;
@@ -237,7 +238,7 @@ impl Named {
         Ok(Named { name: name.to_owned(), size, place: word.place })
     }
 
-    /// The directive names no zone.
+    /// The problem of a directive that names no zone.
     pub fn missing(directive: &Node) -> Problem {
         Problem::new(format!("\"{}\" must have \"zone\" parameter", directive.name.text)).at_node(directive)
     }
@@ -296,7 +297,7 @@ mod tests {
         assert_eq!(again("zone=a:32k", "$k"), 7);
         assert_eq!(again("zone=a:64k", "$k"), 0);
         assert_eq!(again("zone=a:32k", "$other"), 0);
-        // What a configuration leaves out is not there for the one after it.
+        // State that one configuration leaves out is not there for the next one.
         let none = ZoneTable::seeded(first.zones()).zones();
         let mut later = ZoneTable::seeded(none);
         declare(&mut later, "zone=a:32k", "$k", "limit_x").unwrap();

@@ -1,10 +1,11 @@
-//! One connected byte stream, as protocols see it: everything between the kernel and a protocol goes through [`Transport`].
+//! One connected byte stream, as protocols see it: all traffic between the kernel and a protocol goes through
+//! [`Transport`].
 //!
-//! A protocol reads and writes bytes, waits, learns that its peer has gone, and asks how a file may be sent. It knows neither
-//! descriptors nor what edge-triggered epoll demands of a reader: that stays below, in [`Socket`]. The connections of clients and
-//! those to upstream servers are transports alike.
+//! A protocol reads and writes bytes, waits, is notified when its peer has gone, and asks how a file may be sent. It
+//! depends neither on descriptors nor on the rules of edge-triggered epoll, which [`Socket`] handles. The connections
+//! of clients and those to upstream servers are both transports.
 //!
-//! The type is an enumeration and no trait object, so that the plain path costs what the socket costs.
+//! The type is an enumeration and not a trait object, so that a plain connection costs no more than its socket.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -18,20 +19,21 @@ pub use freerun_sys::socket::TcpInfo;
 
 /// A connected byte stream of one event loop.
 ///
-/// All methods take `&self`: reading and writing may go on at the same time (a request body and an early response). One task
-/// reads at a time.
+/// All methods take `&self`: reading and writing may happen at the same time (a request body and an early response).
+/// Only one task reads at a time.
 #[derive(Debug)]
 pub enum Transport {
-    /// Bytes leave and come as they are.
+    /// Bytes are sent and received as they are.
     Plain(Socket),
 }
 
-/// How a file reaches the peer.
+/// How a file is sent to the peer.
 #[derive(Debug)]
 pub enum FileSending<'t> {
-    /// The kernel can copy it into this descriptor (`sendfile(2)`); a thread of a pool, too, that is given [`Transport::shared_fd`].
+    /// The kernel can copy the file into this descriptor (`sendfile(2)`); so can a pool thread with
+    /// [`Transport::shared_fd`].
     Sendfile(BorrowedFd<'t>),
-    /// It has to be read first; what was read is written as bytes from memory are.
+    /// The file has to be read first, and is written like bytes from memory.
     Copy,
 }
 
@@ -58,43 +60,43 @@ impl Transport {
     /// Reads without waiting into the spare capacity of `buffer`; `Ok(0)` is the end of the stream.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there, else why the stream is broken.
+    /// `WouldBlock` if there are no bytes, or the error that broke the stream.
     #[inline]
     pub fn try_read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         self.socket().try_read(buffer)
     }
 
-    /// Reads without waiting, where something is there as far as the loop's events have told. `None` says to ask
-    /// [`Transport::read`], which this is cheaper than for a caller that does not have to be woken.
+    /// Reads without waiting, if the loop's events say that there are bytes. `None` tells the caller to use
+    /// [`Transport::read`]; this function is the cheaper one for a caller that does not have to be woken.
     #[inline]
     pub fn read_now(&self, buffer: &mut Vec<u8>) -> Option<io::Result<usize>> {
         self.socket().read_now(buffer)
     }
 
-    /// Waits until bytes (or the end) are there, and reads them into the spare capacity of `buffer`, of which there has to
-    /// be some.
+    /// Waits for bytes (or the end), and reads them into the spare capacity of `buffer`, which must not be empty.
     ///
     /// # Errors
-    /// Why the stream is broken.
+    /// The error that broke the stream.
     #[inline]
     pub fn read(&self, buffer: &mut Vec<u8>) -> impl Future<Output = io::Result<usize>> {
         self.socket().read(buffer)
     }
 
-    /// Waits as [`Transport::read`] does, and reads at most `most` bytes into a buffer of which pieces can be handed out
+    /// Waits as [`Transport::read`] does, and reads at most `most` bytes into a buffer from which pieces can be taken
     /// without copying.
     ///
     /// # Errors
-    /// Why the stream is broken.
+    /// The error that broke the stream.
     #[inline]
     pub fn read_bytes(&self, buffer: &mut BytesMut, most: usize) -> impl Future<Output = io::Result<usize>> {
         self.socket().read_bytes(buffer, most)
     }
 
-    /// Polls a read of at most `most` bytes, for a task that waits for other things too and lets others have their turn itself.
+    /// Polls a read of at most `most` bytes, for a task that also waits for other events, and yields to other tasks
+    /// itself.
     ///
     /// # Errors
-    /// Why the stream is broken.
+    /// The error that broke the stream.
     #[inline]
     pub fn poll_read_bytes(
         &self,
@@ -105,20 +107,21 @@ impl Transport {
         self.socket().poll_read_bytes(context, buffer, most)
     }
 
-    /// Reads without waiting, at most `most` bytes, into a buffer of which pieces can be handed out without copying.
+    /// Reads at most `most` bytes without waiting, into a buffer from which pieces can be taken without copying.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there, else why the stream is broken.
+    /// `WouldBlock` if there are no bytes, or the error that broke the stream.
     #[inline]
     pub fn try_read_bytes(&self, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
         self.socket().try_read_bytes(buffer, most)
     }
 
-    /// Polls a read that `read` makes by [`Transport::try_read`] or [`Transport::try_read_bytes`]. It is called only when there
-    /// may be something, so that a task that waits holds no buffer. It says how many bytes it got, and how many it had room for.
+    /// Polls a read that `read` does by [`Transport::try_read`] or [`Transport::try_read_bytes`]. `read` is called only
+    /// if there may be bytes, so that a waiting task holds no buffer. It returns how many bytes it read, and how many
+    /// it had room for.
     ///
     /// # Errors
-    /// What `read` answers, except `WouldBlock`.
+    /// The error of `read`, except `WouldBlock`.
     #[inline]
     pub fn poll_read_by(
         &self,
@@ -128,26 +131,26 @@ impl Transport {
         self.socket().poll_read_by(context, read)
     }
 
-    /// Polls for something to read, the end included, without reading it: an idle connection holds no buffer.
+    /// Polls for bytes, or the end, without reading them: an idle connection holds no buffer.
     ///
     /// # Errors
-    /// The loop cannot watch the stream, or is going away.
+    /// The loop cannot watch the stream, or is ending.
     #[inline]
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket().poll_readable(context)
     }
 
-    /// Waits for something to read, the end included, without reading it.
+    /// Waits for bytes, or the end, without reading them.
     ///
     /// # Errors
-    /// The loop cannot watch the stream, or is going away.
+    /// The loop cannot watch the stream, or is ending.
     #[inline]
     pub fn readable(&self) -> impl Future<Output = io::Result<()>> {
         self.socket().readable()
     }
 
-    /// Whether the peer has sent nothing that was not read, neither bytes nor the end: what a connection that is kept for another
-    /// request has to be. With `surely` the kernel is asked in any case, see [`Socket::is_quiet`].
+    /// Whether there is nothing unread from the peer, neither bytes nor the end, as a connection that is kept for
+    /// another request has to be. With `surely` the kernel is asked in any case, see [`Socket::is_quiet`].
     #[inline]
     pub fn is_quiet(&self, surely: bool) -> bool {
         self.socket().is_quiet(surely)
@@ -155,25 +158,26 @@ impl Transport {
 
     // ---- writing ---------------------------------------------------------------------------------------------------
 
-    /// Writes what fits without waiting. With `more`, a last partial segment is held back for what follows at once.
+    /// Writes as much as fits without waiting. With `more`, a last partial segment is held back for the bytes that
+    /// follow at once.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing fits, else why the stream is broken.
+    /// `WouldBlock` if no byte fits, or the error that broke the stream.
     #[inline]
     pub fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         self.socket().try_write(parts, more)
     }
 
-    /// Polls a write of what fits of `bytes`.
+    /// Polls a write of as much of `bytes` as fits.
     ///
     /// # Errors
-    /// Why the stream is broken.
+    /// The error that broke the stream.
     #[inline]
     pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.socket().poll_write(context, bytes)
     }
 
-    /// How many bytes a write would certainly take now; 0 where that is not known.
+    /// How many bytes a write would certainly accept now; 0 if that is not known.
     #[inline]
     pub fn certain_room(&self) -> usize {
         self.socket().certain_room()
@@ -182,32 +186,33 @@ impl Transport {
     /// Whether a write would not wait, or would fail.
     ///
     /// # Errors
-    /// What `poll(2)` answers.
+    /// The error of `poll(2)`.
     #[inline]
     pub fn has_room(&self) -> io::Result<bool> {
         self.socket().has_room()
     }
 
-    /// Waits until a write would not wait. It has to be called right after a write of this thread that found no more room, with
-    /// no `await` in between.
+    /// Waits until a write would not wait. It has to be called right after a write of this thread that found no more
+    /// room, without an `await` in between.
     ///
     /// # Errors
-    /// The loop cannot watch the stream, or is going away.
+    /// The loop cannot watch the stream, or is ending.
     #[inline]
     pub fn writable_after_full(&self) -> impl Future<Output = io::Result<()>> {
         self.socket().writable_after_full()
     }
 
-    /// Waits until a write would not wait, whoever found it full and whenever (a thread of a pool, for example).
+    /// Waits until a write would not wait, no matter which thread found the socket full (a pool thread, for example)
+    /// and when.
     ///
     /// # Errors
-    /// The loop cannot watch the stream, or is going away.
+    /// The loop cannot watch the stream, or is ending.
     #[inline]
     pub fn writable(&self) -> impl Future<Output = io::Result<()>> {
         self.socket().writable()
     }
 
-    /// How a file reaches the peer.
+    /// How a file is sent to the peer.
     #[inline]
     pub fn file_sending(&self) -> FileSending<'_> {
         match self {
@@ -215,89 +220,91 @@ impl Transport {
         }
     }
 
-    /// The descriptor that a thread of a pool may send a file to, where [`Transport::file_sending`] says `Sendfile`; it stays
-    /// open as long as the longest holder keeps it.
+    /// The descriptor that a pool thread may send a file to, if [`Transport::file_sending`] is `Sendfile`; it stays
+    /// open as long as any holder keeps it.
     #[inline]
     pub fn shared_fd(&self) -> Arc<OwnedFd> {
         self.socket().shared_fd()
     }
 
-    /// Sends small segments at once from now on (`TCP_NODELAY`). A failure costs latency, not correctness: the stream may just
-    /// have been reset, or have no segments.
+    /// Sends small segments at once from now on (`TCP_NODELAY`). A failure costs latency, not correctness: the stream
+    /// may just have been reset, or have no segments.
     pub fn set_nodelay(&self) {
         let _ = rustix::net::sockopt::set_tcp_nodelay(self.socket(), true);
     }
 
     // ---- the end ---------------------------------------------------------------------------------------------------
 
-    /// Resolves when the peer has gone: at once on a reset or a full close, and after
-    /// [a while](freerun_runtime::net::GONE_GRACE) when it has only ended its sending side.
+    /// Resolves when the peer has gone: at once on a reset or a full close, and after [a
+    /// while](freerun_runtime::net::GONE_GRACE) if it has only shut down its sending side.
     #[inline]
     pub fn gone(&self) -> impl Future<Output = ()> {
         self.socket().gone()
     }
 
-    /// Resolves as [`Transport::gone`] does, for the task that otherwise reads: no other task is woken, and waiting costs less.
+    /// Resolves as [`Transport::gone`] does, but for the task that otherwise reads: no other task is woken, and waiting
+    /// costs less.
     #[inline]
     pub fn gone_for_reader(&self) -> impl Future<Output = ()> {
         self.socket().gone_for_reader()
     }
 
-    /// Ends the receiving side: a task that waits for bytes finds the end of the stream, after what has come already.
+    /// Shuts down the receiving side: a task that waits for bytes reads the end of the stream, after the bytes that
+    /// have come already.
     pub fn shutdown_read(&self) {
         self.socket().shutdown_read();
     }
 
-    /// Ends the sending side; the peer finds the end of the stream.
+    /// Shuts down the sending side; the peer reads the end of the stream.
     pub fn shutdown_write(&self) {
         self.socket().shutdown_write();
     }
 
-    /// Has closing, or [`Transport::end`], send a reset instead of an orderly end: a response whose end is the end of the
-    /// connection, and which is not whole, must not be taken for whole.
+    /// Makes closing, or [`Transport::end`], send a reset instead of an orderly end: an incomplete response whose end
+    /// is the end of the connection must not be taken for a complete one.
     pub fn reset_on_close(&self) {
         self.socket().reset_on_close();
     }
 
-    /// Has the peer find the end now, as if the stream was closed, though somebody else may hold it for long yet. Reading goes
-    /// on after an orderly end.
+    /// Shows the peer the end now, as if the stream was closed, even if another holder keeps it for long yet. Reading
+    /// goes on after an orderly end.
     pub fn end(&self) {
         self.socket().end();
     }
 
     // ---- whose it is -----------------------------------------------------------------------------------------------
 
-    /// Has the loop of this thread watch the stream now, instead of when it first has to wait, so that
+    /// Makes the loop of this thread watch the stream now, instead of when it first has to wait, so that
     /// [`Transport::is_quiet`] learns from the loop's events.
     ///
     /// # Errors
-    /// What `epoll_ctl(2)` answers.
+    /// The error of `epoll_ctl(2)`.
     pub fn watch(&self) -> io::Result<()> {
         self.socket().watch()
     }
 
-    /// Whether it may be used on this thread: no other loop watches it.
+    /// Whether it may be used on this thread, because no other loop watches it.
     #[inline]
     pub fn is_here(&self) -> bool {
         self.socket().is_here()
     }
 
-    /// Takes the stream away from the loop that watched it, whichever thread calls this: another loop may use it then.
+    /// Takes the stream away from the loop that watched it, on any thread: another loop may use it then.
     #[must_use]
     pub fn moved(self) -> Transport {
         let Transport::Plain(socket) = self;
         Transport::Plain(socket.moved())
     }
 
-    /// The address that the peer connected to, where it has one of IP.
+    /// The address that the peer connected to, if it is an IP address.
     pub fn local_address(&self) -> Option<SocketAddr> {
         rustix::net::getsockname(self.socket()).ok().and_then(|address| SocketAddr::try_from(address).ok())
     }
 
-    /// What the kernel knows of the connection (`TCP_INFO`).
+    /// The kernel's information about the connection (`TCP_INFO`).
     ///
     /// # Errors
-    /// The stream is none of TCP.
+    /// The stream is not a TCP connection.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         freerun_sys::socket::tcp_info(self.socket())
     }

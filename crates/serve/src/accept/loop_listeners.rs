@@ -1,4 +1,4 @@
-//! What one loop accepts from.
+//! The listening sockets of one loop.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ thread_local! {
     static LOOP_LISTENERS: RefCell<Option<Rc<LoopListeners>>> = const { RefCell::new(None) };
 }
 
-/// The listeners of this thread's loop, if it is one.
+/// The listeners of this thread's loop, if the thread has one.
 pub(crate) fn of_this_loop() -> Option<Rc<LoopListeners>> {
     LOOP_LISTENERS.with_borrow(Clone::clone)
 }
@@ -25,7 +25,7 @@ pub(crate) struct LoopListeners {
 }
 
 impl LoopListeners {
-    /// Makes those of this thread's loop: none yet.
+    /// Makes the listeners of this thread's loop, without any socket yet.
     pub(crate) fn begin(services: Rc<LoopServices>) {
         LOOP_LISTENERS.set(Some(Rc::new(LoopListeners { services, accepting: RefCell::default() })));
     }
@@ -34,7 +34,7 @@ impl LoopListeners {
     pub(crate) fn install(&self, generation: Arc<Generation>, wanted: Vec<Bound>) {
         let (services, loop_state) = (&self.services, &self.services.loop_state);
         let mut accepting = self.accepting.borrow_mut();
-        // Before the configuration changes: connections that wait at an address that goes are served as they were.
+        // Before the configuration changes: connections that wait at a removed address are served by the old one.
         accepting.retain(|accepting| {
             let keep = wanted.iter().any(|(wanted, ..)| accepting.listener.spec.is(wanted));
             if !keep {
@@ -64,7 +64,7 @@ impl LoopListeners {
         }
     }
 
-    /// Accepts no more, and has the services end.
+    /// Stops accepting, and drains the services.
     pub(crate) fn drain(&self) {
         self.services.loop_state.set_draining();
         for accepting in self.accepting.borrow_mut().drain(..) {
@@ -73,7 +73,7 @@ impl LoopListeners {
         self.services.all().for_each(|service| service.drain());
     }
 
-    /// The loop is ending.
+    /// Hands over the modules' states and drops the services' connections, when the loop ends.
     pub(crate) fn forget(&self) {
         self.services.loop_state.modules.hand_over();
         self.services.all().for_each(|service| service.forget());

@@ -26,55 +26,57 @@ use crate::loop_state::LoopState;
 use crate::predictor::{Sampled, SuccessPredictor};
 use crate::service::Service;
 
-/// How long accepting rests after the process ran out of descriptors: nginx's `accept_mutex_delay`.
+/// How long accepting pauses after the process ran out of descriptors: nginx's `accept_mutex_delay`.
 pub const REST: Duration = Duration::from_millis(500);
 
-/// How many connections one loop accepts in a row with `multi_accept on`, before it looks after the others again.
+/// How many connections one loop accepts in a row with `multi_accept on`, before other tasks get their turn.
 const BATCH: usize = 64;
 
-/// How many connections one loop accepts in a row without it, as long as each of them is over at once, its request answered.
-/// One that stays lets others have their turn.
+/// How many connections one loop accepts in a row without it, as long as each of them ends at once, with its request
+/// answered. After a connection that stays, other tasks get their turn.
 const IN_A_ROW: usize = 8;
 
-/// How many connections one loop accepts before others are to have the next ones: handing over costs a system call or two, with
-/// `accept_mutex on` it wakes a thread.
+/// How many connections one loop accepts before another loop is to take the next ones: handing over costs a system call
+/// or two, and with `accept_mutex on` it wakes a thread.
 const SHARE: usize = 16;
 
-/// How many connections that wait a loop takes when it stops accepting: the default backlog, and a bound for the time it takes.
+/// How many waiting connections a loop takes when it stops accepting: the default backlog, and a bound for the time it
+/// takes.
 const LAST: usize = 511;
 
-/// How long a loop that is full leaves a connection to those that are not, before it looks whether one of them has taken it.
+/// How long a loop without room leaves a connection to the others, before it looks whether one of them has taken it.
 const TAKEN: Duration = Duration::from_millis(10);
 
-/// What a connection that accept4(2) found counts, and one that it looked for in vain: that costs five times as much as asking
-/// first.
+/// The weights of a connection that accept4(2) found, and of one that it looked for in vain: that costs five times as
+/// much as asking first.
 const FOUND: u8 = 1;
 const MISSED: u8 = 4;
 
-/// An address with its sockets, and what the loops tell each other of them.
+/// An address with its sockets, and the state that the loops share about them.
 pub(crate) type Bound = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Between>);
 
-/// What the loops that accept from a socket tell each other.
+/// The state that the loops which accept from a socket share.
 #[derive(Debug, Default)]
 pub struct Between {
-    /// `accept_mutex`: held by the loop that is told of connections.
+    /// `accept_mutex`: the lock of the loop that is notified of connections.
     turn: Mutex<()>,
-    /// One waits of which a loop was told that has no room for it: the kernel tells nobody else.
+    /// Notified when a connection waits and the loop that the kernel has notified has no room: the kernel notifies no
+    /// other loop.
     look: Notify,
-    /// How many loops accept from it.
+    /// How many loops accept from the socket.
     loops: AtomicUsize,
-    /// How many of them have no room.
+    /// How many of these loops have no room.
     full: AtomicUsize,
 }
 
 impl Between {
-    /// Whether another loop than those that count themselves in `full` may take a connection.
+    /// Whether a loop that is not counted in `full` may take a connection.
     fn some_have_room(&self) -> bool {
         self.full.load(Relaxed) < self.loops.load(Relaxed)
     }
 }
 
-/// One more in a number, as long as this is there.
+/// Counts one more in a number, as long as this value lives.
 struct Counted<'n>(&'n AtomicUsize);
 
 impl<'n> Counted<'n> {
@@ -92,22 +94,22 @@ impl Drop for Counted<'_> {
 
 /// A listening socket as the loops share it.
 pub struct Listener {
-    /// How it was made.
+    /// The specification of the socket.
     pub spec: LoopLocal<ListenSpec>,
     /// The socket.
     pub fd: Arc<OwnedFd>,
-    /// What its loops tell each other.
+    /// The state that its loops share.
     pub between: Arc<Between>,
     /// Set for the sockets of `reuseport`: only this loop accepts from it.
     pub only_loop: Option<usize>,
-    /// What takes its connections.
+    /// The service that takes its connections.
     pub service: Rc<dyn Service>,
 }
 
 /// A loop's turn to accept.
 struct Turn<'m> {
     _held: MutexGuard<'m, ()>,
-    /// How many connections the loop had when it began.
+    /// How many connections the loop had when its turn began.
     open: usize,
 }
 
@@ -115,7 +117,7 @@ struct Turn<'m> {
 pub struct Accepting {
     /// The socket.
     pub listener: Listener,
-    /// Has the loop be told of connections.
+    /// The registration by which the loop is notified of connections.
     registered: net::Listening,
     stop: Notify,
 }
@@ -124,7 +126,7 @@ impl Accepting {
     /// Starts accepting on this loop.
     ///
     /// # Errors
-    /// What `epoll_ctl(2)` answers.
+    /// The error of `epoll_ctl(2)`.
     pub fn start(services: &Rc<LoopServices>, listener: Listener) -> std::io::Result<Rc<Accepting>> {
         let registered = net::Listening::new(listener.fd.clone())?;
         let accepting = Rc::new(Accepting { listener, registered, stop: Notify::new() });
@@ -132,8 +134,8 @@ impl Accepting {
         Ok(accepting)
     }
 
-    /// Stops accepting, after those connections that wait: with the socket's last descriptor they would be reset, and where
-    /// another process has the socket too, it may be that only this loop was told of them.
+    /// Stops accepting, after taking the connections that wait. With the socket's last descriptor they would be reset,
+    /// and if another process has the socket too, possibly only this loop was notified of them.
     pub fn end(&self, services: &LoopServices) {
         self.registered.rest();
         self.stop.notify_one();
@@ -156,14 +158,14 @@ impl Accepting {
     }
 }
 
-/// Accepts until told to stop.
+/// Accepts connections until told to stop.
 async fn run(services: Rc<LoopServices>, accepting: Rc<Accepting>) {
     let loop_state = &services.loop_state;
     let Accepting { listener, registered, stop } = &*accepting;
     let between = &listener.between;
     let is_shared = listener.only_loop.is_none();
     let takes_turns = loop_state.shared.accept_mutex && is_shared;
-    // Who waits for its turn is not told: each connection would wake all loops.
+    // A loop that waits for its turn is not notified: each connection would wake all loops.
     if takes_turns {
         registered.rest();
     }
@@ -172,7 +174,7 @@ async fn run(services: Rc<LoopServices>, accepting: Rc<Accepting>) {
     let mut look = pin!(between.look.notified());
     let mut turn = None;
     let mut since = 0;
-    // How often there is a connection that an event of epoll has told of, and one behind one that was accepted.
+    // How often there is a connection after an event of epoll, and another one behind an accepted one.
     let (told, behind) = (SuccessPredictor::new(FOUND, MISSED), Sampled::new(FOUND, MISSED));
     loop {
         let waiting = async {
@@ -183,20 +185,20 @@ async fn run(services: Rc<LoopServices>, accepting: Rc<Accepting>) {
             registered.readable().await
         };
         tokio::select! {
-            // Once it has left, nothing may enter the socket anew.
+            // `stopped` comes first: after the loop has left, the socket must not be registered anew.
             biased;
             () = &mut stopped => return,
             Ok(()) = waiting => {}
             () = &mut look => {
                 look.set(between.look.notified());
-                // Entered anew, the socket tells of all that wait.
+                // A socket that is registered anew reports all waiting connections.
                 registered.rest();
                 continue;
             }
             else => return,
         }
         if loop_state.admission.is_full() {
-            // Nobody has to leave before somebody waits.
+            // No connection has to leave before another one waits.
             registered.clear();
             if !net::can_be_read(registered) {
                 continue;
@@ -205,7 +207,7 @@ async fn run(services: Rc<LoopServices>, accepting: Rc<Accepting>) {
             turn = None;
             let full = Counted::new(&between.full);
             while loop_state.admission.is_full() && net::can_be_read(registered) {
-                // Nor before all loops are full.
+                // No connection has to leave before all loops are full, either.
                 let others = is_shared && between.some_have_room();
                 if !others && services.has_room() {
                     break;
@@ -223,7 +225,7 @@ async fn run(services: Rc<LoopServices>, accepting: Rc<Accepting>) {
             drop(full);
             continue;
         }
-        // While it has the turn it serves nobody: it may have to let another loop have it.
+        // A loop that has the turn serves no connection at once: it may have to hand over the turn.
         let at_once = !loop_state.shared.multi_accept && !takes_turns;
         let batch = match () {
             () if at_once => IN_A_ROW,
@@ -232,7 +234,7 @@ async fn run(services: Rc<LoopServices>, accepting: Rc<Accepting>) {
         };
         let mut accepted = 0;
         for _ in 0..batch {
-            // Epoll tells each time, and may do so.
+            // epoll reports each connection, and may do so.
             if loop_state.admission.is_full() || accepted > 0 && !behind.pays() {
                 break;
             }
@@ -264,26 +266,26 @@ async fn run(services: Rc<LoopServices>, accepting: Rc<Accepting>) {
                 }
             }
         }
-        // With more in the queue the socket is told of again; the connections just accepted go first.
+        // If more connections are queued, the socket is reported again; the accepted ones are served first.
         registered.clear();
         since += accepted;
         if let Some(Turn { open, .. }) = &turn {
-            // There are more than it keeps up with, or it has its share of those that stay.
+            // There are more connections than the loop can handle, or it has its share of those that stay.
             if accepted >= SHARE || loop_state.admission.open() >= open + SHARE {
                 registered.rest();
                 turn = None;
             }
         } else if since >= SHARE && is_shared && !takes_turns && between.loops.load(Relaxed) > 1 {
             since = 0;
-            // It enters anew, behind the others.
+            // The loop is registered anew, behind the others.
             registered.rest();
         }
         loops::yield_now().await;
     }
 }
 
-/// Has the loop be told of connections, if it rested. Where the kernel has no memory for that, or the user no watches left
-/// (epoll_ctl(2)), it is tried again.
+/// Registers the loop for notifications, if it paused. If the kernel has no memory for that, or the user no watches
+/// left (epoll_ctl(2)), it tries again.
 async fn go_on(loop_state: &LoopState, registered: &net::Listening) {
     while let Err(error) = registered.go_on() {
         log_failure(loop_state, &error);
@@ -291,19 +293,20 @@ async fn go_on(loop_state: &LoopState, registered: &net::Listening) {
     }
 }
 
-/// Says that the socket could not be entered.
+/// Logs that the socket could not be registered.
 pub fn log_failure(loop_state: &LoopState, error: &std::io::Error) {
     let error = ShowErrno(error);
     loop_state.generation().error_log.write(Level::Alert, None, format_args!("epoll_ctl() failed ({error})"));
 }
 
-/// The client gave up in the queue, or the network reported trouble with it: the next one may be fine.
+/// Whether the error concerns one connection: its client gave up in the queue, or the network reported a problem. The
+/// next connection may be fine.
 fn is_of_one(error: Errno) -> bool {
     matches!(error, Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::HOSTUNREACH | Errno::NETUNREACH)
 }
 
-/// Accepts one connection, where there is one: accept4(2) makes a socket and a file before it looks, so where it mostly finds
-/// nobody poll(2) is asked first, at a fraction of the cost.
+/// Accepts one connection, if there is one. accept4(2) makes a socket and a file before it looks; if it mostly finds no
+/// connection, poll(2) is asked first, at a fraction of the cost.
 fn accept_if(socket: &OwnedFd, is_likely: bool) -> Result<(OwnedFd, Address), Errno> {
     if is_likely || net::can_be_read(socket) { accept(socket) } else { Err(Errno::AGAIN) }
 }
@@ -311,13 +314,13 @@ fn accept_if(socket: &OwnedFd, is_likely: bool) -> Result<(OwnedFd, Address), Er
 /// Accepts one connection.
 ///
 /// # Errors
-/// What `accept4(2)` answers.
+/// The error of `accept4(2)`.
 pub fn accept(socket: &OwnedFd) -> Result<(OwnedFd, Address), Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (fd, peer) = rustix::net::acceptfrom_with(socket, flags)?;
     let peer = match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
         Some(mut address) => {
-            // A client of an IPv6 socket that speaks IPv4 is an IPv4 client, in logs and rules.
+            // A client that uses IPv4 on an IPv6 socket is an IPv4 client, in logs and rules.
             address.set_ip(address.ip().to_canonical());
             Address::Ip(address)
         }

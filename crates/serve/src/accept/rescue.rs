@@ -1,8 +1,9 @@
 //! Rescue of connections from the own socket (`reuseport`) of a loop that is late.
 //!
-//! With one socket for each loop, the kernel gives a connection to a loop before it knows whether that loop has time: one
-//! slow step, and connections wait that another loop could serve. All sockets are in this process, so a thread that sees
-//! a loop stay in one poll for longer than [`LATE`] accepts from that loop's sockets and hands what comes to the others.
+//! With one socket for each loop, the kernel assigns a connection to a loop before it knows whether that loop has time:
+//! during one slow step, connections wait that another loop could serve. All sockets are in this process, so a thread
+//! that finds a loop in the same poll for longer than [`LATE`] accepts from that loop's sockets and hands the
+//! connections to the others.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
@@ -16,10 +17,10 @@ use crate::loop_local::LoopLocal;
 use crate::loop_services;
 use crate::shared::Shared;
 
-/// A loop that has been in one poll for so long is late.
+/// A loop that has been in one poll for longer than this is late.
 pub const LATE: Duration = Duration::from_millis(5);
 
-/// How often the loops are looked at.
+/// How often the loops are checked.
 const PERIOD: Duration = Duration::from_millis(5);
 
 /// The most connections taken from one socket at a time.
@@ -27,9 +28,9 @@ const BATCH: usize = 64;
 
 /// A socket that only one loop accepts from.
 pub struct Shard {
-    /// The loop.
+    /// The index of the loop.
     pub index: usize,
-    /// How the socket was made.
+    /// The specification of the socket.
     pub spec: Arc<ListenSpec>,
     /// The socket.
     pub fd: Arc<OwnedFd>,
@@ -58,7 +59,7 @@ fn watch(shared: &Weak<Shared>, shards: &Weak<Shards>) {
     }
 }
 
-/// Takes over what waits at a late loop's socket. Says how many connections that were.
+/// Takes over the connections that wait at a late loop's socket. Returns how many there were.
 pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
     let Some(late) = shared.loops.get(shard.index).filter(|stats| stats.in_poll_for() >= LATE) else { return 0 };
     let mut taken = 0;
@@ -69,7 +70,7 @@ pub fn rescue(shared: &Shared, shard: &Shard) -> usize {
                 && stats.active.get() + (taken as u64) < shared.connections as u64
         });
         let Some((helper, _)) = others.min_by_key(|(_, stats)| stats.active.get()) else { break };
-        // Nothing there, or no descriptor left: the loop itself will see to it.
+        // There is no connection, or no descriptor left: the loop itself will handle that.
         let Ok(one) = accept(&shard.fd) else { break };
         let spec = shard.spec.clone();
         let told = loop_services::tell(shared, helper, move |services| {

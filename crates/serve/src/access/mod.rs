@@ -1,4 +1,4 @@
-//! Who may come, and who is believed.
+//! Access by address: the clients that are allowed, and the proxies that are trusted.
 
 mod rules;
 mod trust;

@@ -6,7 +6,7 @@ use freerun_conf::{Cidr, Cx, Node, Problem, Setting, Shape};
 
 use crate::address::Address;
 
-/// Whom a rule concerns.
+/// The clients that a rule applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whom {
     All,
@@ -38,15 +38,15 @@ impl Setting for Rules {
 }
 
 impl Rules {
-    /// What `allow` and `deny` may be followed by.
+    /// The syntax of the argument of `allow` and `deny`.
     pub const SYNTAX: &str = "address | CIDR | unix: | all";
 
-    /// Whether there are none.
+    /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What the first rule that fits says; `None` if there is none.
+    /// The verdict of the first rule that matches; `None` if no rule does.
     pub fn judge(&self, address: &Address) -> Option<bool> {
         let fits = |whom: &Whom| match (whom, address) {
             (Whom::All, _) | (Whom::Unix, Address::Unix(_)) => true,

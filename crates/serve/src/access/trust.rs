@@ -1,4 +1,4 @@
-//! `set_real_ip_from`: which proxies are believed what they say of a client's address.
+//! `set_real_ip_from`: the proxies whose statements about a client's address are trusted.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use freerun_conf::{Cidr, Cx, Node, Problem, Shape, Value};
 use crate::address::Address;
 use crate::hosts::Hosts;
 
-/// Who is believed.
+/// A trusted source of a client's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trusted {
     /// Connections of Unix sockets.
@@ -38,7 +38,7 @@ impl Value for Trusted {
 }
 
 impl Trusted {
-    /// Whether it is this one that says so.
+    /// Whether the connection's address is this trusted one.
     pub fn contains(&self, address: &Address) -> bool {
         match (self, address) {
             (Trusted::Unix, Address::Unix(_)) => true,

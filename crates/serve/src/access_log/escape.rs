@@ -1,12 +1,12 @@
-//! How values that a client may have chosen are written into a log line.
+//! Escaping of values in a log line that a client may have chosen.
 
-/// `escape=` of `log_format`.
+/// The value of `escape=` in `log_format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Escape {
-    /// `"`, `\` and everything that is not printable ASCII become `\xHH`; a missing value is `-`.
+    /// `"`, `\` and all bytes that are not printable ASCII become `\xHH`; a missing value is `-`.
     #[default]
     Default,
-    /// As the inside of a JSON string; a missing value is empty.
+    /// The value is escaped as in a JSON string; a missing value is empty.
     Json,
     /// Nothing is escaped; a missing value is empty.
     None,
@@ -15,10 +15,10 @@ pub enum Escape {
 const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 
 impl Escape {
-    /// The words of `escape=`.
+    /// The values of `escape=`.
     pub const WORDS: &'static [&'static str] = &["default", "json", "none"];
 
-    /// The one of that name; case counts, as in nginx.
+    /// The escaping with this name; case matters, as in nginx.
     pub fn from_word(word: &str) -> Option<Escape> {
         match word {
             "default" => Some(Escape::Default),
@@ -28,7 +28,7 @@ impl Escape {
         }
     }
 
-    /// What stands for a value that is not there.
+    /// The text for a missing value.
     pub fn missing(self) -> &'static [u8] {
         match self {
             Escape::Default => b"-",
@@ -46,8 +46,8 @@ impl Escape {
         }
     }
 
-    /// Whether no byte has to be escaped, which is so for nearly all values. Looking at all bytes without a branch lets the
-    /// compiler look at many at once.
+    /// Whether no byte has to be escaped, which is true of nearly all values. Checking all bytes without a branch lets
+    /// the compiler check many at once.
     #[inline(always)]
     pub fn is_clean(self, value: &[u8]) -> bool {
         match self {
@@ -100,7 +100,7 @@ mod tests {
         out
     }
 
-    // What nginx wrote for the same bytes.
+    // The expected text is nginx's output for the same bytes.
     const NASTY: &[u8] = b"a\"b\\c\x01\x1f\x7f\x80\xff\t d\n\r\x08\x0c/'";
 
     #[test]

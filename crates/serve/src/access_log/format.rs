@@ -1,5 +1,5 @@
-//! `log_format`: a line with variables, compiled to pieces. What the usual formats are made of is written straight into
-//! the line, without a value of its own in between.
+//! `log_format`: a line with variables, compiled to pieces. The variables of the usual formats are written straight
+//! into the line, without a value in between.
 
 use std::fmt;
 use std::io::Write as _;
@@ -15,15 +15,15 @@ use crate::address::Address;
 use crate::subject::Subject;
 use crate::values::{Reference, VariableTable};
 
-/// What a protocol writes into a line without a value of its own in between, besides what every subject has.
+/// The pieces that a protocol writes into a line without a value in between, besides those that every subject has.
 pub trait Pieces<S>: Sized + fmt::Debug + Send + Sync + 'static {
-    /// The formats that are there from the start: their names and what they consist of. The first one is taken where a log names none.
+    /// The predefined formats: their names and texts. A log that names no format uses the first one.
     const PREDEFINED: &'static [(&'static str, &'static str)];
 
     /// The piece that writes the variable `name`.
     ///
     /// # Errors
-    /// There is none: the variable is asked for its value.
+    /// There is no such piece: the variable is evaluated as usual.
     fn of(name: &str, reference: Reference<S>) -> Result<Self, Reference<S>>;
 
     /// Appends the piece.
@@ -52,7 +52,7 @@ impl Style {
         }
     }
 
-    /// Appends what stands for a value that is not there.
+    /// Appends the text for a missing value.
     #[inline(always)]
     pub fn push_missing(&self, line: &mut Line<'_>) {
         self.missing.push(line);
@@ -71,7 +71,7 @@ impl<S, P> fmt::Debug for Format<S, P> {
     }
 }
 
-/// Text, and what follows it.
+/// A text, and the piece that follows it.
 struct Piece<S, P> {
     before: Short,
     what: What<S, P>,
@@ -79,7 +79,7 @@ struct Piece<S, P> {
 
 enum What<S, P> {
     Nothing,
-    /// More text, that is too long to stand before something else.
+    /// More text, which is too long to stand before a piece.
     Text(Box<[u8]>),
     RemoteAddr,
     TimeLocal,
@@ -104,11 +104,11 @@ impl<S: Subject, P: Pieces<S>> What<S, P> {
 }
 
 impl<S: Subject, P: Pieces<S>> Format<S, P> {
-    /// Compiles the strings of a format; they follow each other without anything in between.
+    /// Compiles the strings of a format, which are joined without a separator.
     ///
     /// # Errors
-    /// A `$` that no variable follows, an unclosed brace, in nginx's words; unknown variables are told when everything
-    /// has been read.
+    /// A `$` that no variable follows, or an unclosed brace, in nginx's words; unknown variables are reported when the
+    /// whole configuration has been read.
     pub fn compile(escape: Escape, strings: &[Word], cx: &mut Cx) -> Result<Format<S, P>, Problem> {
         let mut pieces = Vec::new();
         let mut before = String::new();
@@ -139,7 +139,7 @@ impl<S: Subject, P: Pieces<S>> Format<S, P> {
             .unwrap_or_else(|_| Format::of(Escape::Default, Box::default()))
     }
 
-    /// Appends the line of a subject, with its end.
+    /// Appends the line of a subject, with its line end.
     pub fn render(&self, subject: &S, out: &mut Vec<u8>) {
         let mut line = Line::new(out);
         for piece in &self.pieces {
@@ -177,7 +177,7 @@ fn push_piece<S, P>(pieces: &mut Vec<Piece<S, P>>, before: &str, what: What<S, P
     }
 }
 
-/// The name at the beginning of `text`, which begins with `$`, and what follows.
+/// The name at the beginning of `text`, which begins with `$`, and the text after it.
 fn variable<'t>(text: &'t str, word: &Word) -> Result<(&'t str, &'t str), Problem> {
     let invalid = || Problem::new(format!("invalid parameter \"{text}\"")).at(word.place);
     let (braced, name) = match text[1..].strip_prefix('{') {
@@ -225,7 +225,7 @@ pub fn push_millis(seconds: u64, millis: u32, line: &mut Line<'_>) {
     line.push_three(millis);
 }
 
-/// The formats that a configuration defines, and where; lives in its context while it is read.
+/// The formats that a configuration defines, and their places; lives in its context while it is read.
 struct Formats<S, P>(Vec<Named<S, P>>);
 
 impl<S, P> Default for Formats<S, P> {
@@ -237,7 +237,7 @@ impl<S, P> Default for Formats<S, P> {
 struct Named<S, P> {
     name: String,
     format: Arc<Format<S, P>>,
-    /// [`Node::order`] of the definition: a format must stand before what uses it.
+    /// [`Node::order`] of the definition: a format must be defined before its use.
     order: u32,
     place: Place,
 }
@@ -288,7 +288,7 @@ pub(super) fn find<S: Subject, P: Pieces<S>>(
 /// Reads a `log_format` directive.
 ///
 /// # Errors
-/// A name that is taken, an unknown escaping, faults of the strings.
+/// The name is taken, the escaping is unknown, or the strings are wrong.
 pub(super) fn define<S: Subject, P: Pieces<S>>(directive: &Node, cx: &mut Cx) -> Result<(), Problem> {
     let name = &directive.args[0];
     if formats::<S, P>(cx).0.iter().any(|known| known.name == name.text) {

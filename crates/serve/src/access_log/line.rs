@@ -1,14 +1,14 @@
-//! A line on its way. Short pieces are written with one store of a fixed size, of which the next piece takes the place of what
-//! is too much: calling `memcpy` for a handful of bytes costs more than they do.
+//! A line being written. Short pieces are written with one store of a fixed size, whose surplus the next piece
+//! overwrites: calling `memcpy` costs more than storing a handful of bytes.
 
 use freerun_proto::encode;
 
 use super::escape::Escape;
 
-/// What is put together before it is appended to the other lines.
+/// The size of the part that is gathered before it is appended to the other lines.
 const ROOM: usize = 256;
 
-/// A line of which the end is still here.
+/// A line whose last part is gathered here.
 pub struct Line<'o> {
     out: &'o mut Vec<u8>,
     text: [u8; ROOM],
@@ -16,13 +16,13 @@ pub struct Line<'o> {
 }
 
 impl<'o> Line<'o> {
-    /// One that is appended to what there is.
+    /// A line that is appended to `out`.
     #[inline]
     pub fn new(out: &'o mut Vec<u8>) -> Line<'o> {
         Line { out, text: [0; ROOM], at: 0 }
     }
 
-    /// Appends what is still here, and gives what it was appended to.
+    /// Appends the gathered part, and returns the whole output.
     #[inline]
     pub fn flush(&mut self) -> &mut Vec<u8> {
         self.out.extend_from_slice(&self.text[..self.at]);
@@ -30,7 +30,7 @@ impl<'o> Line<'o> {
         self.out
     }
 
-    /// Makes room for so many bytes, of which there are fewer than `ROOM`, and says where.
+    /// Makes room for `bytes` bytes, fewer than `ROOM`, and returns their position.
     #[inline(always)]
     fn room(&mut self, bytes: usize) -> usize {
         if self.at > ROOM - bytes {
@@ -48,7 +48,7 @@ impl<'o> Line<'o> {
         self.at = at + len;
     }
 
-    /// Appends text as it is.
+    /// Appends text without escaping.
     pub fn push(&mut self, text: &[u8]) {
         self.flush().extend_from_slice(text);
     }
@@ -73,8 +73,8 @@ impl<'o> Line<'o> {
         }
     }
 
-    /// Appends a short value, unless something in it has to be escaped. Bytes are looked at, and stored, sixteen at a time; the
-    /// last ones may be stored twice.
+    /// Appends a short value, unless a byte of it has to be escaped. Bytes are checked and stored sixteen at a time;
+    /// the last ones may be stored twice.
     #[inline]
     fn push_clean(&mut self, escape: Escape, value: &[u8]) -> bool {
         let at = self.room(ROOM / 4 + SHORT);
@@ -97,7 +97,7 @@ impl<'o> Line<'o> {
         clean || self.back_to(at)
     }
 
-    /// Takes back what follows.
+    /// Removes the bytes behind `at`.
     fn back_to(&mut self, at: usize) -> bool {
         self.at = at;
         false
@@ -136,12 +136,12 @@ impl<'o> Line<'o> {
         for octet in octets {
             self.push_front(&OCTETS[usize::from(octet)], digits_of_octet(octet.into()) + 1);
         }
-        // The last dot.
+        // Removes the last dot.
         self.at -= 1;
     }
 }
 
-/// What a [`Short`] holds at most.
+/// The largest size of a [`Short`].
 const SHORT: usize = 16;
 
 /// Text that is short enough for one store.
@@ -152,21 +152,21 @@ pub struct Short {
 }
 
 impl Short {
-    /// `None`: it is too long.
+    /// The text as a [`Short`]; `None` if it is too long.
     pub fn of(text: &[u8]) -> Option<Short> {
         let mut bytes = [0; SHORT];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
         Some(Short { bytes, len: u8::try_from(text.len()).ok()? })
     }
 
-    /// Appends it.
+    /// Appends the text to a line.
     #[inline(always)]
     pub fn push(&self, line: &mut Line<'_>) {
         line.push_front(&self.bytes, self.len.into());
     }
 }
 
-/// `00` to `99`.
+/// The numbers `00` to `99`.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
     let mut number = 0;
@@ -184,7 +184,7 @@ fn four(number: usize) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// Numbers of an address, each with the dot that follows.
+/// The numbers of an IPv4 address, each with the dot that follows.
 const OCTETS: [[u8; 4]; 256] = {
     let mut octets = [[b'.'; 4]; 256];
     let mut number = 0;
@@ -208,7 +208,7 @@ const fn digits_of_octet(number: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// What is written behind so much, which is as much as anything can be.
+    /// The text that `push` writes behind `before` bytes, when the line has as much room as possible.
     fn written(before: usize, push: impl FnOnce(&mut Line<'_>)) -> String {
         let mut out = b">".to_vec();
         let mut line = Line::new(&mut out);

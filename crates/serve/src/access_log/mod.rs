@@ -1,4 +1,4 @@
-//! Access logs: a line for each subject, in a format that the configuration writes.
+//! Access logs: one line for each subject, in a format of the configuration.
 
 mod escape;
 mod format;

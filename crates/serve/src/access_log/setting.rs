@@ -18,10 +18,10 @@ use crate::services::Services;
 use crate::subject::Subject;
 use crate::values::Template;
 
-/// `log_format` directives; what they define is in the configuration's context.
+/// The `log_format` directives; their formats are in the configuration's context.
 pub struct LogFormats<S, P>(PhantomData<fn(&S, &P)>);
 
-// Not derived: that would ask the same of the subject.
+// Not derived, because that would demand the trait of the subject.
 impl<S, P> Clone for LogFormats<S, P> {
     fn clone(&self) -> LogFormats<S, P> {
         *self
@@ -50,7 +50,7 @@ impl<S: Subject, P: Pieces<S>> Setting for LogFormats<S, P> {
     }
 }
 
-/// Where a log goes. Numbers are indexes of [`LogPaths`].
+/// The destination of a log. The numbers are indexes of [`LogPaths`].
 pub enum Target<S> {
     /// A file.
     File(usize),
@@ -58,7 +58,7 @@ pub enum Target<S> {
     Syslog(usize, Arc<Header>, Level),
     /// A file for each value of this path.
     Variables(usize, Template<S>),
-    /// The default log. Its index is set once it turns out that some location uses it: it must not be made otherwise.
+    /// The default log. Its index is set when a location turns out to use it: otherwise the file must not be made.
     Default(Arc<OnceLock<usize>>),
 }
 
@@ -73,27 +73,27 @@ impl<S> fmt::Debug for Target<S> {
     }
 }
 
-/// `buffer=` and `flush=`.
+/// The parameters `buffer=` and `flush=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffering {
-    /// Bytes that are gathered.
+    /// The size of the buffer in bytes.
     pub size: u64,
-    /// The longest that a line is kept; `None`: until the buffer is full.
+    /// The longest time that a line is kept; `None` means until the buffer is full.
     pub flush: Option<Duration>,
-    /// The level that lines are packed at.
+    /// The level of compression.
     pub gzip: Option<u8>,
 }
 
 /// One `access_log` directive.
 #[derive(Debug)]
 pub struct AccessLog<S, P> {
-    /// Where to.
+    /// The destination.
     pub target: Target<S>,
-    /// The line.
+    /// The format of the line.
     pub format: Arc<Format<S, P>>,
-    /// What decides whether a subject is logged: the parameter `if=`.
+    /// The condition for logging a subject: the parameter `if=`.
     pub condition: Option<Template<S>>,
-    /// Whether lines of this file are gathered: known when all of the configuration has been read.
+    /// The buffering of this file, known when the whole configuration has been read.
     buffering: Arc<OnceLock<Buffering>>,
 }
 
@@ -129,14 +129,14 @@ impl<S: Subject, P: Pieces<S>> AccessLog<S, P> {
         services.logs.get(index)
     }
 
-    /// Whether lines are gathered.
+    /// The buffering of the file, if it has any.
     pub fn buffering(&self) -> Option<Buffering> {
         self.buffering.get().copied()
     }
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<AccessLog<S, P>, Problem> {
         let path = &directive.args[0];
-        // As errors name it.
+        // The path as errors name it.
         let mut shown = path.text.clone();
         let target = if path.text.starts_with(SYSLOG) {
             let Syslog { name, header, severity } = Syslog::parse(path, cx)?;
@@ -198,7 +198,7 @@ impl<S: Subject, P: Pieces<S>> AccessLog<S, P> {
                 return Ok(AccessLog { target, format, condition, buffering: Arc::default() });
             }
         };
-        // The file has one buffer, whoever writes to it.
+        // The file has one buffer for all logs that write to it.
         let known = cx.extensions.get_or_default::<Buffered>().0.entry(index).or_default().clone();
         if let Some(buffering) = buffering
             && *known.get_or_init(|| buffering) != buffering
@@ -218,7 +218,7 @@ fn first_format<S: Subject, P: Pieces<S>>(directive: &Node, cx: &mut Cx) -> Resu
     }
 }
 
-/// What is gathered of a log that is packed, where nothing else is said.
+/// The size of the buffer of a compressed log without a `buffer=`.
 const PACKED_SIZE: u64 = 64 * 1024;
 
 /// Buffering of each log file that has any.
@@ -262,7 +262,7 @@ impl Value for LogFileCache {
     }
 }
 
-/// So long, or as good as for ever.
+/// This many seconds, or as good as for ever.
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds.min(u32::MAX.into()))
 }
@@ -270,7 +270,7 @@ fn seconds(seconds: u64) -> Duration {
 /// The logs of a level.
 #[derive(Debug)]
 pub struct AccessLogs<S, P> {
-    /// `access_log off`: whatever else the level says.
+    /// `access_log off`, whatever logs the level has besides.
     off: bool,
     list: Arc<Vec<AccessLog<S, P>>>,
 }
@@ -287,13 +287,13 @@ impl<S: Subject, P: Pieces<S>> AccessLogs<S, P> {
         if self.off { &[] } else { &self.list }
     }
 
-    /// Has the log at `path` opened where a level uses the default log.
+    /// Opens the default log at `path`, if the level uses it.
     pub fn open_default(&self, path: impl FnOnce(&mut Cx) -> String, cx: &mut Cx) {
         let unopened = |log: &AccessLog<S, P>| match &log.target {
             Target::Default(index) if index.get().is_none() => Some(index.clone()),
             _ => None,
         };
-        // A level has it once at most.
+        // A level has the default log once at most.
         if let Some(index) = self.logs().iter().find_map(unopened) {
             let path = path(cx);
             let path = cx.extensions.get_or_default::<Paths>().absolute(&path);
@@ -310,7 +310,7 @@ impl<S: Subject, P: Pieces<S>> Setting for AccessLogs<S, P> {
 
     fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
         let mut logs = previous.unwrap_or_else(|| AccessLogs { off: false, list: Arc::default() });
-        // The directive is not allowed at the main level: there it can only be the default that is read.
+        // The directive is not allowed at the main level: only the default is read there.
         if cx.context == Contexts::MAIN {
             let format = first_format(directive, cx)?;
             let target = Target::Default(Arc::default());

@@ -1,4 +1,4 @@
-//! What expressions have captured, and the values that a subject gives to variables.
+//! The captures of regular expressions, and the values that a subject gives to variables.
 
 mod store;
 
@@ -8,21 +8,21 @@ use std::rc::Rc;
 pub(crate) use store::Slot;
 pub use store::{Full, MAX_TEXT, Values};
 
-/// `$1` to `$9`.
+/// The number of the groups `$1` to `$9`.
 const NUMBERED: usize = 9;
 
-/// Where the groups of the last match are: the text it was found in, and begin and end of each group that took part.
+/// The groups of the last match: the text it was found in, and the begin and end of each group that took part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// The number of the text, as [`Values`] keeps it.
+    /// The number of the text in [`Values`].
     pub(crate) text: usize,
     pub(crate) spans: [Option<(u32, u32)>; NUMBERED],
 }
 
-/// What expressions have captured for a subject, and the other values of its variables.
+/// The captures of a subject's regular expressions, and the other values of its variables.
 ///
-/// A capture can change while values are lent, because a variable may be a map with expressions: texts are kept until the
-/// subject ends.
+/// A capture can change while values are borrowed, because a variable may be a map with regular expressions: texts are
+/// kept until the subject ends.
 #[derive(Default, Clone)]
 pub struct Captures {
     groups: Cell<Groups>,
@@ -30,7 +30,7 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// The values of variables, named groups among them.
+    /// The values of variables, including named groups.
     #[inline]
     pub fn values(&self) -> &Rc<Values> {
         self.values.get_or_init(Rc::default)
@@ -44,12 +44,12 @@ impl Captures {
         self.values().text(groups.text).get(begin as usize..end as usize)
     }
 
-    /// The numbered groups and the values, where there are any.
+    /// The numbered groups and the values, if there are any.
     pub fn into_parts(self) -> (Option<Groups>, Option<Rc<Values>>) {
         (Some(self.groups.get()).filter(|groups| *groups != Groups::default()), self.values.into_inner())
     }
 
-    /// What was taken apart.
+    /// The captures made of these parts.
     pub fn from_parts(groups: Option<Groups>, values: Option<Rc<Values>>) -> Captures {
         Captures {
             groups: Cell::new(groups.unwrap_or_default()),
@@ -57,12 +57,12 @@ impl Captures {
         }
     }
 
-    /// From now on these are the numbered groups.
+    /// Makes these the numbered groups from now on.
     pub(crate) fn set(&self, groups: Groups) {
         self.groups.set(groups);
     }
 
-    /// Forgets the numbered groups.
+    /// Clears the numbered groups.
     #[inline]
     pub fn clear(&self) {
         self.groups.set(Groups::default());

@@ -1,17 +1,17 @@
-//! The values that a subject gives to variables: by `set`, by captures, and what maps found. Subjects may have them in common:
-//! a client's request and all its subrequests do, as in nginx.
+//! The values of a subject's variables that come from `set`, captures and maps. Subjects may share them: a client's
+//! request and all its subrequests do, as in nginx.
 
 use std::cell::{Cell, OnceCell, RefCell};
 
-/// How much text the variables of one request and its subrequests may take. The request that asks for more is answered
+/// The most text that the variables of one request and its subrequests may take. A request that needs more is answered
 /// with 500.
 pub const MAX_TEXT: usize = 16 << 20;
 
-/// Cells of the first chunk of [`Texts`]; each further one has twice as many as the one before.
+/// The number of cells in the first chunk of [`Texts`]; each further chunk has twice as many as the one before.
 const FIRST_CHUNK: usize = 8;
-/// How many chunks there may be.
+/// The largest number of chunks.
 const CHUNKS: usize = 17;
-/// How many texts there may be.
+/// The largest number of texts.
 const MAX_CELLS: usize = FIRST_CHUNK * ((1 << CHUNKS) - 1);
 
 /// The store has no room: [`MAX_TEXT`] is reached.
@@ -19,7 +19,8 @@ const MAX_CELLS: usize = FIRST_CHUNK * ((1 << CHUNKS) - 1);
 #[error("the variables of the request take more than {} MB", MAX_TEXT >> 20)]
 pub struct Full;
 
-/// Texts that stay where they are until the last of the requests ends, so that they can be lent while others are added.
+/// Texts that stay at their addresses until the last of the requests ends, so that they can be borrowed while others
+/// are added.
 #[derive(Default)]
 struct Texts {
     first: Chunk,
@@ -27,14 +28,14 @@ struct Texts {
     bytes: Cell<usize>,
 }
 
-/// Room for some texts; nearly always the first one is enough.
+/// Room for some texts; nearly always the first chunk is enough.
 #[derive(Default)]
 struct Chunk {
     cells: OnceCell<Box<[Text]>>,
     next: OnceCell<Box<Chunk>>,
 }
 
-/// One text, when it is there.
+/// The cell of one text.
 type Text = OnceCell<Box<[u8]>>;
 
 impl Texts {
@@ -73,24 +74,24 @@ impl Texts {
     }
 }
 
-/// What a variable has.
+/// The state of a variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
-    /// Nothing yet.
+    /// It has no value yet.
     Unset,
-    /// It is being found: asked for it again, it needs itself.
+    /// Its value is being computed: a use of it now would be a cycle.
     Pending,
-    /// It was looked for in vain.
+    /// It was computed, and has no value.
     Missing,
-    /// The empty text.
+    /// It is the empty text.
     Empty,
-    /// A text of the store.
+    /// It is a text of the store.
     Text(usize),
-    /// A text of the configuration: the entry of the map that matched.
+    /// It is a text of the configuration: the entry of the map that matched.
     Entry(u32),
 }
 
-/// The store.
+/// The store of values.
 #[derive(Default)]
 pub struct Values {
     slots: RefCell<Vec<Slot>>,
@@ -112,7 +113,7 @@ impl Values {
         slots[index] = slot;
     }
 
-    /// Gives the variable of that slot a value.
+    /// Gives a value to the variable of a slot.
     ///
     /// # Errors
     /// See [`Full`].
@@ -127,7 +128,7 @@ impl Values {
         Ok(())
     }
 
-    /// Keeps a text; if it is the one that was kept last, that is used again.
+    /// Keeps a text; if it equals the text kept last, that one is used again.
     pub(crate) fn keep(&self, text: &[u8]) -> Result<usize, Full> {
         if let Some(last) = self.texts.count.get().checked_sub(1)
             && self.text(last) == text

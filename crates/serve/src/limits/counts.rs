@@ -1,14 +1,14 @@
-//! How many subjects of each key are being served: a word for each key that has any, in a table that nobody locks.
+//! How many subjects of each key are being served: one word for each key in use, in a table without locks.
 //!
-//! A key has its place in one of the sets of [`WAYS`] words. A word is a fingerprint of the key (48 bits, beside those that
-//! choose the set) and the number (16 bits); 0 is a free place.
+//! A key has its place in one of the sets of [`WAYS`] words. A word is a fingerprint of the key (48 bits, besides those
+//! that choose the set) and the number (16 bits); 0 is a free place.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::key::Hasher;
 
-/// Words that share a set.
+/// The number of words in a set.
 const WAYS: usize = 32;
 /// The largest number that a word holds, and so the largest limit.
 pub const MAX_COUNT: u64 = 65_535;
@@ -23,7 +23,7 @@ pub struct Counts {
 /// Why a subject is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// As many as may are being served.
+    /// As many subjects of the key as the limit allows are being served.
     Limit,
     /// There is no place for another key.
     Exhausted,
@@ -37,23 +37,23 @@ pub struct Held {
 }
 
 impl Counts {
-    /// Room for as many keys as `size` bytes hold. `None` if there is not so much memory.
+    /// A table for as many keys as `size` bytes hold. `None` if there is not so much memory.
     pub fn new(size: u64) -> Option<Counts> {
         let words = usize::try_from(size / 8).ok()? / WAYS * WAYS;
         let words = freerun_sys::memory::zeroed_atomics(words.max(WAYS))?;
         Some(Counts { words, hasher: Hasher::default() })
     }
 
-    /// Counts a subject of this key, unless `limit` of them are there already.
+    /// Counts a subject of this key, unless `limit` subjects of it are counted already.
     ///
     /// # Errors
-    /// It is not counted.
+    /// The subject is not counted.
     pub fn enter(self: &Arc<Counts>, key: &[u8], limit: u64) -> Result<Held, Refused> {
         let key = self.hasher.of(key);
         let start = key.set(self.words.len() / WAYS) * WAYS;
         let set = &self.words[start..start + WAYS];
         let tag = key.tag >> 16;
-        // Each round that fails has seen another one succeed: this ends.
+        // Each round that fails has seen another thread succeed, so the loop ends.
         loop {
             let mut sum = 0;
             let (mut known, mut free) = (None, None);
@@ -62,7 +62,8 @@ impl Counts {
                 if word == 0 {
                     free = free.or(Some(way));
                 } else if word >> 16 == tag {
-                    // It may be there twice, if a place before it became free while somebody looked for it.
+                    // A key may have two words, if a place before its own became free while another thread looked for
+                    // one.
                     sum += word & MAX_COUNT;
                     known = known.or(Some((way, word)));
                 }
@@ -91,7 +92,7 @@ fn total(set: &[AtomicU64], tag: u64) -> u64 {
 impl Drop for Held {
     fn drop(&mut self) {
         let leave = |word: u64| Some(if word & MAX_COUNT <= 1 { 0 } else { word - 1 });
-        // The closure always has an answer.
+        // The closure always returns a value.
         let _ = self.counts.words[self.place].fetch_update(Ordering::AcqRel, Ordering::Relaxed, leave);
     }
 }
@@ -112,7 +113,7 @@ mod tests {
         let other = counts.enter(b"other", 1).unwrap();
         held.pop();
         held.push(counts.enter(b"k", 3).unwrap());
-        // A smaller limit elsewhere sees the same count.
+        // A smaller limit elsewhere uses the same count.
         assert_eq!(counts.enter(b"k", 2).unwrap_err(), Refused::Limit);
         drop((held, other));
         assert!(counts.words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn as_many_keys_as_nginx_holds_in_the_same_memory_are_all_held() {
-        // nginx needs 64 bytes for each on 64-bit platforms.
+        // nginx needs 64 bytes for each key on 64-bit platforms.
         let counts = Arc::new(Counts::new(1024 * 1024).unwrap());
         let held: Vec<Held> = (0..16_384_u32).map(|number| counts.enter(&number.to_le_bytes(), 1).unwrap()).collect();
         assert_eq!(held.len(), 16_384);
@@ -166,7 +167,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for turn in 0..5000 {
-                        // Others come and go in the same set.
+                        // Other keys come and go in the same set.
                         let other = counts.enter(&[turn as u8], 9);
                         if let Ok(held) = counts.enter(b"k", 2) {
                             assert!(inside.fetch_add(1, Ordering::SeqCst) < 2);

@@ -1,4 +1,4 @@
-//! What the limits have in common: keys, and the levels that refusals are logged at.
+//! The common parts of the limits: keys, and the levels at which refusals are logged.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
@@ -12,7 +12,7 @@ use crate::values::Template;
 /// A key longer than this many bytes is not counted, as in nginx.
 const MAX_KEY: usize = 65_535;
 
-/// The key of a zone, as one configuration has it.
+/// The key of a zone, as one configuration defines it.
 pub struct Key<S> {
     text: String,
     template: Template<S>,
@@ -28,12 +28,12 @@ impl<S: Subject> Key<S> {
     /// Reads the key of a zone.
     ///
     /// # Errors
-    /// As for any text with variables.
+    /// The errors of any text with variables.
     pub fn parse(word: &Word, cx: &mut Cx) -> Result<Key<S>, Problem> {
         Ok(Key { text: word.text.clone(), template: Template::parse(word, cx)? })
     }
 
-    /// As written.
+    /// The key as written.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -51,17 +51,17 @@ impl<S: Subject> Key<S> {
     }
 }
 
-/// Stands for a key in a zone: what tells in which set of places its state is, and what tells it from others there. Keyed
-/// with secrets of the zone, so that nobody can look for keys that meet.
+/// Makes the fingerprint of a key in a zone: the set of places that its state is in, and a tag that tells it from
+/// others there. It uses secrets of the zone, so that no client can search for keys that collide.
 #[derive(Debug, Default)]
 pub struct Hasher(RandomState, RandomState);
 
 /// The two numbers of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// Spread evenly over all numbers: gives the set.
+    /// A number that is spread evenly over all values, which chooses the set.
     spread: u64,
-    /// What is kept with the state.
+    /// The tag that is kept with the state.
     pub tag: u64,
 }
 
@@ -73,7 +73,7 @@ impl Hasher {
 }
 
 impl Fingerprint {
-    /// Which one of so many sets.
+    /// The index of the key's set, out of `sets`.
     pub fn set(self, sets: usize) -> usize {
         // The high half of a product with a number of sets is below that number.
         usize::try_from((u128::from(self.spread) * sets as u128) >> 64).unwrap_or(0)
@@ -83,19 +83,19 @@ impl Fingerprint {
 keyword_enum! {
     /// The level at which refusals are logged.
     pub enum RefusalLevel {
-        /// `info`
+        /// `info`.
         Info = "info",
-        /// `notice`
+        /// `notice`.
         Notice = "notice",
-        /// `warn`
+        /// `warn`.
         Warn = "warn",
-        /// `error`
+        /// `error`.
         Error = "error",
     }
 }
 
 impl RefusalLevel {
-    /// The log's level.
+    /// The level of the log.
     pub fn level(self) -> Level {
         match self {
             RefusalLevel::Info => Level::Info,
@@ -105,7 +105,7 @@ impl RefusalLevel {
         }
     }
 
-    /// The level for what is less than a refusal.
+    /// The level for messages that are milder than a refusal.
     pub fn milder(self) -> Level {
         match self {
             RefusalLevel::Info | RefusalLevel::Notice => Level::Info,

@@ -13,10 +13,10 @@ use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::zones::{Named, Zone, ZoneTable};
 
-/// What sort of zone these directives use.
+/// The kind of the zones that these directives use.
 const KIND: &str = "limit_conn";
 
-/// `limit_conn_zone` directives; what they declare is in the configuration's [`ZoneTable`].
+/// The `limit_conn_zone` directives; their zones are in the configuration's [`ZoneTable`].
 pub struct ConnZones<S>(PhantomData<fn(&S)>);
 
 stateless!(ConnZones);
@@ -46,20 +46,20 @@ impl<S: Subject> Setting for ConnZones<S> {
     }
 }
 
-/// One `limit_conn`.
+/// One `limit_conn` directive.
 struct Limit<S> {
     zone: Zone<Defined<S>>,
     most: u64,
 }
 
-// Not derived: that would ask the same of the subject.
+// Not derived, because that would demand the trait of the subject.
 impl<S> Clone for Limit<S> {
     fn clone(&self) -> Limit<S> {
         Limit { zone: self.zone.clone(), most: self.most }
     }
 }
 
-/// The `limit_conn` of a level.
+/// The `limit_conn` directives of a level.
 pub struct ConnLimits<S>(Arc<Vec<Limit<S>>>);
 
 impl<S> Clone for ConnLimits<S> {
@@ -106,14 +106,14 @@ impl<S: Subject> Setting for ConnLimits<S> {
     }
 }
 
-/// What the limits of a level say of a subject.
+/// The verdict of the limits of a level about a subject.
 #[derive(Debug)]
 pub enum Verdict {
     /// No zone has a key for it.
     NotCounted,
-    /// It is counted until this is dropped.
+    /// The subject is counted until this value is dropped.
     Counted(Places),
-    /// As many as may, or as the zone has room for, are there already.
+    /// The limit is reached, or the zone has no room.
     Refused,
 }
 
@@ -122,20 +122,20 @@ pub enum Verdict {
 pub struct Places(SmallVec<[Held; 2]>);
 
 impl Places {
-    /// In how many zones it is counted.
+    /// The number of zones in which the subject is counted.
     pub fn zones(&self) -> usize {
         self.0.len()
     }
 }
 
 impl<S: Subject> ConnLimits<S> {
-    /// Whether there are none.
+    /// Whether there is no limit.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Counts a subject, unless one of the limits refuses it, which is logged at `level`. `dry`: as a refusal that has no
-    /// consequence.
+    /// Counts a subject, unless one of the limits refuses it, which is logged at `level`. With `dry`, a refusal is only
+    /// logged.
     pub fn enter(&self, subject: &S, dry: bool, level: Level) -> Verdict {
         let mut held = SmallVec::new();
         let mut counted = false;

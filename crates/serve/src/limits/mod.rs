@@ -1,4 +1,4 @@
-//! How many there may be: keys of limits, and the counting of `limit_conn`.
+//! Limits on the number of subjects: keys of limits, and the counting of `limit_conn`.
 
 mod counts;
 mod key;

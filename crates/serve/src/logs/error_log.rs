@@ -9,10 +9,10 @@ use freerun_runtime::log::{Level, LogFile, MAX_LINE, MAX_MEMORY, MEMORY, SYSLOG,
 use super::syslog::Syslog;
 use crate::parts::Paths;
 
-/// A log in memory has room for more than a line.
+/// The smallest size of a log in memory, which has room for more than one line.
 const MIN_MEMORY: u64 = MAX_LINE as u64 + 512;
 
-/// Paths of all log files that the configuration names; settings refer to them by index. Lives in the
+/// The paths of all log files that the configuration names; settings refer to them by index. Lives in the
 /// configuration's context.
 #[derive(Debug, Default)]
 pub struct LogPaths(pub Vec<String>);
@@ -40,12 +40,12 @@ pub struct ErrorLogTarget {
     pub log: usize,
     /// The least important level that is written.
     pub level: Level,
-    /// What messages begin with, if the log is a syslog server.
+    /// The header of messages, if the log is a syslog server.
     pub syslog: Option<Arc<Header>>,
 }
 
 impl ErrorLogTarget {
-    /// The target with its open file; `logs` are those that [`LogPaths`] names.
+    /// The target with its open file; `logs` are the files that [`LogPaths`] names.
     pub fn open(&self, logs: &[LogFile]) -> Option<Target> {
         Some(Target { file: logs.get(self.log)?.clone(), level: self.level, syslog: self.syslog.clone() })
     }

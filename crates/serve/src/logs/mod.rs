@@ -1,4 +1,4 @@
-//! Where logs go: files, standard error, rings in memory, syslog servers.
+//! Destinations of logs: files, standard error, rings in memory, syslog servers.
 
 mod error_log;
 pub mod syslog;

@@ -8,28 +8,28 @@ use freerun_conf::{Cx, Problem, Word};
 use freerun_runtime::log::syslog::{FACILITIES, Header};
 use freerun_runtime::log::{Level, SYSLOG};
 
-/// The facility where none is named: `local7`.
+/// The facility if none is named: `local7`.
 const LOCAL7: u8 = 23;
-/// The port where none is named.
+/// The port if none is named.
 const PORT: u16 = 514;
 /// The longest tag.
 const MAX_TAG: usize = 32;
-/// The longest path of a Unix socket, with the zero at its end.
+/// The longest path of a Unix socket, including the zero at its end.
 const MAX_UNIX_PATH: usize = 108;
 
-/// Tells whether a host has an address. Whoever reads the configuration and may ask for names puts it into its context;
-/// where it is missing, names are taken as they are.
+/// Checks whether a host has an address. A reader of the configuration that may look up names puts it into the context;
+/// without it, names are accepted unchecked.
 #[derive(Clone, Copy)]
 pub struct HostCheck(pub fn(&str) -> bool);
 
-/// A syslog server, and what is sent to it.
+/// A syslog server, and the properties of its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Syslog {
     /// The name of the log: the server with its port.
     pub name: String,
-    /// What messages begin with.
+    /// The header of messages.
     pub header: Arc<Header>,
-    /// How important the lines of an access log are.
+    /// The severity of the lines of an access log.
     pub severity: Level,
 }
 
@@ -37,7 +37,7 @@ impl Syslog {
     /// Reads a word that begins with `syslog:`.
     ///
     /// # Errors
-    /// nginx's words for what is wrong with a parameter.
+    /// A parameter is wrong, in nginx's words.
     pub fn parse(word: &Word, cx: &Cx) -> Result<Syslog, Problem> {
         let fail = |message: String| Problem::new(message).at(word.place);
         let duplicate = |name: &str| fail(format!("duplicate syslog \"{name}\""));

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-/// A table of keys: whole ones, and if they are host names, ones with a wildcard.
+/// A table of keys: exact ones and, if they are host names, ones with a wildcard.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     exact: HashMap<Box<[u8]>, u32>,
-    /// `*.example.com`, as `.example.com`.
+    /// The keys of the form `*.example.com`, as `.example.com`.
     front: HashMap<Box<[u8]>, u32>,
-    /// `www.example.*`, as `www.example.`.
+    /// The keys of the form `www.example.*`, as `www.example.`.
     back: HashMap<Box<[u8]>, u32>,
     longest: usize,
 }
@@ -16,14 +16,14 @@ pub(super) struct Keys {
 /// Why a key was not added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It is there already.
+    /// The key exists already.
     Conflict,
-    /// It is no host name.
+    /// The key is not a host name.
     Invalid,
 }
 
 impl Keys {
-    /// Adds a key, in lower case, that stands for itself.
+    /// Adds an exact key, in lower case.
     pub(super) fn add(&mut self, key: &[u8], entry: u32) -> Result<(), Refused> {
         self.longest = self.longest.max(key.len());
         claim(&mut self.exact, key, entry)
@@ -59,7 +59,7 @@ impl Keys {
         }
     }
 
-    /// The entry of a value in lower case.
+    /// The entry for a value in lower case.
     pub(super) fn find(&self, value: &[u8]) -> Option<u32> {
         if value.len() <= self.longest
             && let Some(entry) = self.exact.get(value)

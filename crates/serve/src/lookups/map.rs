@@ -13,7 +13,7 @@ use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Pattern, Template, VariableTable};
 
-/// All `map` blocks; what they define is in the table of variables.
+/// All `map` blocks; their variables are in the table of variables.
 pub struct Maps<S>(PhantomData<fn(&S)>);
 
 stateless!(Maps);
@@ -110,7 +110,7 @@ impl<S: Subject> Map<S> {
         } else {
             self.keys.find(name)
         };
-        // What is empty has no expression tried on it, as in nginx: whatever they say, it stands for nothing.
+        // No regular expression is tried on an empty value, as in nginx: it gets the default even if one would match.
         if found.is_some() || name.is_empty() {
             return found.or(self.default);
         }

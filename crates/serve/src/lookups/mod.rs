@@ -1,4 +1,4 @@
-//! Variables that directives define by a table: their value depends on other variables, or on who the client is.
+//! Variables that directives define by a table: their value depends on other variables, or on the client's address.
 
 mod geo;
 mod geoip2;
@@ -18,7 +18,7 @@ pub use geoip2::{ClientAddress, Databases, OwnAddress};
 pub use map::Maps;
 pub use split_clients::Splits;
 
-/// The name in a word that has to be `$name`.
+/// The name of a word of the form `$name`.
 ///
 /// # Errors
 /// nginx's `invalid variable name "x"`.

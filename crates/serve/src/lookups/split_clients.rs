@@ -1,4 +1,4 @@
-//! `split_clients`: a variable with one of several values, by shares, for experiments.
+//! `split_clients`: a variable with one of several values, by shares, for A/B tests.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Template};
 
-/// All `split_clients` blocks; what they define is in the table of variables.
+/// All `split_clients` blocks; their variables are in the table of variables.
 pub struct Splits<S>(PhantomData<fn(&S)>);
 
 stateless!(Splits);
@@ -25,10 +25,10 @@ impl<S: Subject> Setting for Splits<S> {
     }
 }
 
-/// All shares together, in hundredths of a percent.
+/// The sum of all shares, in hundredths of a percent.
 const WHOLE: u64 = 10_000;
 
-/// One block: the values, each with the end of its part of the hashes.
+/// One block: the values, each with the end of its range of hashes.
 struct Split<S> {
     source: Template<S>,
     parts: Vec<(Option<u32>, Box<[u8]>)>,
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_the_known_one() {
-        // From the published reference implementation, seed 0.
+        // The values are from the published reference implementation, with seed 0.
         assert_eq!(murmur2(b""), 0);
         let mut differ: Vec<u32> = [&b"a"[..], b"ab", b"abc", b"abcd", b"abcde"].map(murmur2).into();
         differ.dedup();

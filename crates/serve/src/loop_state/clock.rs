@@ -1,4 +1,4 @@
-//! Times as HTTP writes them, made once for many requests.
+//! Times in the format of HTTP, made once for many requests.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,22 +6,22 @@ use freerun_proto::date;
 use freerun_runtime::log::clock;
 use freerun_runtime::loops;
 
-/// How many times of files are kept as they are sent; more take each other's place.
+/// How many times of files are kept in the format that is sent; further ones replace them.
 const DATES: usize = 64;
 
-/// How many texts with the date in them are kept.
+/// How many texts that contain the date are kept.
 pub const DATED: usize = 2;
 
-/// What a loop knows of times as fields have them.
+/// The times that a loop keeps in the format of header fields.
 pub struct Clock {
     /// The value of `Date`.
     date: Cell<[u8; 29]>,
-    /// Until when it holds: nanoseconds since the process began.
+    /// The time until which it is valid: nanoseconds since the process began.
     date_until: Cell<u64>,
-    /// Texts with the date in them, which hold as long.
+    /// Texts that contain the date, which are valid as long.
     dated: RefCell<[Vec<u8>; DATED]>,
     dates: RefCell<[(i64, [u8; 29]); DATES]>,
-    /// Times that other servers have written lately.
+    /// Times in recent responses of other servers.
     times: RefCell<[(i64, [u8; 29]); DATES]>,
 }
 
@@ -38,7 +38,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Hands a time, in unix seconds, to `use_it` as fields have it; what was asked for before is often kept.
+    /// Passes a time, given in Unix seconds, to `use_it` in the format of header fields; recently used times are kept.
     pub fn http_date(&self, secs: i64, use_it: impl FnOnce(&[u8; 29])) {
         let mut dates = self.dates.borrow_mut();
         let (known, text) = &mut dates[secs.rem_euclid(DATES as i64) as usize];
@@ -49,10 +49,10 @@ impl Clock {
         use_it(text);
     }
 
-    /// The time of a text, if that is written as [`Clock::http_date`] writes it; what was asked for before is often known.
+    /// The time of a text in the format of [`Clock::http_date`]; recently used times are known.
     pub fn time_of(&self, text: &[u8]) -> Option<i64> {
         let text: &[u8; 29] = text.try_into().ok()?;
-        // Of "Sun, 06 Nov 1994 08:49:37 GMT" the last digits of day, minute and second.
+        // The last digits of the day, the minute and the second in "Sun, 06 Nov 1994 08:49:37 GMT".
         let place = text[6].wrapping_mul(29) ^ text[21].wrapping_mul(5) ^ text[24];
         let mut times = self.times.borrow_mut();
         let (time, known) = &mut times[usize::from(place) % DATES];
@@ -63,7 +63,7 @@ impl Clock {
         Some(*time)
     }
 
-    /// Hands the value of `Date` to `use_it`; it is made once a second.
+    /// Passes the value of `Date` to `use_it`; it is made once a second.
     pub fn date(&self, use_it: impl FnOnce(&[u8; 29])) {
         self.see_to_date();
         use_it(&self.date.get());
@@ -79,8 +79,8 @@ impl Clock {
         }
     }
 
-    /// Hands a text with the date in it to `use_it`, such as the lines that heads begin with; `make` makes it once a second, of
-    /// the value of `Date`. `which`, less than [`DATED`], says which of several texts it is.
+    /// Passes a text that contains the date to `use_it`, such as the first lines of heads; `make` makes it once a
+    /// second from the value of `Date`. `which`, less than [`DATED`], chooses one of several texts.
     pub fn dated(&self, which: usize, make: impl FnOnce(&[u8; 29], &mut Vec<u8>), use_it: impl FnOnce(&[u8])) {
         self.see_to_date();
         let text = &mut self.dated.borrow_mut()[which];

@@ -1,4 +1,4 @@
-//! What is known on one loop, whatever it serves. Everything in it belongs to the loop's thread.
+//! The state of one loop that does not depend on what it serves. All of it belongs to the loop's thread.
 
 pub mod admission;
 pub mod clock;
@@ -21,12 +21,12 @@ thread_local! {
     static LOOP_STATE: RefCell<Option<Rc<LoopState>>> = const { RefCell::new(None) };
 }
 
-/// The state of this thread's loop, if it is one.
+/// The state of this thread's loop, if the thread has one.
 pub fn of_this_loop() -> Option<Rc<LoopState>> {
     LOOP_STATE.with_borrow(Clone::clone)
 }
 
-/// Sends a job to the state of a loop; `false` if there is no such loop, or no longer.
+/// Sends a job to the state of a loop; `false` if that loop does not exist, or has ended.
 pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&Rc<LoopState>) + Send + 'static) -> bool {
     shared.remotes.get(index).is_some_and(|remote| {
         remote.tell(move || {
@@ -37,19 +37,19 @@ pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&Rc<LoopState>) + Se
     })
 }
 
-/// What is known on one loop.
+/// The state of one loop.
 pub struct LoopState {
-    /// Number of the loop.
+    /// The number of the loop.
     pub index: usize,
-    /// Its figures.
+    /// The statistics of the loop.
     pub stats: Arc<LoopStats>,
-    /// What all loops share.
+    /// The state that all loops share.
     pub shared: Arc<Shared>,
-    /// How many connections there may be.
+    /// The limit of connections.
     pub admission: Admission,
-    /// Times as fields have them.
+    /// Times in the format of header fields.
     pub clock: Clock,
-    /// What modules keep here.
+    /// The states of modules on this loop.
     pub modules: ModuleStates,
     generation: RefCell<Arc<Generation>>,
     draining: Cell<bool>,
@@ -99,12 +99,12 @@ impl LoopState {
         *self.generation.borrow_mut() = generation;
     }
 
-    /// Whether the worker is ending.
+    /// Whether the worker is shutting down.
     pub fn is_draining(&self) -> bool {
         self.draining.get()
     }
 
-    /// The worker is ending from now on.
+    /// Notes that the worker is shutting down from now on.
     pub(crate) fn set_draining(&self) {
         self.draining.set(true);
     }

@@ -1,4 +1,4 @@
-//! What modules keep on a loop.
+//! The states of modules on a loop.
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -8,19 +8,19 @@ use std::rc::Rc;
 
 use crate::loop_local::AddressHasher;
 
-/// Called when what a module has gathered on a loop must not be kept any longer.
+/// Called when the data that a module has gathered on a loop must not be kept any longer.
 type HandOver = Box<dyn Fn()>;
 
-/// What modules keep on a loop, one value a type.
+/// The states of modules on a loop, one value for each type.
 #[derive(Default)]
 pub struct ModuleStates {
-    /// Types' numbers are as good as hashes; spreading them again costs nothing.
+    /// Type ids are as good as hashes; spreading them again costs nothing.
     states: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<AddressHasher>>>,
     hand_over: RefCell<Vec<HandOver>>,
 }
 
 impl ModuleStates {
-    /// State of a module on this loop, made at first use.
+    /// The state of a module on this loop, made at first use.
     pub fn get<T: Default + 'static>(&self) -> Rc<T> {
         let mut states = self.states.borrow_mut();
         let state = match states.get(&TypeId::of::<T>()) {
@@ -33,13 +33,14 @@ impl ModuleStates {
         }
     }
 
-    /// Has `hook` called when what a module gathers on this loop must be handed over: when another generation takes
-    /// over, when logs are reopened, and before the loop ends. The hook must not register another one.
+    /// Registers `hook`, which is called when a module must hand over the data that it gathers on this loop: when
+    /// another generation takes over, when logs are reopened, and before the loop ends. The hook must not register
+    /// another one.
     pub fn on_hand_over(&self, hook: impl Fn() + 'static) {
         self.hand_over.borrow_mut().push(Box::new(hook));
     }
 
-    /// Calls the hooks.
+    /// Calls all hooks.
     pub fn hand_over(&self) {
         for hook in &*self.hand_over.borrow() {
             hook();

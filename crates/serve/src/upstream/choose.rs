@@ -1,4 +1,4 @@
-//! The choice of a server: what the group's directives look at is found in the subject, and the group asked.
+//! The choice of a server: the key of the group's method is computed from the subject, and the group chooses.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ use crate::address::Address;
 use crate::subject::Subject;
 
 thread_local! {
-    /// Each loop has its own random numbers.
+    /// The random numbers of this loop.
     static RANDOM: RefCell<Random> = RefCell::new(Random::seeded(RandomState::new().hash_one(0)));
 }
 
@@ -23,16 +23,16 @@ fn number() -> u64 {
     RANDOM.with_borrow_mut(Random::number)
 }
 
-/// What a choice depends on, once it was found in the subject: a second one, for which it had to wait, does not look again.
+/// The inputs of a choice, computed from the subject once: a second choice, after waiting, does not compute them again.
 #[derive(Debug)]
 pub struct Asking<'s> {
-    /// When it was.
+    /// The time of the choice.
     pub now: Millis,
     key: Cow<'s, [u8]>,
 }
 
 impl<P: Protocol> Upstream<P> {
-    /// Finds in the subject what the group's method looks at.
+    /// Computes the inputs of the group's method from the subject.
     pub fn asking<'s>(&'s self, subject: &'s P::Subject) -> Asking<'s> {
         let now = now();
         let key = match self.group.settings.method {
@@ -51,8 +51,9 @@ impl<P: Protocol> Upstream<P> {
         Asking { now, key }
     }
 
-    /// Chooses a server that was not tried yet: the one that the client is `bound` to, if it can be asked, or else one by the
-    /// group's method. `None`: it has to be waited for ([`Upstream::pick_later`]), since the group has a queue.
+    /// Chooses a server that was not tried yet: the one that the client is `bound` to, if it is available, or else one
+    /// by the group's method. `None` if the caller has to wait for one ([`Upstream::pick_later`]), because the group
+    /// has a queue.
     pub fn pick_now(
         &self,
         asking: &Asking<'_>,
@@ -70,10 +71,10 @@ impl<P: Protocol> Upstream<P> {
         }
     }
 
-    /// Waits in the group's queue for a server that has room; giving up waiting is dropping it.
+    /// Waits in the group's queue for a server that has room. Dropping the future gives up waiting.
     ///
     /// # Errors
-    /// No server: none that could be asked, the queue was full, or the time in it was over.
+    /// There is no server: none was available, the queue was full, or the time in it was over.
     pub async fn pick_later(
         &self,
         asking: &Asking<'_>,
@@ -84,7 +85,7 @@ impl<P: Protocol> Upstream<P> {
         self.group.pick_or_wait(&query, &mut Random::seeded(number()), tried, now).await
     }
 
-    /// A number, where it plays a part.
+    /// A random number, if the method uses one.
     fn random(&self) -> u64 {
         match self.group.settings.method {
             Method::Random | Method::RandomTwo(_) => number(),

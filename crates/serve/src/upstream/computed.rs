@@ -1,5 +1,5 @@
-//! Groups of addresses and names that subjects compute: kept, so that those that compute the same share what is known of
-//! the servers, and their idle connections.
+//! Groups of addresses and names that subjects compute. They are kept, so that subjects that compute the same name
+//! share the state of its servers, and their idle connections.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -11,17 +11,18 @@ use freerun_upstream::PeerSpec;
 use super::Protocol;
 use super::group::Upstream;
 
-/// How many parts the table has: adding a group copies one of them.
+/// The number of parts of the table: adding a group copies one of them.
 const PARTS: usize = 32;
 
-/// Most groups in a part, so some two thousand in all. When it is full, one of them is forgotten.
+/// The largest number of groups in a part, which makes about two thousand in all. When it is full, one group is
+/// dropped.
 const PART_SIZE: usize = 64;
 
-/// For each resolver the groups of the names that it was asked for.
+/// The groups of each resolver, by the names that it was asked for.
 type Known<P> = HashMap<u64, HashMap<Box<str>, Arc<Upstream<P>>>>;
 type Part<P> = ArcSwap<Known<P>>;
 
-/// The groups, by what was computed.
+/// The groups, by the computed text.
 #[derive(Debug)]
 pub(super) struct Computed<P: Protocol>([Part<P>; PARTS]);
 
@@ -32,8 +33,8 @@ impl<P: Protocol> Default for Computed<P> {
 }
 
 impl<P: Protocol> Computed<P> {
-    /// The group of `name`, with these servers, which `asked` has said ([`Resolver::id`]; 0: the name is an address). Those whom
-    /// another resolver names are a group of their own. Never waits.
+    /// The group of `name`, with these servers, as the resolver `asked` has returned them ([`Resolver::id`]; 0 if the
+    /// name is an address). Each resolver has its own group for a name. Never waits.
     ///
     /// [`Resolver::id`]: freerun_upstream::resolve::Resolver::id
     pub(super) fn group(&self, name: &str, asked: u64, peers: Vec<PeerSpec>) -> Arc<Upstream<P>> {
@@ -65,7 +66,7 @@ impl<P: Protocol> Computed<P> {
         kept
     }
 
-    /// All of them, by name; those of one name in a fixed order of their resolvers.
+    /// All groups, by name; those with the same name in a fixed order of their resolvers.
     pub(super) fn all(&self) -> Vec<Arc<Upstream<P>>> {
         let mut all: Vec<(u64, Arc<Upstream<P>>)> = Vec::new();
         for part in &self.0 {
@@ -87,7 +88,7 @@ fn size<P: Protocol>(known: &Known<P>) -> usize {
     known.values().map(HashMap::len).sum()
 }
 
-/// Forgets any of the groups.
+/// Drops any one of the groups.
 fn forget_one<P: Protocol>(known: &mut Known<P>) {
     let Some((asked, groups)) = known.iter_mut().next() else { return };
     let (asked, any) = (*asked, groups.keys().next().cloned());
@@ -112,7 +113,7 @@ mod tests {
     use crate::services::Services;
     use crate::subject::Subject;
 
-    /// Whom nobody asks anything: the table knows names and servers.
+    /// A subject without properties: the table uses only names and servers.
     struct Nobody;
 
     impl Subject for Nobody {

@@ -1,4 +1,4 @@
-//! A group with all that those need of it who are passed on.
+//! A group of upstream servers, with all data that a subject which is passed to it needs.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,7 +17,7 @@ use super::server::Server;
 use crate::values::Template;
 use crate::zones::ZoneTable;
 
-/// What goes on over reloads: kept by the group's name.
+/// The state that survives reloads, kept by the group's name.
 #[derive(Debug, Default)]
 struct Lasting {
     group: Arc<GroupState>,
@@ -26,23 +26,23 @@ struct Lasting {
 
 /// A group of servers, declared by an `upstream` block or implied by an address.
 pub struct Upstream<P: Protocol> {
-    /// The servers, and how one is chosen.
+    /// The servers, and the method of choosing one.
     pub group: Group,
-    /// How connections are kept.
+    /// The settings of idle connections.
     pub keepalive: KeepAlive,
-    /// How many are idle, for [`Pool::release`](freerun_upstream::pool::Pool::release).
+    /// The number of idle connections, for [`Pool::release`](freerun_upstream::pool::Pool::release).
     pub idle: Arc<Count>,
-    /// Whether an `upstream` block declares it.
+    /// Whether an `upstream` block declares the group.
     pub declared: bool,
     /// The text that the method hashes.
     pub(super) key: Option<Template<P::Subject>>,
-    /// What groups of the protocol have beside that.
+    /// The data of the protocol's groups besides that.
     pub extra: P::Extra,
     servers: Vec<(Server, Option<Arc<Known>>)>,
     resolver: Option<Resolving>,
 }
 
-// Not derived: that would ask the same of the subject.
+// Not derived, because that would demand the trait of the subject.
 impl<P: Protocol> fmt::Debug for Upstream<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("Upstream");
@@ -51,26 +51,26 @@ impl<P: Protocol> fmt::Debug for Upstream<P> {
     }
 }
 
-/// Who is asked for names, and how long that may take.
+/// The resolver for names, and how long an answer may take.
 pub type Resolving = (Arc<Resolver>, Duration);
 
-/// What a group is made of.
+/// The parts that a group is made of.
 pub struct Plan<P: Protocol> {
-    /// How a server is chosen.
+    /// The method of choosing a server.
     pub settings: GroupSettings,
     /// The text that the method hashes.
     pub key: Option<Template<P::Subject>>,
-    /// How connections are kept.
+    /// The settings of idle connections.
     pub keepalive: KeepAlive,
     /// The servers as they are written.
     pub servers: Vec<Server>,
-    /// Who is asked for names of servers, where `resolver` says it.
+    /// The resolver for names of servers, if `resolver` sets one.
     pub resolver: Option<Resolving>,
-    /// What groups of the protocol have beside that.
+    /// The data of the protocol's groups besides that.
     pub extra: P::Extra,
 }
 
-// Not derived: that would ask the same of the subject.
+// Not derived, because that would demand the trait of the subject.
 impl<P: Protocol> Default for Plan<P> {
     fn default() -> Plan<P> {
         Plan {
@@ -85,7 +85,7 @@ impl<P: Protocol> Default for Plan<P> {
 }
 
 impl<P: Protocol> Upstream<P> {
-    /// A group that continues the one of its name in the running configuration.
+    /// A group that continues the group with the same name in the running configuration.
     pub(super) fn new(name: &str, declared: bool, plan: Plan<P>, zones: &mut ZoneTable) -> Upstream<P> {
         let Plan { settings, key, keepalive, servers, resolver, extra } = plan;
         let kind = if declared { "upstream" } else { "address" };
@@ -117,12 +117,12 @@ impl<P: Protocol> Upstream<P> {
         }
     }
 
-    /// Its name: that of the block, or host and port.
+    /// The name of the group: that of the block, or host and port.
     pub fn name(&self) -> &Arc<str> {
         &self.group.name
     }
 
-    /// Its servers as they are written, and whether any address of each is known.
+    /// The servers as they are written, and whether any address of each is known.
     pub fn servers(&self) -> impl Iterator<Item = (&Server, bool)> {
         self.servers.iter().map(|(server, known)| {
             (server, known.as_ref().is_none_or(|known| known.targets().is_some_and(|targets| !targets.is_empty())))
@@ -134,19 +134,19 @@ impl<P: Protocol> Upstream<P> {
         self.servers.iter().enumerate().filter_map(|(index, (server, known))| Some((index, (server, known.as_ref()?))))
     }
 
-    /// One of them.
+    /// The server with this number, if it is written as a name.
     pub(super) fn server(&self, index: usize) -> Option<(&Server, &Arc<Known>)> {
         let (server, known) = self.servers.get(index)?;
         Some((server, known.as_ref()?))
     }
 
-    /// Who is asked for names, and how long that may take.
+    /// The resolver for names, and how long an answer may take.
     pub(super) fn resolver(&self) -> Option<(&Arc<Resolver>, Duration)> {
         self.resolver.as_ref().map(|(resolver, timeout)| (resolver, *timeout))
     }
 
-    /// Takes over what is known of names now, if that is something else than before. What is known of a name may be
-    /// shared with other groups, and have come from there.
+    /// Replaces the servers by those of the currently known addresses, if they differ. The addresses of a name may be
+    /// shared with other groups, and have been found for one of them.
     pub(super) fn rebuild(&self) {
         let peers = peers(&self.servers);
         if !self.has(&peers) {
@@ -154,7 +154,7 @@ impl<P: Protocol> Upstream<P> {
         }
     }
 
-    /// Whether it has exactly these servers, in whatever order: name servers change it with each answer.
+    /// Whether it has exactly these servers, in any order: name servers change the order with each answer.
     pub(super) fn has(&self, peers: &[PeerSpec]) -> bool {
         let set = self.group.peers();
         let now: HashSet<_> =
@@ -165,7 +165,7 @@ impl<P: Protocol> Upstream<P> {
     }
 }
 
-/// The servers that those written stand for, as far as their addresses are known.
+/// The servers of the group, as far as their addresses are known.
 fn peers(servers: &[(Server, Option<Arc<Known>>)]) -> Vec<PeerSpec> {
     let mut all = Vec::new();
     for (server, known) in servers {
@@ -174,7 +174,7 @@ fn peers(servers: &[(Server, Option<Arc<Known>>)]) -> Vec<PeerSpec> {
             (Place::Name(_), Some(known)) => {
                 for target in known.targets().iter().flat_map(|targets| targets.iter()) {
                     let mut settings = server.settings.clone();
-                    // Of a backup server's services, those of the best priority are the backup.
+                    // For a backup server with several services, those with the best priority are the backup.
                     if target.later && settings.backup {
                         continue;
                     }

@@ -1,4 +1,4 @@
-//! What is known of the addresses of a server that is written as a name.
+//! The known addresses of a server that is written as a name.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,37 +9,37 @@ use arc_swap::ArcSwapOption;
 /// An address of a server that is written as a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Target {
-    /// Where it is.
+    /// The address and port.
     pub(super) address: SocketAddr,
-    /// Its share, by which the server's own weight is multiplied.
+    /// The weight of the service, by which the server's own weight is multiplied.
     pub(super) weight: u32,
     /// Whether others have a better priority.
     pub(super) later: bool,
 }
 
-/// The addresses of the hosts that are named by the services of a name.
+/// The addresses of the hosts that the services of a name refer to.
 pub(super) type Hosts = HashMap<Box<str>, Arc<[IpAddr]>>;
 
-/// What is known of a server's name. Goes on over reloads.
+/// The known addresses of a server's name. They survive reloads.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     targets: ArcSwapOption<Vec<Target>>,
-    /// With `service`: what the targets were made of.
+    /// The addresses of the hosts that the targets were made of, with `service`.
     hosts: ArcSwapOption<Hosts>,
 }
 
 impl Known {
-    /// The addresses; `None`: it was not looked up yet, or not found.
+    /// The addresses; `None` if the name was not looked up yet, or not found.
     pub(super) fn targets(&self) -> Option<Arc<Vec<Target>>> {
         self.targets.load_full()
     }
 
-    /// The addresses of the hosts that services named, when it was looked up last.
+    /// The addresses of the hosts that services named in the last lookup.
     pub(super) fn hosts(&self) -> Option<Arc<Hosts>> {
         self.hosts.load_full()
     }
 
-    /// This is what was found.
+    /// Stores the result of a lookup.
     pub(super) fn set(&self, mut targets: Vec<Target>, hosts: Hosts) {
         // Name servers answer in another order each time.
         targets.sort_unstable();
@@ -48,7 +48,7 @@ impl Known {
         self.hosts.store(Some(Arc::new(hosts)));
     }
 
-    /// There is no such name any more. Says whether it was known.
+    /// Removes the addresses, because the name does not exist any more. Returns whether there were any.
     pub(super) fn forget(&self) -> bool {
         self.hosts.store(None);
         self.targets.swap(None).is_some()

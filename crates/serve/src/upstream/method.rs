@@ -1,4 +1,4 @@
-//! Values of the directives that choose how the next server is found.
+//! Values of the directives that choose the method of balancing.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::values::Template;
 pub struct Balance<S> {
     /// How the next server is chosen.
     pub method: Method,
-    /// The text that `hash` looks at.
+    /// The text that `hash` uses.
     pub key: Option<Template<S>>,
 }
 
-// Not derived: that would ask the same of the subject.
+// Not derived, because that would demand the trait of the subject.
 impl<S> Clone for Balance<S> {
     fn clone(&self) -> Balance<S> {
         Balance { method: self.method, key: self.key.clone() }
@@ -93,7 +93,7 @@ fn redefined(directive: &Node) -> Problem {
     Problem::warning("load balancing method redefined").at_node(directive)
 }
 
-/// Whether servers after a directive of this name cannot be `backup`; `None`: it does not choose the method.
+/// Whether servers after a directive with this name cannot be `backup`; `None` if it does not choose the method.
 pub(super) fn refuses_backup(directive: &str) -> Option<bool> {
     match directive {
         "ip_hash" | "hash" | "random" => Some(true),
@@ -102,7 +102,7 @@ pub(super) fn refuses_backup(directive: &str) -> Option<bool> {
     }
 }
 
-/// As nginx warns: a method after `keepalive` takes its place there.
+/// Warns, as nginx does, of a method after `keepalive`, which replaces it there.
 pub(super) fn warn_of_order(block: &Node, cx: &mut Cx) {
     let mut kept = false;
     for directive in block.children() {

@@ -1,5 +1,5 @@
-//! Servers that are written as names: looked up beside the loops, when a configuration is taken and whenever an answer
-//! expires.
+//! Servers that are written as names: looked up outside of the loops, when a configuration is installed and whenever an
+//! answer expires.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
@@ -17,22 +17,23 @@ use super::known::{Hosts, Known, Target};
 use super::registry::Upstreams;
 use super::server::Server;
 
-/// How long a configuration waits for the names that nothing is known of yet, before it is taken without them.
+/// How long a configuration waits for names without known addresses, before it is installed without them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The pause before a name that did not resolve is tried again. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause, and the longest with `resolve`, where it decides when a name server that is back is noticed.
+/// The longest pause, and the longest with `resolve`, where it decides how soon a name server that works again is
+/// noticed.
 const PAUSES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(5)];
 
-/// The longest sleep in one piece, so that a name that nobody needs any more is forgotten soon.
+/// The longest sleep in one piece, so that the task of a name that is not needed any more ends soon.
 const STEP: Duration = Duration::from_secs(10);
 
 /// How many addresses all services of one name may have together: each is a server of its own.
 const MAX_SERVICE_ADDRESSES: usize = 1024;
 
-/// Looks up what the groups name, and waits a bounded time for names of which nothing is known yet.
+/// Looks up the names of the groups, and waits a bounded time for names without known addresses.
 pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
     let (sender, tried) = std::sync::mpsc::channel();
     let mut awaited = 0;
@@ -62,8 +63,8 @@ pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
     }
 }
 
-/// The servers and name servers whose names the system does not know, in nginx's words, and where they are written: for `-t`.
-/// Waits a bounded time.
+/// The servers and name servers whose names the system does not know, in nginx's words, and the places where they are
+/// written, for `-t`. Waits a bounded time.
 pub fn unknown<P: Protocol>(upstreams: &Upstreams<P>) -> Vec<(String, Place)> {
     let (sender, found) = std::sync::mpsc::channel();
     let servers = upstreams.all().flat_map(|upstream| upstream.named()).filter(|(_, (server, _))| !server.resolve);
@@ -80,7 +81,7 @@ pub fn unknown<P: Protocol>(upstreams: &Upstreams<P>) -> Vec<(String, Place)> {
         let looked = thread::run(move || {
             tokio::task::spawn_local(async move {
                 let known = system::lookup(&host).await.is_ok_and(|found| !found.is_empty());
-                // Whoever asked may have stopped waiting.
+                // The receiver may have stopped waiting.
                 let _ = sender.send((message, written, known));
             });
         });
@@ -105,7 +106,7 @@ enum Failed {
     Resolver(String, ResolveError),
 }
 
-/// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group is there.
+/// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group exists.
 async fn watch<P: Protocol>(upstream: Weak<Upstream<P>>, index: usize, log: ErrorLog, mut first: Option<Sender<()>>) {
     let mut pause = FIRST_PAUSE;
     let mut failing = false;
@@ -121,11 +122,12 @@ async fn watch<P: Protocol>(upstream: Weak<Upstream<P>>, index: usize, log: Erro
                 known.set(targets, hosts);
                 group.rebuild();
                 pause = FIRST_PAUSE;
-                // Answers that hold no time at all (`valid=0`) would be asked for without a pause.
+                // Answers with a TTL of zero (`valid=0`) would be asked for without a pause.
                 expires.map(|expires| expires.max(Instant::now() + FIRST_PAUSE))
             }
             Err(failed) => {
-                // A name server in trouble changes nothing of what is known; one that says that there is no such name does.
+                // A failing name server does not change the known addresses; one that answers that the name does not
+                // exist does.
                 let gone = matches!(failed, Failed::Resolver(_, ResolveError::NotFound)) && known.forget();
                 group.rebuild();
                 if gone || !std::mem::replace(&mut failing, true) {
@@ -146,7 +148,7 @@ async fn watch<P: Protocol>(upstream: Weak<Upstream<P>>, index: usize, log: Erro
         };
         drop(group);
         if let Some(first) = first.take() {
-            // Whoever waited may have gone on without it.
+            // The receiver may have gone on without waiting.
             let _ = first.send(());
         }
         let Some(until) = next else { return };
@@ -159,15 +161,15 @@ async fn watch<P: Protocol>(upstream: Weak<Upstream<P>>, index: usize, log: Erro
     }
 }
 
-/// What was found of a server's name.
+/// The result of looking up a server's name.
 struct Looked {
     targets: Vec<Target>,
     hosts: Hosts,
-    /// Until when it holds; `None`: as long as the configuration.
+    /// The time until which it is valid; `None` if it is valid as long as the configuration.
     expires: Option<Instant>,
 }
 
-/// The addresses of a server. Of hosts of which nothing is found out now, those that are known are taken.
+/// Looks up the addresses of a server. If the addresses of a host cannot be found now, the known ones are used.
 async fn look_up<P: Protocol>(
     group: &Upstream<P>,
     server: &Server,
@@ -222,7 +224,7 @@ async fn look_up<P: Protocol>(
     targets.truncate(MAX_SERVICE_ADDRESSES);
     let expires = match failed {
         Some(failed) if targets.is_empty() => return Err(failed),
-        // What is missing, or may have changed, is asked for again soon.
+        // Addresses that are missing, or may have changed, are asked for again soon.
         Some(_) => expires.min(Instant::now() + FIRST_PAUSE),
         None => expires,
     };

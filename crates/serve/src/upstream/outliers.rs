@@ -1,4 +1,4 @@
-//! The value of `outlier_detection`: when a server is left out for the answers that it gives.
+//! The value of `outlier_detection`: when a server is left out because of its answers.
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_time};
 use freerun_upstream::health::OutlierRules;

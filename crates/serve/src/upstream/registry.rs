@@ -1,4 +1,4 @@
-//! Which groups there are, and who refers to which.
+//! The groups of a configuration, and the references to them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,8 +21,8 @@ use crate::resolver::{NamedServer, NamedServers, ZonedResolvers};
 use crate::subject::Subject;
 use crate::zones::ZoneTable;
 
-/// A group as a directive refers to it. It may be declared below, so it is there only when the whole configuration has been
-/// read.
+/// A directive's reference to a group. The group may be declared below the directive, so it is known only when the
+/// whole configuration has been read.
 #[derive(Debug, Clone)]
 pub struct UpstreamRef<P: Protocol>(Arc<OnceLock<Arc<Upstream<P>>>>);
 
@@ -41,7 +41,7 @@ struct Reference<P: Protocol> {
     order: u32,
 }
 
-/// What the configuration that is being read declares and refers to; lives in its context.
+/// The groups and references of the configuration that is being read; lives in its context.
 #[derive(Default)]
 struct Reading<P: Protocol> {
     declared: HashMap<String, Arc<Upstream<P>>>,
@@ -51,12 +51,12 @@ struct Reading<P: Protocol> {
 /// The groups of a configuration; a part of its generation.
 #[derive(Debug, Default)]
 pub struct Upstreams<P: Protocol> {
-    /// By name (`upstream` blocks) or host and port.
+    /// The groups by name (`upstream` blocks), or by host and port.
     by_name: HashMap<String, Arc<Upstream<P>>>,
-    /// Those that subjects have computed; they go on over reloads.
+    /// The groups that subjects have computed; they survive reloads.
     computed: Arc<Computed<P>>,
     resolvers: Vec<Arc<Resolver>>,
-    /// Those of all resolvers.
+    /// The name servers of all resolvers.
     name_servers: Vec<NamedServer>,
 }
 
@@ -66,7 +66,7 @@ impl<P: Protocol> Upstreams<P> {
         self.by_name.values()
     }
 
-    /// The groups that subjects have computed, by name, without those whose names are in the configuration by now.
+    /// The groups that subjects have computed, by name, without those whose names the configuration declares by now.
     pub fn computed(&self) -> Vec<Arc<Upstream<P>>> {
         let mut all = self.computed.all();
         all.retain(|group| !self.by_name.contains_key(&**group.name()));
@@ -83,7 +83,7 @@ impl<P: Protocol> Upstreams<P> {
         &self.name_servers
     }
 
-    /// The group that an `upstream` block of this name declares.
+    /// The group that an `upstream` block with this name declares.
     pub fn declared(&self, name: &str) -> Option<&Arc<Upstream<P>>> {
         self.by_name.get(&name.to_ascii_lowercase()).filter(|group| group.declared)
     }
@@ -95,11 +95,11 @@ impl<P: Protocol> Upstreams<P> {
 }
 
 /// Refers to the group of `text`, an argument (or a part of one) of `directive`: the name of an `upstream` block, or
-/// `host[:port]`, `[v6][:port]`, `unix:/path`. `default_port` is that of the scheme; without one the port has to be
-/// written, unless it is the name of a block.
+/// `host[:port]`, `[v6][:port]`, `unix:/path`. `default_port` is that of the scheme; without one the port is required,
+/// unless the text is the name of a block.
 ///
 /// # Errors
-/// What is wrong with the text, in nginx's words.
+/// The text is wrong, in nginx's words.
 pub fn refer<P: Protocol>(
     text: &str,
     default_port: Option<u16>,
@@ -107,7 +107,7 @@ pub fn refer<P: Protocol>(
     word: &Word,
     cx: &mut Cx,
 ) -> Result<UpstreamRef<P>, Problem> {
-    // Whether a port is missing is known only when all blocks are.
+    // Whether a port is missing is known only when all blocks have been read.
     let written = place::parse(text, default_port.or(Some(0)));
     let written = written.map_err(|why| refused(why, text).at(word.place))?;
     let group = UpstreamRef(Arc::default());
@@ -125,10 +125,11 @@ fn refused(why: &str, text: &str) -> Problem {
     Problem::new(format!("{why} in upstream \"{text}\""))
 }
 
-/// Declares the group of an `upstream` block. One without servers is wrong, unless they `may_be_elsewhere`: in a file.
+/// Declares the group of an `upstream` block. A block without servers is wrong, unless they `may_be_elsewhere`: in a
+/// file.
 ///
 /// # Errors
-/// What is wrong with the block, in nginx's words.
+/// The block is wrong, in nginx's words.
 pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, cx: &mut Cx) -> Result<(), Problem> {
     let name = &node.args[0];
     method::warn_of_order(node, cx);
@@ -147,13 +148,13 @@ pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, 
     if cx.extensions.get_or_default::<Reading<P>>().declared.contains_key(&key) {
         return Err(Problem::new(format!("duplicate upstream \"{}\"", name.text)).at_node(node).at(name.place));
     }
-    // What is known only at the end of the block comes after what is wrong inside.
+    // Problems that are found only at the end of the block come after those inside.
     let whole = |message: String| {
         let mut problem = Problem::new(message).at_node(node).at(name.place);
         problem.order = node.children().last().map(|last| last.order).or(problem.order);
         problem
     };
-    // One that is broken off has no end: the syntax error tells of what is missing.
+    // A block that is cut off has no end: the syntax error reports that.
     let is_whole = node.close != node.end;
     if is_whole && plan.servers.is_empty() && !may_be_elsewhere {
         return Err(whole("no servers are inside upstream".to_owned()).reported_at(node.close));
@@ -171,15 +172,16 @@ pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, 
     Ok(())
 }
 
-/// What goes with methods that have servers take turns alone.
+/// Whether the parameter only goes with methods in which servers take turns.
 fn is_refused(parameter: &str) -> bool {
     parameter == "backup" || parameter.starts_with("slow_start=")
 }
 
-/// When all of the protocol's configuration was read: gives every reference its group, and the generation all of them.
+/// Gives every reference its group, and the generation all groups, when all of the protocol's configuration has been
+/// read.
 ///
 /// # Errors
-/// More problems than are collected.
+/// There are more problems than are collected.
 pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
     let Reading { declared, references } = cx.extensions.remove::<Reading<P>>().unwrap_or_default();
     let mut by_name = declared;
@@ -208,7 +210,7 @@ pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
                 }
             },
         };
-        // Only this place fills it.
+        // No other place sets the cell.
         let _ = group.0.set(found);
     }
     let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", Computed::<P>::default);
@@ -227,20 +229,20 @@ fn has_no_port(place: &Place) -> bool {
     }
 }
 
-/// The group of an address or name that no block declares.
+/// The group of an address or a name that no block declares.
 fn implied<P: Protocol>(place: Place, written: At, zones: &mut ZoneTable) -> Upstream<P> {
     let name = place.to_string();
     let plan = Plan { servers: vec![Server::plain(place, written)], ..Plan::default() };
     Upstream::new(&name, false, plan, zones)
 }
 
-/// Why there is no group for what a subject has computed. Printed in nginx's words, for the error log.
+/// Why there is no group for a text that a subject has computed. Printed in nginx's words, for the error log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
-    /// It names no server.
+    /// The text names no server.
     #[error("{0} in upstream \"{1}\"")]
     Invalid(&'static str, String),
-    /// It is a name, and nobody can be asked for its addresses.
+    /// The text is a name, and there is no resolver for its addresses.
     #[error("no resolver defined to resolve {0}")]
     NoResolver(String),
     /// The name has no address.
@@ -249,7 +251,7 @@ pub enum NotFound {
 }
 
 impl NotFound {
-    /// The status that it ends with: of a response, or `$status` of a session.
+    /// The status that the subject ends with: that of a response, or `$status` of a session.
     pub fn status(&self) -> u16 {
         match self {
             NotFound::Invalid(..) => 500,
@@ -258,8 +260,8 @@ impl NotFound {
     }
 }
 
-/// The group of `text`, which variables of the subject have given: the name of an `upstream` block, an address, or a name
-/// that `resolver` is asked for. Never waits in a system call; a name may take as long as it says.
+/// Finds the group of `text`, which variables of the subject have given: the name of an `upstream` block, an address,
+/// or a name that `resolver` looks up. Never waits in a system call; a name may take as long as the given time.
 ///
 /// # Errors
 /// [`NotFound`].

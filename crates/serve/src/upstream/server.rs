@@ -1,4 +1,4 @@
-//! `server` inside `upstream`: where a server is, and its parameters.
+//! `server` inside `upstream`: the address of a server, and its parameters.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use super::Protocol;
 /// A server as it is written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
-    /// Where it is.
+    /// The address or name of the server.
     pub place: Place,
     /// The address as it is written.
     pub text: Arc<str>,
-    /// Where that stands in the configuration.
+    /// The place where that is written in the configuration.
     pub written: At,
-    /// Its parameters.
+    /// The parameters of the server.
     pub settings: PeerSettings,
-    /// `resolve`: its name is looked up again and again while the server runs.
+    /// Whether its name is looked up again and again while the server runs (`resolve`).
     pub resolve: bool,
-    /// `service`: the name of the SRV records that say where it is.
+    /// The name of the SRV records with its addresses (`service`).
     pub service: Option<Arc<str>>,
 }
 
@@ -84,7 +84,8 @@ fn server(directive: &Node, default_port: Option<u16>) -> Result<Server, Problem
     Ok(Server { place: written.place, text: text.into(), written: word.place, settings, resolve, service })
 }
 
-/// The name of the SRV records: `http` of `example.com` is `_http._tcp.example.com`; one with a dot goes before as it is.
+/// The name of the SRV records: `http` of `example.com` is `_http._tcp.example.com`; a service with a dot is put before
+/// the name as it is.
 fn service_name(name: &str, word: &Word, written: &Written, resolve: bool) -> Result<Arc<str>, Problem> {
     let refuse = |why: &str| Err(Problem::new(format!("service upstream \"{}\" {why}", written.host)).at(word.place));
     let Place::Name(host) = &written.place else { return refuse("requires a domain name") };
@@ -98,8 +99,8 @@ fn service_name(name: &str, word: &Word, written: &Written, resolve: bool) -> Re
     Ok(if name.contains('.') { format!("{name}.{host}").into() } else { format!("_{name}._tcp.{host}").into() })
 }
 
-/// Decimal digits only, as nginx reads numbers of parameters: up to 63 bits. What is more than counters here hold is as good as
-/// no limit.
+/// A number in a parameter: decimal digits only, up to 63 bits, as in nginx. A number that is larger than the counters
+/// here is as good as no limit.
 fn number(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let number: i64 = digits.then(|| text.parse().ok())??;

@@ -1,4 +1,4 @@
-//! The value of `queue`: whether those wait for whom no server has room.
+//! The value of `queue`: whether subjects wait if no server has room.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use freerun_upstream::group::QueueSettings;
 
 use super::number;
 
-/// Longest queue: beyond it requests would only wait for their timeouts.
+/// The longest queue: beyond it requests would only wait for their timeouts.
 const MAX_QUEUE: u32 = 1 << 20;
 
 /// `queue number [timeout=time]`

@@ -4,7 +4,7 @@ use freerun_conf::{Cx, Node, Problem, Setting, Shape, parse_size};
 
 use crate::zones::{MIN_SIZE, Named, Zone, ZoneTable};
 
-/// What sort of zone groups use.
+/// The kind of the zones that groups use.
 const KIND: &str = "upstream";
 
 /// The zones that a group names.

@@ -11,14 +11,14 @@ use super::variable::{Value, Variable};
 use crate::address::{Address, Peer};
 use crate::subject::Subject;
 
-/// The nginx whose documented behaviour is followed: `$nginx_version`.
+/// The version of nginx whose documented behaviour is followed: `$nginx_version`.
 pub const NGINX_VERSION: &str = "1.31.5";
 
-/// The variables of a kind of subject that it has in common with all others.
+/// The variables that a kind of subject shares with all others.
 pub struct Common<S>(PhantomData<fn(&S)>);
 
 impl<S: Subject> Common<S> {
-    /// The table.
+    /// The table of these variables.
     pub const VARIABLES: &'static [Variable<S>] = &[
         Variable::named("binary_remote_addr", |s, _| match s.peer() {
             Address::Ip(address) => owned(match address.ip() {
@@ -37,7 +37,7 @@ impl<S: Subject> Common<S> {
         Variable::named("remote_addr", |s, _| owned(Peer(s.peer()).to_string().into_bytes())),
         Variable::named("remote_port", |s, _| match s.peer() {
             Address::Ip(address) if address.port() != 0 => owned(address.port().to_string().into_bytes()),
-            // It is not known, or there is none.
+            // The address is not known, or there is none.
             _ => text(""),
         }),
         Variable::named("server_addr", |s, _| match s.local() {

@@ -1,7 +1,7 @@
 //! nginx variables: looked up by name once, when a configuration is read.
 //!
 //! A variable is computed by a getter (those of the core and the modules), or has a slot in the
-//! [`Values`](crate::captures::Values) of the subject: what `set` and named captures give it, and what a map has found.
+//! [`Values`](crate::captures::Values) of the subject: for values of `set`, named captures and maps.
 
 mod common;
 mod pattern;

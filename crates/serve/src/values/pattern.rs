@@ -8,40 +8,40 @@ use pcre2::bytes::{Regex, RegexBuilder};
 use super::table::VariableTable;
 use crate::captures::{Captures, Full, Groups};
 
-/// How many steps one match may take before it is given up: a pattern that backtracks without end must not hold a loop.
-/// PCRE2's own default is ten times as much.
+/// How many steps one match may take before it is given up: a pattern that backtracks without end must not block a
+/// loop. PCRE2's own default is ten times as much.
 pub const MATCH_LIMIT: u32 = 1_000_000;
 
-/// A compiled expression.
+/// A compiled regular expression.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,
-    /// Number of groups, the whole match included.
+    /// The number of groups, including the whole match.
     groups: usize,
     names: Box<[Named]>,
 }
 
-/// A named group: the variable that it sets.
+/// A named group, and the variable that it sets.
 #[derive(Debug, Clone)]
 struct Named {
     group: usize,
     slot: u32,
 }
 
-/// A match was given up, for its steps or its memory. Whether the expression matches is not known; to take it for "no"
-/// could open what an expression closes.
+/// A match was given up, because of its steps or its memory. Whether the expression matches is not known; assuming that
+/// it does not could grant access that an expression denies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GaveUp {
-    /// What PCRE2 says.
+    /// The error of PCRE2.
     #[error("pcre2_match() failed: {0}")]
     Match(String),
-    /// What was captured cannot be kept.
+    /// The captures cannot be kept.
     #[error(transparent)]
     Full(#[from] Full),
 }
 
 impl Pattern {
-    /// Compiles an expression of the configuration; its named groups become variables.
+    /// Compiles a regular expression of the configuration; its named groups become variables.
     ///
     /// # Errors
     /// PCRE2's message with the offset, or nginx's about a group with the name of a variable that cannot be changed.
@@ -64,30 +64,31 @@ impl Pattern {
         Ok(Pattern { groups: groups.len(), names, regex })
     }
 
-    /// Whether it has groups at all.
+    /// Whether it has any groups.
     pub fn has_groups(&self) -> bool {
         self.groups > 1
     }
 
-    /// Number of groups, without the whole match.
+    /// The number of groups, without the whole match.
     pub fn groups(&self) -> usize {
         self.groups - 1
     }
 
-    /// Where the first two groups are; the subject's captures stay as they are. A group that took no part is empty.
+    /// Matches, and returns the positions of the first two groups; the subject's captures stay as they are. A group
+    /// that took no part is empty.
     ///
     /// # Errors
-    /// As [`Pattern::matches`].
+    /// The errors of [`Pattern::matches`].
     pub fn split(&self, subject: &[u8]) -> Result<Option<[Range<usize>; 2]>, GaveUp> {
         let found = self.regex.captures(subject).map_err(|error| GaveUp::Match(error.to_string()))?;
         let span = |group: Option<pcre2::bytes::Match<'_>>| group.map_or(0..0, |group| group.start()..group.end());
         Ok(found.map(|found| [span(found.get(1)), span(found.get(2))]))
     }
 
-    /// Matches, and captures nothing.
+    /// Matches without captures.
     ///
     /// # Errors
-    /// As [`Pattern::matches`].
+    /// The errors of [`Pattern::matches`].
     pub fn is_match(&self, subject: &[u8]) -> Result<bool, GaveUp> {
         self.regex.is_match(subject).map_err(|error| GaveUp::Match(error.to_string()))
     }

@@ -8,7 +8,7 @@ use freerun_conf::{Place, Problem};
 
 use super::variable::{Compute, Declared, Definition, Reference, Set, Variable};
 
-/// What `set` assigns to.
+/// The target of `set`.
 pub enum Target<S> {
     /// A slot of the values.
     Slot(u32),
@@ -16,7 +16,7 @@ pub enum Target<S> {
     Call(Set<S>),
 }
 
-// Not derived: that would ask the same of the subject.
+// Not derived, because that would demand the trait of the subject.
 impl<S> Clone for Target<S> {
     fn clone(&self) -> Target<S> {
         *self
@@ -25,15 +25,15 @@ impl<S> Clone for Target<S> {
 
 impl<S> Copy for Target<S> {}
 
-/// A name without a getter of its own that something defines or uses.
+/// A name without a getter of its own that a directive defines or uses.
 struct Entry<S> {
     used: Option<(Arc<Declared<S>>, Place)>,
     slot: Option<u32>,
     /// Whether the first directive that assigns to it is `set`.
     by_set: Option<bool>,
     compute: Option<Arc<dyn Compute<S>>>,
-    /// Whether a named group of an expression gives it its value: it is not there for subjects that did not match, even
-    /// where the name means something else otherwise.
+    /// Whether a named group of a regular expression gives it its value. Then it has no value for subjects that did not
+    /// match, even if the name has another meaning otherwise.
     captured: bool,
 }
 
@@ -43,16 +43,16 @@ impl<S> Default for Entry<S> {
     }
 }
 
-/// The variables; lives in the configuration's context while that is read.
+/// The variables of a configuration; lives in its context while it is read.
 ///
-/// Names compare without regard to case, as in nginx. A variable may be used above what defines it, so names are resolved
-/// when all has been read.
+/// Names are compared without regard to case, as in nginx. A variable may be used above its definition, so names are
+/// resolved when the whole configuration has been read.
 pub struct VariableTable<S> {
     names: HashMap<&'static str, Variable<S>>,
     families: Vec<Variable<S>>,
     entries: BTreeMap<Box<str>, Entry<S>>,
     slots: u32,
-    /// The first uses of names that no getter has, in the order of the configuration.
+    /// The first uses of names that have no getter, in the order of the configuration.
     order: Vec<Box<str>>,
 }
 
@@ -92,7 +92,7 @@ impl<S> VariableTable<S> {
     /// Whether a directive or a capture may give `$name`, in lower case, a value.
     ///
     /// # Errors
-    /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
+    /// nginx's `the duplicate "x" variable`, for a variable that cannot be changed.
     fn may_change(&self, name: &str, lower: &str) -> Result<(), Problem> {
         let may = match self.names.get(lower) {
             Some(own) => own.changeable || own.set.is_some(),
@@ -101,29 +101,29 @@ impl<S> VariableTable<S> {
         may.then_some(()).ok_or_else(|| Problem::new(format!("the duplicate \"{name}\" variable")))
     }
 
-    /// A regular expression sets `$name`: the slot for it. What the name means otherwise counts no longer, as in nginx.
+    /// Returns the slot of `$name`, which a regular expression sets. The name loses any other meaning, as in nginx.
     ///
     /// # Errors
-    /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
+    /// nginx's `the duplicate "x" variable`, for a variable that cannot be changed.
     pub fn add_capture(&mut self, name: &str) -> Result<u32, Problem> {
         self.may_change(name, &name.to_ascii_lowercase())?;
         self.entry(name).captured = true;
         Ok(self.slot(name))
     }
 
-    /// What `set` assigns to under this name (without `$`). Where it did not, the variable is empty.
+    /// The target of a `set` of this name (given without `$`). As long as no `set` has run, the variable is empty.
     ///
     /// # Errors
-    /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
+    /// nginx's `the duplicate "x" variable`, for a variable that cannot be changed.
     pub fn assign(&mut self, name: &str) -> Result<Target<S>, Problem> {
         self.assigned(name, true)
     }
 
-    /// What another directive than `set` assigns to: where it did not, the variable is not there. Of several directives the first
-    /// one decides that.
+    /// The target of another directive than `set`: as long as it has not run, the variable has no value. Of several
+    /// directives the first one decides which of the two applies.
     ///
     /// # Errors
-    /// Those of [`VariableTable::assign`].
+    /// The errors of [`VariableTable::assign`].
     pub fn assign_if_known(&mut self, name: &str) -> Result<Target<S>, Problem> {
         self.assigned(name, false)
     }
@@ -142,7 +142,7 @@ impl<S> VariableTable<S> {
     /// Defines `$name` (given without `$`) by a directive; of several definitions the last one counts.
     ///
     /// # Errors
-    /// nginx's `the duplicate "x" variable`, for one that cannot be changed.
+    /// nginx's `the duplicate "x" variable`, for a variable that cannot be changed.
     pub fn define(&mut self, name: &str, compute: Arc<dyn Compute<S>>) -> Result<(), Problem> {
         let lower = name.to_ascii_lowercase();
         self.may_change(name, &lower)?;
@@ -171,13 +171,14 @@ impl<S> VariableTable<S> {
         Reference(declared)
     }
 
-    /// Whether the configuration uses a variable whose name begins so: what only such variables show need not be kept otherwise.
+    /// Whether the configuration uses a variable whose name begins with `prefix`: data that only such variables show
+    /// need not be kept otherwise.
     pub fn uses_family(&self, prefix: &str) -> bool {
         let from = self.entries.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         from.take_while(|(name, _)| name.starts_with(prefix)).any(|(_, entry)| entry.used.is_some())
     }
 
-    /// Looks `$name` (in lower case) up while serving: what a page names, no configuration has resolved.
+    /// Looks `$name` (in lower case) up while serving, for a name in a page, which no configuration has resolved.
     pub fn find(&self, name: &str) -> Option<Reference<S>> {
         let unnamed = Entry::default();
         let definition = self.definition(name, self.entries.get(name).unwrap_or(&unnamed))?;
@@ -185,7 +186,7 @@ impl<S> VariableTable<S> {
     }
 
     fn family(&self, name: &str) -> Option<&Variable<S>> {
-        // The longest one: `sent_http_` begins as `sent_` would.
+        // The longest prefix counts: `sent_http_` also begins with `sent_`.
         let families = self.families.iter().filter(|family| name.starts_with(family.name));
         families.max_by_key(|family| family.name.len())
     }
@@ -222,10 +223,10 @@ impl<S> VariableTable<S> {
         }
     }
 
-    /// After everything was read: defines what is used.
+    /// Defines all used variables, after the whole configuration has been read.
     ///
     /// # Errors
-    /// nginx's `unknown "x" variable`, at the place of the first use of one that nothing defines.
+    /// nginx's `unknown "x" variable`, at the place of the first use of an undefined variable.
     pub fn check(&self) -> Result<(), Problem> {
         for name in &self.order {
             let Some(entry) = self.entries.get(name) else { continue };

@@ -1,4 +1,4 @@
-//! Text with variables ("complex values" in nginx), compiled once; rendering copies only where it must.
+//! Text with variables ("complex values" in nginx), compiled once; rendering copies only if it has to.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::subject::Subject;
 enum Piece<S> {
     Text(Box<[u8]>),
     Variable(Reference<S>),
-    /// `$1` to `$9`.
+    /// A capture, `$1` to `$9`.
     Capture(u8),
 }
 
@@ -21,7 +21,7 @@ pub struct Template<S> {
     pieces: Box<[Piece<S>]>,
 }
 
-// Not derived: that would ask the same of the subject.
+// Not derived, because that would demand the trait of the subject.
 impl<S> Clone for Piece<S> {
     fn clone(&self) -> Piece<S> {
         match self {
@@ -70,7 +70,7 @@ impl<S: Subject> Template<S> {
     /// Reads `$name` and `${name}` in a word.
     ///
     /// # Errors
-    /// `invalid variable name` and the unclosed brace, in nginx's words.
+    /// `invalid variable name` or an unclosed brace, in nginx's words.
     pub fn parse(word: &Word, cx: &mut Cx) -> Result<Template<S>, Problem> {
         let text = word.text.as_str();
         let mut pieces = Vec::new();
@@ -138,7 +138,7 @@ impl<S: Subject> Template<S> {
         self.render_with(subject, out, |capture, out| out.extend_from_slice(capture));
     }
 
-    /// The same, with `add` adding what `$1` to `$9` have captured.
+    /// Appends the value for this subject to `out`; `add` appends the captures `$1` to `$9`.
     pub fn render_with(&self, subject: &S, out: &mut Vec<u8>, mut add: impl FnMut(&[u8], &mut Vec<u8>)) {
         self.evaluate_maps(subject);
         for piece in &self.pieces {
@@ -154,8 +154,8 @@ impl<S: Subject> Template<S> {
         }
     }
 
-    /// The expressions of a map change `$1` for the whole of a text that has both, wherever in it the map stands: as in
-    /// nginx, which asks for the lengths of all values before it copies the first one.
+    /// Evaluates the maps of the text first. Their regular expressions change `$1` for the whole text, wherever in it
+    /// the map stands, as in nginx, which computes the lengths of all values before it copies the first one.
     fn evaluate_maps(&self, subject: &S) {
         if !self.has_captures() {
             return;
@@ -169,7 +169,7 @@ impl<S: Subject> Template<S> {
         }
     }
 
-    /// Whether `$1` to `$9` are in it.
+    /// Whether the text has any of `$1` to `$9`.
     pub fn has_captures(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Capture(_)))
     }

@@ -1,4 +1,4 @@
-//! A variable: its getter, what a directive computes for it, and a use of it.
+//! A variable: its getter, the value that a directive computes for it, and a use of it.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -8,35 +8,34 @@ use freerun_runtime::log::Level;
 use crate::captures::Slot;
 use crate::subject::Subject;
 
-/// The value of a variable: `None` is nginx's "not found", which text shows as nothing and logs as `-`.
+/// The value of a variable: `None` is nginx's "not found", which text shows as empty and logs as `-`.
 pub type Value<'r> = Option<Cow<'r, [u8]>>;
 
-/// A getter. The second argument is what follows the prefix, for families such as `$http_…`.
+/// A getter. The second argument is the part of the name after the prefix, for families such as `$http_…`.
 pub type Get<S> = for<'r> fn(&'r S, &str) -> Value<'r>;
 
-/// What `set` does with a variable that is not kept in a slot.
+/// The effect of `set` on a variable that is not kept in a slot.
 pub type Set<S> = fn(&mut S, &[u8]);
 
-/// A variable, or with a name that ends in `_` and `prefix` set, a family of them.
+/// A variable or, with a name that ends in `_` and `prefix` set, a family of variables.
 pub struct Variable<S> {
-    /// Its name without the `$`, in lower case; of a family, what all names begin with.
+    /// The name without the `$`, in lower case; for a family, the common beginning of all names.
     pub name: &'static str,
     /// Whether this is a family.
     pub prefix: bool,
     /// The getter.
     pub get: Get<S>,
-    /// What `set` does, where it may be used on it.
+    /// The effect of `set`, if it may be used on the variable.
     pub set: Option<Set<S>>,
-    /// Whether it stays what it was when it was first asked for, as in nginx, for all that have its values
-    /// in common.
+    /// Whether it keeps the value of its first use, as in nginx, for all subjects that share their values.
     pub kept: bool,
-    /// Whether a value that a directive or a capture gives it takes the place of what the getter finds.
+    /// Whether a value from a directive or a capture replaces the getter's.
     pub changeable: bool,
-    /// What follows the prefix in those names of a family that nothing may change, though all others may be.
+    /// For a family, the parts after the prefix of those names that no directive may change.
     pub fixed: &'static [&'static str],
 }
 
-// Not derived: that would ask the same of the subject.
+// Not derived, because that would demand the trait of the subject.
 impl<S> Clone for Variable<S> {
     fn clone(&self) -> Variable<S> {
         *self
@@ -56,32 +55,33 @@ impl<S> Variable<S> {
         Variable { name, prefix: true, get, set: None, kept: false, changeable: true, fixed: &[] }
     }
 
-    /// The variable, which `set` may change.
+    /// Makes the variable one that `set` may change.
     #[must_use]
     pub const fn settable(self, set: Set<S>) -> Variable<S> {
         Variable { set: Some(set), ..self }
     }
 
-    /// A variable that may be given another value, which counts from then on. A `map` for it is looked at anew at each use.
+    /// Makes the variable one that may be given another value, which counts from then on. A `map` for it is evaluated
+    /// anew at each use.
     #[must_use]
     pub const fn changeable(self) -> Variable<S> {
         Variable { changeable: true, ..self }
     }
 
-    /// A family of which these names, given without the prefix, cannot be changed.
+    /// Makes these names of the family, given without the prefix, unchangeable.
     #[must_use]
     pub const fn but_fixed(self, fixed: &'static [&'static str]) -> Variable<S> {
         Variable { fixed, ..self }
     }
 
-    /// The variable, which stays what it first was.
+    /// Makes the variable keep the value of its first use.
     #[must_use]
     pub const fn kept(self) -> Variable<S> {
         Variable { kept: true, ..self }
     }
 }
 
-/// What a [`Compute`] has found.
+/// The result of a [`Compute`].
 pub enum Found {
     /// A text of the configuration, by its number in [`Compute::entry`].
     Entry(u32),
@@ -99,26 +99,26 @@ pub trait Compute<S>: Send + Sync {
     /// The text of an entry.
     fn entry(&self, number: u32) -> &[u8];
 
-    /// Whether the value is found anew at each use; otherwise once for all that have their values in common.
+    /// Whether the value is computed anew at each use; otherwise once for all subjects that share their values.
     fn is_volatile(&self) -> bool {
         false
     }
 }
 
-/// What stands behind a name.
+/// The definition of a name.
 pub(super) enum Definition<S> {
     /// A getter and its argument.
     Getter(Get<S>, Box<str>),
-    /// A getter and its argument, asked once; and the slot of what it said.
+    /// A getter and its argument, called once, and the slot of its result.
     Kept(u32, Get<S>, Box<str>),
-    /// Given by `set` or a capture; the getter, of a family or of a changeable variable, counts until then. The flag: `set`
-    /// declares it, so a use before it is worth a warning.
+    /// A slot for the value of `set` or a capture; the getter, of a family or of a changeable variable, counts until
+    /// then. The flag is whether `set` declares it, so that a use before it deserves a warning.
     User(u32, Option<(Get<S>, Box<str>)>, bool),
-    /// Computed, and where the flag says so kept; `set` may replace it.
+    /// A computed value, which is kept if the flag is set; `set` may replace it.
     Computed(u32, Arc<dyn Compute<S>>, bool),
 }
 
-/// A name that is used somewhere; defined at the latest when all of the configuration has been read.
+/// A name that is used somewhere; it is defined when the whole configuration has been read.
 pub(super) struct Declared<S> {
     pub(super) name: Box<str>,
     pub(super) definition: OnceLock<Definition<S>>,
@@ -158,7 +158,7 @@ impl<S: Subject> Reference<S> {
         if subject.warns_of_uninitialized() {
             subject.log(Level::Warn, format_args!("using uninitialized \"{}\" variable", self.0.name));
         }
-        // As in nginx it is empty from now on, and that is told once.
+        // As in nginx the variable is empty from now on, and the warning is logged once.
         subject.values().put(slot, Slot::Empty);
         Some(Cow::Borrowed(b""))
     }
@@ -203,7 +203,7 @@ impl<S: Subject> Reference<S> {
         }
     }
 
-    /// Whether the configuration gives it a value of its own somewhere, so that it is not always what the getter finds.
+    /// Whether the configuration assigns it a value somewhere, so that it is not always the getter's.
     pub fn is_assigned(&self) -> bool {
         matches!(self.0.definition.get(), Some(Definition::User(..) | Definition::Computed(..)))
     }
@@ -214,7 +214,7 @@ impl<S: Subject> Reference<S> {
     }
 }
 
-/// What was found at first. While logs are written nothing changes any more, so nothing is kept.
+/// The value of the first use. While logs are written nothing changes any more, so no value is kept.
 fn kept<'r, S: Subject>(subject: &'r S, slot: u32, get: Get<S>, argument: &str) -> Value<'r> {
     let values = subject.values();
     match values.slot(slot) {
@@ -226,7 +226,7 @@ fn kept<'r, S: Subject>(subject: &'r S, slot: u32, get: Get<S>, argument: &str) 
     let found = get(subject, argument);
     if !subject.is_logged() {
         match &found {
-            // Where there is no room it is found anew.
+            // If there is no room, the value is computed anew at each use.
             Some(text) => {
                 let _ = values.set(slot, text);
             }

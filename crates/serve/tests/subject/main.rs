@@ -1,4 +1,4 @@
-//! A second kind of subject, which is no request: what is generic over the subject asks it for all that it needs.
+//! A second kind of subject, which is not a request: the code that is generic over the subject works with it alone.
 
 mod upstream;
 
@@ -29,7 +29,7 @@ use freerun_serve::{Address, Subject};
 use freerun_testkit::Site;
 use freerun_testkit::mmdb::{Value as Record, database};
 
-/// Somebody who has come to a door.
+/// A visitor at a door.
 struct Visitor {
     peer: Address,
     door: Address,
@@ -74,7 +74,7 @@ const VARIABLES: &[Variable<Visitor>] = &[
     Variable::family("bag_", |visitor, what| visitor.bag.contains(what).then(|| what.as_bytes().to_vec().into())),
 ];
 
-/// What a line says of a visitor without a value in between.
+/// The pieces of a visitor's log line that need no value in between.
 #[derive(Debug)]
 enum VisitorPiece {
     Bag,
@@ -152,7 +152,7 @@ impl Loader for Text<'_> {
     }
 }
 
-/// A configuration, and what visitors need of it.
+/// A configuration, and the data that visitors need of it.
 struct Doors {
     settings: SettingsSet,
     services: Arc<Services>,
@@ -160,7 +160,7 @@ struct Doors {
 }
 
 impl Doors {
-    /// Reads a configuration that goes on with the zones of the one before it.
+    /// Reads a configuration that continues the zones of the one before it.
     fn after(zones: Zones, text: &str) -> Result<Doors, String> {
         let groups = [group::<DoorSettings>(), group::<upstream::HouseSettings>()];
         let registry = Registry::new(&groups, &[UPSTREAM]).expect("directives");
@@ -219,7 +219,7 @@ impl Doors {
         Visitor { peer, door, bag, captures, services: self.services.clone(), told }
     }
 
-    /// What is said to a visitor.
+    /// The text that is said to a visitor.
     fn said(&self, visitor: &Visitor) -> String {
         let say = self.settings().say.as_ref().expect("something to say");
         String::from_utf8_lossy(&say.render(visitor)).into_owned()

@@ -19,7 +19,7 @@ use freerun_upstream::{Failure, GroupSettings, Lease, NoPeer, Tried, now};
 
 use super::{DoorSettings, Doors, Visitor};
 
-/// What visitors do: they come to a door.
+/// The protocol of visitors: they come to a door.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Door;
 
@@ -96,7 +96,7 @@ fn pick(doors: &Doors, visitor: &Visitor) -> Option<Result<Lease, NoPeer>> {
     group.pick_now(&group.asking(visitor), None, &mut Tried::new())
 }
 
-/// The server that somebody with this in the bag is passed on to.
+/// The server that a visitor with this bag is passed to.
 fn chosen(doors: &Doors, bag: &'static str) -> String {
     let lease = pick(doors, &doors.visitor("192.0.2.1:99", bag)).expect("at once").expect("a server");
     lease.peer().name.to_string()
@@ -172,7 +172,7 @@ fn who_finds_no_room_waits_for_it() {
     });
 }
 
-/// Another protocol, which has groups of the same names.
+/// Another protocol, which has groups with the same names.
 #[derive(Debug, Clone, Default)]
 struct Hatch;
 
@@ -184,7 +184,7 @@ impl Protocol for Hatch {
     const DEFAULT_PORT: Option<u16> = Some(7);
 }
 
-/// The group of the first block of a configuration, as a protocol has it that was read before or after others.
+/// The group of the first block of a configuration, for a protocol that is read before or after others.
 fn group_of<P: Protocol>(text: &str, extra: P::Extra, cx: &mut Cx) -> Arc<Upstream<P>> {
     let tree = freerun_conf::parse("doors.conf", None, "", &mut super::Text(text));
     let mut servers = Servers::<P>::default();
@@ -251,7 +251,7 @@ fn servers_that_are_names_are_looked_up_at_the_resolver() {
     assert_eq!(names(group(&doors)), all);
     let seen: BTreeSet<String> = BAGS.iter().map(|bag| chosen(&doors, bag)).collect();
     assert!(seen.len() > 1, "{seen:?}");
-    // The next configuration begins with what is known.
+    // The next configuration begins with the known addresses.
     let next = Doors::after(doors.services.zones.clone(), &text).unwrap();
     assert_eq!(names(group(&next)), all);
     let unfound = Doors::read("upstream a { server unknown.invalid:7; server 127.0.0.1:7; }");

@@ -17,7 +17,7 @@ use crate::stateless::stateless;
 use crate::subject::Subject;
 use crate::values::{Compute, Found, Reference, VariableTable};
 
-/// All `geo` blocks; what they define is in the table of variables.
+/// All `geo` blocks; their variables are in the table of variables.
 pub struct Geos<S>(PhantomData<fn(&S)>);
 
 stateless!(Geos);
@@ -34,7 +34,7 @@ impl<S: Subject> Setting for Geos<S> {
 
 /// The addresses of a block while it is read.
 enum Reading {
-    /// None so far.
+    /// No address has been read.
     Nothing,
     Networks(Networks),
     Ranges(Ranges),
@@ -42,7 +42,7 @@ enum Reading {
 
 /// One block.
 struct Geo<S> {
-    /// Where the address is, if it is not the client's.
+    /// The variable with the address, if it is not the client's.
     source: Option<Reference<S>>,
     v4: Table<u32>,
     v6: Table<u128>,
@@ -190,7 +190,7 @@ impl<S: Subject> Geo<S> {
         Ok(())
     }
 
-    /// The address that is looked up. What is none counts as 255.255.255.255, as in nginx.
+    /// The address to look up. An invalid address counts as 255.255.255.255, as in nginx.
     fn address(&self, subject: &S) -> IpAddr {
         const NONE: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
         let address = match &self.source {
@@ -208,7 +208,7 @@ impl<S: Subject> Geo<S> {
     }
 }
 
-/// An address as text, IPv4 with leading zeros too.
+/// Parses an address; numbers of an IPv4 address may have leading zeros.
 fn parse_address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     match Cidr::parse(text)? {

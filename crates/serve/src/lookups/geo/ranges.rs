@@ -1,22 +1,23 @@
-//! IPv4 ranges. As in nginx, they are kept in pieces that do not cross a /16: a range may lie inside one that is there, or
-//! have the pieces of one that is there, but not overlap it otherwise.
+//! IPv4 ranges. As in nginx, they are kept in pieces that do not cross a /16: a new range may lie inside an existing
+//! one, or have the same pieces as an existing one, but not overlap it otherwise.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::Table;
 
-/// Addresses of a piece.
+/// The number of addresses of a piece.
 const PIECE: u32 = 1 << 16;
 
-/// Pieces by first address, each with its last one and its value.
+/// The pieces by first address, each with its last address and its value.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     pieces: BTreeMap<u32, (u32, u32)>,
     pub(super) default: Option<u32>,
 }
 
-/// Reads `first-last`. `None`: it is no range, or one that nginx does not take, because it ends with the last address.
+/// Reads `first-last`. `None` if it is not a range, or one that nginx does not accept, because it ends with the last
+/// address.
 pub(super) fn parse(text: &str) -> Option<(u32, u32)> {
     let (first, last) = text.split_once('-')?;
     let address = |text: &str| match super::parse_address(text.as_bytes()) {
@@ -35,15 +36,15 @@ fn split(first: u32, last: u32) -> impl Iterator<Item = (u32, u32)> {
 }
 
 impl Ranges {
-    /// The piece that begins last, not after `address`.
+    /// The last piece that begins at or before `address`.
     fn before(&self, address: u32) -> Option<(u32, u32, u32)> {
         self.pieces.range(..=address).next_back().map(|(first, (last, value))| (*first, *last, *value))
     }
 
-    /// Adds a range. `Some`: a piece of it was there with this value, and has the new one now.
+    /// Adds a range. Returns the old value if a piece of it existed already, which has the new value now.
     ///
     /// # Errors
-    /// The piece that it overlaps.
+    /// The piece that the range overlaps.
     pub(super) fn add(&mut self, first: u32, last: u32, value: u32) -> Result<Option<u32>, (u32, u32)> {
         let mut replaced = None;
         for (first, last) in split(first, last) {
@@ -67,7 +68,7 @@ impl Ranges {
         Ok(replaced)
     }
 
-    /// Takes a range out; whether all its pieces were there.
+    /// Removes a range; returns whether all its pieces existed.
     pub(super) fn delete(&mut self, first: u32, last: u32) -> bool {
         let mut all = true;
         for (first, last) in split(first, last) {
@@ -79,7 +80,7 @@ impl Ranges {
         all
     }
 
-    /// The tables to look into.
+    /// The tables for lookups.
     pub(super) fn tables(self) -> (Table<u32>, Table<u128>) {
         let mut parts: Vec<(u32, Option<u32>)> = vec![(0, self.default)];
         let mut begin = |first: u32, value: Option<u32>| match parts.last_mut() {

@@ -1,4 +1,4 @@
-//! Networks, of which the longest that has an address counts.
+//! Networks, of which the longest one that contains an address counts.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use freerun_conf::Cidr;
 
 use super::Table;
 
-/// Networks by first address and mask, each with its value.
+/// The networks by first address and mask, each with its value.
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     v4: HashMap<(u32, u32), u32>,
@@ -14,7 +14,7 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Adds a network, or changes its value: then the old one is given back.
+    /// Adds a network, or changes its value: then the old value is returned.
     pub(super) fn add(&mut self, network: Cidr, value: u32) -> Option<u32> {
         match network {
             Cidr::V4(first, mask) => self.v4.insert((first, mask), value),
@@ -22,7 +22,7 @@ impl Networks {
         }
     }
 
-    /// Takes a network out; whether it was there.
+    /// Removes a network; returns whether it existed.
     pub(super) fn delete(&mut self, network: Cidr) -> bool {
         match network {
             Cidr::V4(first, mask) => self.v4.remove(&(first, mask)).is_some(),
@@ -30,7 +30,7 @@ impl Networks {
         }
     }
 
-    /// The tables to look into.
+    /// The tables for lookups.
     pub(super) fn tables(self) -> (Table<u32>, Table<u128>) {
         let v4 = self.v4.into_iter().map(|((first, mask), value)| (first, first | !mask, value));
         let v6 = self.v6.into_iter().map(|((first, mask), value)| (first, first | !mask, value));
@@ -38,9 +38,9 @@ impl Networks {
     }
 }
 
-/// Cuts networks, which lie inside each other or apart, into parts that lie side by side.
+/// Cuts networks, which are nested or disjoint, into parts that lie side by side.
 fn flat<A: Ord + Copy>(mut networks: Vec<(A, A, u32)>, after: impl Fn(A) -> Option<A>) -> Table<A> {
-    // A network comes before those inside it.
+    // A network sorts before those inside it.
     networks.sort_by_key(|(first, last, _)| (*first, std::cmp::Reverse(*last)));
     let mut parts: Vec<(A, Option<u32>)> = Vec::new();
     let mut around: Vec<(A, u32)> = Vec::new();
@@ -53,7 +53,7 @@ fn flat<A: Ord + Copy>(mut networks: Vec<(A, A, u32)>, after: impl Fn(A) -> Opti
     Table(parts.into())
 }
 
-/// Ends the networks that lie before `next`: what follows each belongs to the one around it.
+/// Ends the networks that lie before `next`: the addresses behind each belong to the network around it.
 fn close<A: Ord + Copy>(
     parts: &mut Vec<(A, Option<u32>)>,
     around: &mut Vec<(A, u32)>,
@@ -68,7 +68,7 @@ fn close<A: Ord + Copy>(
     }
 }
 
-/// Begins a part; one that has begun at the same address is replaced.
+/// Begins a part, which replaces one that begins at the same address.
 fn begin<A: Ord + Copy>(parts: &mut Vec<(A, Option<u32>)>, first: A, value: Option<u32>) {
     match parts.last_mut() {
         Some((start, old)) if *start == first => *old = value,

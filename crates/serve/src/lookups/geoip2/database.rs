@@ -1,8 +1,8 @@
 //! A database in memory, and whether its file has changed.
 //!
-//! Files are read here by whoever reads a configuration (the master, and the control thread of the worker), and by a
-//! pool thread for `auto_reload`; never by a loop. A mapped file would cost no memory of the process, and end it with
-//! SIGBUS when somebody cuts the file short; it would also make a loop wait for the disk.
+//! The reader of a configuration (the master, and the control thread of the worker) reads files here, and a pool thread
+//! does for `auto_reload`; a loop never does. A mapped file would cost no memory of the process, but would end it with
+//! SIGBUS when another process truncates the file; it would also make a loop wait for the disk.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -31,18 +31,18 @@ pub enum DatabaseError {
     /// The file cannot be read.
     #[error("{0}")]
     File(#[from] std::io::Error),
-    /// It is a folder, a device or a pipe.
+    /// The path is a folder, a device or a pipe.
     #[error("it is not a file")]
     NotAFile,
-    /// It is larger than a database may be.
+    /// The file is larger than a database may be.
     #[error("it is too large: {0} bytes")]
     TooLarge(u64),
-    /// What is in it is no database.
+    /// The contents of the file are not a database.
     #[error("{0}")]
     Content(#[from] MaxMindDbError),
 }
 
-/// What tells one state of a file from another.
+/// The properties by which one state of a file is told from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     mtime: (i64, i64),
@@ -50,16 +50,16 @@ struct Version {
     file: (u64, u64),
 }
 
-/// What is in memory.
+/// The data in memory.
 pub struct Loaded {
     /// The database.
     pub reader: Reader<Vec<u8>>,
-    /// When it was read, in seconds since 1970.
+    /// The time when it was read, in seconds since 1970.
     pub since: i64,
     version: Version,
 }
 
-/// A database, which may be read anew while it is used.
+/// A database, which may be read anew while it is in use.
 pub struct Database {
     path: PathBuf,
     loaded: ArcSwapOption<Loaded>,
@@ -68,24 +68,24 @@ pub struct Database {
 }
 
 impl Database {
-    /// One that is not read yet.
+    /// A database that has not been read yet.
     pub fn new(path: &[u8]) -> Database {
         let path = PathBuf::from(OsStr::from_bytes(path));
         let (last_check, looking) = (AtomicI64::new(0), AtomicBool::new(false));
         Database { path, loaded: ArcSwapOption::empty(), last_check, looking }
     }
 
-    /// What is in memory.
+    /// The data in memory, if there is any.
     pub fn loaded(&self) -> Option<Arc<Loaded>> {
         self.loaded.load_full()
     }
 
-    /// When the file was looked at, in seconds since 1970.
+    /// The time when the file was last checked, in seconds since 1970.
     pub fn last_check(&self) -> i64 {
         self.last_check.load(Relaxed)
     }
 
-    /// Whether the file is a database; it is not kept.
+    /// Checks whether the file is a database, without keeping it.
     ///
     /// # Errors
     /// See [`DatabaseError`].
@@ -94,10 +94,10 @@ impl Database {
         read(file, version).map(drop)
     }
 
-    /// Reads the file if it is not in memory as it is now. `true`: it was read. Waits for the disk.
+    /// Reads the file, unless its current state is in memory. Returns whether it was read. Waits for the disk.
     ///
     /// # Errors
-    /// See [`DatabaseError`]; what was in memory stays there.
+    /// See [`DatabaseError`]; the data in memory stays there.
     pub fn refresh(&self) -> Result<bool, DatabaseError> {
         self.last_check.store(clock::now().secs, Relaxed);
         let (file, version) = self.open()?;
@@ -109,7 +109,7 @@ impl Database {
     }
 
     fn open(&self) -> Result<(File, Version), DatabaseError> {
-        // A pipe without a writer must not keep anybody waiting.
+        // Opening a pipe without a writer must not block.
         let flags = rustix::fs::OFlags::NONBLOCK.bits();
         let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(&self.path)?;
         let meta = file.metadata()?;
@@ -124,12 +124,12 @@ impl Database {
         Ok((file, version))
     }
 
-    /// Whoever gets this looks at the file; nobody else does meanwhile.
+    /// The permission to check the file, which only one caller has at a time.
     fn look(self: &Arc<Self>) -> Option<Looking> {
         (!self.looking.swap(true, AcqRel)).then(|| Looking(self.clone()))
     }
 
-    /// Has a pool thread look at the file, if nobody has for so long.
+    /// Makes a pool thread check the file, if the last check is at least `interval` ago.
     pub fn look_again(self: &Arc<Self>, services: &Services, interval: Duration) {
         let interval = i64::try_from(interval.as_secs()).unwrap_or(i64::MAX);
         if clock::now().secs.saturating_sub(self.last_check()) < interval.max(1) {
@@ -149,12 +149,12 @@ impl Database {
                 }
             }
         };
-        // When the pool is full, the next request that asks tries again.
+        // If the pool is full, the next request that needs the database tries again.
         let _ = services.pools.default().spawn(Tag::default(), look);
     }
 }
 
-/// Over when this is dropped, however that comes about: the library that reads files may panic over one.
+/// Ends the check when it is dropped, in any case: the library that reads files may panic on one.
 struct Looking(Arc<Database>);
 
 impl Drop for Looking {

@@ -1,5 +1,5 @@
-//! `geoip2`: variables from a MaxMind database, looked up by the client's address. Directives and variables are those of the
-//! third-party module for nginx of that name.
+//! `geoip2`: variables from a MaxMind database, looked up by the client's address. The directives and variables are
+//! those of nginx's third-party module with that name.
 
 mod database;
 mod scalar;
@@ -21,13 +21,13 @@ use crate::subject::Subject;
 use crate::values::{Compute, Found, Reference, VariableTable};
 use crate::zones::ZoneTable;
 
-/// Which address of a client is looked up.
+/// The choice of the client's address that is looked up.
 pub trait ClientAddress<S>: 'static {
-    /// The address, where the client's is `peer`.
+    /// The address to look up, if the client's own is `peer`.
     fn of(subject: &S, peer: IpAddr) -> IpAddr;
 }
 
-/// The client's own address is looked up.
+/// Looks up the client's own address.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnAddress;
 
@@ -37,10 +37,10 @@ impl<S> ClientAddress<S> for OwnAddress {
     }
 }
 
-/// The paths of all databases; what the blocks define is in the table of variables.
+/// The paths of all databases; the variables of the blocks are in the table of variables.
 pub struct Databases<S, A = OwnAddress>(Vec<Vec<u8>>, PhantomData<fn(&S, A)>);
 
-// Not derived: that would ask the same of the subject.
+// Not derived, because that would demand the trait of the subject.
 impl<S, A> Clone for Databases<S, A> {
     fn clone(&self) -> Databases<S, A> {
         Databases(self.0.clone(), PhantomData)
@@ -76,7 +76,7 @@ impl<S: Subject, A: ClientAddress<S>> Setting for Databases<S, A> {
         let fails =
             |error| Problem::new(format!("MMDB_open(\"{shown}\") failed - {error}")).at_node(directive).at(word.place);
         if serves { database.refresh().map(drop) } else { database.check() }.map_err(fails)?;
-        // Where it stands does not matter: it holds for all of the block.
+        // Its position does not matter: it applies to the whole block.
         let reload = directive.children().iter().rfind(|entry| entry.name.text == "auto_reload");
         let reload = reload.map(reload_time).transpose()?;
         for entry in directive.children().iter().filter(|entry| entry.name.text != "auto_reload") {
@@ -144,7 +144,7 @@ fn define<S: Subject, A: ClientAddress<S>>(
     table.define(name, Arc::new(lookup)).map_err(|problem| problem.at(first.place))
 }
 
-/// A word of a path: a key, or a place in an array.
+/// A step of a path: a key, or an index of an array.
 #[derive(Debug)]
 struct Step {
     key: Box<str>,
@@ -182,7 +182,7 @@ impl What {
     }
 }
 
-/// A variable.
+/// The lookup that computes a variable.
 struct Lookup<S> {
     database: Arc<Database>,
     reload: Option<Duration>,
@@ -197,7 +197,7 @@ impl<S: Subject> Lookup<S> {
         if let Some(source) = &self.source {
             let text = source.get(subject)?;
             let address = parse_address(std::str::from_utf8(&text).ok()?)?;
-            // No port, and none of the brackets that come with one.
+            // A port is not allowed, nor the brackets that come with one.
             return (address.port() == 0 && !text.starts_with(b"[")).then(|| address.ip());
         }
         let Address::Ip(peer) = subject.peer() else { return None };
@@ -207,7 +207,7 @@ impl<S: Subject> Lookup<S> {
     fn value(&self, subject: &S, steps: &[Step]) -> Option<Vec<u8>> {
         let loaded = self.database.loaded()?;
         let record = loaded.reader.lookup(self.address(subject)?.to_canonical()).ok()?;
-        // A number may be a key, too; a path that has both is nobody's.
+        // A number may be a key, too. Paths that mix numbers as keys and as indexes do not occur.
         let has_numbers = steps.iter().any(|step| step.index.is_some());
         [true, false].into_iter().filter(|keys| *keys || has_numbers).find_map(|numbers_are_keys| {
             let path: Vec<PathElement<'_>> = steps.iter().map(|step| step.element(numbers_are_keys)).collect();

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// A text, a number, a truth value or bytes, as text: numbers with five digits behind the point, where they have one, and
-/// in hexadecimal, where they have more than 64 bits; truth as 0 or 1.
+/// A text, a number, a boolean or bytes, as text. Floating-point numbers have five digits behind the point, numbers of
+/// more than 64 bits are in hexadecimal, and booleans are 0 or 1.
 pub struct Scalar(pub Vec<u8>);
 
 impl<'de> Deserialize<'de> for Scalar {
