@@ -7,12 +7,12 @@
 //!
 //! From the bottom to the top, each module imports only those before it (the whole order is in `xtask/tidy.toml`):
 //!
-//! 1. [`message`], [`values`], [`files`], [`route`], `script`, [`error_log`], [`connection`]: they know no request. What
-//!    depends on one, or on a location, is generic over it;
-//! 2. [`request`]: a request, its response, the location it is in, what runs there, and the configuration that has all of
-//!    these. They hold each other, so they share one folder;
+//! 1. [`message`], [`values`], [`files`], [`route`], `script`, [`error_log`], [`connection`]: they do not depend on a
+//!    request; a type that needs a request or a location is generic over it;
+//! 2. [`request`]: a request, its response, its location, the handlers there, and the configuration that has all of
+//!    these. They refer to each other, so they share one folder;
 //! 3. [`log`], [`template`], [`regex`], [`variables`]: queries about a request, by the names that all others use;
-//! 4. [`settings`], [`content`], [`body`], [`rewrite`], [`arrive`]: what handlers and the path do with one;
+//! 4. [`settings`], [`content`], [`body`], [`rewrite`], [`arrive`]: operations of handlers and of the path on a request;
 //! 5. [`module`], [`filters`], [`finish`], [`phases`]: the code that runs for it, and when;
 //! 6. [`write`](mod@write), [`protocol`], [`service`]: how it comes in, and how the response goes out;
 //! 7. [`core_variables`], [`build`]: the variables of a configuration, and how it is made.

@@ -21,7 +21,7 @@
 //! 3. [`values`]: variables, text with variables, regular expressions;
 //! 4. [`lookups`]: variables that directives define (`map`, `geo`, `split_clients`, `geoip2`);
 //! 5. [`limits`] and [`access`]: how many subjects there may be, and which; [`upstream`]: the server that they are
-//! passed to;
+//!    passed to;
 //! 6. [`access_log`]: formats of the log lines of a subject.
 
 pub mod accept;

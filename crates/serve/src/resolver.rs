@@ -53,7 +53,7 @@ impl Value for ResolverSetting {
                 Some(("ipv6", switch)) => spec.ipv6 = on(switch).ok_or_else(invalid)?,
                 Some(("status_zone", "")) => return Err(invalid()),
                 Some(("status_zone", name)) => spec.status_zone = Some(name.into()),
-                // No host name contains this character, so it cannot be a name server.
+                // No host name contains a `=`, so the word cannot be a name server.
                 Some((parameter, _)) => {
                     let problem = Problem::new(format!("host not found in resolver \"{}\"", word.text)).at(word.place);
                     return Err(match near(parameter, PARAMETERS.into_iter()) {

@@ -13,8 +13,8 @@ use super::{Connection, Facts};
 use freerun_serve::Address;
 
 /// The client of a request: the properties of the connection that it came on, the source of its body, and whether the
-/// client is still there. Sending the response is the task of the protocol's driver, which has the connection's own
-/// type.
+/// client is still there. Sending the response is the task of the protocol's driver, which knows the connection or
+/// stream that it has made.
 ///
 /// Subrequests share the client of their request. A request that goes on in the background, and one that no client has
 /// sent, have no client that could leave.

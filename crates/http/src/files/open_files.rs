@@ -141,11 +141,13 @@ impl OpenFiles {
         }
     }
 
+    /// The shard of a name; `None` if another loop holds its lock.
     fn shard(&self, name: &[u8]) -> Option<MutexGuard<'_, Shard>> {
         let index = self.hasher.hash_one(name) as usize % self.shards.len();
         self.lock(index)
     }
 
+    /// Locks the shard with this index; `None` if another loop holds its lock.
     fn lock(&self, index: usize) -> Option<MutexGuard<'_, Shard>> {
         match self.shards.get(index)?.try_lock() {
             Ok(shard) => Some(shard),

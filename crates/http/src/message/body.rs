@@ -76,7 +76,7 @@ impl ClientBody {
         }
     }
 
-    // ---- what is known of it ---------------------------------------------------------------------------------------
+    // ---- the state of the body -------------------------------------------------------------------------------------
 
     /// `Content-Length`, where there is one.
     pub fn declared_length(&self) -> Option<u64> {
@@ -135,7 +135,7 @@ impl ClientBody {
         self.used
     }
 
-    // ---- what is done about it -------------------------------------------------------------------------------------
+    // ---- changes of the state --------------------------------------------------------------------------------------
 
     /// Gives the body up, if it is not complete: no handler can have it any more.
     pub fn give_up(&mut self) {
@@ -252,7 +252,7 @@ impl ClientBody {
         Ok(())
     }
 
-    /// Counts bytes of a body with a known length that a handler gets without the buffer, all of which has been used.
+    /// Counts bytes of a body with a known length that a handler gets past the buffer, whose bytes have all been used.
     ///
     /// # Errors
     /// The bytes do not all belong to this body, so that its end is not known.

@@ -10,11 +10,11 @@ use crate::script::replace::{Flag, Replace};
 
 /// How the script goes on.
 pub(super) enum Next {
-    /// With the next directive.
+    /// The script goes on with the next directive.
     Goes,
-    /// It has ended; `find` is whether a location has to be found for the new path.
+    /// The script has ended; `find` is whether a location has to be found for the new path.
     Ended { find: bool },
-    /// It has ended with this answer.
+    /// The script has ended with this answer.
     Answer(Outcome),
 }
 

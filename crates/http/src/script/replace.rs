@@ -7,13 +7,13 @@ use freerun_serve::values::{Pattern, Template, VariableTable};
 /// What happens to the script after a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flag {
-    /// It goes on.
+    /// The script goes on.
     None,
-    /// It ends, and a location is looked for.
+    /// The script ends, and a location is chosen for the new path.
     Last,
-    /// It ends.
+    /// The script ends.
     Break,
-    /// It ends with a redirect of this status.
+    /// The script ends with a redirect of this status.
     Redirect(u16),
 }
 

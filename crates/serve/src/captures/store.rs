@@ -77,17 +77,17 @@ impl Texts {
 /// The state of a variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
-    /// It has no value yet.
+    /// The variable has no value yet.
     Unset,
-    /// Its value is being computed: a use of it now would be a cycle.
+    /// The value is being computed: a use of it now would be a cycle.
     Pending,
-    /// It was computed, and has no value.
+    /// The value was computed, and there is none.
     Missing,
-    /// It is the empty text.
+    /// The value is the empty text.
     Empty,
-    /// It is a text of the store.
+    /// The value is a text of the store.
     Text(usize),
-    /// It is a text of the configuration: the entry of the map that matched.
+    /// The value is a text of the configuration: the entry of the map that matched.
     Entry(u32),
 }
 

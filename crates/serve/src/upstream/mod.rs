@@ -35,7 +35,7 @@ pub use zone::SharedZones;
 
 use crate::subject::Subject;
 
-/// A protocol whose subjects are passed to upstream servers. The type has no values that are used.
+/// A protocol whose subjects are passed to upstream servers. No value of the type is ever used.
 pub trait Protocol: fmt::Debug + Clone + Default + Send + Sync + 'static {
     /// The requests or sessions that are passed on.
     type Subject: Subject;

@@ -97,7 +97,7 @@ impl Pieces<Visitor> for VisitorPiece {
 settings! {
     /// Doors.
     pub struct DoorSettings {
-        /// What is said.
+        /// The text that is said.
         say: Option<Template<Visitor>>, in STREAM;
         /// A table.
         map: Maps<Visitor>, in STREAM;
@@ -113,10 +113,10 @@ settings! {
         limit_conn: ConnLimits<Visitor>, in STREAM;
         /// The level of refusals.
         limit_conn_log_level: RefusalLevel = "error", in STREAM;
-        /// Who may come in.
+        /// The visitors that may come in.
         #[name = "allow"]
         rules: Rules, in STREAM;
-        /// Who is believed.
+        /// The trusted proxies.
         set_real_ip_from: Many<Trusted>, in STREAM;
         /// Lines.
         access_log: AccessLogs<Visitor, VisitorPiece> = "visits", in STREAM;
@@ -128,7 +128,7 @@ settings! {
         pass: Option<upstream::Pass>, in STREAM;
     }
     also {
-        /// Who may not.
+        /// The visitors that may not come in.
         "deny" => rules: Shape::exactly(1, Rules::SYNTAX), in STREAM;
     }
 }

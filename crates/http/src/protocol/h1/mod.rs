@@ -117,7 +117,7 @@ enum State {
     Idle(idle::Key, Rc<Driver>),
     /// Another protocol than HTTP is served.
     Upgraded(Box<Upgraded>),
-    /// It has ended, or it could not be entered among the idle connections.
+    /// The connection has ended, or it could not be entered among the idle ones.
     Over,
 }
 
@@ -419,9 +419,9 @@ async fn one_request(
 
 /// Why a request does not reach the phases.
 enum Fault {
-    /// It is answered with the error's status.
+    /// The head is wrong: the request is answered with the error's status.
     Protocol(freerun_proto::Error),
-    /// It is logged with this status, and the connection is closed without a response.
+    /// The head did not come: the request is logged with this status, and the connection closed without a response.
     Silent(u16, String),
 }
 
@@ -541,7 +541,7 @@ fn linger_or_close(core: &CoreSettings, may_be_sending: bool) -> After {
     }
 }
 
-/// Takes the received bytes of the next request, in a buffer of their own; an empty buffer goes back to the loop. Line
+/// Takes the received bytes of the next request, in the head's buffer; without any, the buffer goes back to the loop. Line
 /// ends that some clients send behind a body are not part of it (RFC 9112 section 2.2).
 fn rest_of(request: &mut Request) -> Vec<u8> {
     let used = request.body.used();
