@@ -541,8 +541,8 @@ fn linger_or_close(core: &CoreSettings, may_be_sending: bool) -> After {
     }
 }
 
-/// Takes the received bytes of the next request, in the head's buffer; without any, the buffer goes back to the loop. Line
-/// ends that some clients send behind a body are not part of it (RFC 9112 section 2.2).
+/// Takes the received bytes of the next request, in the head's buffer; without any, the buffer goes back to the loop.
+/// Line ends that some clients send behind a body are not part of it (RFC 9112 section 2.2).
 fn rest_of(request: &mut Request) -> Vec<u8> {
     let used = request.body.used();
     let mut buffer = std::mem::take(&mut request.head.buffer);
