@@ -38,7 +38,7 @@ pub struct Connection<C> {
     facts: Facts<C>,
     /// The byte stream to the client.
     pub transport: Transport,
-    /// Since when the connection is idle, or was for the last time: nanoseconds since the process began.
+    /// When the connection became idle the last time, in nanoseconds since the process began.
     pub idle_since: Cell<u64>,
     /// Whether a response is being written: no other bytes may be sent then.
     pub responding: Cell<bool>,

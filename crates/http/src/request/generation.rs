@@ -96,8 +96,8 @@ impl Deref for Answering {
 
 /// A generation, as one loop holds it, with the loop's handles of its parts.
 pub struct LoopGeneration {
-    // The fields are dropped in this order: the generation's memory is freed on another thread as soon as the last loop
-    // has dropped it.
+    // The fields are dropped in this order, the generation last: its memory may be freed elsewhere as soon as the last
+    // loop has dropped it.
     addresses: RefCell<HashMap<*const Servers, Rc<Answering>, BuildHasherDefault<AddressHasher>>>,
     locations: LoopHandles<Location>,
     servers: LoopHandles<Server>,

@@ -58,7 +58,7 @@ pub(crate) type Bound = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Between>);
 /// The state that the loops which accept from a socket share.
 #[derive(Debug, Default)]
 pub struct Between {
-    /// `accept_mutex`: the lock of the loop that is notified of connections.
+    /// `accept_mutex`: the lock that is held by the loop that is notified of connections.
     turn: Mutex<()>,
     /// Notified when a connection waits and the loop that the kernel has notified has no room: the kernel notifies no
     /// other loop.

@@ -208,7 +208,7 @@ const fn digits_of_octet(number: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The text that `push` writes behind `before` bytes, when the line has as much room as possible.
+    /// The text that `push` writes behind `before` other bytes.
     fn written(before: usize, push: impl FnOnce(&mut Line<'_>)) -> String {
         let mut out = b">".to_vec();
         let mut line = Line::new(&mut out);

@@ -421,7 +421,7 @@ async fn one_request(
 enum Fault {
     /// The head is wrong: the request is answered with the error's status.
     Protocol(freerun_proto::Error),
-    /// The head did not come: the request is logged with this status, and the connection closed without a response.
+    /// The head is incomplete: the request is logged with this status, and the connection closed without a response.
     Silent(u16, String),
 }
 
