@@ -1,5 +1,6 @@
-//! What releasing a slot and acquiring it again costs: the loop's own, a sibling's, with and without asking the kernel;
-//! and what a new one costs, in CPU time of the loop, for how soon it is accepted is the peer's business.
+//! Measures the cost of releasing a slot and acquiring it again: from the loop's own list and from a sibling's, with
+//! and without asking the kernel. It also measures the cost of a new connection, in CPU time of the loop, because how
+//! soon the peer accepts it depends on the peer.
 //!
 //! `cargo run --release -p freerun-upstream --example pool_cost`
 

@@ -1,16 +1,16 @@
-//! Where an upstream server is.
+//! The address of an upstream server.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The address of an upstream server. Printed as `$upstream_addr` has it: `127.0.0.1:80`, `[::1]:80`, `unix:/path`.
+/// The address of an upstream server. It is printed as in `$upstream_addr`: `127.0.0.1:80`, `[::1]:80`, `unix:/path`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum UpstreamAddress {
-    /// IPv4 or IPv6.
+    /// An IPv4 or IPv6 address with a port.
     Ip(SocketAddr),
-    /// A Unix socket.
+    /// The path of a Unix socket.
     Unix(Arc<Path>),
 }
 

@@ -1,36 +1,36 @@
-//! What is remembered of a server's answers, for the outlier detection.
+//! The record of a server's answers, for the outlier detection.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::clock::Millis;
 
-/// What is remembered of a server's answers.
+/// The record of a server's answers.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     in_a_row: AtomicU32,
     /// When the window began.
     window: AtomicU64,
-    /// Answers in it, in the lower half, and errors in the upper one.
+    /// The number of answers in the window, in the lower half, and of errors, in the upper half.
     counted: AtomicU64,
-    /// How often it was ejected, less the windows that went well since.
+    /// How often the server was ejected, less the windows that went well since.
     ejections: AtomicU32,
 }
 
 const ERROR: u64 = 1 << 32;
 
-/// What the answers of a server look like now.
+/// A summary of a server's answers at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// How many errors came one after the other, up to and with the last answer.
+    /// How many errors came in a row, up to and including the last answer.
     pub(crate) in_a_row: u32,
     /// How many answers of the window were errors.
     pub(crate) errors: u64,
-    /// How many answers the window has.
+    /// How many answers came in the window.
     pub(crate) all: u64,
 }
 
 impl Answers {
-    /// Counts an answer in a window that is so long. `None`: it was none that speaks against the server.
+    /// Counts an answer in a window of the given length. `None`: the answer does not speak against the server.
     pub(crate) fn count(&self, window: Millis, error: bool, now: Millis) -> Option<Tally> {
         let began = self.window.load(Relaxed);
         if now.saturating_sub(began) > window && self.window.compare_exchange(began, now, Relaxed, Relaxed).is_ok() {
@@ -49,8 +49,8 @@ impl Answers {
         Some(Tally { in_a_row, errors: (counted >> 32) + 1, all: counted & u64::from(u32::MAX) })
     }
 
-    /// The server is ejected, and what was counted so far has had its consequence: how many times in all it was, less the
-    /// windows that went well since.
+    /// Records that the server is ejected and forgets the answers counted so far, because they have had their
+    /// consequence. Returns how many times it was ejected in all, less the windows that went well since.
     pub(crate) fn ejected(&self) -> u32 {
         let times = self.ejections.fetch_add(1, Relaxed).saturating_add(1);
         self.in_a_row.store(0, Relaxed);

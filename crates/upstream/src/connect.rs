@@ -1,4 +1,4 @@
-//! Connecting to a peer without waiting in a system call.
+//! Connecting to a peer without blocking in a system call.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,12 +12,12 @@ use socket2::SockRef;
 
 use crate::address::UpstreamAddress;
 
-/// How a connection is made: `proxy_bind`, `proxy_socket_*` and their kin.
+/// The settings of a connection: `proxy_bind`, `proxy_socket_*` and the corresponding directives of the other modules.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConnectOptions {
-    /// The local address to connect from; port 0 leaves the port to the kernel. Has no meaning for a Unix socket.
+    /// The local address to connect from; port 0 leaves the port to the kernel. It has no meaning for a Unix socket.
     pub bind: Option<SocketAddr>,
-    /// Whether that address need not be one of this machine (`IP_TRANSPARENT`, ip(7); takes a right).
+    /// Whether the local address need not be one of this machine (`IP_TRANSPARENT`, ip(7), which takes a privilege).
     pub transparent: bool,
     /// `SO_SNDBUF` in bytes.
     pub sndbuf: Option<usize>,
@@ -29,22 +29,22 @@ pub struct ConnectOptions {
     pub nodelay: bool,
 }
 
-/// Why there is no connection: which call failed, for the words of the log.
+/// The reason why there is no connection. It says which system call failed, for the text of the log.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// There is no socket: too many descriptors, or a family that this system lacks.
+    /// No socket could be made: there are too many descriptors, or the system lacks the address family.
     #[error("socket() failed")]
     Socket(#[source] io::Error),
-    /// The socket did not take what it was to be set to.
+    /// The socket did not accept an option.
     #[error("{0} failed")]
     Option(&'static str, #[source] io::Error),
-    /// The local address could not be taken.
+    /// The socket could not be bound to the local address.
     #[error("bind({0}) failed")]
     Bind(SocketAddr, #[source] io::Error),
-    /// `connect(2)` itself refused: no route, no such Unix socket, no local port.
+    /// `connect(2)` itself failed: there is no route, no such Unix socket, or no local port.
     #[error("connect() to {0} failed")]
     Refused(UpstreamAddress, #[source] io::Error),
-    /// The peer, or the network on the way to it, answered with an error later.
+    /// The peer, or the network on the way to it, reported an error later.
     #[error("connect() failed")]
     Failed(#[source] io::Error),
 }
@@ -61,16 +61,16 @@ impl ConnectError {
         }
     }
 
-    /// Whether the peer is to blame: it, or the way to it, did not take the connection.
+    /// Whether the peer is to blame: it, or the network on the way to it, did not accept the connection.
     pub fn is_of_peer(&self) -> bool {
         matches!(self, ConnectError::Refused(..) | ConnectError::Failed(_))
     }
 }
 
-/// Connects. The caller bounds the time by dropping the future.
+/// Connects to an address. The caller bounds the time by dropping the future.
 ///
-/// A connection that is there at once, as on the loopback and with Unix sockets, is not registered with the loop yet:
-/// it costs no look at the loop's events, and its first write can be tried right away.
+/// A connection that is established at once, as on the loopback and with Unix sockets, is not registered with the loop
+/// yet: it costs no poll of the loop's events, and its first write can be tried right away.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -82,7 +82,7 @@ pub async fn connect(address: &UpstreamAddress, options: &ConnectOptions) -> Res
     Ok(socket.into())
 }
 
-/// Begins to connect; whether it has to be waited for.
+/// Begins to connect. Returns the socket and whether the connection has to be waited for.
 fn begin(address: &UpstreamAddress, options: &ConnectOptions) -> Result<(Socket, bool), ConnectError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (family, protocol) = match address {
@@ -133,8 +133,8 @@ fn prepare(socket: &OwnedFd, address: &UpstreamAddress, options: &ConnectOptions
         answer.map_err(|error| ConnectError::Option(name, error))?;
     }
     if from.port() == 0 {
-        // Otherwise a port would be taken that no other connection of this address can have, to whatever peer. Without
-        // the option binding works all the same.
+        // Otherwise `bind` would reserve a port that no other connection from this address could use, whatever its
+        // peer. Without the option binding still works.
         let _ = freerun_sys::socket::set_bind_address_no_port(socket);
     }
     rustix::net::bind(socket, &from).map_err(|error| ConnectError::Bind(from, error.into()))
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(error.to_string(), "bind(192.0.2.1:0) failed");
         assert_eq!(error.io().kind(), io::ErrorKind::AddrNotAvailable);
         assert!(!error.is_of_peer());
-        // Without regard to the address's family it has no meaning.
+        // A bind address of another family than the peer's has no effect.
         let other = ConnectOptions { bind: Some("[2001:db8::1]:0".parse().unwrap()), ..Default::default() };
         run(connect(&address, &other)).unwrap();
     }
@@ -226,7 +226,7 @@ mod tests {
         let address = SocketAddr::try_from(rustix::net::getsockname(&listener).unwrap()).unwrap();
         let _queued = TcpStream::connect(address).unwrap();
         run(async {
-            // The queue is full: this one's handshake is not answered.
+            // The queue is full: the handshake of this connection is not answered.
             let (waiting, options) = (UpstreamAddress::Ip(address), ConnectOptions::default());
             let connecting = connect(&waiting, &options);
             let mut connecting = std::pin::pin!(connecting);

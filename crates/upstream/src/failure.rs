@@ -1,28 +1,28 @@
-//! What goes wrong with an attempt to have a request answered, and what follows from it for the server.
+//! The ways in which an attempt to have a request answered can fail, and the consequences for the server.
 
-/// What went wrong with an attempt.
+/// The way in which an attempt failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// There was no connection: refused, unreachable, reset.
+    /// No connection could be made: refused, unreachable, reset.
     Connect,
     /// Connecting, sending or receiving took too long.
     Timeout,
     /// The connection ended before the response did.
     Closed,
-    /// What came was no response.
+    /// The bytes received were not a valid response.
     Invalid,
     /// The response's status is one that counts as a failure (`proxy_next_upstream http_500` and others).
     Status,
-    /// It may not be asked (`proxy_allow_upstream`).
+    /// The server may not be asked (`proxy_allow_upstream`).
     Denied,
-    /// An idle connection was dead when it was to be used. It does not count against the server.
+    /// An idle connection was found dead when it was to be used. This does not count against the server.
     Stale,
-    /// Anything else between us and the server.
+    /// Any other error between the proxy and the server.
     Other,
 }
 
 impl Failure {
-    /// All of them, in the order of their numbers.
+    /// All failures, in the order of their numbers.
     pub const ALL: [Failure; 8] = [
         Failure::Connect,
         Failure::Timeout,
@@ -34,7 +34,7 @@ impl Failure {
         Failure::Other,
     ];
 
-    /// Its name in `status`.
+    /// The name of the failure in `status`.
     pub fn word(self) -> &'static str {
         match self {
             Failure::Connect => "connect",
@@ -49,11 +49,11 @@ impl Failure {
     }
 }
 
-/// What became of the server after a failure.
+/// The consequence of a failure for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verdict {
-    /// It is unavailable for a while now: nginx logs `upstream server temporarily disabled`.
+    /// Whether the server is unavailable for a while now: nginx logs `upstream server temporarily disabled`.
     pub disabled: bool,
-    /// The outlier detection leaves it out for a while.
+    /// Whether the outlier detection leaves the server out for a while.
     pub ejected: bool,
 }

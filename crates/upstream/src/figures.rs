@@ -1,7 +1,8 @@
-//! What is counted of each server; `status` shows it.
+//! Counters of each server, which `status` shows.
 //!
-//! What every request counts is kept for each loop by itself: a loop adds to its own numbers without locking them, and
-//! no other processor waits for the memory that they stand in. What is seldom counted is an atomic that any loop adds to.
+//! Counters that change with every request are kept for each loop separately: a loop adds to its own numbers without
+//! locking them, and no other processor waits for the memory that holds them. Counters that seldom change are atomics
+//! that any loop adds to.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,42 +14,42 @@ use freerun_runtime::stats::{Histogram, HistogramSnapshot};
 use crate::failure::Failure;
 use crate::pool::MAX_LISTS;
 
-/// Classes of statuses: 1xx, 2xx, 3xx, 4xx, 5xx.
+/// The number of status classes: 1xx, 2xx, 3xx, 4xx, 5xx.
 pub const CLASSES: usize = 5;
 
-/// What checks have found.
+/// The results of health checks.
 #[derive(Debug, Default)]
 pub struct Checks {
-    /// How many ended.
+    /// How many checks ended.
     pub done: AtomicU64,
-    /// How many of them failed.
+    /// How many checks failed.
     pub failed: AtomicU64,
-    /// How often one made the server unhealthy.
+    /// How often a check made the server unhealthy.
     pub unhealthy: AtomicU64,
 }
 
-/// What is counted of a server.
+/// The counters of a server.
 #[derive(Debug, Default)]
 pub struct Figures {
-    /// What each loop has counted, by its number.
+    /// The counters of each loop, by the loop's number.
     own: OnceLock<Box<[OnceLock<Box<Shard>>]>>,
-    /// What was counted outside of loops.
+    /// The counters of threads that are not loops.
     others: OnceLock<Box<Shard>>,
-    /// Failures, by [`Failure`].
+    /// The number of failures of each kind, by [`Failure`].
     pub failures: [AtomicU64; Failure::ALL.len()],
-    /// New connections made.
+    /// The number of new connections.
     pub connects: AtomicU64,
-    /// Times that it became unavailable.
+    /// How often the server became unavailable.
     pub unavailable: AtomicU64,
-    /// Times that the outlier detection ejected it.
+    /// How often the outlier detection ejected the server.
     pub ejected: AtomicU64,
-    /// What checks have found.
+    /// The results of health checks.
     pub checks: Checks,
-    /// Connecting, new connections only.
+    /// The times that connecting took, for new connections only.
     pub connect_times: Histogram,
 }
 
-/// What every request counts.
+/// The counters that change with every request.
 #[derive(Debug, Default)]
 struct Shard {
     requests: AtomicU64,
@@ -60,11 +61,11 @@ struct Shard {
     response_times: Histogram,
 }
 
-/// The numbers that this thread adds to.
+/// The counters that this thread adds to.
 #[derive(Clone, Copy)]
 pub(crate) struct Mine<'f> {
     shard: &'f Shard,
-    /// No other thread adds to them.
+    /// Whether no other thread adds to these counters.
     alone: bool,
 }
 
@@ -81,17 +82,17 @@ impl Mine<'_> {
         if self.alone { times.record_alone(took) } else { times.record(took) }
     }
 
-    /// The server was chosen.
+    /// Counts that the server was chosen.
     pub(crate) fn request(self) {
         self.add(&self.shard.requests, 1);
     }
 
-    /// A connection that was there is used again.
+    /// Counts that an existing connection is used again.
     pub(crate) fn reused(self) {
         self.add(&self.shard.reused, 1);
     }
 
-    /// A head has come, that long after the attempt began.
+    /// Counts a response head that has come the given time after the attempt began.
     pub(crate) fn header(self, status: u16, took: Duration) {
         let class = (usize::from(status) / 100).wrapping_sub(1);
         if let Some(counter) = self.shard.responses.get(class) {
@@ -100,12 +101,12 @@ impl Mine<'_> {
         self.record(&self.shard.header_times, took);
     }
 
-    /// A response has ended, that long after the attempt began.
+    /// Counts a response that has ended the given time after the attempt began.
     pub(crate) fn response(self, took: Duration) {
         self.record(&self.shard.response_times, took);
     }
 
-    /// So many bytes went both ways.
+    /// Counts the bytes sent and received.
     pub(crate) fn bytes(self, sent: u64, received: u64) {
         self.add(&self.shard.sent, sent);
         self.add(&self.shard.received, received);
@@ -113,7 +114,7 @@ impl Mine<'_> {
 }
 
 impl Figures {
-    /// Those of this thread.
+    /// The counters of this thread.
     pub(crate) fn mine(&self) -> Mine<'_> {
         let own = self.own.get_or_init(|| (0..loops::count().min(MAX_LISTS)).map(|_| OnceLock::new()).collect());
         match loops::index().and_then(|index| own.get(index)) {
@@ -137,37 +138,37 @@ impl Figures {
         all
     }
 
-    /// Times that the server was chosen.
+    /// How often the server was chosen.
     pub fn requests(&self) -> u64 {
         self.sum(|shard| &shard.requests)
     }
 
-    /// Responses by class: 1xx, 2xx, 3xx, 4xx, 5xx.
+    /// The number of responses by class: 1xx, 2xx, 3xx, 4xx, 5xx.
     pub fn responses(&self) -> [u64; CLASSES] {
         std::array::from_fn(|class| self.sum(|shard| &shard.responses[class]))
     }
 
-    /// Requests that went over a connection that was there already.
+    /// The number of requests sent over a connection that existed already.
     pub fn reused(&self) -> u64 {
         self.sum(|shard| &shard.reused)
     }
 
-    /// Bytes sent to it.
+    /// The number of bytes sent to the server.
     pub fn sent(&self) -> u64 {
         self.sum(|shard| &shard.sent)
     }
 
-    /// Bytes received from it.
+    /// The number of bytes received from the server.
     pub fn received(&self) -> u64 {
         self.sum(|shard| &shard.received)
     }
 
-    /// From the beginning of the attempt to the response's head.
+    /// The times from the beginning of an attempt to the response's head.
     pub fn header_times(&self) -> HistogramSnapshot {
         self.times(|shard| &shard.header_times)
     }
 
-    /// From the beginning of the attempt to the end of the response.
+    /// The times from the beginning of an attempt to the end of the response.
     pub fn response_times(&self) -> HistogramSnapshot {
         self.times(|shard| &shard.response_times)
     }

@@ -1,4 +1,4 @@
-//! A group of servers: `upstream name { … }`, or the one that a `proxy_pass` to an address makes.
+//! A group of servers: `upstream name { … }`, or the group that a `proxy_pass` to an address makes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,34 +16,35 @@ use crate::method::Method;
 use crate::peer::{Peer, PeerSettings};
 use crate::query::{NoPeer, Query, Tried};
 
-/// How a group is configured, apart from its servers.
+/// The configuration of a group, apart from its servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GroupSettings {
-    /// How the next server is chosen.
+    /// The method by which the next server is chosen.
     pub method: Method,
-    /// Whether and how requests wait for a server (`queue`).
+    /// The settings of the queue (`queue`); `None`: requests do not wait for a server.
     pub queue: Option<QueueSettings>,
-    /// Whether and how outliers are found.
+    /// The rules of the outlier detection; `None`: it is off.
     pub outlier: Option<OutlierRules>,
 }
 
-/// `queue number [timeout=time]`
+/// The settings of `queue number [timeout=time]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// Most requests that wait.
+    /// The most requests that wait at a time.
     pub length: u32,
-    /// How long one waits.
+    /// How long a request waits at most.
     pub timeout: Duration,
 }
 
-/// A server as a group is told of it.
+/// The description of a server from which a group makes its peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerSpec {
-    /// Where it is.
+    /// The address of the server.
     pub address: UpstreamAddress,
-    /// The server as the configuration names it, without parameters. Servers that one name resolves to share it.
+    /// The server as the configuration names it, without parameters. All servers that one name resolves to share this
+    /// name.
     pub server: Arc<str>,
-    /// Its settings.
+    /// The settings of the server.
     pub settings: PeerSettings,
 }
 
@@ -52,23 +53,23 @@ pub struct PeerSpec {
 pub struct PeerSet {
     /// Servers that are asked first.
     pub primary: Tier,
-    /// Servers that are asked when none of the others can be.
+    /// Servers that are asked when no primary server can be (`backup`).
     pub backup: Tier,
 }
 
 impl PeerSet {
-    /// All of them, those for need last.
+    /// All servers, the `backup` servers last.
     pub fn peers(&self) -> impl Iterator<Item = &Arc<Peer>> {
         self.primary.peers.iter().chain(&self.backup.peers)
     }
 }
 
-/// A group.
+/// A group of servers.
 #[derive(Debug)]
 pub struct Group {
-    /// Its name: that of `upstream`, or the address as the directive has it.
+    /// The name of the group: that of the `upstream` block, or the address as written in the directive.
     pub name: Arc<str>,
-    /// How it is configured.
+    /// The configuration of the group.
     pub settings: GroupSettings,
     state: Arc<GroupState>,
     set: ArcSwap<PeerSet>,
@@ -77,26 +78,26 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group. `state` is that of the group of this name in the running configuration, or a new one; what it knows of
-    /// servers whose address stays goes on.
+    /// Makes a group. `state` is the state of the group with this name in the running configuration, or a new one; the
+    /// state of servers whose address stays is kept.
     pub fn new(name: &str, settings: GroupSettings, state: Arc<GroupState>, peers: Vec<PeerSpec>) -> Group {
         let set = ArcSwap::from_pointee(build(&settings, &state, peers, None));
         Group { name: name.into(), settings, state, set, replaced: AtomicU64::new(0) }
     }
 
-    /// Its servers now.
+    /// The current servers of the group.
     pub fn peers(&self) -> Arc<PeerSet> {
         self.set.load_full()
     }
 
-    /// Replaces its servers. Leases of those that are gone stay valid; what is known of an address that stays goes on.
+    /// Replaces the servers. Leases of removed servers stay valid; the state of an address that stays is kept.
     pub fn replace(&self, peers: Vec<PeerSpec>) {
         let before = self.set.load_full();
         self.set.store(Arc::new(build(&self.settings, &self.state, peers, Some(&before))));
         self.replaced.fetch_add(1, Relaxed);
     }
 
-    /// How often its servers were replaced.
+    /// How often the servers of the group were replaced.
     pub fn replaced(&self) -> u64 {
         self.replaced.load(Relaxed)
     }
@@ -104,7 +105,7 @@ impl Group {
     /// Chooses a server that was not tried yet, and counts the connection.
     ///
     /// # Errors
-    /// There is none; see [`NoPeer`].
+    /// There is no server to choose; see [`NoPeer`].
     pub fn pick(&self, query: &Query<'_>, tried: &mut Tried) -> Result<Lease, NoPeer> {
         let set = self.set.load();
         let tiers = [&set.primary, &set.backup];
@@ -124,7 +125,7 @@ impl Group {
         Err(NoPeer::NoneLive)
     }
 
-    /// What goes on over reloads.
+    /// The state that is kept over reloads.
     pub fn state(&self) -> &Arc<GroupState> {
         &self.state
     }

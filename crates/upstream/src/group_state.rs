@@ -1,4 +1,4 @@
-//! What all configurations know together of a group that they call by the same name.
+//! The state that all configurations share for a group of the same name.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -10,22 +10,23 @@ use crate::address::UpstreamAddress;
 use crate::live::Live;
 use crate::queue::Queue;
 
-/// Where a server stands among those with its address: the same one may be named twice.
+/// The identity of a server: its address and its index among the servers with that address, because one may be named
+/// twice.
 pub(crate) type Key = (UpstreamAddress, usize);
 
-/// What goes on over reloads: kept by the group's name.
+/// The state of a group that is kept over reloads, by the group's name.
 #[derive(Debug, Default)]
 pub struct GroupState {
     lives: ArcSwap<HashMap<Key, Weak<Live>>>,
     pub(crate) queue: Queue,
-    /// How many mandatory checks the servers have: those that come later are held back for as many.
+    /// How many mandatory checks the servers have. Servers that are added later are held back until as many have ended.
     mandatory: AtomicU32,
     /// Whether a loop is about to eject a server.
     ejecting: AtomicBool,
 }
 
 impl GroupState {
-    /// All servers that are known.
+    /// Calls `see` for all known servers.
     pub(crate) fn each(&self, mut see: impl FnMut(&Live)) {
         for live in self.lives.load().values() {
             if let Some(live) = live.upgrade() {
@@ -34,23 +35,25 @@ impl GroupState {
         }
     }
 
-    /// A server has room again.
+    /// Reports that a server has room again.
     pub(crate) fn released(&self) {
         self.queue.released();
     }
 
-    /// Servers that come later ([`Group::replace`](crate::group::Group::replace)) are asked by nobody before so many mandatory checks have spoken. Those that
-    /// are there already are the caller's business.
+    /// Sets for how many mandatory checks servers are held back that are added later
+    /// ([`Group::replace`](crate::group::Group::replace)): they are not chosen before so many checks have ended. The
+    /// caller takes care of the servers that exist already.
     pub fn hold_back(&self, checks: u32) {
         self.mandatory.store(checks, Relaxed);
     }
 
-    /// For how many mandatory checks servers that come later are held back.
+    /// For how many mandatory checks servers that are added later are held back.
     pub(crate) fn held_back(&self) -> u32 {
         self.mandatory.load(Relaxed)
     }
 
-    /// What is known of the servers at these addresses; those never heard of begin anew, held back for so many checks.
+    /// The state of the servers at these addresses. An unknown server begins with a new state and is held back for
+    /// `held` checks.
     pub(crate) fn lives(&self, keys: &[Key], held: u32) -> Vec<Arc<Live>> {
         let mut found: Vec<Arc<Live>> = Vec::new();
         self.lives.rcu(|known| {
@@ -68,7 +71,7 @@ impl GroupState {
     }
 }
 impl GroupState {
-    /// Does something that only one loop at a time should do; not at all if another one is at it.
+    /// Runs `what`, which only one loop at a time should run; does nothing if another loop is running it.
     pub(crate) fn alone(&self, what: impl FnOnce(&GroupState) -> bool) -> bool {
         if self.ejecting.swap(true, Acquire) {
             return false;

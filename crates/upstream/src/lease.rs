@@ -1,4 +1,4 @@
-//! A server that was chosen for one attempt: while the lease is there, the connection counts.
+//! A server that was chosen for one attempt: its connection is counted while the lease exists.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,11 +10,12 @@ use crate::clock::Millis;
 use crate::failure::{Failure, Verdict};
 use crate::peer::{Admitted, Peer};
 
-/// A server that was chosen. Dropping it gives the connection's place back without a verdict.
+/// A server that was chosen. Dropping the lease gives the connection's place back without a verdict.
 pub struct Lease {
     peer: Arc<Peer>,
     begun: Millis,
-    /// Whether this is the one request that tries a server again that was unavailable, and does not know yet.
+    /// Whether this request tries a server that was unavailable, and the result is not known yet. Only one request at a
+    /// time does.
     probe: Cell<bool>,
     /// Whether the response's status was 500 or above.
     error: Cell<bool>,
@@ -27,7 +28,8 @@ impl fmt::Debug for Lease {
 }
 
 impl Lease {
-    /// Counts a connection of the server, unless others have taken the last one, or another request tries the server already.
+    /// Counts a connection of the server, unless its last free place is taken, or another request already tries the
+    /// server.
     pub(crate) fn acquire(peer: &Arc<Peer>, now: Millis) -> Option<Lease> {
         let Admitted { probe } = peer.admit(now)?;
         peer.figures.mine().request();
@@ -35,12 +37,12 @@ impl Lease {
         Some(Lease { peer: peer.clone(), begun: now, probe: Cell::new(probe), error: Cell::new(false) })
     }
 
-    /// The server.
+    /// The chosen server.
     pub fn peer(&self) -> &Arc<Peer> {
         &self.peer
     }
 
-    /// There is a connection: an idle one (`reused`), or a new one that took that long.
+    /// Reports that there is a connection: an idle one (`reused`), or a new one that took the given time.
     pub fn connected(&self, reused: bool, took: Duration) {
         let figures = &self.peer.figures;
         if reused {
@@ -51,8 +53,9 @@ impl Lease {
         }
     }
 
-    /// The head of the response is there, that long after the attempt began. Unless its status speaks against it, a server
-    /// that was unavailable is available again from now on: the response may take long to end.
+    /// Reports the head of the response, which came the given time after the attempt began. Unless its status speaks
+    /// against it, a server that was unavailable is available again from now on, because the response may take long to
+    /// end.
     pub fn header(&self, status: u16, took: Duration, now: Millis) {
         self.error.set(status >= 500);
         if status < 500 && status != 429 {
@@ -62,26 +65,27 @@ impl Lease {
         self.peer.averaged(&self.peer.header_average, took, now);
     }
 
-    /// Bytes that went to the server and came from it.
+    /// Reports the bytes sent to the server and received from it.
     pub fn bytes(&self, sent: u64, received: u64) {
         self.peer.figures.mine().bytes(sent, received);
     }
 
-    /// The whole response is there, that long after the attempt began.
-    /// With outlier detection even that may be an error, if the status says so.
+    /// Reports the end of the response, which came the given time after the attempt began. With outlier detection a
+    /// complete response may still be an error, because of its status.
     pub fn succeeded(self, took: Duration, now: Millis) -> Verdict {
         self.peer.figures.mine().response(took);
         self.peer.averaged(&self.peer.last_byte_average, took, now);
         self.over(now)
     }
 
-    /// As [`Lease::succeeded`], after a time that says nothing about the server: that of a tunnel.
+    /// Reports success like [`Lease::succeeded`], but after a time that says nothing about the server: that of a
+    /// tunnel.
     pub fn over(self, now: Millis) -> Verdict {
         self.good(now);
         Verdict { ejected: self.peer.answered(self.error.get(), now), disabled: false }
     }
 
-    /// The attempt failed.
+    /// Reports that the attempt failed.
     pub fn failed(self, failure: Failure, now: Millis) -> Verdict {
         self.peer.figures.failures[failure as usize].fetch_add(1, Relaxed);
         if failure == Failure::Stale {
@@ -91,8 +95,9 @@ impl Lease {
         Verdict { ejected, ..self.peer.bad(now) }
     }
 
-    /// The body of the response broke. Other requests may well be answered: it counts for the outlier detection, and not for
-    /// `max_fails`, which is about connecting, sending and the response's head (`proxy_next_upstream`).
+    /// Reports that the body of the response broke off. Other requests may still be answered, so it counts for the
+    /// outlier detection but not for `max_fails`, which is about connecting, sending and the response's head
+    /// (`proxy_next_upstream`).
     pub fn broken(self, failure: Failure, now: Millis) -> Verdict {
         self.peer.figures.failures[failure as usize].fetch_add(1, Relaxed);
         Verdict { ejected: self.peer.answered(true, now), disabled: false }

@@ -1,17 +1,17 @@
-//! Groups of upstream servers: which server is asked next, what is known of each, and the connections to them.
+//! Groups of upstream servers: which server is asked next, the state of each server, and the connections to them.
 //!
-//! What decides is pure: time and randomness come with the question ([`Query`]), so that it can be tested exactly. All loops ask
-//! at once and none of them ever waits: what they share is atomics.
+//! The code that decides is pure: time and randomness come with the query ([`Query`]), so that it can be tested
+//! exactly. All loops choose at once and none of them ever waits, because they share only atomics.
 
 //!
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
 //! 1. [`address`], [`clock`], [`failure`], [`method`], [`pool`], [`query`], [`random`], [`sessions`]: leaf types;
-//! 2. [`figures`] and `answers`: what is counted of a server;
-//! 3. [`live`]: what is known of a server, whatever the configuration;
-//! 4. `queue` and [`group_state`]: what is known of a group, whatever the configuration;
-//! 5. [`health`]: whether a server is well;
-//! 6. [`peer`]: a server as one configuration has it;
+//! 2. [`figures`] and `answers`: the counters of a server;
+//! 3. [`live`]: the state of a server, independent of the configuration;
+//! 4. `queue` and [`group_state`]: the state of a group, independent of the configuration;
+//! 5. [`health`]: whether a server is healthy;
+//! 6. [`peer`]: a server as one configuration describes it;
 //! 7. [`lease`]: a server that was chosen for one attempt;
 //! 8. [`balance`], [`group`] and `waiting`: the choice;
 //! 9. [`place`], [`resolve`], [`connect`]: names, and connections.

@@ -1,4 +1,4 @@
-//! What is known of a server while it runs.
+//! The state of a server while it runs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -6,52 +6,53 @@ use crate::answers::Answers;
 use crate::figures::Figures;
 use crate::pool::Pool;
 
-/// What is known of a server while it runs. It goes on with its address: over changes of the group, of its settings, and
-/// reloads.
+/// The state of a server while it runs. It is kept with the server's address: over changes of the group, of its
+/// settings, and reloads.
 ///
-/// The counters that every choice reads come first and together, so that looking at a server touches two lines of the cache;
-/// what only requests write comes after them.
+/// The counters that every choice reads come first and together, so that looking at a server touches two cache lines;
+/// the fields that only requests write come after them.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Live {
-    /// A number that no other server of the process has or had; never 0.
+    /// The number of the server, which no other server of the process has or had; never 0.
     pub id: u32,
-    /// Connections in use, and attempts to make one.
+    /// The number of connections in use, and of attempts to make one.
     pub(crate) connections: AtomicU32,
-    /// Failures since `window`.
+    /// The number of failures since `window`.
     pub(crate) fails: AtomicU32,
-    /// How much of the weight failures took; it comes back by one with each choice.
+    /// How much of the weight was lost by failures; it comes back by one with each choice.
     pub(crate) lost: AtomicU32,
-    /// When the first of `fails` was.
+    /// The time of the first of `fails`.
     pub(crate) window: AtomicU64,
-    /// Until when it is unavailable. 0: it is not. A time that has passed: one request may try.
+    /// The time until which the server is unavailable. 0: it is available. A time that has passed: one request may try
+    /// it.
     pub(crate) until: AtomicU64,
-    /// Since when it has its weight back, for the slow start; 0: always had it.
+    /// The time since when the server has its weight back, for the slow start; 0: it always had it.
     pub(crate) recovered: AtomicU64,
     /// How many health checks say that it is unhealthy.
     pub(crate) unhealthy: AtomicU32,
-    /// How many mandatory health checks have not spoken yet.
+    /// How many mandatory health checks have no result yet.
     pub(crate) checking: AtomicU32,
-    /// How many of these have not even begun: the server is new.
+    /// How many of the mandatory checks have not even begun, because the server is new.
     pub(crate) held: AtomicU32,
-    /// Until when the outlier detection keeps it out; 0: it does not.
+    /// The time until which the server is ejected by the outlier detection; 0: it is not ejected.
     pub(crate) ejected: AtomicU64,
-    /// Moving average of the time to the response's head, microseconds; 0: not known.
+    /// The moving average of the time to the response's head, in microseconds; 0: not known.
     pub(crate) header_average: AtomicU64,
-    /// Moving average of the time to the response's end, microseconds; 0: not known.
+    /// The moving average of the time to the response's end, in microseconds; 0: not known.
     pub(crate) last_byte_average: AtomicU64,
-    /// When a time was measured last.
+    /// The time of the last measurement.
     pub(crate) measured: AtomicU64,
-    /// Of the requests that are on their way: the sum of the times at which they began. Counted, as their number, where the
-    /// method of the group looks at it.
+    /// The sum of the times at which the requests in flight began. This sum and the number of the requests are kept
+    /// only where the method of the group uses them.
     pub(crate) begun: AtomicU64,
     /// How many requests are in `begun`.
     pub(crate) inflight: AtomicU32,
-    /// What the outlier detection remembers.
+    /// The record of answers for the outlier detection.
     pub(crate) answers: Answers,
-    /// What is counted.
+    /// The counters of the server.
     pub figures: Figures,
-    /// Connections to it that have room for further requests.
+    /// The connections to the server that have room for further requests.
     pub pool: Pool,
 }
 
@@ -59,7 +60,7 @@ static IDS: AtomicU32 = AtomicU32::new(1);
 
 impl Default for Live {
     fn default() -> Live {
-        // Numbers repeat after four billion servers; all that happens then is a session that sticks to the wrong one.
+        // Numbers repeat after four billion servers; the only consequence is a session that sticks to the wrong one.
         let id = IDS.fetch_add(1, Relaxed).max(1);
         Live {
             id,
@@ -86,12 +87,12 @@ impl Default for Live {
 }
 
 impl Live {
-    /// A new server, which is asked by nobody before so many checks have begun and spoken.
+    /// A new server, which is not chosen before so many checks have begun and ended.
     pub(crate) fn held(checks: u32) -> Live {
         Live { checking: AtomicU32::new(checks), held: AtomicU32::new(checks), ..Live::default() }
     }
 
-    /// Checks that have not begun by now will not.
+    /// Stops holding the server back for checks that have not begun, because they no longer will.
     pub fn unhold(&self) {
         let held = self.held.swap(0, Relaxed);
         self.checking.fetch_sub(held, Relaxed);

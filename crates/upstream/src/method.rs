@@ -1,46 +1,46 @@
 //! The methods by which the next server is chosen, as a configuration names them.
 
-/// What [`Method::LeastTime`] compares.
+/// The time that [`Method::LeastTime`] compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Measure {
-    /// Time to the response's head.
+    /// The time to the response's head.
     Header,
-    /// Time to the response's end.
+    /// The time to the response's end.
     LastByte,
 }
 
-/// What decides between two servers drawn at random.
+/// The criterion that decides between two servers drawn at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Two {
-    /// The one with fewer connections for its weight.
+    /// The server with fewer connections in proportion to its weight.
     LeastConn,
-    /// The one that is faster.
+    /// The faster server.
     LeastTime(Measure),
 }
 
-/// How the next server is chosen.
+/// The method by which the next server is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Method {
-    /// In turn, by weight.
+    /// Weighted round robin.
     #[default]
     RoundRobin,
     /// The method of the directive `least_conn`.
     LeastConn,
     /// The method of the directive `ip_hash`.
     IpHash,
-    /// `hash key`
+    /// The method of the directive `hash key`.
     Hash,
-    /// `hash key consistent`
+    /// The method of the directive `hash key consistent`.
     ConsistentHash,
     /// The method of the directive `random`.
     Random,
-    /// `random two …`
+    /// The method of the directive `random two …`.
     RandomTwo(Two),
-    /// `least_time header | last_byte [inflight]`
+    /// The method of the directive `least_time header | last_byte [inflight]`.
     LeastTime {
-        /// The time that counts.
+        /// The time that is compared.
         measure: Measure,
-        /// Whether requests that are on their way count as well.
+        /// Whether requests in flight count as well.
         inflight: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! Where a server is, as a configuration writes it: an address, a name with a port, the path of a Unix socket.
+//! The place of a server as a configuration writes it: an address, a name with a port, the path of a Unix socket.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,22 +6,22 @@ use std::path::Path;
 
 use crate::address::UpstreamAddress;
 
-/// Longest path of a Unix socket in bytes (unix(7), without the final zero).
+/// The longest path of a Unix socket in bytes (unix(7), without the final zero).
 const MAX_UNIX_PATH: usize = 107;
 
-/// Where a server is: at once known, or to be looked up.
+/// The place of a server: an address, or a name to be looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// At this address.
+    /// A known address.
     Address(UpstreamAddress),
-    /// At the addresses that this name has.
+    /// A name whose addresses have to be looked up.
     Name(Name),
 }
 
-/// A host's name and a port.
+/// A host name and a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name {
-    /// The name, in lower case.
+    /// The host name, in lower case.
     pub host: Box<str>,
     /// The port.
     pub port: u16,
@@ -42,10 +42,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// A place as it was written.
+/// A place as it was written in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Where it is.
+    /// The place of the server.
     pub place: Place,
     /// The host without its port, in lower case; `unix:/path` for a Unix socket.
     pub host: Box<str>,
@@ -53,11 +53,11 @@ pub struct Written {
     pub port: Option<u16>,
 }
 
-/// Reads `host`, `host:port`, `[v6]:port` or `unix:/path`. The port is `default_port` where none is written; without one
-/// it has to be.
+/// Parses `host`, `host:port`, `[v6]:port` or `unix:/path`. The port is `default_port` where none is written; without a
+/// default a port has to be written.
 ///
 /// # Errors
-/// nginx's words for what is wrong, to be followed by ` in upstream "TEXT"`.
+/// nginx's text for what is wrong, to be followed by ` in upstream "TEXT"`.
 pub fn parse(text: &str, default_port: Option<u16>) -> Result<Written, &'static str> {
     if let Some(path) = text.get(..5).filter(|start| start.eq_ignore_ascii_case("unix:")).map(|_| &text[5..]) {
         return match path.len() {
@@ -103,7 +103,7 @@ pub fn parse(text: &str, default_port: Option<u16>) -> Result<Written, &'static 
     Ok(Written { place, host, port })
 }
 
-/// A port: decimal digits, from 1.
+/// Parses a port: decimal digits, from 1.
 fn number(text: &str) -> Option<u16> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

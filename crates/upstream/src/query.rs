@@ -1,57 +1,59 @@
-//! What a choice depends on, and why none could be made.
+//! The input of a choice, and the reasons why none could be made.
 
 use smallvec::SmallVec;
 
 use crate::clock::Millis;
 
-/// Why no server was chosen.
+/// The reason why no server was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPeer {
-    /// None can be asked: `no live upstreams`.
+    /// No server can be asked: `no live upstreams`.
     NoneLive,
-    /// All that could be asked were.
+    /// All servers that could be asked were tried.
     AllTried,
-    /// As [`NoPeer::NoneLive`], but some only have as many connections as they may, and the group has a queue that takes
-    /// the request.
+    /// No server can be asked, as with [`NoPeer::NoneLive`], but some only have as many connections as they may, and
+    /// the group has a queue that takes the request.
     Wait,
 }
 
-/// What a choice depends on.
+/// The input of a choice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Query<'a> {
-    /// The time.
+    /// The current time.
     pub now: Millis,
-    /// What `hash` names, or the client's address for `ip_hash`: 4 or 16 bytes, anything else as it is (`unix:`).
+    /// The key: the value of `hash`, or the client's address for `ip_hash`: 4 or 16 bytes, anything else as it is
+    /// (`unix:`).
     pub key: &'a [u8],
-    /// To which server the client is bound.
+    /// The server that the client is bound to.
     pub sticky: Option<Bound<'a>>,
-    /// A random number, another one for each question.
+    /// A random number, a new one for each query.
     pub random: u64,
 }
 
-/// How a client is bound to a server.
+/// The way in which a client is bound to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound<'a> {
-    /// By the server's route, or by what stands for its address.
+    /// By the server's route, or by the value that stands for its address.
     Route(&'a [u8]),
-    /// By its number, learned before.
+    /// By the server's number, learned before.
     Id(u32),
 }
 
 /// The servers that one request has been sent to.
 #[derive(Debug, Clone, Default)]
 pub struct Tried {
-    /// In order, so that a large group of which nothing answers is not searched from one end to the other for each of its servers.
+    /// The numbers of the servers, sorted, so that trying all servers of a large group takes no linear search for each
+    /// of them.
     ids: SmallVec<[u32; 4]>,
 }
 
 impl Tried {
-    /// None yet.
+    /// An empty set.
     pub fn new() -> Tried {
         Tried::default()
     }
 
-    /// How many.
+    /// How many servers were tried.
     pub fn count(&self) -> usize {
         self.ids.len()
     }

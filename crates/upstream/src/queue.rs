@@ -1,7 +1,9 @@
-//! Requests that wait until a server has room (`queue`): who has waited longest is asked first whether it can use it.
+//! Requests that wait until a server has room (`queue`). The request that has waited longest is asked first whether it
+//! can use the room.
 //!
-//! One at a time has the turn, and asks the group. Who can use the room leaves with it; who cannot, because it has been at the
-//! server already or is bound to another one, keeps its place, and the next one has the turn. Only the oldest looks by itself.
+//! One request at a time has the turn, and asks the group. A request that can use the room leaves with it; one that
+//! cannot, because it has been at the server already or is bound to another one, keeps its place, and the next one has
+//! the turn. Only the oldest looks by itself.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -11,60 +13,62 @@ use std::task::{Context, Poll, Waker};
 
 use smallvec::SmallVec;
 
-/// The room that a look reckons with: for all of them.
+/// The room that a look offers: enough for all requests.
 const ANY_ROOM: u32 = u32::MAX;
 
-/// Who waits for a server of a group.
+/// The requests that wait for a server of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// How many wait: written by who has the lock, so that who gives a place back where nobody waits does not need it.
+    /// How many requests wait: written by the holder of the lock, so that a release with an empty queue does not need
+    /// the lock.
     waiting: AtomicU32,
     line: Mutex<Line>,
 }
 
-/// Whom to wake when the lock is free again, and wakers that nobody needs any more: to drop one may end a task that waits here.
+/// Wakers to wake when the lock is free again, and unused wakers to drop then: dropping one may end a task that waits
+/// here.
 type Wakes = SmallVec<[Waker; 2]>;
 
-/// Those who wait, by the numbers that they got when they came.
+/// The waiting requests, by the numbers that they got when they came.
 #[derive(Debug, Default)]
 struct Line {
     next: u64,
     waiters: BTreeMap<u64, Waiter>,
-    /// How many of them are [`Waiter::particular`].
+    /// How many of the requests are [`Waiter::particular`].
     particular: usize,
-    /// The address of the group whose requests are not, which is one of those that wait.
+    /// The address of the group that the requests that are not particular belong to, which is the group of one of them.
     group: usize,
-    /// While room is offered to one after the other: whose turn it is.
+    /// The round in which room is offered to one request after the other, with the one whose turn it is.
     round: Option<Round>,
-    /// How many places became free meanwhile: they are offered from the beginning again.
+    /// How many places became free during the round: they are offered from the beginning again.
     more: u32,
 }
 
 #[derive(Debug, Default)]
 struct Waiter {
     waker: Option<Waker>,
-    /// It has the turn, or is the oldest now.
+    /// Whether the request was notified that it has the turn, or is the oldest now.
     told: bool,
-    /// It may be unable to use room that others can, or able to use room that others cannot: it is bound to a server, has been
-    /// at some already, or belongs to another generation's servers.
+    /// Whether the request may be unable to use room that others can, or able to use room that others cannot: it is
+    /// bound to a server, has been at some already, or belongs to the servers of another generation.
     particular: bool,
 }
 
 #[derive(Debug)]
 struct Round {
     turn: u64,
-    /// How many may be served.
+    /// How many requests may be served.
     room: u32,
 }
 
-/// What became of somebody's turn.
+/// The outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Used {
-    /// It has a server.
+    /// The request has a server.
     Served,
-    /// It could not use the room.
+    /// The request could not use the room.
     Refused,
-    /// It left without asking, or with an error.
+    /// The request left without asking, or with an error.
     Left,
 }
 
@@ -93,7 +97,7 @@ impl Line {
         }
     }
 
-    /// Offers so many places, from the oldest on.
+    /// Offers so many places, from the oldest request on.
     fn offer(&mut self, room: u32, wakes: &mut Wakes) {
         if self.round.is_some() {
             self.more = self.more.saturating_add(room);
@@ -103,12 +107,12 @@ impl Line {
         }
     }
 
-    /// Gives the turn to who has just come. Those before it had what is free now offered to them, and could not use it: they may
-    /// be bound to other servers, or have been at this one.
+    /// Gives the turn to the request that has just come. The requests before it were offered the room that is free now
+    /// and could not use it: they may be bound to other servers, or have been at this one.
     fn ask_last(&mut self, number: u64) {
         match self.round {
             None => self.round = Some(Round { turn: number, room: ANY_ROOM }),
-            // It may end before it comes to the last one.
+            // The round may end before it comes to the last one.
             Some(_) => self.more = ANY_ROOM,
         }
     }
@@ -117,11 +121,11 @@ impl Line {
         self.round.as_ref().is_some_and(|round| round.turn == number)
     }
 
-    /// Who has the turn hands it on.
+    /// Passes the turn on.
     fn pass(&mut self, used: Used, particular: bool, wakes: &mut Wakes) {
         let Some(Round { turn, room }) = self.round.take() else { return };
         let room = if used == Used::Served { room - 1 } else { room };
-        // Where all are alike, one answer is that of all.
+        // Where all requests are alike, the answer for one holds for all.
         let is_vain = used == Used::Refused && !particular && self.particular == 0;
         let next = self.waiters.range(turn + 1..).next().map(|(number, _)| *number);
         match next {
@@ -159,8 +163,8 @@ impl Line {
 }
 
 impl Queue {
-    /// Does something with the line, and wakes afterwards who is to be woken. The lock is held for a look into a table, and
-    /// never while something waits.
+    /// Runs `act` on the line and then wakes the tasks that are to be woken. The lock is held only for a look into a
+    /// table, and never across a wait.
     fn with<T>(&self, act: impl FnOnce(&mut Line, &mut Wakes) -> T) -> T {
         let mut wakes = Wakes::new();
         let result = {
@@ -173,24 +177,25 @@ impl Queue {
         result
     }
 
-    /// A server has room: it is offered to who has waited longest.
+    /// Reports that a server has room: it is offered to the request that has waited longest.
     pub(crate) fn released(&self) {
         if self.waiting() > 0 {
             self.with(|line, wakes| line.offer(1, wakes));
         }
     }
 
-    /// How many wait.
+    /// How many requests wait.
     pub(crate) fn waiting(&self) -> u32 {
         self.waiting.load(SeqCst)
     }
 
-    /// Whether some of those who wait may be unable to use room that others can.
+    /// Whether some of the waiting requests may be unable to use room that others can.
     pub(crate) fn has_particular(&self) -> bool {
         self.with(|line, _| line.particular > 0)
     }
 
-    /// A place; `None` if the queue is full. Who is alone has the turn: what became free before was offered to nobody.
+    /// Enters the queue; `None` if it is full. A request that is alone has the turn, because room that became free
+    /// before was not offered to any request.
     pub(crate) fn enter(&self, length: u32, group: usize, particular: bool) -> Option<Place<'_>> {
         let number = self.with(|line, wakes| {
             if line.waiters.len() >= length as usize {
@@ -204,32 +209,32 @@ impl Queue {
             }
             Some(number)
         })?;
-        // Either who gives a place back sees that somebody waits, or who waits sees the place.
+        // Either the task that releases a place sees the waiting request, or the request sees the place.
         fence(SeqCst);
         Some(Place { queue: self, number, served: false })
     }
 }
 
-/// A place in the queue.
+/// A request's place in the queue.
 pub(crate) struct Place<'q> {
     queue: &'q Queue,
     number: u64,
-    /// Whether it leaves with a server.
+    /// Whether the request leaves with a server.
     pub(crate) served: bool,
 }
 
 impl Place<'_> {
-    /// Whether it has the turn, and whether it is the oldest.
+    /// Whether the request has the turn, and whether it is the oldest.
     pub(crate) fn standing(&self) -> (bool, bool) {
         self.queue.with(|line, _| (line.has_turn(self.number), line.oldest() == Some(self.number)))
     }
 
-    /// The group had nothing for it: the next one is asked.
+    /// Reports that the group had no server for the request: the next one is asked.
     pub(crate) fn refused(&self) {
         self.queue.with(|line, wakes| line.refused(self.number, wakes));
     }
 
-    /// If it is the oldest, it has the turn, or soon will.
+    /// Makes the oldest request look: it has the turn, or soon will. Does nothing for others.
     pub(crate) fn look(&self) {
         self.queue.with(|line, wakes| {
             if line.oldest() == Some(self.number) {
@@ -238,7 +243,7 @@ impl Place<'_> {
         });
     }
 
-    /// Waits until it has the turn, or has become the oldest.
+    /// Waits until the request has the turn, or has become the oldest.
     pub(crate) async fn told(&self) {
         poll_fn(|context| self.poll_told(context)).await;
     }

@@ -1,4 +1,4 @@
-//! A small generator of numbers that can be seeded: what is random must be repeatable in tests.
+//! A small random number generator that can be seeded, so that random behaviour is repeatable in tests.
 
 /// SplitMix64: one addition and a few multiplications for each number. Not for secrets.
 #[derive(Debug, Clone)]

@@ -1,8 +1,8 @@
-//! Sessions that were learned (`sticky learn`): which client's session belongs to which server.
+//! Sessions that were learned (`sticky learn`): which server each client's session belongs to.
 //!
-//! A table of fixed size that all loops share without a lock. A session may stand in one of eight slots; when all are taken by
-//! others, the one that was not asked for the longest gives way. A key is kept as 64 bits of a hash that nobody outside can
-//! foresee.
+//! They are in a table of fixed size that all loops share without a lock. A session may stand in one of eight slots;
+//! when all are taken by others, the one that was not asked for the longest is replaced. A key is kept as 64 bits of a
+//! hash that no client can predict.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
@@ -10,27 +10,27 @@ use std::time::Duration;
 
 use crate::clock::Millis;
 
-/// Slots that one session may stand in.
+/// The number of slots that one session may stand in.
 const WAYS: usize = 8;
 
-/// Bytes of a zone that hold one session: nginx says that a megabyte holds about 4000.
+/// The bytes of a zone that hold one session: nginx says that a megabyte holds about 4000.
 const BYTES_EACH: u64 = 256;
 
-/// Most sessions of a table, whatever its size: 16 bytes each.
+/// The most sessions of a table, whatever its size: 16 bytes each.
 const MAX_SESSIONS: u64 = 1 << 24;
 
-/// A slot that somebody is writing.
+/// The key of a slot that a thread is writing.
 const BUSY: u64 = 1;
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// The hash of the session; 0: free; [`BUSY`].
+    /// The hash of the session; 0: the slot is free; [`BUSY`]: it is being written.
     key: AtomicU64,
     /// The server's number in the upper half, the second in which it was last asked for in the lower one.
     value: AtomicU64,
 }
 
-/// The table.
+/// The table of sessions.
 #[derive(Debug)]
 pub struct Sessions {
     slots: Box<[Slot]>,
@@ -42,13 +42,13 @@ fn pack(id: u32, seconds: u32) -> u64 {
 }
 
 impl Sessions {
-    /// A table for a zone of that many bytes.
+    /// A table for a zone of so many bytes.
     pub fn new(bytes: u64) -> Sessions {
         let sets = (bytes / BYTES_EACH).clamp(WAYS as u64, MAX_SESSIONS) as usize / WAYS;
         Sessions { slots: (0..sets * WAYS).map(|_| Slot::default()).collect(), hash: RandomState::new() }
     }
 
-    /// How many sessions it can hold.
+    /// How many sessions the table can hold.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -96,7 +96,7 @@ impl Sessions {
             slot.value.store(value, Relaxed);
             slot.key.store(key, Release);
         }
-        // Else another loop was faster: the session is learned with its next response.
+        // Otherwise another loop was faster, and the session is learned with its next response.
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
         sessions.learn(b"b", 2, 0);
         sessions.learn(b"b", 3, 5_000);
         assert_eq!(sessions.find(b"a", 9_000, TEN), Some(1));
-        // Each question keeps it alive.
+        // Each query keeps the session alive.
         assert_eq!(sessions.find(b"a", 18_000, TEN), Some(1));
         assert_eq!(sessions.find(b"b", 16_000, TEN), None);
         assert_eq!(sessions.find(b"c", 0, TEN), None);

@@ -1,5 +1,5 @@
-//! Where a key leads: by the hash of the Perl library Cache::Memcached, by ketama's points as Cache::Memcached::Fast sets
-//! them, or by a client's address.
+//! Maps a key to a server: by the hash of the Perl library Cache::Memcached, by ketama's points as
+//! Cache::Memcached::Fast sets them, or by a client's address.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use smallvec::SmallVec;
 
 use crate::peer::Peer;
 
-/// How many places a key is looked for at before turns decide.
+/// How many places are tried for a key before round robin decides.
 pub(super) const TRIES: u32 = 21;
 
-/// Points of a server on the circle for each unit of its weight.
+/// The number of points that a server has on the circle for each unit of its weight.
 const POINTS: usize = 160;
 
-/// Most points of a group. Beyond it all servers get fewer, in the same proportion.
+/// The most points of a group. Beyond it all servers get fewer, in the same proportion.
 const MAX_POINTS: usize = 1 << 20;
 
 const CRC: [u32; 256] = {
@@ -33,7 +33,7 @@ const CRC: [u32; 256] = {
     table
 };
 
-/// CRC-32 as in IEEE 802.3, one piece after the other.
+/// CRC-32 as in IEEE 802.3, computed piece by piece.
 #[derive(Clone, Copy)]
 struct Crc(u32);
 
@@ -51,10 +51,10 @@ impl Crc {
     }
 }
 
-/// Where servers stand by weight: a number below the sum of all weights belongs to one of them.
+/// The shares of servers by weight: each number below the sum of all weights belongs to one server.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    /// The sum of the weights up to and with each server.
+    /// The sum of the weights up to and including each server.
     ends: Box<[u64]>,
 }
 
@@ -72,13 +72,13 @@ impl Shares {
         self.ends.last().copied().unwrap_or_default()
     }
 
-    /// To whom the number belongs.
+    /// The server that the number belongs to.
     pub(super) fn owner(&self, number: u64) -> usize {
         self.ends.partition_point(|&end| end <= number)
     }
 }
 
-/// The numbers that a key gives one after another, as in Cache::Memcached: each is the sum of those before and its own.
+/// The sequence of numbers that a key yields, as in Cache::Memcached: each is the sum of those before and its own.
 pub(super) struct Keyed<'k> {
     key: &'k [u8],
     sum: u32,
@@ -110,10 +110,10 @@ pub(super) fn network(address: &[u8]) -> &[u8] {
     if address.len() == 4 { &address[..3] } else { address }
 }
 
-/// The circle of `hash … consistent`.
+/// The circle of points for `hash … consistent`.
 #[derive(Debug, Default)]
 pub(super) struct Circle {
-    /// Points and the number of the server they belong to, in their order.
+    /// The points with the number of the server that each belongs to, sorted.
     points: Box<[(u32, u32)]>,
     /// The peers of each server: a name that resolves to several addresses has one place on the circle.
     servers: Vec<SmallVec<[u32; 2]>>,
@@ -152,7 +152,7 @@ impl Circle {
         Circle { points: points.into(), servers }
     }
 
-    /// The servers in the order in which the key meets them: the peers of each.
+    /// The servers in the order in which the key meets them, each as its peers.
     pub(super) fn from(&self, key: &[u8]) -> impl Iterator<Item = &[u32]> {
         let hash = Crc::new().add(key).end();
         let start = self.points.partition_point(|&(point, _)| point < hash);
@@ -161,7 +161,7 @@ impl Circle {
     }
 }
 
-/// A server as the configuration names it, taken apart as nginx does for the circle.
+/// Splits a server, as the configuration names it, into host and port as nginx does for the circle.
 fn host_and_port(server: &str) -> (&str, &str) {
     if let Some(path) = server.strip_prefix("unix:") {
         return (path, "");

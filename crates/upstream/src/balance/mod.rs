@@ -17,7 +17,7 @@ use crate::random::Random;
 use hash::{Circle, Keyed, Shares};
 use round_robin::{Candidate, Candidates, RoundRobin};
 
-/// Servers that are asked alike: the primary ones, or those for need.
+/// Servers that are chosen from together: the primary or the `backup` servers of a group.
 #[derive(Debug)]
 pub struct Tier {
     /// The servers, in the order of the configuration.
@@ -25,14 +25,14 @@ pub struct Tier {
     turns: RoundRobin,
     shares: Shares,
     circle: Circle,
-    /// Places of the servers, ordered by what clients that are bound to them show.
+    /// Indexes of the servers, ordered by the route that clients bound to them present.
     by_route: Box<[u32]>,
-    /// Places of the servers, ordered by their numbers.
+    /// Indexes of the servers, ordered by their numbers.
     by_id: Box<[u32]>,
 }
 
 impl Tier {
-    /// The servers, with the turns going on where `before` was.
+    /// A tier of these servers. Their round robin goes on from the state in `before`.
     pub(crate) fn new(method: Method, peers: Vec<Arc<Peer>>, before: Option<&Tier>) -> Tier {
         let turns = RoundRobin::new(&peers, before.map(|tier| (&tier.turns, &*tier.peers)));
         let circle = if method == Method::ConsistentHash { Circle::new(&peers) } else { Circle::default() };
@@ -66,11 +66,11 @@ impl Tier {
         self.in_turn(&mut candidates.collect(), now)
     }
 
-    /// Chooses one by the method and counts the connection.
+    /// Chooses a server by the method and counts the connection.
     pub(crate) fn pick(&self, method: Method, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
         match &*self.peers {
             [] => return None,
-            // There is nothing to choose, nor anything to be kept of the choice.
+            // There is nothing to choose, and no state of the choice to keep.
             [only] => {
                 only.weight(query.now).filter(|_| !tried.has(only.id))?;
                 return Lease::acquire(only, query.now);
@@ -78,7 +78,7 @@ impl Tier {
             _ => {}
         }
         let drawn = match method {
-            // Without a key there is nothing to keep together: turns, as in nginx.
+            // Without a key there are no requests to keep together, so round robin decides, as in nginx.
             Method::Hash | Method::ConsistentHash if query.key.is_empty() => None,
             Method::Hash => self.by_numbers(Keyed::new(query.key), query.now, tried),
             Method::IpHash => self.by_numbers(Keyed::new(hash::network(query.key)), query.now, tried),
@@ -111,8 +111,8 @@ impl Tier {
         }
     }
 
-    /// The candidate whose turn it is. Another loop may take the last connection of the one that was chosen; each round has
-    /// one candidate less.
+    /// Chooses the candidate whose turn it is. Another loop may take the last connection of the chosen one, so each
+    /// round has one candidate less.
     fn in_turn(&self, candidates: &mut Candidates, now: Millis) -> Option<Lease> {
         loop {
             let chosen = self.turns.next(candidates)?;
@@ -123,7 +123,7 @@ impl Tier {
         }
     }
 
-    /// The candidate whose cost is least for its weight; several of them take turns.
+    /// Chooses the candidate with the least cost in proportion to its weight; candidates of equal cost take turns.
     fn least(&self, candidates: &mut Candidates, now: Millis, cost: impl Fn(&Peer) -> u64) -> Option<Lease> {
         loop {
             let mut best: Candidates = Candidates::new();
@@ -147,19 +147,20 @@ impl Tier {
         }
     }
 
-    /// Whether this one could be asked, leaving turns aside.
+    /// The server at this index, if it could be asked now, leaving turns aside.
     fn open(&self, index: usize, now: Millis, tried: &Tried) -> Option<&Arc<Peer>> {
         self.peers.get(index).filter(|peer| peer.open(now) && !tried.has(peer.id))
     }
 
-    /// The first that can be asked of those to whom the numbers belong.
+    /// Chooses the first server that can be asked among the owners of the numbers.
     fn by_numbers(&self, numbers: impl Iterator<Item = u64>, now: Millis, tried: &Tried) -> Option<Lease> {
         let total = self.shares.total().max(1);
         let mut owners = numbers.take(hash::TRIES as usize).map(|number| self.shares.owner(number % total));
         owners.find_map(|index| Lease::acquire(self.open(index, now, tried)?, now))
     }
 
-    /// The first server that can be asked from the key's place on the circle; the addresses of a name take turns.
+    /// Chooses the first server that can be asked from the key's place on the circle; the addresses of a name take
+    /// turns.
     fn on_circle(&self, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
         self.circle.from(query.key).take(hash::TRIES as usize).find_map(|server| {
             let open = server.iter().filter(|&&index| self.open(index as usize, query.now, tried).is_some());
@@ -171,7 +172,7 @@ impl Tier {
         })
     }
 
-    /// The better of two that are drawn.
+    /// Chooses the better of two servers drawn at random.
     fn best_of_two(&self, two: Two, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
         let mut random = Random::seeded(query.random);
         let mut first = None;
@@ -199,7 +200,7 @@ impl Tier {
     }
 }
 
-/// Compares costs for a weight each.
+/// Compares two costs, each in proportion to a weight.
 fn cheaper(one: (u64, u32), other: (u64, u32)) -> Ordering {
     (u128::from(one.0) * u128::from(other.1)).cmp(&(u128::from(other.0) * u128::from(one.1)))
 }

@@ -1,12 +1,14 @@
-//! Turns by weight: the smooth weighted round robin that nginx documents.
+//! Smooth weighted round robin, as nginx documents it.
 //!
-//! Every candidate's account gets its weight, the largest account is chosen and pays the sum of all. Over a cycle each is
-//! chosen exactly as often as its weight says, and never twice in a row where that can be avoided.
+//! In each step every candidate's account gets its weight; the largest account is chosen and pays the sum of all. Over
+//! a cycle each candidate is chosen exactly as often as its weight says, and never twice in a row where that can be
+//! avoided.
 //!
-//! Several loops ask at once. The accounts stand together behind a flag that is only ever *tried*: a loop that finds it
-//! taken, which means that another one is choosing in this very fraction of a microsecond, takes the next copy of the
-//! accounts. Each copy gives exact turns to those who use it, so that all together are exact up to one cycle of each copy, and
-//! nobody waits. With one loop, or little traffic, only the first copy is in use, and the order is nginx's.
+//! Several loops choose at once. The accounts stand together behind a flag that is only ever *tried*: a loop that finds
+//! it taken, because another loop is choosing within the same fraction of a microsecond, takes the next copy of the
+//! accounts. Each copy gives exact turns to the loops that use it, so that all together are exact up to one cycle of
+//! each copy, and no loop waits. With one loop, or little traffic, only the first copy is in use, and the order is
+//! nginx's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -15,21 +17,22 @@ use smallvec::SmallVec;
 
 use crate::peer::Peer;
 
-/// Copies of the accounts. Of more loops than that in the same instant, one gets a server out of turn.
+/// The number of copies of the accounts. If more loops choose at the same instant, one of them gets a server out of
+/// turn.
 const COPIES: usize = 8;
 
 /// A server that could be asked now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
-    /// Its place in [`Tier::peers`](super::Tier::peers).
+    /// The index of the server in [`Tier::peers`](super::Tier::peers).
     pub index: usize,
-    /// Its share, in units of 1/256 of a weight.
+    /// The weight of the server, in units of 1/256.
     pub weight: u32,
 }
 
 pub(crate) type Candidates = SmallVec<[Candidate; 16]>;
 
-/// One copy of the accounts. Who has taken the flag is alone with them.
+/// One copy of the accounts. The loop that has taken the flag has exclusive use of them.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Copy {
@@ -42,7 +45,7 @@ impl Copy {
         Copy { taken: AtomicBool::new(false), accounts: (0..servers).map(|_| AtomicI64::new(0)).collect() }
     }
 
-    /// The candidate whose turn it is; `Err` if another loop is here.
+    /// The candidate whose turn it is; `Err` if another loop is using this copy.
     fn next(&self, candidates: &Candidates) -> Result<Option<Candidate>, ()> {
         if self.taken.swap(true, Acquire) {
             return Err(());
@@ -67,14 +70,14 @@ impl Copy {
     }
 }
 
-/// The turns of a tier.
+/// The round robin state of a tier.
 #[derive(Debug)]
 pub(crate) struct RoundRobin {
     copies: [Copy; COPIES],
 }
 
 impl RoundRobin {
-    /// Accounts for these servers; those that were there before keep theirs.
+    /// Accounts for these servers; servers that were in `before` keep their accounts.
     pub(crate) fn new(peers: &[Arc<Peer>], before: Option<(&RoundRobin, &[Arc<Peer>])>) -> RoundRobin {
         let copies: [Copy; COPIES] = std::array::from_fn(|_| Copy::new(peers.len()));
         if let Some((turns, old)) = before {
@@ -83,7 +86,7 @@ impl RoundRobin {
             for (copy, before) in copies.iter().zip(&turns.copies) {
                 for (account, peer) in copy.accounts.iter().zip(peers) {
                     let known = old.get(&peer.id).and_then(|&index| before.accounts.get(index));
-                    // Not even in the middle of a choice is this far off.
+                    // Even an account read in the middle of a choice is not far off.
                     account.store(known.map_or(0, |known| known.load(Relaxed)), Relaxed);
                 }
             }
@@ -94,7 +97,7 @@ impl RoundRobin {
     /// The candidate whose turn it is.
     pub(crate) fn next(&self, candidates: &Candidates) -> Option<Candidate> {
         if candidates.len() < 2 {
-            // Alone it pays what it gets.
+            // A single candidate pays the same amount that it gets.
             return candidates.first().copied();
         }
         self.copies.iter().find_map(|copy| copy.next(candidates).ok()).unwrap_or_else(|| candidates.first().copied())

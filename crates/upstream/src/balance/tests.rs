@@ -1,4 +1,4 @@
-//! What each method promises, with time and randomness given.
+//! The promises of each method, tested with given time and randomness.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn chosen(group: &Group, now: Millis) -> Option<usize> {
     ask(group, now, b"", 0).ok().map(|lease| index(&lease))
 }
 
-/// How often each is chosen, of `count` questions with different keys and random numbers.
+/// How often each server is chosen in `count` queries with different keys and random numbers.
 fn counts(group: &Group, servers: usize, count: usize) -> Vec<usize> {
     let mut random = Random::seeded(1);
     let mut counts = vec![0; servers];
@@ -200,12 +200,12 @@ fn the_fastest_gets_the_most() {
         lease.succeeded(took, 1000);
     }
     assert_eq!(counts, [98, 1, 1]);
-    // Busy, the fast one is left for the others.
+    // While the fast server is busy, the others are chosen.
     let leases: Vec<Lease> = (0..12).map(|_| ask(&group, 1000, b"", 0).unwrap()).collect();
     let busy = [0, 1, 2].map(|number| leases.iter().filter(|lease| index(lease) == number).count());
     assert!(busy[0] > busy[1] && busy[1] >= 1, "{busy:?}");
     drop(leases);
-    // What was slow long ago is tried again.
+    // A server that was slow long ago is tried again.
     let now = 200_000;
     let seen: Vec<usize> = (0..40)
         .map(|_| {
@@ -240,12 +240,12 @@ fn failures_make_a_server_unavailable_and_one_request_tries_it_again() {
     let first = &peers.primary.peers[0];
     assert!(!Lease::acquire(first, 0).unwrap().failed(Failure::Timeout, 0).disabled);
     assert_eq!(first.state(0), State::Up);
-    // The second one comes too late to count together with the first.
+    // The second failure comes too late to count together with the first.
     assert!(!Lease::acquire(first, 6_000).unwrap().failed(Failure::Timeout, 6_000).disabled);
     assert!(Lease::acquire(first, 8_000).unwrap().failed(Failure::Timeout, 8_000).disabled);
     assert_eq!(first.state(8_000), State::Unavailable);
     assert!((0..10).all(|_| chosen(&group, 12_999) == Some(1)));
-    // One request at a time finds out whether it is back.
+    // One request at a time finds out whether the server is back.
     let mut probe = None;
     for _ in 0..10 {
         let lease = ask(&group, 13_000, b"", 0).unwrap();
@@ -253,7 +253,7 @@ fn failures_make_a_server_unavailable_and_one_request_tries_it_again() {
             assert!(probe.replace(lease).is_none());
         }
     }
-    // It is not: it may be tried again after the same time.
+    // It is not back: it may be tried again after the same time.
     assert!(probe.unwrap().failed(Failure::Connect, 14_000).disabled);
     assert!((0..10).all(|_| chosen(&group, 18_999) == Some(1)));
     let probe = (0..10).map(|_| ask(&group, 19_000, b"", 0).unwrap()).find(|lease| index(lease) == 0).unwrap();
@@ -455,7 +455,7 @@ fn who_is_bound_stays() {
     for _ in 0..5 {
         assert_eq!(bound(Bound::Route(first.as_bytes()), 0), Ok(0));
         assert_eq!(bound(Bound::Route(b"b"), 0), Ok(1));
-        // One that is drained serves those who are bound to it, and nobody else.
+        // A drained server serves the clients that are bound to it, and no others.
         assert_eq!(bound(Bound::Id(peers.primary.peers[2].id), 0), Ok(2));
         assert_ne!(chosen(&group, 0), Some(2));
         assert!(bound(Bound::Route(b"unknown"), 0).unwrap() < 2);
@@ -472,7 +472,7 @@ fn what_is_known_goes_on_when_servers_are_replaced() {
     let lease = ask(&group, 0, b"", 0).unwrap();
     let second = ask(&group, 0, b"", 0).unwrap();
     assert!(second.failed(Failure::Connect, 0).disabled);
-    // The first one goes, the second one gets another weight, a new one comes.
+    // The first server is removed, the second one gets another weight, and a new one is added.
     let mut specs = weighted(&[1, 7, 1, 1]);
     specs.remove(0);
     group.replace(specs.clone());
@@ -511,7 +511,8 @@ fn the_same_address_twice_is_two_servers() {
     assert_ne!(ids[0], ids[1]);
 }
 
-/// Where nginx 1.22 sent the queries `k1` to `k40`: the last digit of the server's port (0: the Unix socket).
+/// The servers that nginx 1.22 chose for the queries `k1` to `k40`: the last digit of the server's port (0: the Unix
+/// socket).
 const SEEN_WITH_NGINX: [(Method, &str, &str); 5] = [
     (Method::Hash, "127.0.0.1:29201;127.0.0.1:29202 2;127.0.0.1:29203", "2311322223122221313221331222222311322221"),
     (

@@ -1,4 +1,4 @@
-//! What checks say of a server (`health_check`): how many in a row have to fail or pass until it is believed.
+//! The verdict of checks on a server (`health_check`): how many in a row have to fail or pass to change its state.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,47 +6,48 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::clock::Millis;
 use crate::live::Live;
 
-/// When a check is believed.
+/// The rules by which checks change the state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CheckRules {
-    /// So many failures in a row make a server unhealthy; from 1.
+    /// How many failures in a row make a server unhealthy; from 1.
     pub fails: u32,
-    /// So many passes in a row make it healthy again; from 1.
+    /// How many passes in a row make it healthy again; from 1.
     pub passes: u32,
-    /// Whether it is asked by nobody before the first check has ended.
+    /// Whether the server is not chosen before the first check has ended.
     pub mandatory: bool,
 }
 
 impl Default for CheckRules {
-    /// nginx's: one of each.
+    /// nginx's default: one failure, one pass.
     fn default() -> CheckRules {
         CheckRules { fails: 1, passes: 1, mandatory: false }
     }
 }
 
-/// What a check has found out so far.
+/// The state of a server according to a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
-    /// Nothing yet; nobody is sent to the server.
+    /// The check has no result yet, and no request is sent to the server.
     Checking,
-    /// The server is well.
+    /// The server is healthy.
     Healthy,
-    /// It is not.
+    /// The server is unhealthy.
     Unhealthy,
 }
 
-/// One check of one server. While it is there, what it has found counts; a server is asked only if all its checks are content.
+/// One check of one server. While it exists, its result counts; a server is chosen only if all its checks find it
+/// healthy.
 #[derive(Debug)]
 pub struct Watch {
     live: Arc<Live>,
     rules: CheckRules,
     state: Checked,
-    /// How many in a row said the opposite of the state.
+    /// How many results in a row contradicted the state.
     against: u32,
 }
 
 impl Watch {
-    /// A check that begins.
+    /// Begins a check.
     pub fn new(live: Arc<Live>, rules: CheckRules) -> Watch {
         let state = if rules.mandatory { Checked::Checking } else { Checked::Healthy };
         // A new server may be held back for this check already.
@@ -56,17 +57,17 @@ impl Watch {
         Watch { live, rules, state, against: 0 }
     }
 
-    /// The server.
+    /// The checked server.
     pub fn live(&self) -> &Arc<Live> {
         &self.live
     }
 
-    /// What was found so far.
+    /// The state found so far.
     pub fn state(&self) -> Checked {
         self.state
     }
 
-    /// A check ended. Says whether the state is another one now.
+    /// Takes in the result of a check that ended. Returns whether the state has changed.
     pub fn observe(&mut self, passed: bool, now: Millis) -> bool {
         let checks = &self.live.figures.checks;
         checks.done.fetch_add(1, Relaxed);
@@ -95,7 +96,7 @@ impl Watch {
             self.live.unhealthy.fetch_add(1, Relaxed);
             self.live.figures.checks.unhealthy.fetch_add(1, Relaxed);
         } else if self.state == Checked::Unhealthy {
-            // Its weight grows from nothing (`slow_start`), and failures of before are forgotten.
+            // The weight grows from nothing (`slow_start`), and earlier failures are forgotten.
             self.live.recovered.store(now.max(1), Relaxed);
             self.live.fails.store(0, Relaxed);
             self.live.until.store(0, Relaxed);
@@ -103,7 +104,7 @@ impl Watch {
         self.state = next;
     }
 
-    /// Takes back what it has said.
+    /// Withdraws the result of this check.
     fn withdraw(&self) {
         match self.state {
             Checked::Checking => self.live.checking.fetch_sub(1, Relaxed),
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(checking(&live), 1);
         drop(third);
         assert_eq!(checking(&live), 0);
-        // Checks that do not begin hold nothing.
+        // Checks that do not begin hold back no server.
         let live = Arc::new(Live::held(2));
         let mut one = Watch::new(live.clone(), mandatory);
         live.unhold();

@@ -1,4 +1,4 @@
-//! Which servers are well: what checks that are sent to them say, and what their answers to requests do.
+//! The health of servers: according to the checks sent to them, and to their answers to requests.
 
 pub mod checks;
 pub mod outlier;

@@ -1,9 +1,10 @@
 //! Outliers: servers whose answers to requests are much worse than they should be are left out for a while.
 //!
-//! nginx counts failures (`max_fails`) and knows no share of them, nor a limit to how many servers may be out. This is
-//! the server's own, and off unless configured. A server is ejected when so many answers in a row were errors, or when too
-//! large a share of those within a window was. Each further ejection lasts longer than the one before. No more than a share of the group
-//! is ever out, so that a failure that all have in common does not take all of them away.
+//! nginx counts failures (`max_fails`) but has no limit on their share, nor on how many servers may be out. This
+//! detection is freerun's own, and is off unless configured. A server is ejected when too many answers in a row were
+//! errors, or when the share of errors within a window was too large. Each further ejection lasts longer than the one
+//! before. Only a limited share of the group is out at a time, so that a failure common to all servers does not take
+//! all of them away.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -12,22 +13,22 @@ use crate::clock::Millis;
 use crate::group_state::GroupState;
 use crate::live::Live;
 
-/// When a server is an outlier.
+/// The rules by which a server is an outlier.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OutlierRules {
-    /// So many errors in a row eject; 0: none do.
+    /// How many errors in a row eject a server; 0: no number does.
     pub consecutive: u32,
-    /// Percent of the answers within `window` that eject when they are errors; 0: none do.
+    /// The percentage of errors among the answers within `window` that ejects a server; 0: no percentage does.
     pub rate: u32,
-    /// How long a window is.
+    /// The length of a window.
     pub window: Duration,
-    /// A share is looked at only with so many answers in the window.
+    /// The fewest answers in a window for which the percentage is looked at.
     pub requests: u32,
     /// How long the first ejection lasts. The next one lasts twice as long, the third three times.
     pub ejection: Duration,
-    /// How long the longest one lasts.
+    /// How long an ejection lasts at most.
     pub max_ejection: Duration,
-    /// Percent of the group's servers that may be out at a time.
+    /// The percentage of the group's servers that may be ejected at a time.
     pub max_ejected: u32,
 }
 
@@ -46,7 +47,7 @@ impl Default for OutlierRules {
 }
 
 impl OutlierRules {
-    /// Counts an answer. Says whether the server is an outlier by now.
+    /// Counts an answer. Returns whether the server is an outlier now.
     pub(crate) fn count(&self, live: &Live, error: bool, now: Millis) -> bool {
         let Some(tally) = live.answers.count(self.window.as_millis() as Millis, error, now) else { return false };
         let row = self.consecutive > 0 && tally.in_a_row >= self.consecutive;
@@ -54,7 +55,8 @@ impl OutlierRules {
         row || (self.rate > 0 && enough && tally.errors * 100 >= tally.all * u64::from(self.rate))
     }
 
-    /// Leaves the server out for a while, unless it is already, or too many others of the group are. Says whether it did.
+    /// Ejects the server for a while, unless it is ejected already, or too many other servers of the group are. Returns
+    /// whether it did.
     pub(crate) fn eject(&self, live: &Live, group: &GroupState, now: Millis) -> bool {
         if live.ejected.load(Relaxed) > now {
             return false;
@@ -70,7 +72,7 @@ impl OutlierRules {
             }
             let lasts = self.ejection.saturating_mul(live.answers.ejected()).min(self.max_ejection);
             let until = now + lasts.as_millis() as Millis;
-            // It comes back slowly, if it has a slow start.
+            // The server comes back slowly, if it has a slow start.
             live.recovered.store(until, Relaxed);
             live.ejected.store(until, Relaxed);
             live.figures.ejected.fetch_add(1, Relaxed);
@@ -99,7 +101,7 @@ mod tests {
         Group::new("g", settings, Arc::default(), specs.collect())
     }
 
-    /// Sends requests; those to the first `bad` servers end with an error, or every `nth` of them does.
+    /// Sends requests. Those to the servers for which `error` holds end with an error.
     fn send(group: &Group, count: usize, now: Millis, error: impl Fn(usize, usize) -> bool) {
         for number in 0..count {
             let lease = group.pick(&Query { now, ..Query::default() }, &mut Tried::new()).unwrap();
@@ -128,7 +130,7 @@ mod tests {
         assert_eq!((out(&group, 29_999).len(), out(&group, 30_000).len()), (1, 0));
         send(&group, 12, 30_000, |index, _| index == 1);
         assert_eq!((out(&group, 89_999).len(), out(&group, 90_000).len()), (1, 0));
-        // Windows that go well are put to its credit.
+        // Windows that go well reduce the server's count of ejections.
         for window in 0..3 {
             send(&group, 4, 100_000 + window * 11_000, |_, _| false);
         }

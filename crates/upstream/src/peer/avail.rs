@@ -1,4 +1,4 @@
-//! Whether a server can be asked now, and what its answers change about that.
+//! The availability of a server, and how its answers change it.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -11,49 +11,51 @@ use crate::clock::Millis;
 use crate::failure::Verdict;
 use crate::method::Measure;
 
-/// What one unit of a configured weight counts, so that a slow start has steps to climb.
+/// The value of one unit of a configured weight, so that a slow start can grow in steps.
 pub(crate) const SCALE: u32 = 256;
 
-/// The largest weight that is told apart from a larger one; products with [`SCALE`] and with connections fit.
+/// The largest weight that is told apart from a larger one; its products with [`SCALE`] and with connections do not
+/// overflow.
 pub(crate) const MAX_WEIGHT: u32 = 1 << 20;
 
-/// Each new time counts for one part in so many of the average.
+/// The divisor with which each new time enters the average.
 const AVERAGED_OVER: u64 = 8;
 
-/// After so many milliseconds without a measurement, the average counts half.
+/// The time in milliseconds without a measurement after which the average counts half.
 const FORGOTTEN: Millis = 10_000;
 
-/// The mean age of requests on their way counts up to so many milliseconds.
+/// The upper bound of the mean age of requests in flight, in milliseconds.
 const MAX_AGE: i64 = 3_600_000;
 
 fn millis(duration: Duration) -> Millis {
     duration.as_millis().min(u128::from(u64::MAX / 4)) as Millis
 }
 
-/// A connection is counted: what is known then.
+/// The result of counting a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admitted {
-    /// Whether it is the one that tries a server again that was unavailable.
+    /// Whether this request is the one that tries a server that was unavailable.
     pub(crate) probe: bool,
 }
 
 impl Peer {
-    /// Its weight as configured.
+    /// The configured weight of the server.
     pub(crate) fn configured(&self) -> u32 {
         self.settings.weight.clamp(1, MAX_WEIGHT)
     }
 
-    /// Whether it has as many connections as it may.
+    /// Whether the server has reached its limit of connections.
     pub(crate) fn full(&self) -> bool {
         self.settings.max_conns > 0 && self.connections.load(Relaxed) >= self.settings.max_conns
     }
 
-    /// Whether failures ever make it unavailable. What is known of them may come from a configuration in which they did.
+    /// Whether failures ever make the server unavailable. Recorded failures may come from a configuration in which they
+    /// did.
     pub(crate) fn fails_count(&self) -> bool {
         self.settings.max_fails > 0 && !self.single
     }
 
-    /// Whether it may be asked now, leaving aside how many connections it has and whether it is drained.
+    /// Whether the server may be chosen now, leaving aside how many connections it has and whether it is drained.
     pub(crate) fn usable(&self, now: Millis) -> bool {
         !self.settings.down
             && self.unhealthy.load(Relaxed) == 0
@@ -62,12 +64,12 @@ impl Peer {
             && (self.single || self.ejected.load(Relaxed) <= now)
     }
 
-    /// Whether it may be asked by anyone.
+    /// Whether the server may be chosen for any client.
     pub(crate) fn open(&self, now: Millis) -> bool {
         !self.settings.drain && self.usable(now) && !self.full()
     }
 
-    /// The weight with which it takes part in turns, in units of 1/[`SCALE`]; `None`: it cannot be asked.
+    /// The weight with which the server takes part in turns, in units of 1/[`SCALE`]; `None`: it cannot be chosen.
     pub(crate) fn weight(&self, now: Millis) -> Option<u32> {
         if !self.open(now) {
             return None;
@@ -78,7 +80,8 @@ impl Peer {
         }
         let lost = if self.fails_count() { self.lost.load(Relaxed).min(configured) } else { 0 };
         if lost > 0 {
-            // It comes back by one with each choice. Two loops that store the same lose one step, which is none.
+            // The weight comes back by one with each choice. If two loops store the same value, one step is lost, which
+            // does no harm.
             self.lost.store(lost - 1, Relaxed);
         }
         let full = (configured - lost) * SCALE;
@@ -93,7 +96,7 @@ impl Peer {
         Some(((u64::from(full) * passed / whole) as u32).max(1))
     }
 
-    /// Counts a connection, unless others have taken the last one, or another request tries the server already.
+    /// Counts a connection, unless the last free place is taken, or another request already tries the server.
     pub(crate) fn admit(&self, now: Millis) -> Option<Admitted> {
         let most = self.settings.max_conns;
         if most == 0 {
@@ -116,19 +119,19 @@ impl Peer {
 
     /// Gives the place of a connection back.
     pub(crate) fn release(&self) {
-        // Seen by who enters the queue and looks, or the queue is seen here.
+        // A request that enters the queue afterwards sees this place, or else the queue is seen here.
         self.connections.fetch_sub(1, SeqCst);
         self.state.released();
     }
 
-    /// The one attempt that tried the server again went well: it is no longer unavailable.
+    /// Records that the attempt that tried the server again succeeded: the server is no longer unavailable.
     pub(crate) fn good(&self, now: Millis) {
         self.fails.store(0, Relaxed);
         self.until.store(0, Relaxed);
         self.recovered.store(now.max(1), Relaxed);
     }
 
-    /// An attempt failed.
+    /// Records that an attempt failed.
     pub(crate) fn bad(&self, now: Millis) -> Verdict {
         let settings = &self.settings;
         if !self.fails_count() {
@@ -155,31 +158,33 @@ impl Peer {
         Verdict { disabled: true, ejected: false }
     }
 
-    /// An answer was an error, or was none. Says whether the server is ejected for it.
+    /// Records an answer, which may be an error or missing. Returns whether the server is ejected for it.
     pub(crate) fn answered(&self, error: bool, now: Millis) -> bool {
         let Some(rules) = &self.outlier else { return false };
         rules.count(&self.live, error, now) && !self.single && rules.eject(&self.live, &self.state, now)
     }
 
-    /// How slow it is, and how busy: what `least_time` compares. Of one that nothing is known of it is 0, so that it is tried.
+    /// The slowness and load of the server, which `least_time` compares. It is 0 for a server without measurements, so
+    /// that it is tried.
     pub(crate) fn slowness(&self, measure: Measure, inflight: bool, now: Millis) -> u64 {
         let average = match measure {
             Measure::Header => &self.header_average,
             Measure::LastByte => &self.last_byte_average,
         };
-        // What was measured long ago counts less and less: a server that was slow once is tried again.
+        // An old measurement counts less and less, so that a server that was slow once is tried again.
         let old = now.saturating_sub(self.measured.load(Relaxed)) / FORGOTTEN;
         let mut time = average.load(Relaxed) >> old.min(63);
         let waiting = u64::from(self.inflight.load(Relaxed));
         if inflight && waiting > 0 {
-            // Counter and sum are read one after the other; what one of them has and the other has not must not count.
+            // The counter and the sum are read one after the other; a request that is in only one of them must not
+            // count.
             let age = now.wrapping_mul(waiting).wrapping_sub(self.begun.load(Relaxed)) as i64 / waiting as i64;
             time = time.max((age.clamp(0, MAX_AGE) as u64) * 1000);
         }
         time.saturating_mul(u64::from(self.connections()) + 1)
     }
 
-    /// A request is on its way that began at this time.
+    /// Records that a request that began at this time is in flight.
     pub(crate) fn on_its_way(&self, begun: Millis) {
         if self.ages {
             self.begun.fetch_add(begun, Relaxed);
@@ -187,7 +192,7 @@ impl Peer {
         }
     }
 
-    /// It is not any more.
+    /// Records that the request is no longer in flight.
     pub(crate) fn arrived(&self, begun: Millis) {
         if self.ages {
             self.begun.fetch_sub(begun, Relaxed);

@@ -1,4 +1,4 @@
-//! A server of a group: how it is configured, and what is known of it while it runs.
+//! A server of a group: its configuration, and its state while it runs.
 
 mod avail;
 
@@ -20,28 +20,29 @@ use crate::live::Live;
 /// The parameters of nginx's `server` directive that a choice depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// Share of the requests, from 1.
+    /// The weight of the server, from 1.
     pub weight: u32,
-    /// Most connections at a time; 0: no limit.
+    /// The most connections at a time; 0: no limit.
     pub max_conns: u32,
-    /// How many failures within `fail_timeout` make the server unavailable; 0: none ever do.
+    /// How many failures within `fail_timeout` make the server unavailable; 0: no number does.
     pub max_fails: u32,
     /// The time in which failures are counted, and for which the server is unavailable then.
     pub fail_timeout: Duration,
-    /// The time in which the weight grows from nothing to its value when the server has come back; zero: at once.
+    /// The time in which the weight grows from nothing to its value when the server has come back; zero: it does so at
+    /// once.
     pub slow_start: Duration,
-    /// Asked only when no primary server can be.
+    /// Whether the server is chosen only when no primary server can be.
     pub backup: bool,
-    /// Never asked.
+    /// Whether the server is never chosen.
     pub down: bool,
-    /// Asked only by clients that are bound to it.
+    /// Whether the server is chosen only for clients that are bound to it.
     pub drain: bool,
-    /// The name that `sticky route` compares with, and that `sticky cookie` hands out.
+    /// The name that `sticky route` compares with, and that `sticky cookie` sends to clients.
     pub route: Option<Arc<str>>,
 }
 
 impl Default for PeerSettings {
-    /// nginx's: weight 1, one failure within ten seconds.
+    /// nginx's defaults: weight 1, one failure within ten seconds.
     fn default() -> PeerSettings {
         PeerSettings {
             weight: 1,
@@ -57,25 +58,25 @@ impl Default for PeerSettings {
     }
 }
 
-/// What `status` says of a server.
+/// The state of a server as shown by `status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It is asked.
+    /// The server is in use.
     Up,
-    /// It is configured not to be.
+    /// The server is configured not to be used.
     Down,
-    /// It failed too often a short while ago, or the outlier detection keeps it out.
+    /// The server failed too often a short while ago, or the outlier detection has ejected it.
     Unavailable,
-    /// It waits for its first health check.
+    /// The server waits for its first health check.
     Checking,
     /// A health check failed.
     Unhealthy,
-    /// Only those are sent to it who are bound to it.
+    /// Only clients that are bound to the server are sent to it.
     Draining,
 }
 
 impl State {
-    /// nginx's word for it.
+    /// nginx's name for the state.
     pub fn word(self) -> &'static str {
         match self {
             State::Up => "up",
@@ -88,29 +89,30 @@ impl State {
     }
 }
 
-/// A server of a group, with the settings that one configuration gives it. Through it one reads what is known of it.
+/// A server of a group, with the settings that one configuration gives it. It dereferences to the state of the server.
 #[derive(Debug)]
 pub struct Peer {
-    /// Where it is.
+    /// The address of the server.
     pub address: UpstreamAddress,
     /// The address as `$upstream_addr` has it.
     pub name: Arc<str>,
-    /// The server as the configuration names it, without parameters. Servers that one name resolves to share it.
+    /// The server as the configuration names it, without parameters. All servers that one name resolves to share this
+    /// name.
     pub server: Arc<str>,
-    /// Its settings.
+    /// The settings of the server.
     pub settings: PeerSettings,
-    /// What clients that are bound to it show: its route, or the hex MD5 sum of its name.
+    /// The value that clients bound to the server present: its route, or the hex MD5 sum of its name.
     pub route: Arc<str>,
     pub(crate) live: Arc<Live>,
     pub(crate) state: Arc<GroupState>,
     pub(crate) outlier: Option<Arc<OutlierRules>>,
-    /// Whether it is the only server of the group: failures do not count then.
+    /// Whether this is the only server of the group: failures do not count then.
     pub(crate) single: bool,
-    /// Whether the group's method looks at the age of requests that are on their way.
+    /// Whether the group's method looks at the age of requests in flight.
     pub(crate) ages: bool,
 }
 
-/// What stands for a server that has no route of its own.
+/// The route of a server that has none configured: the hex MD5 sum of its name.
 pub(crate) fn route_of(name: &str) -> Arc<str> {
     use md5::{Digest, Md5};
     let mut text = String::with_capacity(32);
@@ -129,7 +131,7 @@ impl Deref for Peer {
 }
 
 impl Peer {
-    /// What `status` says of it.
+    /// The state of the server as shown by `status`.
     pub fn state(&self, now: Millis) -> State {
         if self.settings.down {
             State::Down
@@ -146,12 +148,12 @@ impl Peer {
         }
     }
 
-    /// Connections in use, and attempts to make one.
+    /// The number of connections in use, and of attempts to make one.
     pub fn connections(&self) -> u32 {
         self.connections.load(Relaxed)
     }
 
-    /// The part of the server in [`Peer`]s of all configurations.
+    /// The state of the server, which the [`Peer`]s of all configurations share.
     pub fn live(&self) -> &Arc<Live> {
         &self.live
     }

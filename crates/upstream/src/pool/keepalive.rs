@@ -1,4 +1,4 @@
-//! What connections are kept for: how many and how long, and for whom.
+//! The limits of kept connections: how many, how long, and which requests may use them.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::OnceLock;
@@ -7,27 +7,29 @@ use std::time::Duration;
 
 use freerun_runtime::loops;
 
-/// Most lists a peer has; beyond as many loops, several share one.
+/// The most lists that a peer has; if there are more loops, several share one.
 pub const MAX_LISTS: usize = 256;
 
-/// How long and how many connections are kept: the `keepalive*` directives of nginx's `upstream`.
+/// How many connections are kept and how long: the `keepalive*` directives of nginx's `upstream`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// `keepalive N`: how many idle connections of one group a loop keeps; beyond, the one unused for longest is closed.
-    /// nginx means a worker process by it. Here, where all loops share, up to N times the number of loops are idle in all.
+    /// `keepalive N`: how many idle connections of one group a loop keeps; beyond that, the one unused for longest is
+    /// closed. In nginx the number is for one worker process. Here, where all loops share, up to N times the number of
+    /// loops are idle in all.
     pub connections: usize,
-    /// The parameter `local`: connections are used again by the location that made them alone.
+    /// The parameter `local`: only the location that made a connection uses it again.
     pub local: bool,
-    /// `keepalive_requests`: after so many requests a connection is closed.
+    /// `keepalive_requests`: the number of requests after which a connection is closed.
     pub requests: u64,
-    /// `keepalive_time`: after so long it is not kept again.
+    /// `keepalive_time`: the age after which a connection is not kept any more.
     pub time: Duration,
-    /// `keepalive_timeout`: how long it may be idle.
+    /// `keepalive_timeout`: how long a connection may be idle.
     pub timeout: Duration,
 }
 
 impl Default for KeepAlive {
-    /// What nginx does where nothing is configured: `keepalive 32 local` (since 1.29.7), 1000 requests, an hour, 60 seconds.
+    /// nginx's defaults where nothing is configured: `keepalive 32 local` (since 1.29.7), 1000 requests, an hour, 60
+    /// seconds.
     fn default() -> KeepAlive {
         KeepAlive {
             connections: 32,
@@ -39,23 +41,23 @@ impl Default for KeepAlive {
     }
 }
 
-/// Who may use a connection again: only requests of the same scope.
+/// The scope in which a connection may be used again: only requests of the same scope use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Scope(u64);
 
 impl Scope {
-    /// All that connect in the ordinary way.
+    /// The scope of all requests that connect in the ordinary way.
     pub const SHARED: Scope = Scope(0);
 
-    /// A scope for all that are equal in `parts`: the address that is bound, the location with `local`. Has to mean the
-    /// same in the next configuration, for connections outlive one.
+    /// A scope for all requests that are equal in `parts`: the bound address, the location with `local`. The parts must
+    /// mean the same in the next configuration, because connections outlive a configuration.
     pub fn of(parts: impl Hash) -> Scope {
         Scope(BuildHasherDefault::<DefaultHasher>::default().hash_one(parts) | 1)
     }
 }
 
-/// How many connections of one group are idle, for each loop: what `keepalive N` is held against. All peers of a group
-/// share it, over reloads too.
+/// How many connections of one group are idle, for each loop: the number that `keepalive N` limits. All peers of a
+/// group share it, also over reloads.
 #[derive(Debug, Default)]
 pub struct Count(OnceLock<Box<[AtomicUsize]>>);
 
@@ -65,18 +67,18 @@ impl Count {
         counts.get(within(list, counts.len()))
     }
 
-    /// Idle connections of the group in all.
+    /// The number of idle connections of the group on all loops.
     pub fn total(&self) -> usize {
         self.0.get().map_or(0, |counts| counts.iter().map(|count| count.load(Relaxed)).sum())
     }
 }
 
-/// The list of a loop, of so many of them.
+/// The index of a loop's list among so many lists.
 pub(super) fn within(index: usize, lists: usize) -> usize {
     if index < lists { index } else { index % lists }
 }
 
-/// A time, as much of it as a number holds: five hundred years.
+/// A duration in nanoseconds, at most what the number can hold: five hundred years.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

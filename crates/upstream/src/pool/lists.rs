@@ -1,4 +1,4 @@
-//! The lists of connections that have room: one for each loop, and nobody waits for one.
+//! The lists of connections that have room: one for each loop, and no loop waits for a list.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -8,20 +8,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::keepalive::{Count, Scope, lists, within};
 use super::slot::{Carrier, Exclusive, Shared};
 
-/// How often a list that another loop has for a moment is asked for before it is passed over.
+/// How often a list that another loop has locked is tried before it is passed over.
 const TRIES: usize = 16;
 
 /// A connection in a list.
 pub(super) struct Entry<T> {
     pub(super) held: T,
-    /// What it is counted in, if that is not the one of the peer's lists.
+    /// The count that the connection belongs to, if it is not that of the peer's lists.
     pub(super) count: Option<Arc<Count>>,
 }
 
-/// A connection that nobody uses.
+/// A connection that is idle.
 pub(super) struct Idle {
     pub(super) connection: Exclusive,
-    /// Both in [`freerun_runtime::loops::nanos`].
+    /// The time since when it is idle and the time of its end, both in [`freerun_runtime::loops::nanos`].
     pub(super) since: u64,
     pub(super) expires: u64,
 }
@@ -33,29 +33,29 @@ impl Idle {
     }
 }
 
-/// What a list has of a connection, of either sort.
+/// A connection of either kind, as a list holds it.
 pub(super) enum Held {
     Idle(Idle),
     Shared(Arc<Carrier>),
 }
 
-/// What somebody finds in a list.
+/// The result of looking for a connection in a list.
 pub(super) enum Found {
-    /// A connection that was idle, which left the list.
+    /// A connection that was idle; it has left the list.
     Idle(Entry<Idle>),
-    /// A slot.
+    /// A slot of a shared connection.
     Slot(Shared),
-    /// A connection that is over, and left the list.
+    /// A connection that is over; it has left the list.
     Over(Entry<Arc<Carrier>>),
 }
 
 #[derive(Default)]
 pub(super) struct List {
-    /// The one used last is at the end.
+    /// The idle connections, the one used last at the end.
     idle: VecDeque<Entry<Idle>>,
-    /// Those that several may use at a time, whether or not anybody does.
+    /// The connections that carry several exchanges at a time, used or not.
     shared: VecDeque<Entry<Arc<Carrier>>>,
-    /// Whether the sweep of the list's loop knows the peer.
+    /// Whether the sweep task of the list's loop knows the peer.
     pub(super) swept: bool,
 }
 
@@ -72,7 +72,7 @@ impl List {
         }
     }
 
-    /// What there is for somebody of this scope: the connection used last.
+    /// Finds a connection for a request of this scope: the one used last.
     pub(super) fn find(&mut self, scope: Scope, now: u64) -> Option<Found> {
         match self.idle.back() {
             Some(last) if last.held.connection.scope == scope => return self.idle.pop_back().map(Found::Idle),
@@ -88,7 +88,7 @@ impl List {
         }
     }
 
-    /// Since when what is unused for longest is; `None`: all is in use.
+    /// The time since when the longest unused connection is unused; `None`: all connections are in use.
     pub(super) fn unused_since(&self) -> Option<u64> {
         let idle = self.idle.front().map(|entry| entry.held.since);
         idle.into_iter().chain(self.unused_share().map(|(_, since)| since)).min()
@@ -99,7 +99,7 @@ impl List {
         shared.map(|(position, entry)| (position, entry.held.unused_since())).min_by_key(|(_, since)| *since)
     }
 
-    /// Takes out what is unused for longest, with what it is counted in.
+    /// Takes out the connection that is unused for longest, with the count that it belongs to.
     pub(super) fn take_oldest(&mut self) -> Option<Entry<Held>> {
         let idle = self.idle.front().map(|entry| entry.held.since);
         match self.unused_share() {
@@ -111,7 +111,7 @@ impl List {
     }
 }
 
-/// Takes what fulfils the condition out of a part of a list.
+/// Takes the connections that fulfil the condition out of a part of a list.
 fn take_out<T>(from: &mut VecDeque<Entry<T>>, is_over: impl Fn(&T) -> bool) -> impl Iterator<Item = Entry<T>> {
     let mut stay = 0;
     for position in 0..from.len() {
@@ -127,9 +127,9 @@ fn take_out<T>(from: &mut VecDeque<Entry<T>>, is_over: impl Fn(&T) -> bool) -> i
 #[derive(Default)]
 pub(super) struct Lists {
     lists: OnceLock<Box<[LoopList]>>,
-    /// The count of the group that connections were first kept for; a peer seldom has another one.
+    /// The count of the group that connections were first kept for; a peer seldom has a second one.
     pub(super) count: OnceLock<Arc<Count>>,
-    /// The lists that these are a branch of.
+    /// The lists that these lists are a branch of.
     trunk: Option<Arc<Lists>>,
     /// How many connections are in the lists of branches.
     in_branches: AtomicUsize,
@@ -139,12 +139,12 @@ pub(super) struct Lists {
 #[derive(Default)]
 struct LoopList {
     list: Mutex<List>,
-    /// How many connections are in it: written by who has the list, read by anyone.
+    /// How many connections are in the list: written by the loop that has the lock, read by any.
     length: AtomicUsize,
 }
 
 impl Lists {
-    /// Lists beside these, for connections to the same peer.
+    /// Makes separate lists for connections to the same peer.
     pub(super) fn branch(trunk: &Arc<Lists>) -> Lists {
         let (lists, count, in_branches) = Default::default();
         Lists { lists, count, trunk: Some(trunk.clone()), in_branches }
@@ -154,12 +154,12 @@ impl Lists {
         self.lists.get_or_init(|| (0..lists()).map(|_| Default::default()).collect())
     }
 
-    /// How many lists there are; `None`: there was never anything in one.
+    /// How many lists there are; `None`: no list was used yet.
     pub(super) fn known(&self) -> Option<usize> {
         self.lists.get().map(|lists| lists.len())
     }
 
-    /// The number of a loop's list.
+    /// The index of a loop's list.
     pub(super) fn of(&self, me: usize) -> usize {
         within(me, self.all().len())
     }
@@ -174,7 +174,7 @@ impl Lists {
         self.trunk.as_ref().map(|trunk| &trunk.in_branches)
     }
 
-    /// The list, unless another loop has it.
+    /// Locks the list, unless another loop has it.
     pub(super) fn try_lock(&self, index: usize) -> Option<Locked<'_>> {
         let LoopList { list, length } = &self.all()[index];
         let locked = (0..TRIES).find_map(|_| {
@@ -192,7 +192,7 @@ impl Lists {
         self.lists.get().map_or(0, |lists| lists[index].length.load(Relaxed))
     }
 
-    /// To be called for each connection that is taken out of a list, with what it is counted in.
+    /// Counts a connection that left a list, with the count that it belongs to. It has to be called for each one.
     pub(super) fn left(&self, index: usize, count: Option<&Arc<Count>>) {
         let count = count.or_else(|| self.count.get());
         if let Some(count) = count.and_then(|count| count.of(index)) {
@@ -200,7 +200,7 @@ impl Lists {
         }
     }
 
-    /// What is dead or too old in a list, and whether the list has to be looked at again.
+    /// Takes out the dead and expired connections of a list, and says whether the list has to be looked at again.
     pub(super) fn sweep(&self, index: usize, now: u64) -> (Vec<Held>, bool) {
         let Some(mut list) = self.try_lock(index) else { return (Vec::new(), true) };
         let mut over = Vec::new();
@@ -218,7 +218,7 @@ impl Lists {
 }
 
 impl Drop for Lists {
-    /// What the server leaves behind is closed, and counts no longer against the group.
+    /// Closes the connections that remain and no longer counts them for the group.
     fn drop(&mut self) {
         if let Some(sum) = self.in_branches() {
             sum.fetch_sub(self.total(), Relaxed);
@@ -231,11 +231,11 @@ impl Drop for Lists {
     }
 }
 
-/// A list in hand. Its length is told when it is given back.
+/// A locked list. Its length is published when it is unlocked.
 pub(super) struct Locked<'l> {
     list: MutexGuard<'l, List>,
     length: &'l AtomicUsize,
-    /// Of a branch: the sum of the lengths of all branches.
+    /// For a branch: the sum of the lengths of all branches.
     sum: Option<&'l AtomicUsize>,
 }
 

@@ -1,17 +1,17 @@
 //! Connections to one peer that have room for further requests, shared by all loops of the worker.
 //!
-//! The pool hands out [`Slot`]s: the right to have one exchange on a connection. Most connections have one, so that the pool has
-//! them while they are idle; one of a protocol with streams has several ([`slot`]).
+//! The pool hands out [`Slot`]s: the right to have one exchange on a connection. Most connections have one slot, so
+//! that they are in the pool while they are idle; a connection of a protocol with streams has several ([`slot`]).
 //!
-//! Each loop has a list of its own and takes from it first, the connection used last: that one is registered with the
-//! loop's epoll already and costs no system call. A loop whose list has nothing takes a sibling's connection, which
-//! leaves the sibling's epoll and enters this loop's when it first has to wait. Nobody waits for a list: where another
-//! loop has it for the moment, it is passed over, and in the end a new connection is made.
+//! Each loop has a list of its own and takes from it first, the connection used last: it is registered with the loop's
+//! epoll already and costs no system call. A loop whose list is empty takes a sibling's connection, which leaves the
+//! sibling's epoll and enters this loop's when it first has to wait. No loop waits for a list: a list that another loop
+//! has locked is passed over, and in the end a new connection is made.
 //!
-//! A connection on which anything has come — bytes nobody asked for, or the end — is never handed out. Its
-//! registration knows that without a system call as of the loop's last look at its events; for a request that must not
-//! be sent twice the kernel is asked. What dies or grows too old while nobody takes it is closed within a second by a
-//! task of its loop, which runs only while there is something idle.
+//! A connection on which anything has come (unexpected bytes, or the end) is never handed out. Its registration knows
+//! this without a system call as of the loop's last poll; for a request that must not be sent twice the kernel is
+//! asked. A connection that dies or expires in the pool is closed within a second by a task of its loop, which runs
+//! only while there are idle connections.
 
 pub mod keepalive;
 mod lists;
@@ -41,19 +41,19 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// How many connections are in it and its branches, on all loops together.
+    /// How many connections are in the pool and its branches, on all loops together.
     pub fn len(&self) -> usize {
         self.0.total()
     }
 
-    /// Whether there is none.
+    /// Whether the pool has no connection.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A slot of a live connection for a request of this scope, its request counted: of the one that this loop used last, or
-    /// else a sibling's. With `surely`, the kernel was asked whether the peer has closed it meanwhile (for a request that must
-    /// not be sent twice); otherwise what the loop knows has to do.
+    /// Acquires a slot of a live connection for a request of this scope, and counts the request. The connection is the one
+    /// that this loop used last, or else a sibling's. With `surely`, the kernel is asked whether the peer has closed it
+    /// meanwhile (for a request that must not be sent twice); otherwise the state known to the loop is used.
     pub fn acquire(&self, scope: Scope, surely: bool) -> Option<Slot> {
         let lists = self.0.known()?;
         let me = loops::index().unwrap_or(0);
@@ -93,13 +93,13 @@ impl Pool {
         }
     }
 
-    /// Gives a slot back whose exchange has ended cleanly: another request may have it. `false` when the connection was closed
-    /// instead: there is too much idle, it has served enough, or something has come on it. A slot whose exchange has ended
-    /// otherwise is dropped.
+    /// Releases a slot whose exchange has ended cleanly, so that another request may have it. `false` if the connection
+    /// was closed instead: there are too many idle ones, it has served enough, or something has come on it. A slot
+    /// whose exchange has ended otherwise is dropped instead.
     pub fn release(&self, slot: Slot, settings: &KeepAlive, count: &Arc<Count>) -> bool {
         let Slot::Exclusive(connection) = slot else { return true };
         let now = loops::nanos();
-        // A loop's clock may be a little behind that of who made the connection.
+        // A loop's clock may be a little behind that of the loop that made the connection.
         let old = now.saturating_sub(connection.since) >= nanos(settings.time);
         if settings.connections == 0 || connection.requests >= settings.requests || old {
             return false;
@@ -111,8 +111,9 @@ impl Pool {
         self.park(Held::Idle(Idle { connection, since: now, expires }), settings, count)
     }
 
-    /// A slot of a new connection that carries several exchanges at a time. Others of this scope and this loop find further ones
-    /// here, as long as it has room. It counts as one of the group's connections, whether or not it is used.
+    /// Adds a new connection that carries several exchanges at a time and returns its first slot. Other requests of
+    /// this scope on this loop find further slots in the pool, as long as the connection has room. It counts as one of
+    /// the group's connections, whether or not it is used.
     pub fn share(
         &self,
         connection: impl Multiplexed,
@@ -127,8 +128,9 @@ impl Pool {
         slot
     }
 
-    /// A pool of connections to the same peer that belong to one client, and to its loop: nobody else looks into it, so that
-    /// what was put there is always found. Its connections count as those of this one do, and are closed with it.
+    /// Makes a pool of connections to the same peer that belong to one client, and to its loop: no other client uses
+    /// it, so that a connection put there is always found. Its connections are counted together with those of this
+    /// pool, and are closed with it.
     #[must_use]
     pub fn branch(&self) -> Pool {
         Pool(Arc::new(Lists::branch(&self.0)))

@@ -1,16 +1,18 @@
-//! The right to have one exchange (a request and its response) on an upstream connection: what the pool hands out.
+//! The right to have one exchange (a request and its response) on an upstream connection, which the pool hands out.
 //!
-//! A connection of HTTP/1, FastCGI and their kin carries one exchange at a time: its one slot is the connection itself, as
-//! an [`Exclusive`]. One of a protocol with streams carries several, and has as many slots: each is a [`Shared`], while the
-//! connection stays in the pool, whoever uses it.
+//! A connection of HTTP/1, FastCGI and similar protocols carries one exchange at a time: its one slot is the connection
+//! itself, as an [`Exclusive`]. A connection of a protocol with streams carries several, and has as many slots: each is
+//! a [`Shared`], while the connection stays in the pool, whether it is used or not.
 //!
 //! | | [`Exclusive`] | [`Shared`] |
 //! |---|---|---|
 //! | made | [`Exclusive::new`], of a byte stream | [`Pool::share`](super::Pool::share), of a [`Multiplexed`] connection |
 //! | acquired | the connection leaves the pool | the connection has one slot less for others |
 //! | released, when the exchange has ended cleanly | the connection is in the pool again | others may have the slot |
-//! | dropped, however the exchange stands | the connection is closed | as released: what that means for its stream is the protocol's business |
-//! | on another loop | moves there | is never handed out there: what drives the connection is on its own loop |
+//! | dropped, however the exchange stands | the connection is closed | as released: the protocol decides what that
+//! means for its stream |
+//! | on another loop | moves there | is never handed out there: the task that drives the connection is on its own loop
+//! |
 
 use std::any::Any;
 use std::fmt;
@@ -25,15 +27,15 @@ use super::keepalive::{KeepAlive, Scope, nanos};
 /// The right to have one exchange on a connection.
 #[derive(Debug)]
 pub enum Slot {
-    /// All of a connection that carries one exchange at a time.
+    /// The whole of a connection that carries one exchange at a time.
     Exclusive(Exclusive),
     /// One of the exchanges that a connection carries at a time.
     Shared(Shared),
 }
 
 impl Slot {
-    /// The connection that it has for itself. Who asks with the scope of a protocol that carries one exchange at a time never
-    /// gets another sort.
+    /// The connection, if the slot has it for itself. A caller that asks with the scope of a protocol that carries one
+    /// exchange at a time always gets this kind.
     #[inline]
     pub fn exclusive(self) -> Option<Exclusive> {
         match self {
@@ -42,7 +44,7 @@ impl Slot {
         }
     }
 
-    /// The part that it has in a connection.
+    /// The slot as part of a shared connection, if it is one.
     pub fn shared(self) -> Option<Shared> {
         match self {
             Slot::Exclusive(_) => None,
@@ -69,51 +71,51 @@ impl From<Shared> for Slot {
 pub struct Exclusive {
     /// The byte stream to the server.
     pub transport: Transport,
-    /// Who may use it again.
+    /// The scope in which the connection may be used again.
     pub scope: Scope,
-    /// When it was made, in [`loops::nanos`].
+    /// When the connection was made, in [`loops::nanos`].
     pub since: u64,
-    /// How many requests it has been used for, the present one included.
+    /// How many requests the connection has been used for, the present one included.
     pub requests: u64,
 }
 
 impl Exclusive {
-    /// A connection that was just made, for its first request.
+    /// A new connection, for its first request.
     pub fn new(transport: Transport, scope: Scope) -> Exclusive {
         Exclusive { transport, scope, since: loops::nanos(), requests: 1 }
     }
 }
 
-/// A connection that carries several exchanges at a time. Dropping it, which the pool does when it is over and nobody uses it
-/// any more, closes it.
+/// A connection that carries several exchanges at a time. Dropping it closes it; the pool does so when the connection
+/// is over and no longer used.
 ///
-/// It is used on the loop that has shared it alone; asking it a question must not wait, for a list is locked meanwhile.
+/// It is used only on the loop that has shared it. Its methods must not wait, because a list is locked meanwhile.
 pub trait Multiplexed: Any + Send + Sync {
-    /// How many exchanges it carries at a time at most, as the server allows now. 0: it takes no new one for good, since the
-    /// server is closing it, or it is broken.
+    /// How many exchanges it carries at a time at most, as the server allows now. 0: it takes no new exchange any more,
+    /// because the server is closing it, or it is broken.
     fn streams(&self) -> usize;
 }
 
-/// A shared connection as the pool knows it.
+/// A shared connection as the pool holds it.
 pub(super) struct Carrier {
     connection: Box<dyn Multiplexed>,
     scope: Scope,
-    /// The number of the loop that it is used on.
+    /// The number of the loop that uses the connection.
     home: Option<usize>,
-    /// When it is too old, how long it may be unused, and how many requests it may serve: from [`KeepAlive`].
+    /// The time of its end, how long it may be unused, and how many requests it may serve: from [`KeepAlive`].
     end: u64,
     timeout: u64,
     most_requests: u64,
-    /// How many exchanges it carries now.
+    /// How many exchanges the connection carries now.
     used: AtomicUsize,
-    /// How many it has carried in all.
+    /// How many exchanges the connection has carried in all.
     requests: AtomicU64,
-    /// When one ended last.
+    /// When the last exchange ended.
     unused_since: AtomicU64,
 }
 
 impl Carrier {
-    /// A connection, and its first slot.
+    /// Makes a carrier for a connection, with its first slot.
     pub(super) fn new(connection: impl Multiplexed, scope: Scope, settings: &KeepAlive) -> (Arc<Carrier>, Shared) {
         let now = loops::nanos();
         let carrier = Arc::new(Carrier {
@@ -131,7 +133,7 @@ impl Carrier {
         (carrier, first)
     }
 
-    /// Whether somebody of this scope would find a slot here, on this loop, or find out that the connection is over.
+    /// Whether a request of this scope on this loop would find a slot here, or find that the connection is over.
     pub(super) fn offers(&self, scope: Scope) -> bool {
         self.scope == scope && self.home == loops::index() && {
             let streams = self.connection.streams();
@@ -139,7 +141,7 @@ impl Carrier {
         }
     }
 
-    /// A slot, if there is one.
+    /// Acquires a slot, if one is free.
     pub(super) fn acquire(self: &Arc<Carrier>, now: u64) -> Option<Shared> {
         if self.is_over(now) || self.used.load(Relaxed) >= self.connection.streams() {
             return None;
@@ -149,17 +151,17 @@ impl Carrier {
         Some(Shared(self.clone()))
     }
 
-    /// Whether anybody uses it.
+    /// Whether the connection is used.
     pub(super) fn is_used(&self) -> bool {
         self.used.load(Relaxed) > 0
     }
 
-    /// When it was used last.
+    /// When the connection was used last.
     pub(super) fn unused_since(&self) -> u64 {
         self.unused_since.load(Relaxed)
     }
 
-    /// Whether the pool should not have it any more. Those who use it go on.
+    /// Whether the pool should drop the connection. Exchanges that run on it go on.
     pub(super) fn is_over(&self, now: u64) -> bool {
         self.connection.streams() == 0
             || now >= self.end
@@ -168,11 +170,11 @@ impl Carrier {
     }
 }
 
-/// One of the exchanges that a connection carries at a time. Dropping it gives the slot back.
+/// One of the exchanges that a connection carries at a time. Dropping it releases the slot.
 pub struct Shared(Arc<Carrier>);
 
 impl Shared {
-    /// The connection, if it is one of this sort: who asks knows by the scope.
+    /// The connection, if it is of this type: the caller knows that from the scope.
     pub fn connection<C: Multiplexed>(&self) -> Option<&C> {
         let connection: &dyn Any = &*self.0.connection;
         connection.downcast_ref()

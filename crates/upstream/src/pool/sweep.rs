@@ -1,4 +1,4 @@
-//! Closing what nobody will use any more: what dies or grows too old in a list, and what is beyond the group's number.
+//! Closes connections that will not be used any more: dead or expired ones, and those beyond the group's limit.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,14 +10,14 @@ use freerun_runtime::loops;
 use super::keepalive::Count;
 use super::lists::Lists;
 
-/// How often dead and expired connections are looked for.
+/// The interval at which dead and expired connections are looked for.
 const SWEEP: Duration = Duration::from_millis(500);
 
-/// After how many looked-at peers the sweep lets others run.
+/// The number of peers after which the sweep task yields.
 const SWEPT_AT_ONCE: usize = 64;
 
-/// Closing takes a system call each: after so many the sweep lets others run, and a request stops looking for a live one among
-/// the dead.
+/// The number of connections that are closed in one go, as closing takes a system call each. After so many the sweep
+/// task yields, and a request stops looking for a live connection among the dead.
 pub(super) const CLOSED_AT_ONCE: usize = 32;
 
 /// The peers with idle connections on this loop, by the address of their group's count.
@@ -31,7 +31,7 @@ fn key(count: &Arc<Count>) -> usize {
     Arc::as_ptr(count).addr()
 }
 
-/// Makes room in a loop's share of a group: the connection that was unused for longest is closed.
+/// Makes room in a loop's share of a group by closing the connection that was unused for longest.
 pub(super) fn close_oldest(index: usize, count: &Arc<Count>) -> bool {
     SWEPT.with_borrow(|swept| {
         let mut oldest: Option<(u64, Arc<Lists>)> = None;
@@ -50,7 +50,7 @@ pub(super) fn close_oldest(index: usize, count: &Arc<Count>) -> bool {
     })
 }
 
-/// Makes a peer known to this loop's sweep, and starts that if it does not run.
+/// Registers a peer with this loop's sweep task, and starts the task if it does not run.
 pub(super) fn have_swept(lists: &Arc<Lists>, count: &Arc<Count>) {
     let first = SWEPT.with_borrow_mut(|swept| {
         let first = swept.is_empty();
@@ -62,7 +62,7 @@ pub(super) fn have_swept(lists: &Arc<Lists>, count: &Arc<Count>) {
     }
 }
 
-/// Looks through what is idle on this loop until nothing is.
+/// Sweeps the idle connections on this loop until there are none.
 async fn sweep() {
     loop {
         freerun_runtime::timer::sleep(SWEEP).await;
@@ -70,7 +70,8 @@ async fn sweep() {
         let keys: Vec<usize> = SWEPT.with_borrow(|swept| swept.keys().copied().collect());
         let (mut looked_at, mut closed) = (0, 0);
         for key in keys {
-            // Taken out while it is looked through: what is put meanwhile is a list of its own, joined afterwards.
+            // The list is taken out while it is swept; peers that are added meanwhile go to a new list, which is joined
+            // afterwards.
             let known = SWEPT.with_borrow_mut(|swept| swept.get_mut(&key).map(std::mem::take)).unwrap_or_default();
             let (mut kept, mut over) = (Vec::new(), Vec::new());
             for lists in known {
@@ -93,7 +94,7 @@ async fn sweep() {
                     loops::after_events().await;
                 }
             }
-            // Only now: as long as there is a key, this sweep is the one of the loop.
+            // The key is removed only now: as long as there is a key, this task is the loop's sweep.
             SWEPT.with_borrow_mut(|swept| {
                 if swept.get(&key).is_some_and(Vec::is_empty) {
                     swept.remove(&key);

@@ -1,5 +1,5 @@
-//! Reads what name servers send (RFC 1035): the question and those answers that somebody may have asked for. What else is
-//! in a message is not looked at, so nothing that is wrong with it costs the answer.
+//! Parses the messages of name servers (RFC 1035): the question and those answers that may have been asked for. The
+//! rest of a message is not looked at, so an error there does not cost the answer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,26 +10,26 @@ use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 /// The length of a message's header (section 4.1.1).
 const HEADER: u16 = 12;
 
-/// The bits of the header that say: an answer; cut; the response code.
+/// Parts of the header: the bit of an answer, the bit of a truncated message, and the response code.
 const RESPONSE: u16 = 0x8000;
 const TRUNCATED: u16 = 0x0200;
 const CODE: u16 = 0x000f;
 
-/// A record that may be asked for.
+/// A record of a type that may be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    /// How long it holds, in seconds.
+    /// How long the record is valid, in seconds.
     pub(super) ttl: u32,
     pub(super) data: Data,
 }
 
-/// What a record says.
+/// The data of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Data {
-    /// A or AAAA.
+    /// An A or AAAA record.
     Address(IpAddr),
     Alias(Name),
-    /// SRV (RFC 2782).
+    /// An SRV record (RFC 2782).
     Service {
         priority: u16,
         weight: u16,
@@ -54,18 +54,18 @@ impl Record {
 pub(super) struct Answer {
     /// The response code; 0: no error.
     pub(super) code: u16,
-    /// It did not fit into the datagram.
+    /// Whether the message did not fit into the datagram.
     pub(super) truncated: bool,
-    /// What it says; `None`: it cannot be read.
+    /// The records of the message; `None`: they cannot be parsed.
     pub(super) records: Option<Vec<Record>>,
 }
 
-/// The identifier of a message, which tells to which question it belongs.
+/// The identifier of a message, which tells the question that it belongs to.
 pub(super) fn id(message: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(*message.first_chunk()?))
 }
 
-/// The message, if it is an answer to the question with this identifier.
+/// Parses the message, if it is an answer to the question with this identifier.
 pub(super) fn fitting(message: &[u8], of: u16, question: &Query) -> Option<Answer> {
     let header = |at: usize| Some(u16::from_be_bytes(*message.get(at..)?.first_chunk()?));
     let (flags, questions, answers) = (header(2)?, header(4)?, header(6)?);
@@ -85,14 +85,14 @@ pub(super) fn fitting(message: &[u8], of: u16, question: &Query) -> Option<Answe
                 && asked.query_type == question.query_type
                 && asked.query_class == question.query_class
         }
-        // Some leave it out of errors.
+        // Some servers leave the question out of errors.
         None => code != 0,
     };
     let truncated = flags & TRUNCATED != 0;
     fits.then(|| Answer { code, truncated, records: records(&mut decoder, answers) })
 }
 
-/// The records of the answer section. `None`: it ends too early.
+/// The records of the answer section. `None`: the message ends too early.
 fn records(decoder: &mut BinDecoder<'_>, count: u16) -> Option<Vec<Record>> {
     let mut records = Vec::new();
     for _ in 0..count {
@@ -106,16 +106,16 @@ fn records(decoder: &mut BinDecoder<'_>, count: u16) -> Option<Vec<Record>> {
         if class != u16::from(DNSClass::IN) {
             continue;
         }
-        // One that is not what its type says is left out; where the next one begins is known all the same.
+        // A record whose data do not fit its type is left out; the start of the next one is known all the same.
         if let Some(data) = read(kind, data, &mut decoder.clone(start)) {
-            // The highest bit is none of a time (RFC 2181 section 8).
+            // The highest bit is not part of a valid time (RFC 2181 section 8).
             records.push(Record { ttl: if ttl > i32::MAX as u32 { 0 } else { ttl }, data });
         }
     }
     Some(records)
 }
 
-/// The data of a record: `data` themselves, and the message from there on, for names that are packed.
+/// Parses the data of a record: `data` itself, with the message from there on for compressed names.
 fn read(kind: RecordType, data: &[u8], message: &mut BinDecoder<'_>) -> Option<Data> {
     match kind {
         RecordType::A => Some(Data::Address(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into())),
@@ -131,7 +131,7 @@ fn read(kind: RecordType, data: &[u8], message: &mut BinDecoder<'_>) -> Option<D
     }
 }
 
-/// A name that takes `len` bytes.
+/// Parses a name that takes `len` bytes.
 fn within(len: usize, message: &mut BinDecoder<'_>) -> Option<Name> {
     let start = message.index();
     let name = Name::read(message).ok()?;
@@ -139,19 +139,19 @@ fn within(len: usize, message: &mut BinDecoder<'_>) -> Option<Name> {
 }
 
 fn number(decoder: &mut BinDecoder<'_>) -> Option<u16> {
-    // Any number is one.
+    // Any number is valid.
     Some(decoder.read_u16().ok()?.unverified())
 }
 
-/// The name that `text` writes. Its bytes are not judged: whether there is such a name, name servers know. `None`: a label
-/// is empty or too long (RFC 1035 section 2.3.4).
+/// Parses a name from text. Its bytes are not checked, because the name servers know whether there is such a name.
+/// `None`: a label is empty or too long (RFC 1035 section 2.3.4).
 pub(super) fn name(text: &str) -> Option<Name> {
     let mut name = Name::from_labels(text.split('.').map(str::as_bytes)).ok()?;
     name.set_fqdn(true);
     Some(name)
 }
 
-/// How the name is written, without the final dot; `None`: it has bytes that [`name`] would not read as they are.
+/// The text of a name, without the final dot; `None`: it has bytes that [`name`] would not read back unchanged.
 pub(super) fn text(name: &Name) -> Option<String> {
     let labels: Option<Vec<&str>> =
         name.iter().map(|label| std::str::from_utf8(label).ok().filter(|label| !label.contains('.'))).collect();
@@ -226,7 +226,7 @@ mod tests {
         asks[2] = 0x01;
         assert_eq!(fitting(&asks, 7, &question()), None);
         for len in 0..good.len() {
-            // Never a panic, never records that are not there.
+            // The parser never panics, and never returns records that are not there.
             assert_eq!(addresses(&good[..len]), None);
         }
     }

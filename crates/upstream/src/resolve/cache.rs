@@ -1,4 +1,4 @@
-//! What a resolver has been told. Loops read it without a lock; the thread that asks writes it.
+//! The table of a resolver's answers. Loops read it without a lock; the resolver thread writes it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -9,13 +9,14 @@ use arc_swap::ArcSwap;
 
 use super::{Found, ResolveError};
 
-/// How many parts the table has: writing copies one of them.
+/// The number of parts of the table: a write copies one of them.
 const PARTS: usize = 32;
 
-/// Most names in a part, so some eight thousand in all. When it is full, what has expired goes, or else what expires first.
+/// The most names in a part, so some eight thousand in all. When it is full, expired names are dropped, or else the
+/// name that expires first.
 const PART_SIZE: usize = 256;
 
-/// What is asked for.
+/// The type of the records that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// IPv4 and IPv6 addresses.
@@ -38,7 +39,7 @@ impl Question {
     }
 }
 
-/// An answer.
+/// An answer with the time of its expiry.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) found: Result<Found, ResolveError>,
@@ -47,7 +48,7 @@ pub(super) struct Entry {
 
 type Part = ArcSwap<HashMap<Question, Arc<Entry>>>;
 
-/// The table.
+/// The table of answers.
 #[derive(Debug)]
 pub(super) struct Cache([Part; PARTS]);
 
@@ -63,13 +64,13 @@ impl Cache {
         &self.0[hash as usize % PARTS]
     }
 
-    /// An answer that still holds.
+    /// The answer to a question, if it is still valid.
     pub(super) fn get(&self, question: &Question, now: Instant) -> Option<Arc<Entry>> {
         let part = self.part(question).load();
         part.get(question).filter(|entry| now < entry.expires).cloned()
     }
 
-    /// Keeps an answer. One thread at a time.
+    /// Stores an answer. Only one thread at a time may call it.
     pub(super) fn put(&self, question: Question, entry: Arc<Entry>) {
         let part = self.part(&question);
         let mut next = HashMap::clone(&part.load());
@@ -85,7 +86,7 @@ impl Cache {
         part.store(Arc::new(next));
     }
 
-    /// How many answers it holds.
+    /// How many answers the table holds.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|part| part.load().len()).sum()

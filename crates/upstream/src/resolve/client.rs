@@ -1,4 +1,4 @@
-//! Asks name servers (RFC 1035): by datagrams, and by a connection where the answer was cut.
+//! Asks name servers (RFC 1035): by datagrams, and by a TCP connection where the answer was truncated.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,36 +13,38 @@ use tokio::sync::Semaphore;
 use super::answer::{self, Answer, Data, Record};
 use super::{MAX_ADDRESSES, ResolveError, Service, sockets, told};
 
-/// The largest datagram that name servers are told to send: it is not cut into pieces on the way (RFC 9715).
+/// The largest datagram that name servers are allowed to send: it is not fragmented on the way (RFC 9715).
 const PAYLOAD: u16 = 1232;
 
-/// How long a name server has for its answer: in the first round, the second and so on; the last holds for all further ones.
+/// How long a name server has for its answer in the first round, the second and so on; the last value holds for all
+/// further rounds.
 const ROUNDS: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(5)];
 
-/// How long a question is asked again and again, if somebody waits so long.
+/// How long a question is asked again and again, if a task waits so long.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The pause after a round in which no name server could be asked at all.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Most aliases that are followed by questions of their own.
+/// The most aliases that are followed by separate questions.
 const MAX_ALIASES: usize = 8;
 
-/// Most connections to name servers at a time. Whoever has a cut answer waits its turn for one, within the time of the round.
+/// The most TCP connections to name servers at a time. A question with a truncated answer waits for a place within the
+/// time of the round.
 const CONNECTIONS: usize = 16;
 
 /// The response code by which old name servers say that they do not know the extension (RFC 6891 section 7).
 const FORMAT_ERROR: u16 = 1;
 
-/// The places of [`CONNECTIONS`].
+/// The permits for [`CONNECTIONS`].
 static CONNECTING: Semaphore = Semaphore::const_new(CONNECTIONS);
 
-/// The records that answer a question, and how long they hold. The name servers are asked in turn, beginning with number
-/// `first`, until one answers or `nobody_waits` any more.
+/// The records that answer a question, and how long they are valid. The name servers are asked in turn, beginning with
+/// number `first`, until one answers or `nobody_waits` any more.
 ///
 /// # Errors
-/// [`ResolveError::NotFound`] also where the name exists and has no such record.
+/// [`ResolveError::NotFound`] also if the name exists and has no such record.
 pub(super) async fn query(
     servers: &[SocketAddr],
     first: usize,
@@ -70,10 +72,10 @@ pub(super) async fn query(
     Err(ResolveError::NotFound)
 }
 
-/// What became of asking one name server once.
+/// The result of asking one name server once.
 enum Tried {
     Answered(Vec<Record>),
-    /// It answers, but not this.
+    /// It answers, but not with the records.
     Failed(ResolveError),
     Silent,
     /// It could not be asked.
@@ -156,7 +158,7 @@ async fn exchange(server: SocketAddr, question: &mut Message) -> io::Result<Answ
 }
 
 async fn by_connection(server: SocketAddr, question: &Message) -> io::Result<Answer> {
-    // It is never closed.
+    // The semaphore is never closed.
     let _place = CONNECTING.acquire().await.map_err(io::Error::other)?;
     let packed = question.to_vec().map_err(io::Error::other)?;
     let mut stream = TcpStream::connect(server).await?;
@@ -179,7 +181,7 @@ pub(super) fn addresses(records: &[Record]) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-/// The services in records, those that are to be used first at the front.
+/// The services in records, sorted so that those to be used first are at the front.
 pub(super) fn services(records: &[Record]) -> std::sync::Arc<[Service]> {
     let mut services: Vec<Service> = records.iter().filter_map(service).collect();
     services.sort_by_key(|service| service.priority);
@@ -189,7 +191,7 @@ pub(super) fn services(records: &[Record]) -> std::sync::Arc<[Service]> {
 
 fn service(record: &Record) -> Option<Service> {
     let Data::Service { priority, weight, port, target } = &record.data else { return None };
-    // A target that is the root says that there is no such service (RFC 2782).
+    // A target that is the root means that there is no such service (RFC 2782).
     if target.is_root() {
         return None;
     }

@@ -1,30 +1,30 @@
-//! Why a name has no address.
+//! The reasons why a name has no address.
 
-/// Why a name could not be resolved. Printed as nginx prints it: `(3: Host not found)` without the brackets.
+/// The reason why a name could not be resolved. It is printed as in nginx, `(3: Host not found)`, without the brackets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// The name server did not understand the question, or the name is none.
+    /// The name server did not understand the question, or the name is not valid.
     #[error("1: Format error")]
     Format,
-    /// The name server has trouble of its own.
+    /// The name server failed.
     #[error("2: Server failure")]
     ServerFailure,
     /// There is no such name, or it has no address.
     #[error("3: Host not found")]
     NotFound,
-    /// The name server cannot answer such a question.
+    /// The name server does not support this kind of question.
     #[error("4: Unimplemented")]
     NotImplemented,
-    /// The name server will not answer.
+    /// The name server refuses to answer.
     #[error("5: Operation refused")]
     Refused,
-    /// Another of the codes that name servers answer with.
+    /// Another response code of a name server.
     #[error("{0}: Unknown error")]
     Other(u16),
     /// No name server has answered in time.
     #[error("110: Operation timed out")]
     TimedOut,
-    /// A name server has answered, but what it sent ends too early or is no answer section.
+    /// A name server has answered, but the message ends too early or has no valid answer section.
     #[error("2: Server failure, the answer cannot be read")]
     Unreadable,
     /// Too many questions are waiting for an answer already.

@@ -1,9 +1,9 @@
-//! Names: which addresses they have, and how long that holds. Nothing is looked up on an event loop.
+//! Name resolution: the addresses of a name, and how long they are valid. No name is looked up on an event loop.
 //!
 //! One thread of the process, `names`, does it ([`thread`]): it asks the name servers of a `resolver` by datagrams
-//! ([`sockets`]), reads the answers ([`answer`]), and has
-//! the system's own lookup (files, `resolv.conf`) made by threads of its own ([`system`]). What a resolver was told is in a
-//! table that all loops read without a lock ([`cache`]); same questions at a time are asked once.
+//! ([`sockets`]), parses the answers ([`answer`]), and has the system's own lookup (files, `resolv.conf`) made by
+//! further threads ([`system`]). The answers of a resolver are in a table that all loops read without a lock
+//! ([`cache`]); equal questions at the same time are asked once.
 
 mod answer;
 mod cache;
@@ -33,55 +33,56 @@ use tokio::sync::oneshot;
 use crate::place::Place;
 use cache::{Cache, Entry, Kind, Question};
 
-/// Most questions, of all resolvers, that wait for an answer at a time. More are refused ([`ResolveError::Busy`]).
+/// The most questions, of all resolvers, that wait for an answer at a time. More are refused ([`ResolveError::Busy`]).
 pub const MAX_WAITING: usize = 16 * 1024;
 
-/// Most addresses of a name that are used, and most services; the others are left out.
+/// The most addresses of a name that are used, and the most services; the others are left out.
 pub const MAX_ADDRESSES: usize = 256;
 
-/// Longest name in bytes as it is written (RFC 1035 section 2.3.4: 255 with the length of each label and the root's).
+/// The longest name in bytes as it is written (RFC 1035 section 2.3.4: 255 with the length of each label and the
+/// root's).
 const MAX_NAME: usize = 253;
 
 /// How long it is remembered that a name has no address.
 const NEGATIVE: Duration = Duration::from_secs(1);
 
-/// The shortest time that an answer holds, whatever it says itself, and the longest.
+/// The shortest and the longest time that an answer is valid, whatever its own time says.
 const TIMES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(86400)];
 
-/// How long one kind of addresses is waited for when the other kind is there.
+/// How long the second kind of addresses is waited for when the first kind is there.
 const OTHER_KIND: Duration = Duration::from_millis(500);
 
-/// How long the addresses of a name server that is named hold.
+/// How long the addresses are valid of a name server that is given by name.
 const SERVERS_HOLD: Duration = Duration::from_secs(60);
 
-/// Addresses of a name, and until when they may be used without asking again.
+/// The addresses of a name, and the time until which they may be used without asking again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The addresses, at least one.
     pub addresses: Arc<[IpAddr]>,
-    /// When they have to be asked for again.
+    /// When the addresses have to be asked for again.
     pub expires: Instant,
 }
 
-/// A service's place, as an SRV record has it (RFC 2782).
+/// One service as an SRV record describes it (RFC 2782).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// Those of the lowest number are used first.
+    /// The priority; services with the lowest number are used first.
     pub priority: u16,
-    /// Its share among those of its priority.
+    /// The weight among the services of the same priority.
     pub weight: u16,
-    /// The port.
+    /// The port of the service.
     pub port: u16,
-    /// The name of the host.
+    /// The name of the service's host.
     pub target: Box<str>,
 }
 
-/// The services of a name, and until when that holds.
+/// The services of a name, and the time until which they are valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Services {
     /// The services, at least one.
     pub services: Arc<[Service]>,
-    /// When they have to be asked for again.
+    /// When the services have to be asked for again.
     pub expires: Instant,
 }
 
@@ -91,38 +92,38 @@ enum Found {
     Services(Arc<[Service]>),
 }
 
-/// What `status` shows of a resolver.
+/// The counters of a resolver, which `status` shows.
 #[derive(Debug, Default)]
 pub struct ResolverFigures {
-    /// Questions for addresses that were sent to name servers.
+    /// The number of questions for addresses that were sent to name servers.
     pub names: Counter,
-    /// Questions for services.
+    /// The number of questions for services that were sent to name servers.
     pub services: Counter,
-    /// Questions that got an answer with what was asked for.
+    /// The number of questions that got an answer with the records asked for.
     pub found: Counter,
-    /// Names that do not exist or have no address.
+    /// The number of names that do not exist or have no address.
     pub not_found: Counter,
-    /// Questions that nobody answered in time.
+    /// The number of questions that were not answered in time.
     pub timed_out: Counter,
-    /// Questions that failed otherwise.
+    /// The number of questions that failed otherwise.
     pub failed: Counter,
 }
 
-/// A `resolver`: name servers, and what they have answered. All loops share it.
+/// A `resolver`: name servers, and the answers that they have given. All loops share it.
 #[derive(Debug)]
 pub struct Resolver {
     spec: ResolverSpec,
     id: u64,
     cache: Cache,
     turn: AtomicUsize,
-    /// What is counted.
+    /// The counters of the resolver.
     pub figures: ResolverFigures,
 }
 
-/// Questions that were handed to the thread and have no answer yet.
+/// The number of questions that were handed to the resolver thread and have no answer yet.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// A question's place among [`WAITING`].
+/// One question's place among [`WAITING`]. Dropping it frees the place.
 struct Waiting;
 
 impl Waiting {
@@ -143,17 +144,17 @@ impl Drop for Waiting {
 
 type Waiters = Vec<oneshot::Sender<Arc<Entry>>>;
 
-/// When hosts were looked up by the system, and what came of it.
+/// The results of the system's lookups of hosts, with the time of each.
 type Looked = HashMap<Box<str>, (Instant, Vec<IpAddr>)>;
 
 thread_local! {
-    /// On the thread that asks: who waits for which question of which resolver.
+    /// The tasks that wait for each question of each resolver. Used on the resolver thread.
     static ASKED: RefCell<HashMap<(usize, Question), Waiters>> = RefCell::default();
-    /// There too: the addresses of name servers that have names.
+    /// The addresses of name servers that are given by name. Used on the resolver thread.
     static SERVERS: RefCell<Looked> = RefCell::default();
 }
 
-/// A question that is being asked: whatever becomes of it, nobody goes on waiting after it.
+/// A question that is being asked. However it ends, no task goes on waiting for it.
 struct Asking((usize, Question));
 
 impl Asking {
@@ -171,24 +172,24 @@ impl Drop for Asking {
 }
 
 impl Resolver {
-    /// One that asks as `spec` says. Nothing is started or opened before the first question.
+    /// A resolver with the settings of `spec`. Nothing is started or opened before the first question.
     pub fn new(spec: ResolverSpec) -> Resolver {
         let id = BuildHasherDefault::<DefaultHasher>::default().hash_one(&spec) | 1;
         Resolver { spec, id, cache: Cache::default(), turn: AtomicUsize::new(0), figures: ResolverFigures::default() }
     }
 
-    /// Stands for what it was made from, over reloads too; never 0.
+    /// A number that identifies the resolver's settings, also over reloads; never 0.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// What it was made from.
+    /// The settings of the resolver.
     pub fn spec(&self) -> &ResolverSpec {
         &self.spec
     }
 
-    /// The addresses of a host: from what is known, else asked for, which takes `timeout` at most. On any thread with a
-    /// tokio runtime.
+    /// The addresses of a host: from the table, or else from a name server, which takes `timeout` at most. It can be
+    /// called on any thread with a tokio runtime.
     ///
     /// # Errors
     /// [`ResolveError`].
@@ -200,7 +201,7 @@ impl Resolver {
         }
     }
 
-    /// The services (SRV records) of a name, in the same way.
+    /// The services (SRV records) of a name, looked up as in [`Resolver::addresses`].
     ///
     /// # Errors
     /// [`ResolveError`].
@@ -216,7 +217,7 @@ impl Resolver {
         if let Some(known) = self.cache.get(&question, Instant::now()) {
             return Ok(known);
         }
-        // Longer ones can come from requests, and would only fill the table.
+        // Longer names can come from requests, and would only fill the table.
         if question.name.len() > MAX_NAME {
             return Err(ResolveError::Format);
         }
@@ -234,10 +235,10 @@ impl Resolver {
         }
     }
 
-    /// On the thread: asks, unless the same question is on its way already.
+    /// Asks a question on the resolver thread, unless the same question is being asked already.
     fn ask(self: Arc<Self>, question: Question, sender: oneshot::Sender<Arc<Entry>>) {
         if let Some(known) = self.cache.get(&question, Instant::now()) {
-            // Nobody has to be there any more.
+            // The receiver may be gone.
             let _ = sender.send(known);
             return;
         }
@@ -268,7 +269,7 @@ impl Resolver {
         match found {
             Ok(_) => self.figures.found.add(),
             Err(ResolveError::NotFound) => self.figures.not_found.add(),
-            // Those who waited have counted it.
+            // The tasks that waited have counted it.
             Err(ResolveError::TimedOut) => {}
             Err(_) => self.figures.failed.add(),
         }
@@ -341,7 +342,8 @@ impl Resolver {
 
 type Asked = Result<(Vec<answer::Record>, Duration), ResolveError>;
 
-/// Waits for both, but only for a short while longer when one of them has brought something. `None`: it was not waited for.
+/// Waits for both futures, but only for a short while longer when one of them has found something. `None`: that future
+/// was not waited for.
 async fn both(v4: impl Future<Output = Asked>, v6: impl Future<Output = Asked>) -> (Option<Asked>, Option<Asked>) {
     let (mut v4, mut v6) = (std::pin::pin!(v4), std::pin::pin!(v6));
     tokio::select! {
@@ -356,7 +358,7 @@ async fn both(v4: impl Future<Output = Asked>, v6: impl Future<Output = Asked>) 
     }
 }
 
-/// Puts the answers to both questions together. One that has addresses is enough.
+/// Joins the answers to both questions. One answer with addresses is enough.
 fn addresses(v4: Option<Asked>, v6: Option<Asked>) -> Result<(Arc<[IpAddr]>, Duration), ResolveError> {
     let mut all = Vec::new();
     let mut holds = TIMES[1];
@@ -377,7 +379,7 @@ fn addresses(v4: Option<Asked>, v6: Option<Asked>) -> Result<(Arc<[IpAddr]>, Dur
         return Err(error.unwrap_or(ResolveError::NotFound));
     }
     all.truncate(MAX_ADDRESSES);
-    // Where one kind is missing because its question failed, the other one is not relied on for long.
+    // If one kind is missing because its question failed, the other one is used for a short time only.
     if error.is_some_and(|error| error != ResolveError::NotFound) {
         holds = holds.min(OTHER_KIND * 10);
     }

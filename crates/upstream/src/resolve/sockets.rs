@@ -1,9 +1,9 @@
-//! Sockets to name servers: few, however many questions wait, since names can come from requests.
+//! Sockets to name servers. They are few, however many questions wait, because names can come from requests.
 //!
-//! As long as few questions wait, each has a socket of its own, so a port that the kernel chose at random for it alone (RFC
-//! 5452). When there are [`SOCKETS`], questions share them; answers are told apart by their identifiers. A socket that has
-//! asked [`TURNS`] questions takes no more and is closed with the last answer, so ports go on changing, unless so many wait that
-//! there are [`MOST_SOCKETS`].
+//! As long as few questions wait, each has a socket, and so a port that the kernel chose at random for it alone (RFC
+//! 5452). When there are [`SOCKETS`], questions share them; answers are told apart by their identifiers. A socket that
+//! has asked [`TURNS`] questions takes no more and is closed with the last answer, so that ports go on changing, unless
+//! so many questions wait that there are [`MOST_SOCKETS`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,23 +19,26 @@ use tokio::task::AbortHandle;
 use super::answer::{self, Answer};
 use super::told;
 
-/// Most sockets to one name server that take questions.
+/// The most sockets to one name server that take questions.
 pub(super) const SOCKETS: usize = 16;
 
-/// The same with those that only wait for their last answers. When there are so many, the questions that come are shared by all of them.
+/// The most sockets to one name server, including those that only wait for their last answers. When there are so many,
+/// all of them share the new questions.
 pub(super) const MOST_SOCKETS: usize = 2 * SOCKETS;
 
 /// How many questions a socket asks, as long as another one has asked fewer.
 pub(super) const TURNS: u32 = 256;
 
-/// Most questions that wait at one socket: a quarter of all identifiers, so one that is free is soon found. More are refused.
+/// The most questions that wait at one socket: a quarter of all identifiers, so that a free one is soon found. More are
+/// refused.
 const MAX_QUESTIONS: usize = 16 * 1024;
 
-/// The largest datagram that is taken; name servers are asked for smaller ones.
+/// The size of the largest datagram that is accepted; name servers are asked for smaller ones.
 const LARGEST: usize = 4096;
 
 thread_local! {
-    /// On the thread that asks: the sockets that somebody waits at, by name server. One that nobody waits at is closed.
+    /// The sockets that questions wait at, by name server; a socket without questions is closed. Used on the resolver
+    /// thread.
     static POOLS: RefCell<HashMap<SocketAddr, Vec<Weak<Socket>>>> = RefCell::default();
 }
 
@@ -44,24 +47,24 @@ struct Asked {
     answer: oneshot::Sender<Answer>,
 }
 
-/// What a socket's questions share with its reader.
+/// The state that a socket's questions share with its reader.
 struct Open {
     socket: UdpSocket,
     server: SocketAddr,
-    /// By identifier.
+    /// The waiting questions, by identifier.
     waiting: RefCell<HashMap<u16, Asked>>,
     asked: Cell<u32>,
 }
 
 impl Open {
-    /// The name server cannot be reached: nobody goes on waiting, and nobody else comes.
+    /// Fails all waiting questions and takes no new ones, because the name server cannot be reached.
     fn fail(&self) {
         self.asked.set(u32::MAX);
         self.waiting.borrow_mut().clear();
     }
 }
 
-/// A connected socket, and its reader. It is closed when nobody has it any more.
+/// A connected socket, and its reader task. It is closed when the last reference is dropped.
 struct Socket {
     open: Rc<Open>,
     reader: AbortHandle,
@@ -70,7 +73,7 @@ struct Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.reader.abort();
-        // At the end of the thread it may be gone already.
+        // At the end of the thread the table may be gone already.
         let _ = POOLS.try_with(|pools| {
             let mut pools = pools.borrow_mut();
             if let Some(pool) = pools.get_mut(&self.open.server) {
@@ -95,7 +98,7 @@ impl Drop for Place {
     }
 }
 
-/// Sends the question, whose identifier is chosen anew, and waits for the answer as long as it takes.
+/// Sends the question, with a new identifier, and waits for the answer without a time limit.
 ///
 /// # Errors
 /// There is no socket, or the system says that the name server cannot be reached.
@@ -116,7 +119,7 @@ pub(super) async fn exchange(server: SocketAddr, question: &mut Message) -> io::
     question.metadata.id = id;
     let packed = question.to_vec().map_err(io::Error::other)?;
     if let Err(error) = place.socket.open.socket.send(&packed).await {
-        // The error may be that of another question's, which its reader is not told of then.
+        // The error may be that of another question, in which case the reader does not get it.
         place.socket.open.fail();
         return Err(error);
     }
@@ -124,13 +127,14 @@ pub(super) async fn exchange(server: SocketAddr, question: &mut Message) -> io::
     answer.await.map_err(|_| io::ErrorKind::ConnectionRefused.into())
 }
 
-/// A number that nobody can guess.
+/// A number that cannot be guessed.
 fn random() -> u16 {
-    // A message of its own has one.
+    // A new message has a random identifier.
     Message::query().metadata.id
 }
 
-/// A socket for one more question: a new one as long as there may be, else any of those that have not asked so much.
+/// A socket for one more question: a new one as long as the limit allows, else any of those that have asked fewer
+/// questions.
 async fn socket(server: SocketAddr) -> io::Result<Rc<Socket>> {
     let known = live(server);
     let fresh = known.iter().filter(|socket| socket.open.asked.get() < TURNS).count();
@@ -150,7 +154,7 @@ async fn socket(server: SocketAddr) -> io::Result<Rc<Socket>> {
 fn live(server: SocketAddr) -> Vec<Rc<Socket>> {
     let known: Vec<_> =
         POOLS.with_borrow(|pools| pools.get(&server).into_iter().flatten().filter_map(Weak::upgrade).collect());
-    // Of one that has failed, nobody would be told.
+    // A question at a failed socket would never be woken.
     known.into_iter().filter(|socket| socket.open.asked.get() < u32::MAX).collect()
 }
 
@@ -162,14 +166,14 @@ fn any(mut known: Vec<Rc<Socket>>) -> Option<Rc<Socket>> {
     (!known.is_empty()).then(|| known.swap_remove(index))
 }
 
-/// Opens one, at a port that the kernel chooses at random.
+/// Opens a socket, at a port that the kernel chooses at random.
 async fn open(server: SocketAddr) -> io::Result<Rc<Socket>> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
-    // From then on, nothing that others send comes in.
+    // From now on the kernel drops datagrams from other senders.
     socket.connect(server).await?;
     let open = Rc::new(Open { socket, server, waiting: RefCell::default(), asked: Cell::new(0) });
     let reader = tokio::task::spawn_local(read(open.clone())).abort_handle();
@@ -178,7 +182,7 @@ async fn open(server: SocketAddr) -> io::Result<Rc<Socket>> {
     Ok(socket)
 }
 
-/// Hands answers to those who wait for them, until the socket fails; then nobody goes on waiting.
+/// Hands answers to the tasks that wait for them until the socket fails; then it fails all waiting questions.
 async fn read(open: Rc<Open>) {
     let mut buffer = [0; LARGEST];
     loop {
@@ -194,9 +198,9 @@ async fn read(open: Rc<Open>) {
         });
         drop(waiting);
         match answer {
-            // Whoever asked may be gone.
+            // The task that asked may be gone.
             Some((asked, answer)) => drop(asked.answer.send(answer)),
-            // Others may have sent it in the server's name, or it comes too late: go on waiting.
+            // Another host may have sent it in the server's name, or it comes too late: go on waiting.
             None => told::say(format_args!("a message from name server {} answers no question", open.server)),
         }
     }

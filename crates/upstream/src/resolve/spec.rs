@@ -1,4 +1,4 @@
-//! What `resolver` says.
+//! The settings of `resolver`.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use crate::place::Place;
 /// A name server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NameServer {
-    /// Where it is; a name is looked up by the system when the server is first asked.
+    /// The place of the name server; a name is looked up by the system when the server is first asked.
     pub place: Place,
 }
 
-/// `resolver address … [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=name]`
+/// The settings of `resolver address … [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=name]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ResolverSpec {
     /// The name servers, asked in turn.
     pub servers: Vec<NameServer>,
-    /// How long answers are valid, whatever they say themselves.
+    /// How long answers are valid, overriding their own time to live.
     pub valid: Option<Duration>,
     /// Whether IPv4 addresses are asked for.
     pub ipv4: bool,
     /// Whether IPv6 addresses are asked for.
     pub ipv6: bool,
-    /// The name under which `status` shows its figures.
+    /// The name under which `status` shows the counters.
     pub status_zone: Option<Box<str>>,
 }
 
 impl fmt::Display for ResolverSpec {
-    /// All of it on one line: two that print the same are the same.
+    /// Prints all settings on one line: equal settings print the same.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for server in &self.servers {
             write!(formatter, "{} ", server.place)?;

@@ -1,15 +1,15 @@
-//! The system's own lookup: `/etc/hosts`, `/etc/resolv.conf` and whatever else it is configured to ask.
+//! The system's own lookup: `/etc/hosts`, `/etc/resolv.conf` and other sources that it is configured to ask.
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 
 use super::MAX_ADDRESSES;
 
-/// Looks a host up, on a thread of those that the thread `names` has for it. To be called on that thread
-/// ([`thread::run`](super::thread::run)); takes as long as the system lets it.
+/// Looks a host up, on one of the lookup threads that belong to the thread `names`. It has to be called on that thread
+/// ([`thread::run`](super::thread::run)), and takes as long as the system lets it.
 ///
 /// # Errors
-/// It is not found, or nobody could be asked.
+/// The host is not found, or no name server could be asked.
 pub async fn lookup(host: &str) -> io::Result<Vec<IpAddr>> {
     let host = host.to_owned();
     tokio::task::spawn_blocking(move || {

@@ -100,7 +100,7 @@ fn same_questions_at_a_time_are_asked_once() {
         for one in waiting {
             assert_eq!(*one.await.unwrap().unwrap().addresses, [ip(1)]);
         }
-        // Both kinds, and once more after the silence.
+        // The questions for both kinds of address, and once more each after the first went unanswered.
         assert!(dns.asked("a.test") <= 4);
     });
 }
@@ -210,7 +210,8 @@ fn names_that_cannot_be_are_not_asked_for_nor_kept() {
     });
 }
 
-/// Asks for `names` that the name server says nothing about, each for both kinds of addresses, and says how many sockets there are then.
+/// Asks for `names` names that the name server does not answer, each for both kinds of addresses, and returns how many
+/// sockets there are then.
 fn sockets_of_silence(names: usize) -> usize {
     let dns = Dns::start();
     let names: Vec<String> = (0..names).map(|number| format!("silent{number}.test")).collect();
@@ -230,7 +231,7 @@ fn sockets_of_silence(names: usize) -> usize {
             tokio::spawn(async move { resolver.addresses(&name, LONG).await })
         };
         let mut waiting = Vec::new();
-        // No more at once than fit in the name server's buffer.
+        // At most as many at once as fit in the name server's buffer.
         for some in names.chunks(300) {
             waiting.extend(some.iter().cloned().map(ask));
             while some.iter().any(|name| dns.asked(name) < 2) {
@@ -238,7 +239,7 @@ fn sockets_of_silence(names: usize) -> usize {
             }
         }
         let most = sockets(dns.address());
-        // Those that wait are in nobody's way.
+        // The waiting questions do not block other questions.
         assert_eq!(*resolver.addresses("a.test", LONG).await.unwrap().addresses, [ip(1)]);
         for name in &names {
             dns.set(name, Reply::Code(2));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-/// Most threads that make the system's lookups, which wait; more lookups wait for one of them.
+/// The most threads that make the system's lookups, which block; more lookups wait for a free thread.
 const LOOKUPS: usize = 16;
 
 /// How long such a thread stays without work.
@@ -15,12 +15,12 @@ const IDLE: Duration = Duration::from_secs(10);
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// What sends tasks to the thread, or that there is none.
+/// The channel that sends tasks to the thread, or the error that stopped its start.
 static TASKS: OnceLock<io::Result<mpsc::UnboundedSender<Task>>> = OnceLock::new();
 
-/// Runs `task` on the thread, which is started by the first call; `tokio::task::spawn_local` goes on from there. How many
-/// tasks there are is bounded by those who send them: questions by [`MAX_WAITING`](super::MAX_WAITING), watched names by the
-/// configuration.
+/// Runs `task` on the thread, which is started by the first call; the task can continue with
+/// `tokio::task::spawn_local`. The number of tasks is bounded by their senders: questions by
+/// [`MAX_WAITING`](super::MAX_WAITING), watched names by the configuration.
 ///
 /// # Errors
 /// The thread could not be started.
@@ -43,7 +43,7 @@ fn start() -> io::Result<mpsc::UnboundedSender<Task>> {
     std::thread::Builder::new().name("names".into()).spawn(move || {
         LocalSet::new().block_on(&runtime, async move {
             while let Some(task) = tasks.recv().await {
-                // In a task of its own: what panics in it ends it alone.
+                // It runs in a task of its own, so that a panic ends only that task.
                 tokio::task::spawn_local(async move { task() });
             }
         });

@@ -1,4 +1,4 @@
-//! What name servers do that no single request is told of: in the error log, but not more often than it can be read.
+//! Log lines about name servers that belong to no single request. They go to the error log, at a bounded rate.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,23 +7,23 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 use freerun_runtime::log::{ErrorLog, Level};
 
-/// The shortest time between two lines: whoever can send datagrams can cause them.
+/// The shortest time between two lines, because anyone who can send datagrams can cause them.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Where it is told.
+/// The log that the lines go to.
 static LOG: ArcSwapOption<ErrorLog> = ArcSwapOption::const_empty();
 
 thread_local! {
-    /// On the thread that asks: when the last line was written, and how many were left out since.
+    /// When the last line was written, and how many were left out since. Used on the resolver thread.
     static LAST: Cell<(Option<Instant>, u64)> = const { Cell::new((None, 0)) };
 }
 
-/// From now on it is told in `log`, that of the current configuration.
+/// Sets the log for the lines, which is that of the current configuration.
 pub fn report_to(log: ErrorLog) {
     LOG.store(Some(log.into()));
 }
 
-/// Tells it, unless something was told just now. On the thread that asks.
+/// Logs a line, unless one was logged just now. To be called on the resolver thread.
 pub(super) fn say(what: fmt::Arguments<'_>) {
     let Some(log) = LOG.load_full() else { return };
     let (last, more) = LAST.get();

@@ -8,15 +8,16 @@ use crate::lease::Lease;
 use crate::query::{NoPeer, Query, Tried};
 use crate::random::Random;
 
-/// How often the oldest looks by itself: a server may become available because time passes, or with more room than one place.
+/// How often the oldest request looks by itself: a server may become available because time passes, or with room for
+/// several requests.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Group {
-    /// As [`Group::pick`]; where the group has a queue, waits in it for a server that has room. `query` is asked anew with
-    /// the time that `clock` tells.
+    /// Chooses a server as [`Group::pick`] does; where the group has a queue, waits in it for a server that has room.
+    /// The `query` is made anew with the time of `clock` for each choice.
     ///
     /// # Errors
-    /// No server: none that could be asked, the queue was full, or the time in it was over.
+    /// There is no server: none could be asked, the queue was full, or the time in it was over.
     pub async fn pick_or_wait(
         &self,
         query: &Query<'_>,
@@ -30,7 +31,7 @@ impl Group {
         };
         let queue = &self.state().queue;
         let Some(settings) = self.settings.queue else { return ask(query.now, tried) };
-        // Who comes while others wait goes behind them.
+        // A request that comes while others wait goes behind them.
         if queue.waiting() == 0 {
             match ask(query.now, tried) {
                 Err(NoPeer::Wait) => {}
@@ -40,12 +41,12 @@ impl Group {
         let particular = query.sticky.is_some() || tried.count() > 0;
         let group = std::ptr::from_ref(self).addr();
         let Some(mut place) = queue.enter(settings.length, group, particular) else {
-            // Those who fill it may all wait for another server than the one that has room.
+            // The requests that fill the queue may all wait for another server than the one that has room.
             return if queue.has_particular() { ask(clock(), tried) } else { Err(NoPeer::Wait) };
         };
         let end = query.now + settings.timeout.as_millis() as Millis;
         loop {
-            // Only one that leaves changes who is the oldest.
+            // The oldest request changes only when one leaves.
             let (has_turn, is_oldest) = place.standing();
             if has_turn {
                 match ask(clock(), tried) {

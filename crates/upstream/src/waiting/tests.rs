@@ -1,4 +1,4 @@
-//! Who waits how long, with time that passes when nobody runs.
+//! Waiting in the queue: which requests wait and how long, with time that passes when no task runs.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::*;
 use crate::group::{GroupSettings, PeerSpec, QueueSettings};
 use crate::peer::PeerSettings;
 
-/// A group of servers for one request at a time each, for which so many may wait a minute.
+/// A group of servers for one request at a time each, for which up to `length` requests may wait a minute.
 fn queued(servers: usize, length: u32) -> Group {
     let queue = Some(QueueSettings { length, timeout: Duration::from_secs(60) });
     let settings = GroupSettings { queue, ..GroupSettings::default() };
@@ -53,7 +53,7 @@ fn who_cannot_be_served_waits_for_room() {
         let wait = async || wait(&group, start, Tried::new()).await.map(|_| after(start));
         let lease = take(&group, &mut Tried::new()).unwrap();
         assert_eq!(take(&group, &mut Tried::new()).unwrap_err(), NoPeer::Wait);
-        // One waits, and gets the room; for the other one the queue is full.
+        // One request waits and gets the room; for the other one the queue is full.
         let release = async {
             pause(30).await;
             assert_eq!(group.waiting(), 1);
@@ -61,7 +61,7 @@ fn who_cannot_be_served_waits_for_room() {
         };
         let (first, second, ()) = tokio::join!(wait(), wait(), release);
         assert_eq!((first, second), (Ok(30), Err(NoPeer::Wait)));
-        // Nobody gives room: the time is over.
+        // No server is released: the time is over.
         let _lease = take(&group, &mut Tried::new()).unwrap();
         assert_eq!(wait().await, Err(NoPeer::Wait));
         assert!(after(start) >= 60_030 && after(start) < 60_200);
@@ -76,7 +76,8 @@ fn who_has_waited_longest_is_served_first() {
         let start = Instant::now();
         let served = Rc::new(RefCell::new(Vec::new()));
         let local = tokio::task::LocalSet::new();
-        // They come faster than they are served, so that many wait for long, and others would look just when one is served.
+        // Requests come faster than they are served, so that many wait for long, and others would look just when one is
+        // served.
         for number in 0..60u64 {
             let (group, served) = (group.clone(), served.clone());
             local.spawn_local(async move {
@@ -116,7 +117,7 @@ fn who_cannot_use_the_room_lets_the_next_one_have_it_and_keeps_its_place() {
             pause(110).await;
             drop(second);
         };
-        // The oldest has been at the server that becomes free.
+        // The oldest request has been at the server that becomes free.
         let no = Tried::new();
         tokio::join!(wait("particular", tried), wait("any", no.clone()), wait("last", no), release);
         assert_eq!(*served.borrow(), [("any", 210), ("particular", 320), ("last", 1210)]);
@@ -125,7 +126,7 @@ fn who_cannot_use_the_room_lets_the_next_one_have_it_and_keeps_its_place() {
 
 #[test]
 fn who_comes_has_room_that_those_before_could_not_use() {
-    // One that is full of them keeps nobody out either.
+    // A queue that is full of them keeps no other request out either.
     for length in [10, 1] {
         let group = queued(2, length);
         run(async {
@@ -156,7 +157,7 @@ fn who_leaves_hands_the_room_on() {
         assert!(gone.as_mut().poll(&mut context).is_pending());
         assert!(next.as_mut().poll(&mut context).is_pending());
         pause(10).await;
-        // It is the first one's turn, who does not come to it any more.
+        // It is the first request's turn, but it no longer takes it.
         drop(lease);
         drop(gone);
         assert_eq!(group.waiting(), 1);
@@ -190,7 +191,7 @@ fn room_that_nobody_gave_back_serves_all_for_whom_there_is_some() {
         };
         let (one, two, three, four, ()) = tokio::join!(wait(), wait(), wait(), wait(), replace);
         assert_eq!((one, two, three), (200, 200, 200));
-        // The server takes four at a time.
+        // The server takes four requests at a time.
         assert!(four >= 1200, "{four}");
         drop(lease);
     });

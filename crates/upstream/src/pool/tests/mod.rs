@@ -12,7 +12,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Runs `job` on a loop and hands back what it says.
+/// Runs `job` on a loop and returns its result.
 fn on<T: Send + 'static>(handle: &LoopHandle, job: impl FnOnce() -> T + Send + 'static) -> T {
     let (answer, answers) = channel();
     handle.tell(move || answer.send(job()).unwrap());
@@ -46,7 +46,7 @@ impl Bench {
         on(&self.loops[on_loop], move || pool.release(kept.into(), &settings, &count))
     }
 
-    /// Puts a new connection; the peer's end comes back.
+    /// Puts a new connection into the pool; returns the peer's end.
     fn put(&self, on_loop: usize) -> TcpStream {
         let (ours, theirs) = pair();
         assert!(self.put_kept(on_loop, Exclusive::new(ours, Scope::SHARED)));
@@ -63,7 +63,7 @@ impl Bench {
     }
 }
 
-/// Which of the peers' ends a connection leads to.
+/// The number of the peer's end that a connection leads to.
 fn name(kept: &Exclusive, peers: &mut [&mut TcpStream]) -> usize {
     kept.transport.try_write(&[IoSlice::new(b"!")], false).unwrap();
     for (index, peer) in peers.iter_mut().enumerate() {
@@ -111,7 +111,7 @@ fn one_that_was_closed_or_sent_something_is_never_handed_out() {
             chatty.write_all(b"HTTP/1.1 408 Request Timeout\r\n").unwrap();
             drop(closed);
             if !surely {
-                // The loop has looked at its events when a task that waits for one of them has run.
+                // The loop has polled its events when a task that waits for one of them has run.
                 let (ours, theirs) = pair();
                 let (done, finished) = channel();
                 bench.loops[0].tell(move || {
@@ -207,7 +207,7 @@ fn the_sweep_closes_the_dead_and_the_old_and_ends_when_nothing_is_left() {
             std::thread::yield_now();
         }
         bench.settings.timeout = LONG;
-        // What the sweep knows of is gone with it, so that the next connection starts another one.
+        // The sweep forgets the connection, so that the next connection starts another sweep.
         while !on(&bench.loops[0], || sweep::SWEPT.with_borrow(std::collections::HashMap::is_empty)) {
             assert!(start.elapsed() < LONG);
         }
@@ -244,7 +244,7 @@ fn what_belongs_to_a_client_is_there_for_it_whatever_lists_are_in_hand() {
     let own = Arc::new(bench.pool.branch());
     let (ours, mut theirs) = pair();
     let (count, settings) = (bench.count.clone(), bench.settings.clone());
-    // Others look for a connection, in all lists.
+    // Other threads look for a connection, in all lists.
     let lists = [0, 1].map(|index| bench.pool.0.try_lock(index).unwrap());
     let pool = own.clone();
     assert!(on(&bench.loops[0], move || {
@@ -281,7 +281,7 @@ fn a_request_closes_a_bounded_number_of_dead_ones_on_its_way() {
     let mut bench = Bench::new(1);
     bench.settings = KeepAlive { connections: 3 * CLOSED_AT_ONCE, timeout: Duration::ZERO, ..KeepAlive::default() };
     let (pool, count, settings) = (bench.pool.clone(), bench.count.clone(), bench.settings.clone());
-    // In one go, so that the sweep does not come between.
+    // All in one job, so that the sweep does not run in between.
     let left = on(&bench.loops[0], move || {
         let peers: Vec<TcpStream> = (0..3 * CLOSED_AT_ONCE)
             .map(|_| {

@@ -1,10 +1,10 @@
-//! Connections that carry several exchanges at a time, as those of HTTP/2 will.
+//! Connections that carry several exchanges at a time, like those of HTTP/2.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use super::*;
 
-/// A connection that carries so many exchanges at a time as the server allows, and says when it is closed.
+/// A connection that carries as many exchanges at a time as the server allows, and reports when it is closed.
 struct Wide {
     name: &'static str,
     allowed: Arc<AtomicUsize>,
@@ -23,7 +23,7 @@ impl Drop for Wide {
     }
 }
 
-/// What is left in the hand of who has made one.
+/// The test's handle of a connection that it has put into the pool.
 struct Server {
     allowed: Arc<AtomicUsize>,
     closed: Arc<AtomicBool>,
@@ -81,12 +81,12 @@ fn a_connection_has_as_many_slots_as_the_server_allows() {
     slots.extend((0..2).map(|_| bench.slot(0).unwrap()));
     assert!(slots.iter().all(|slot| name(slot) == "a"));
     assert!(bench.slot(0).is_none(), "all are taken");
-    // One that was released and one that was dropped are there for others; neither closes the connection.
+    // A released and a dropped slot are free for other requests; neither closes the connection.
     assert!(bench.release(0, slots.pop().unwrap()));
     drop(slots.pop());
     slots.extend((0..2).map(|_| bench.slot(0).unwrap()));
     assert!(bench.slot(0).is_none());
-    // The server may change its mind.
+    // The server may change its limit.
     server.allowed.store(4, Relaxed);
     slots.push(bench.slot(0).unwrap());
     server.allowed.store(1, Relaxed);
@@ -206,7 +206,7 @@ fn one_in_use_is_not_closed_to_make_room() {
     let mut second = bench.put(0);
     assert!(is_closed(&mut first));
     assert!(!server.is_closed() && bench.slot(0).is_some());
-    // When nobody uses it, it has its turn after what was unused before.
+    // When it is no longer used, its turn comes after connections that were unused before.
     bench.tick();
     assert!(bench.release(0, slot));
     bench.tick();
