@@ -1,4 +1,4 @@
-//! `cache_background_update`: a stale response is fetched anew while the client has it already.
+//! `cache_background_update`: a stale response is fetched anew after the client got it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::cached::fetch::{Ask, log_full};
 use crate::cached::lookup::Serve;
 use crate::state::cache_status::Status;
 
-/// How many may run on one loop. Beyond that, the client waits for the server.
+/// The most updates that run on one loop at a time. Beyond that, the client waits for the server.
 const MAX_RUNNING: usize = 1024;
 
 #[derive(Default)]
@@ -31,10 +31,10 @@ impl Drop for Place {
     }
 }
 
-/// Has the server asked.
+/// Starts a task that asks the server for the response.
 ///
 /// # Errors
-/// There are too many of them already; what it would have filled comes back.
+/// Too many updates are running already; the filling is returned.
 pub fn update(request: &Request, serve: &Serve<'_>, object: Arc<Object>, filling: Filling) -> Result<(), Filling> {
     let running = request.client.loop_state.modules.get::<Running>();
     if running.0.get() >= MAX_RUNNING {

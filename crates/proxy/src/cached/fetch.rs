@@ -1,4 +1,4 @@
-//! A server is asked for a request that has to do with a cache.
+//! Asks a server for a response that concerns a cache.
 
 use std::sync::Arc;
 
@@ -26,30 +26,31 @@ use crate::state::cache_fetch::{CacheFetch, Validators};
 use crate::state::cache_status;
 use crate::state::cache_status::Status;
 
-/// Asks on behalf of a request.
+/// A question to a server on behalf of a request.
 pub struct Ask<'s> {
     serve: &'s Serve<'s>,
-    /// HEAD goes as GET.
+    /// Whether HEAD is passed on as GET.
     as_get: bool,
     /// The names of the fields that chose the variant that is asked for, if it is one.
     names: Option<Bytes>,
 }
 
 impl<'s> Ask<'s> {
-    /// For a request.
+    /// A question on behalf of this request.
     pub fn new(serve: &'s Serve<'s>, request: &Request) -> Ask<'s> {
         Ask { serve, as_get: request.asked.method == Method::Head && serve.family.converts_head(request), names: None }
     }
 
-    /// For a variant, which these fields choose.
+    /// Makes this a question for the variant that these fields choose.
     pub fn of_variant(self, names: Option<Bytes>) -> Ask<'s> {
         Ask { names, ..self }
     }
 
-    /// Asks for this request alone: nothing is kept of the response, and what the client asks for is passed on as it is.
+    /// Asks for this request alone: the response is not stored, and the client's conditions and ranges are passed on
+    /// unchanged.
     pub async fn alone(&self, request: &mut Request, status: Status, stale: Option<Arc<Object>>) -> Outcome {
         cache_status::note(request, &self.serve.wanted.cache, status);
-        // Others may follow it, from its head on.
+        // Other requests may follow the response, from its head on.
         let terms = Terms { watched: !request.client.is_background(), head_at_once: true };
         match reach(request, self.serve.family, terms).await {
             Ok(reached) => match self.covers(reached.head().status, stale.as_ref()) {
@@ -63,7 +64,7 @@ impl<'s> Ask<'s> {
         }
     }
 
-    /// Asks for the cache: what may be kept of the response is.
+    /// Asks for the cache: a response that may be stored is.
     pub async fn keeping(
         &self,
         request: &mut Request,
@@ -74,7 +75,7 @@ impl<'s> Ask<'s> {
         cache_status::note(request, &self.serve.wanted.cache, status);
         let sent = unix_now();
         let revalidates = self.serve.shared.proxy_cache_revalidate || self.serve.shared.proxy_cache_rfc9111;
-        // Without a validator it may be the configuration that sets a condition.
+        // Without a validator the configuration may still set a condition.
         let mut conditional = revalidates && stale.as_ref().is_some_and(|object| may_validate(object.head.status));
         let reached = loop {
             let validators = match &stale {
@@ -82,7 +83,7 @@ impl<'s> Ask<'s> {
                 _ => Validators::default(),
             };
             CacheFetch::begin(request, self.as_get, validators);
-            // Others wait for it: it goes on without the client.
+            // Other requests wait for the response: it goes on without the client.
             let terms = Terms { watched: false, head_at_once: true };
             let reached = reach(request, self.serve.family, terms).await;
             CacheFetch::end(request);
@@ -127,8 +128,8 @@ impl<'s> Ask<'s> {
         outcome
     }
 
-    /// A request that may change what the server has: what is stored of it is invalid after an answer without an error (RFC
-    /// 9111 section 4.4).
+    /// Passes on a request that may change the resource at the server. After an answer without an error, the stored
+    /// responses for it are invalid (RFC 9111 section 4.4).
     pub async fn invalidating(&self, request: &mut Request) -> Outcome {
         let terms = Terms { watched: !request.client.is_background(), head_at_once: false };
         let reached = match reach(request, self.serve.family, terms).await {
@@ -142,7 +143,7 @@ impl<'s> Ask<'s> {
             let host = request.head.value(HeaderId::Host).unwrap_or_default();
             let path = request.head.uri();
             for target in also_invalid(&reached.head().fields.to_list(), b"http", host, path) {
-                // A key that does not end with the target has its others in no known place.
+                // If the key does not end with the target, the keys of other targets are not known.
                 if let Some(other) = wanted.beside(path, &target) {
                     other.remove();
                 }
@@ -151,8 +152,8 @@ impl<'s> Ask<'s> {
         reached.answer(request)
     }
 
-    /// Whether a 304 speaks of another response than the one that is stored: one with another strong validator (RFC 9111 section
-    /// 4.3.4). It must not make that fresh again.
+    /// Whether a 304 is about another response than the stored one: one with another strong validator (RFC 9111 section
+    /// 4.3.4). It must not make the stored response fresh again.
     fn is_of_another(&self, reached: &Reached, object: &Object) -> bool {
         let head = reached.head();
         if !self.serve.shared.proxy_cache_rfc9111 || head.status != 304 {
@@ -160,18 +161,18 @@ impl<'s> Ask<'s> {
         }
         let told = head.fields.to_list();
         let stored: Vec<&[u8]> = strong(&object.head.fields).collect();
-        // Each strong validator selects the responses that have it: one that is known is enough.
+        // Each strong validator selects the responses that have it: one known validator is enough.
         !stored.is_empty() && strong(&told).next().is_some() && !strong(&told).any(|tag| stored.contains(&tag))
     }
 
-    /// That no server has answered is kept, too, if `cache_valid` has a time for the status that stands for it.
+    /// Stores the failure to get an answer, too, if `cache_valid` has a time for the status that stands for it.
     fn keep_failure(&self, request: &Request, mut filling: Filling, status: u16, stale: Option<&Arc<Object>>) {
         let Serve { shared, wanted, .. } = self.serve;
         let seconds = shared.proxy_cache_valid.rules().seconds(status);
         if seconds == 0 || shared.proxy_no_cache.hold(request) {
             return filling.not_storable();
         }
-        // That of a variant says nothing of the others, whose response may be fresh.
+        // The failure of a variant says nothing of the others, whose response may be fresh.
         let key = filling.fill().key();
         let names = || self.names.clone().or_else(|| Some(stale?.head.vary.as_ref()?.names.clone()));
         let vary = match key == wanted.key {
@@ -189,7 +190,7 @@ impl<'s> Ask<'s> {
         filling.whole(Bytes::new());
     }
 
-    /// The stale response that is used instead of an answer with this status.
+    /// The stale response to use instead of an answer with this status, if it may be used.
     fn covers(&self, status: u16, stale: Option<&Arc<Object>>) -> Option<Arc<Object>> {
         let cause = NextUpstream::of_status(status)?;
         stale.filter(|object| self.serve.may_cover(object, cause)).cloned()
@@ -204,7 +205,7 @@ impl<'s> Ask<'s> {
         }
     }
 
-    /// The server says that what is stored has not changed.
+    /// Handles a 304, by which the server says that the stored response has not changed.
     fn revalidated(
         &self,
         request: &mut Request,
@@ -231,7 +232,7 @@ impl<'s> Ask<'s> {
                 let (entry, body) = (object.entry.clone(), object.body.clone());
                 let renewed = Object { entry, head: Arc::new(head), body, made: Made::default() };
                 if !rewrite(request, &renewed, filling) {
-                    // It goes on with the fields that it has, then.
+                    // The stored response keeps its old fields then.
                     wanted.cache.revalidated(&object.entry, lifetime);
                 }
                 cache_status::note(request, &wanted.cache, Status::Revalidated);
@@ -249,13 +250,13 @@ impl<'s> Ask<'s> {
     }
 }
 
-/// The strong `ETag`s among fields.
+/// The strong `ETag` values among the fields.
 fn strong(fields: &[Field]) -> impl Iterator<Item = &[u8]> {
     values(fields, b"etag").filter(|tag| tag.starts_with(b"\""))
 }
 
-/// Stores a response anew that has other fields now, with the body that it has; those who wait get it from there meanwhile.
-/// Whether it is going to be stored.
+/// Stores a response again with changed fields and the body that it has; requests that wait get it from there
+/// meanwhile. Returns whether it is going to be stored.
 fn rewrite(request: &Request, object: &Object, mut filling: Filling) -> bool {
     let head = (*object.head).clone();
     let (length, key) = (head.body, object.entry.key());
@@ -284,7 +285,7 @@ fn rewrite(request: &Request, object: &Object, mut filling: Filling) -> bool {
                     }
                 }
                 Ok(None) => return filling.end(),
-                // What is stored stays as it is.
+                // The stored response stays as it is.
                 Err(_) => return,
             }
         }
@@ -292,7 +293,7 @@ fn rewrite(request: &Request, object: &Object, mut filling: Filling) -> bool {
     true
 }
 
-/// Says that there is no room for another request in the background.
+/// Logs that there is no room for another request in the background.
 pub fn log_full(request: &Request, most: usize) {
     log_error!(request, Warn, "{most} requests update caches in the background, not one more");
 }

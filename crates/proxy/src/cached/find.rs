@@ -1,4 +1,5 @@
-//! What there is for a request: memory first, then the disk, and of several variants (`Vary`) the request's.
+//! Finds the stored response for a request: first in memory, then on disk, and of several variants (`Vary`) the
+//! request's own.
 
 use std::sync::Arc;
 
@@ -13,39 +14,39 @@ use freerun_runtime::files::{Aio, Via};
 
 use crate::cached::storing::variant;
 
-/// What a request's response is found by.
+/// The cache and the key by which a request's response is found.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     /// The cache.
     pub cache: Arc<Cache>,
     /// The text of the key.
     pub text: Bytes,
-    /// Its sum.
+    /// The hash of the key's text.
     pub key: Key,
 }
 
-/// What was found.
+/// The result of a lookup.
 #[derive(Debug, Clone)]
 pub struct Located {
     /// The stored response.
     pub object: Option<Arc<Object>>,
-    /// What is stored, but cannot be read now: it is asked for anew, and not looked for again.
+    /// An entry that is stored but cannot be read now: it is asked for anew, and not looked for again.
     pub unreadable: Option<Arc<Entry>>,
     /// The key that the request's variant is stored under, or would be.
     pub key: Key,
     /// The names of the fields that chose this variant, where the key is not the request's own.
     pub names: Option<Bytes>,
-    /// The key is another text's, too (MD5): nothing can be stored for this one.
+    /// Whether another text has the same key (MD5): nothing can be stored for this request.
     pub taken: bool,
 }
 
-/// Which of a key's objects a request wants.
+/// The object of a key that a request wants.
 enum Which {
-    /// This one.
+    /// This object.
     This,
-    /// The one of this key.
+    /// The object of another key.
     Other(Key),
-    /// None of them.
+    /// No object.
     None,
 }
 
@@ -64,7 +65,7 @@ fn which(request: &Request, object: &Object, text: &[u8], main: Key, key: Key) -
     }
 }
 
-/// The object in memory that a request wants, if it is there, may be used, and is noted as used.
+/// The object in memory that a request wants, if it may be used. The use is recorded.
 pub fn in_memory(request: &Request, cache: &Cache, text: &[u8], main: Key, now: u64) -> Option<Arc<Object>> {
     let mut key = main;
     loop {
@@ -85,7 +86,7 @@ pub fn in_memory(request: &Request, cache: &Cache, text: &[u8], main: Key, now: 
 }
 
 impl Wanted {
-    /// Looks everywhere.
+    /// Looks in memory and then on disk.
     pub async fn locate(&self, request: &Request, aio: &Aio, now: u64) -> Located {
         let main = self.key;
         let mut key = main;
@@ -120,14 +121,14 @@ impl Wanted {
         }
     }
 
-    /// The object of a key; or what there is that cannot be read.
+    /// Opens the object of a key; the error is the entry that cannot be read, if there is one.
     async fn open(&self, request: &Request, aio: &Aio, key: Key, now: u64) -> Result<Arc<Object>, Option<Arc<Entry>>> {
         let gone = ClientGone::of(&request.client);
         let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
         let (known, found) = match self.cache.find(key, now) {
             Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, via).await),
             Found::Unknown => match self.cache.adopt_object(key, now, via).await {
-                // Another request was quicker.
+                // Another request was faster.
                 Err(Unreadable::Missing) => match self.cache.find(key, now) {
                     Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, via).await),
                     _ => return Err(None),

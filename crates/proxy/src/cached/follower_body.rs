@@ -1,4 +1,4 @@
-//! The body of a response that is being fetched for a cache, as one client of several follows it.
+//! The body of a response that is being fetched for a cache, for one of the clients that follow it.
 
 use std::io;
 
@@ -15,26 +15,27 @@ use crate::client::response::temporary;
 use crate::client::spool::{MAX_READ, Place, Spool};
 use crate::exchange::family::Family;
 
-/// How much is taken ahead of the client at a time at most.
+/// The most bytes that are taken ahead of the client at a time.
 const READ: usize = 128 * 1024;
-/// How much of what a slow client has not taken is written to its file at a time, at least.
+/// The least bytes that are written to the temporary file of a slow client at a time.
 const SPOOLED: usize = 64 * 1024;
 
 /// The body of an object that is being fetched.
 ///
-/// Where it is not stored, those who follow it share what is in memory, and the server is not read beyond that before all have
-/// taken it. What a client does not take goes to a temporary file, so that the others need not wait for it.
+/// Where it is not stored, the clients that follow it share the part in memory, and the server is not read beyond that
+/// before all have taken it. The bytes that a client does not take go to a temporary file, so that the others need not
+/// wait for it.
 pub struct FollowerBody {
     follower: Follower,
-    /// What it has taken for the client, and the client has not.
+    /// The bytes that were taken for the client but not yet by it.
     spool: Option<Spool>,
-    /// Where that may go, until it does.
+    /// The place for the temporary file, until the spool is made.
     place: Option<Place>,
     log: Detached,
 }
 
 impl FollowerBody {
-    /// For a request of this member of the family.
+    /// Makes the body for a request of this member of the family.
     pub fn new(request: &Request, family: &dyn Family, follower: Follower) -> FollowerBody {
         let max = family.shared(request.settings()).map_or(0, |shared| shared.proxy_max_temp_file_size.0);
         let place = temporary(request, family, max, MAX_READ);
@@ -51,7 +52,7 @@ impl FollowerBody {
         self.follower.next().await
     }
 
-    /// Takes what the client does not, where others wait for that.
+    /// Takes the bytes that the client does not take, where other clients wait for that.
     async fn go_ahead(&mut self) {
         self.follower.unstored().await;
         if let Some(place) = self.place.take() {
@@ -60,7 +61,8 @@ impl FollowerBody {
         let Some(spool) = &mut self.spool else { return };
         while spool.takes_more(READ) {
             loops::consume_budget().await;
-            // Before more is taken: this is begun anew whenever the client takes bytes, and what it waits for may take long.
+            // Written before more is taken: this future is begun anew whenever the client takes bytes, and its wait may
+            // be long.
             if spool.in_memory() >= SPOOLED {
                 if !spool.is_writing() {
                     let turn = spool.turns().next().await;
@@ -71,7 +73,7 @@ impl FollowerBody {
                 }
                 continue;
             }
-            // At the end, and where it breaks, the next one says so again.
+            // At the end, and after an error, the next call returns the same again.
             let Ok(Some(piece)) = self.follower.next().await else { return };
             spool.push(piece);
         }

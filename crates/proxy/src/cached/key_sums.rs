@@ -1,7 +1,7 @@
-//! The sums of the texts that keys are made of, those of late: a hit in memory would spend much of its time on MD5.
+//! A table of recent cache keys by their texts, because a hit in memory would otherwise spend much of its time on MD5.
 //!
-//! Each loop remembers some of them. A text that another one takes the place of is summed again, so nothing depends on how well
-//! they are spread.
+//! Each loop remembers some texts. A text whose slot is taken by another one is hashed again, so correctness does not
+//! depend on how well they are spread.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use freerun_cache::key::Key;
 
 /// How many texts a loop remembers; a power of two.
 const SLOTS: usize = 512;
-/// Longer ones are not remembered. Together they hold at most a hundred kilobytes for each loop.
+/// Longer texts are not remembered. Together the texts take at most a hundred kilobytes for each loop.
 const LONGEST: usize = 192;
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ thread_local! {
     static SUMS: RefCell<Vec<Slot>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The key of a text, as [`Key::of`] gives it.
+/// The key of a text, equal to that of [`Key::of`].
 pub fn key_of(text: &[u8]) -> Key {
     if text.len() > LONGEST {
         return Key::of(text);
@@ -45,7 +45,7 @@ pub fn key_of(text: &[u8]) -> Key {
     })
 }
 
-/// Where a text is remembered.
+/// The slot of a text.
 fn place(text: &[u8]) -> usize {
     let mut sum = text.len() as u64;
     let mut mix = |part: u64| sum = (sum.rotate_left(5) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -84,7 +84,7 @@ mod tests {
             (0..SLOTS).map(|number| place(format!("http://u/{number}.html").as_bytes())).collect();
         places.sort_unstable();
         places.dedup();
-        // As many as if they were thrown at random: 1 - 1/e of all.
+        // As many slots are used as with random numbers: 1 - 1/e of all.
         assert!(places.len() > SLOTS / 2, "{}", places.len());
     }
 }

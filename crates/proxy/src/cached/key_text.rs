@@ -1,25 +1,26 @@
-//! The texts of keys, and which requests the response of a key answers.
+//! The texts of keys, and the requests that the response of a key answers.
 
-/// What the text of a key ends with whose response answers HEAD alone. No other one does, since text has no NUL.
+/// The end of the text of a key whose response answers HEAD alone. No other text ends so, because texts have no NUL.
 const HEAD_ALONE: &[u8] = b"\0HEAD";
 
-/// Which requests the response of a key answers.
+/// The requests that the response of a key answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
-    /// All that have this key: a response to GET answers HEAD, too.
+    /// All requests with this key: a response to GET answers HEAD, too.
     All,
-    /// Only HEAD: the server was asked with HEAD, and what it has answered has no body. It must never be taken for a response to GET.
+    /// Only HEAD: the server was asked with HEAD, and its answer has no body. It must never be taken for a response to
+    /// GET.
     HeadAlone,
 }
 
 impl Answers {
-    /// What the response answers that is stored under the key with this text.
+    /// The requests that the response answers that is stored under the key with this text.
     pub fn of(text: &[u8]) -> Answers {
         if text.ends_with(HEAD_ALONE) { Answers::HeadAlone } else { Answers::All }
     }
 }
 
-/// Makes the text of a request's key that of the response that answers it alone, if it is HEAD.
+/// Turns the text of a HEAD request's key into that of the response that answers HEAD alone.
 pub fn for_head_alone(text: &mut Vec<u8>) {
     text.extend_from_slice(HEAD_ALONE);
 }

@@ -1,4 +1,4 @@
-//! A request's way through a cache: its key, what there is for it, and what follows.
+//! The path of a request through a cache: its key, the stored response, and the decision what to do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,27 +39,27 @@ use crate::settings::next::NextUpstream;
 use crate::state::cache_status;
 use crate::state::cache_status::Status;
 
-/// How often a request looks again after what it has waited for turned out to be something else.
+/// How often a request looks again after the response it waited for turned out to be unusable.
 const MAX_ROUNDS: usize = 8;
 
-/// The time, as caches count it.
+/// The current time in unix seconds, which caches use.
 pub fn unix_now() -> u64 {
     u64::try_from(clock::now().secs).unwrap_or(0)
 }
 
-/// What can be said of a request at once.
+/// The result of the quick look at a request.
 pub enum Quick {
-    /// No cache has to do with it.
+    /// No cache is used for the request.
     Uncached,
-    /// It is answered.
+    /// The request is answered.
     Answered(Outcome),
-    /// More is to be done.
+    /// The request needs further work.
     Ask(Job),
-    /// The request's body is to be read before.
+    /// The request's body has to be read first.
     Read,
 }
 
-/// What is to be done for a request.
+/// The further work for a request.
 pub struct Job {
     wanted: Wanted,
     what: What,
@@ -67,23 +67,23 @@ pub struct Job {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// It is answered from the cache, or by a server for it.
+    /// The request is answered from the cache, or by a server for it.
     Answer,
-    /// A server is asked, whatever there is.
+    /// A server is asked, whether or not a response is stored.
     Bypass,
-    /// What there is goes.
+    /// The stored responses are removed.
     Purge,
-    /// It is none that could be answered from a cache, but may change what is in one.
+    /// The request cannot be answered from a cache, but may make stored responses invalid.
     Unsafe,
 }
 
-/// Whether what is stored may be used.
+/// Whether a stored response may be used.
 enum Judged {
     Fresh,
-    /// It is stale, and the client wants it all the same.
+    /// The response is stale, and the client accepts that.
     Wanted,
     Stale,
-    /// Neither may it be used nor a server asked.
+    /// The response may not be used, and no server may be asked.
     Refused,
 }
 
@@ -99,12 +99,12 @@ fn judged(request: &Request, shared: &FamilySettings, lifetime: &Lifetime, now: 
     }
 }
 
-/// Answers from memory, or says what else is to be done. Never waits.
+/// Answers from memory, or returns what else is to be done. It never waits.
 pub fn quick(request: &mut Request, family: &'static dyn Family) -> Quick {
     look(request, family, false)
 }
 
-/// `read`: the body of the request, which may be a part of its key, was read.
+/// Looks into the cache. `read`: the body of the request, which may be a part of its key, was read.
 fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick {
     let location = request.place.location.clone();
     let Some(shared) = family.shared(&location.settings).filter(|shared| shared.proxy_cache.is_on()) else {
@@ -139,10 +139,10 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     };
     let mut sum = key_of(&text);
     let as_head = request.asked.method == Method::Head && !family.converts_head(request);
-    // In this order: what is being fetched is stored before it is that no more.
+    // In this order, because a response is stored before its fill ends.
     if as_head && what == What::Answer && cache.fill_of(sum).is_none() && cache.peek(sum).is_none() {
-        // The answer to HEAD that was passed on as such has no body, and must never be taken for one to GET; one to GET does
-        // for both.
+        // The answer to a HEAD that was passed on as HEAD has no body, and must never be taken for one to GET; an
+        // answer to GET serves both.
         for_head_alone(&mut text);
         sum = key_of(&text);
     }
@@ -168,7 +168,7 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     }
 }
 
-/// The text of a request's key. `None`: there is none to be had, so nothing is cached.
+/// The text of a request's key. `None`: it has none, so nothing is cached.
 fn key(request: &Request, family: &dyn Family, shared: &FamilySettings) -> Result<Option<Vec<u8>>, Outcome> {
     let mut text = Vec::with_capacity(128);
     match &shared.proxy_cache_key {
@@ -182,7 +182,7 @@ fn key(request: &Request, family: &dyn Family, shared: &FamilySettings) -> Resul
     Ok(Some(text))
 }
 
-/// Reads the request's body, and looks then.
+/// Reads the request's body, and then looks into the cache.
 pub async fn read(request: &mut Request, family: &'static dyn Family) -> Quick {
     match body::collect(request).await {
         Ok(_) => look(request, family, true),
@@ -194,7 +194,7 @@ pub async fn read(request: &mut Request, family: &'static dyn Family) -> Quick {
     }
 }
 
-/// Answers a request that has to do with a cache.
+/// Answers a request that uses a cache.
 pub async fn serve(request: &mut Request, family: &'static dyn Family, job: Job) -> Outcome {
     let location = request.place.location.clone();
     let Some(shared) = family.shared(&location.settings) else { return Outcome::Status(500) };
@@ -209,27 +209,27 @@ pub async fn serve(request: &mut Request, family: &'static dyn Family, job: Job)
     }
 }
 
-/// What is known of a request while it is served.
+/// The state of a request while it is served.
 pub struct Serve<'s> {
     /// The member of the family.
     pub family: &'static dyn Family,
-    /// Its settings.
+    /// The settings of the member.
     pub shared: &'s FamilySettings,
-    /// What is looked for.
+    /// The wanted response.
     pub wanted: Wanted,
-    /// How files are reached.
+    /// The way in which files are accessed.
     pub aio: Aio,
 }
 
-/// What became of waiting for somebody else's response.
+/// The result of waiting for the response to another request.
 enum Waited {
-    /// It is answered.
+    /// The request is answered.
     Answered(Outcome),
-    /// There is nothing to be had from there: look again.
+    /// That response cannot be used: look again.
     Again,
     /// Another variant is wanted: look again under its key. The names are those of the fields that choose it.
     Variant(Key, Bytes),
-    /// The server is asked without keeping anything.
+    /// Ask the server without storing the response.
     Alone,
 }
 
@@ -238,17 +238,17 @@ impl Serve<'_> {
         &self.wanted.cache
     }
 
-    /// Whether the response of a server may be kept at all.
+    /// Whether a response to the request may be stored at all.
     fn may_keep(&self, request: &Request) -> bool {
-        // What the body of a GET says is no part of the key.
+        // The body of a GET is not part of the key.
         let fat = request.asked.method != Method::Post && !request.is_subrequest() && has_body(request);
         let as_head = request.asked.method == Method::Head && !self.family.converts_head(request);
         !fat && !self.is_far(request) && (!as_head || Answers::of(&self.wanted.text) == Answers::HeadAlone)
-            // What comes after 101 is nobody else's.
+            // Bytes after a 101 are for this client only.
             && !self.family.upgrades(request)
     }
 
-    /// `cache_max_range_offset`
+    /// Whether the request's range begins beyond `cache_max_range_offset`.
     fn is_far(&self, request: &Request) -> bool {
         let Some(most) = self.shared.proxy_cache_max_range_offset else { return false };
         !request.is_subrequest()
@@ -268,7 +268,8 @@ impl Serve<'_> {
             match self.cache().lead(key, key, known.as_ref(), age, &self.aio, request.client_key()) {
                 Lead::Leader(filling) => {
                     let outcome = ask.keeping(request, filling, Status::Bypass, None).await;
-                    // What is being stored is there for everybody: what it takes the place of is not used any more.
+                    // A response that is being stored is used by all requests; the response that it replaces is not
+                    // used any more.
                     let coming = self.cache().fill_of(key);
                     if let Some(old) = known
                         && coming.is_some_and(|fill| matches!(fill.progress(), Progress::Known(_)))
@@ -278,7 +279,7 @@ impl Serve<'_> {
                     return outcome;
                 }
                 Lead::Changed => {}
-                // What has come is being stored: this response takes its place afterwards.
+                // The response has come and is being stored: this request's response replaces it afterwards.
                 Lead::Follow(fill) if fill.is_whole() => {
                     let limit = self.shared.proxy_cache_lock_timeout;
                     if freerun_runtime::timer::timeout(limit, fill.closed()).await.is_err() {
@@ -322,20 +323,21 @@ impl Serve<'_> {
             let known = stale.as_ref().map(|object| &object.entry).or(located.unreadable.as_ref());
             if located.taken || !self.may_keep(request) {
                 if !located.taken {
-                    // What has come already can be had all the same.
+                    // A response that has come already can be used all the same.
                     if let Some(fill) = self.cache().fill_of(located.key).filter(|fill| fill.is_whole())
                         && let Waited::Answered(outcome) = self.wait(request, &fill, Duration::ZERO).await
                     {
                         return outcome;
                     }
-                    // It may have been stored since it was looked for.
+                    // The response may have been stored since the lookup.
                     if self.cache().has_changed(located.key, known) {
                         continue;
                     }
                 }
                 return ask.alone(request, status, stale).await;
             }
-            // Counted once, however often it is looked for; what is being fetched was asked for often enough.
+            // A request is counted once, however often it looks; a response that is being fetched was asked for often
+            // enough.
             if stale.is_none() && !counted && self.shared.proxy_cache_min_uses > 1 {
                 counted = true;
                 if self.cache().count(located.key, now) < self.shared.proxy_cache_min_uses {
@@ -369,7 +371,7 @@ impl Serve<'_> {
                     let left = self.shared.proxy_cache_lock_timeout.saturating_sub(loops::now() - began);
                     match self.wait(request, &fill, left).await {
                         Waited::Answered(outcome) => return outcome,
-                        // All who have waited for what never came ask at once, unless there is something by now.
+                        // All requests that have waited in vain ask at once, unless a response is stored by now.
                         Waited::Again => waits = loops::now() - began < self.shared.proxy_cache_lock_timeout,
                         Waited::Variant(key, names) => forced = Some((key, names)),
                         Waited::Alone => return ask.alone(request, status, stale).await,
@@ -383,9 +385,10 @@ impl Serve<'_> {
         Ask::new(self, request).alone(request, Status::Miss, None).await
     }
 
-    /// Waits for the response that somebody else has asked for, and follows it.
+    /// Waits for the response to another request, and follows it.
     async fn wait(&self, request: &mut Request, fill: &Arc<Fill>, left: Duration) -> Waited {
-        // Its place at the first byte is kept from here on: where nothing is stored, others would go on without it.
+        // The place at the first byte is kept from here on: if nothing is stored, others would go on without this
+        // request.
         let mut place = None;
         let head = match fill.progress() {
             Progress::Known(head) => head,
@@ -394,7 +397,7 @@ impl Serve<'_> {
             Progress::Asked => {
                 let _waits = self.wanted.cache.usage().wait();
                 let Some(follower) = fill.join(self.aio.clone(), request.client_key()) else { return Waited::Again };
-                // After `lock_age` one of those who wait asks, too.
+                // After `lock_age` one of the waiting requests asks, too.
                 let pause = left.min(self.shared.proxy_cache_lock_age.max(Duration::from_millis(1)));
                 let client = ClientWatch::new(request.client.clone(), !request.client.is_background());
                 match client.unless_gone(freerun_runtime::timer::timeout(pause, follower.head())).await {
@@ -413,7 +416,8 @@ impl Serve<'_> {
             return Waited::Alone;
         }
         if !matches!(judged(request, self.shared, &head.lifetime, unix_now()), Judged::Fresh) {
-            // What was stale from the beginning, or is to this client, is no answer. It is stored soon, and can be revalidated then.
+            // A response that is stale from the beginning, or for this client, is no answer. It is stored soon, and can
+            // be revalidated then.
             drop(place);
             let client = ClientWatch::new(request.client.clone(), !request.client.is_background());
             return match client.unless_gone(freerun_runtime::timer::timeout(left, fill.closed())).await {
@@ -428,7 +432,7 @@ impl Serve<'_> {
                 if own == fill.key() {
                     return Waited::Alone;
                 }
-                // Variants belong to the first response of the key, which is stored soon.
+                // Variants are attached to the first response of the key, which is stored soon.
                 if fill.is_whole() {
                     let _ = freerun_runtime::timer::timeout(left, fill.closed()).await;
                 }
@@ -448,7 +452,7 @@ impl Serve<'_> {
         Waited::Answered(respond(request, family, shared, &head, &lifetime, unix_now(), length, || body))
     }
 
-    /// Answers with what is stored.
+    /// Answers with a stored response.
     pub fn use_stored(&self, request: &mut Request, object: &Object, status: Status) -> Outcome {
         cache_status::note(request, self.cache(), status);
         let now = unix_now();
@@ -463,7 +467,7 @@ impl Serve<'_> {
         !lifetime.must_revalidate && !lifetime.no_cache && (says || lifetime.may_refresh_behind(now))
     }
 
-    /// Whether a stale response may be used after this has happened.
+    /// Whether a stale response may be used after this failure.
     pub fn may_cover(&self, object: &Object, cause: NextUpstream) -> bool {
         let lifetime = object.entry.lifetime();
         let is_error = !matches!(cause, NextUpstream::Http403 | NextUpstream::Http404 | NextUpstream::Http429);
@@ -478,7 +482,7 @@ fn has_body(request: &Request) -> bool {
     kept || request.body.received() > 0 || request.body.declared_length() != Some(0) && !request.body.is_done()
 }
 
-/// Whether the first range begins at this offset or behind it, or is one of the last bytes.
+/// Whether the first range begins at or beyond this offset, or counts from the end.
 fn begins_behind(range: &[u8], offset: u64) -> bool {
     let Some(ranges) = range.get(..6).filter(|unit| unit.eq_ignore_ascii_case(b"bytes=")).map(|_| &range[6..]) else {
         return false;

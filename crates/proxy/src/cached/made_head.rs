@@ -1,4 +1,5 @@
-//! The client's head of a stored response, made once and used again: most of what a hit in memory costs is making it.
+//! The head of a stored response as it is sent to clients, made once and used again: making it is most of the cost of a
+//! hit in memory.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use freerun_proto::HeaderId;
 
 use crate::settings::FamilySettings;
 
-/// What a head depends on besides the stored one: the settings of a configuration.
+/// The settings of a configuration that a head depends on besides the stored one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     generation: u64,
@@ -21,14 +22,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where the request is, if a head does not depend on more there: by RFC 9111 each has its age.
+    /// The place of the request, if the head depends on nothing more there: under RFC 9111 each head has its own age.
     pub fn of(request: &Request, shared: &FamilySettings) -> Option<Place> {
         let settings = std::ptr::from_ref(shared).addr();
         (!shared.proxy_cache_rfc9111).then_some(Place { generation: request.generation.number, settings })
     }
 }
 
-/// A head, ready for a client.
+/// A head that is ready for a client.
 struct Ready {
     place: Place,
     status: u16,
@@ -39,7 +40,7 @@ struct Ready {
     written: Arc<AsWritten>,
 }
 
-/// The most that is kept of the fields, in bytes: their text, and what they are as fields.
+/// The most bytes of the fields that are kept: their text, and their representation as fields.
 const MOST: usize = MADE - size_of::<(Ready, Made, AsWritten)>();
 
 /// The response that was made of the object in this place before, without its body.
@@ -59,15 +60,16 @@ pub fn again(object: &Object, place: Place) -> Option<Box<Response>> {
     })
 }
 
-/// The name of a field, where it is a usual one as text of the program: that needs no count of who holds it.
+/// The name of a field; a usual name is static text of the program, which needs no reference count.
 fn common(name: &Bytes) -> Bytes {
     let usual = HeaderId::of(name).name();
     if *usual.as_bytes() == **name { Bytes::from_static(usual.as_bytes()) } else { name.clone() }
 }
 
-/// Keeps what was made of an object, if the next request of this place gets the same: a 200 of another server, in which
-/// nothing was for this server, and nothing is changed by rules that look at the request. Of several places of a configuration
-/// that share an object the first one has it: they would take it from each other with each request.
+/// Keeps the response made of an object, if the next request of this place gets the same: a 200 of another server,
+/// without a field that was for this server, and not changed by rules that look at the request. Of several places of a
+/// configuration that share an object only the first one keeps its head, because they would replace each other's with
+/// each request.
 pub fn keep(object: &Object, place: Place, request: &Request, response: &Response) {
     let Some(written) = &response.as_written else { return };
     let is_of_now = |ready: &Ready| (ready.place.generation == place.generation).then_some(());

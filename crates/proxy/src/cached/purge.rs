@@ -1,4 +1,4 @@
-//! `cache_purge`: what is stored is removed, at once.
+//! `cache_purge`: removes stored responses, at once.
 
 use std::time::Duration;
 
@@ -17,13 +17,14 @@ use crate::cached::find::Wanted;
 use crate::cached::key_text::for_head_alone;
 use crate::cached::lookup::unix_now;
 
-/// The most tags that one request may name; one with more is refused.
+/// The most tags that one request may name; a request with more is refused.
 const MAX_TAGS: usize = 64;
 
-/// How long the answer waits until the purge is written down, and outlives the process. It is in force before.
+/// How long the answer waits until the purge is written to disk, so that it outlives the process. It is in force
+/// before.
 const WRITTEN_DOWN: Duration = Duration::from_secs(1);
 
-/// Answers a purge.
+/// Answers a purge request.
 pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
     let named = tags_of(request);
     if named.len() > MAX_TAGS {
@@ -52,7 +53,7 @@ pub async fn run(request: &Request, wanted: &Wanted) -> Outcome {
     }
 }
 
-/// The tags that a request names, as a response would.
+/// The tags that a request names, in the same fields as a response.
 fn tags_of(request: &Request) -> Vec<Bytes> {
     let copy = Bytes::copy_from_slice;
     let fields = request.head.fields().map(|field| (copy(field.name), copy(field.value)));
@@ -60,21 +61,21 @@ fn tags_of(request: &Request) -> Vec<Bytes> {
 }
 
 impl Wanted {
-    /// Removes what the key has, with all its variants: whether there was something, or may have been on a disk of which the
-    /// index does not know everything yet.
+    /// Removes the stored response of the key, with all its variants. Returns whether there was one, or may have been
+    /// on a disk that is not completely indexed yet.
     pub fn remove(&self) -> bool {
         let unknown = matches!(self.cache.find(self.key, unix_now()), Found::Unknown);
-        // What is being stored is there for everybody already.
+        // A response that is being stored is used by all requests already.
         let coming = self.cache.fill_of(self.key);
         let coming = coming.is_some_and(|fill| matches!(fill.progress(), Progress::Known(_)));
-        // What was answered to HEAD under a key of its own goes, too.
+        // The answer to HEAD that is stored under a key of its own is removed, too.
         let mut alone = self.text.to_vec();
         for_head_alone(&mut alone);
         self.cache.remove(Key::of(&alone));
         self.cache.remove(self.key) || unknown || coming
     }
 
-    /// What would be wanted of another target of the same server, where the key ends with the request's target.
+    /// The wanted response of another target of the same server, if the key ends with the request's target.
     pub fn beside(&self, path: &[u8], target: &[u8]) -> Option<Wanted> {
         let text: Bytes = [self.text.strip_suffix(path)?, target].concat().into();
         let key = Key::of(&text);

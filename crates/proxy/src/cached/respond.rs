@@ -1,4 +1,4 @@
-//! From a stored response to the response for a client.
+//! Makes a client's response from a stored response.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ use crate::exchange::target::Target;
 use crate::settings::FamilySettings;
 use crate::state::record::Record;
 
-/// What every response offers that is kept: conditions and ranges are looked at here, since the server was not told of them.
-/// By nginx's rules only ranges that the server would have answered, too (or `force_ranges`); by the RFC's a stored whole has
-/// all its parts.
+/// Sets the conditions and ranges that a stored response supports: they are evaluated here, because they were not
+/// passed to the server. By nginx's rules only ranges that the server would have answered, too (or `force_ranges`); by
+/// RFC 9111 any part of a complete stored response.
 pub fn offer(response: &mut Response, rfc9111: bool) {
     if let Some(written) = response.as_written.as_mut().map(Arc::make_mut) {
         written.conditions = if rfc9111 { Conditional::ByPrecedence } else { Conditional::Here };
@@ -74,15 +74,15 @@ fn body(object: &Object) -> Body {
     }
 }
 
-/// When a response was made (RFC 9110 section 6.6.1), in unix seconds: by its own `Date`, or by that of the 304 that has
-/// renewed it since, or when it came.
+/// When a response was generated (RFC 9110 section 6.6.1), in unix seconds: by its own `Date`, or by that of the 304
+/// that has renewed it since, or else the time when it came.
 fn generated(head: &Head, lifetime: &Lifetime) -> i64 {
     let own = head.field(b"Date").and_then(|date| parse_http_date(date));
     let seconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
     own.unwrap_or(seconds(head.created)).max(seconds(lifetime.born))
 }
 
-/// Answers with a head that is kept, and a body. `length`: that of the body, where it is known.
+/// Answers with a stored head and a body. `length`: the length of the body, where it is known.
 #[allow(clippy::too_many_arguments)]
 pub fn respond(
     request: &mut Request,
@@ -109,7 +109,8 @@ pub fn respond(
         request.own.get::<Record>().show(&fields);
     }
     let fields = HeadFields::Made(fields);
-    // An answer to HEAD that was passed on as such has no body, and the length of that of GET: if it says none, nobody knows it.
+    // The answer to a HEAD that was passed on as HEAD has no body, but the length of that of GET; if it has no length,
+    // the length is unknown.
     let announced = match head.body {
         0 if Answers::of(&head.key) == Answers::HeadAlone => content_length(&fields),
         0 => content_length(&fields).or(length),
@@ -141,7 +142,7 @@ pub fn respond(
         response.fields.push((Bytes::from_static(b"Date"), date));
     }
     offer(&mut response, shared.proxy_cache_rfc9111);
-    // It is all there.
+    // The whole body is here.
     response.single_range = false;
     response.body = match request.is_head() || matches!(status, 204 | 304) {
         true => Body::Source(Box::new(Announced(announced))),

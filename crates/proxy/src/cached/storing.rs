@@ -1,4 +1,4 @@
-//! Whether a response is kept, and what of it.
+//! Decides whether a response is stored, and which parts of it.
 
 use bytes::{Bytes, BytesMut};
 use freerun_cache::fill::{Filling, Follower};
@@ -19,37 +19,38 @@ use crate::exchange::family::Family;
 use crate::settings::FamilySettings;
 use crate::settings::lists::Ignorable;
 
-/// What a cache knows of a request whose response it may keep.
+/// The cache's state of a request whose response it may store.
 pub struct Keep {
-    /// Where the response goes.
+    /// The fill that the response goes to.
     pub filling: Filling,
     /// The text of its key.
     pub text: Bytes,
-    /// The key, of whatever variant it is.
+    /// The main key, whichever variant is asked for.
     pub main: Key,
     /// When the server was asked, in unix seconds.
     pub sent: u64,
 }
 
-/// What becomes of a response.
+/// The decision about a response.
 #[derive(Default)]
 pub struct Judged {
-    /// It is kept.
+    /// The response to store, if it is stored.
     pub kept: Option<Kept>,
-    /// Conditions and ranges are looked at here, kept or not, since the server was not told of them; by the rules of RFC 9111
-    /// or not.
+    /// Conditions and ranges are evaluated here, whether or not the response is stored, because they were not passed to
+    /// the server; by the rules of RFC 9111 or not.
     pub offers: Option<bool>,
 }
 
 impl Keep {
-    /// Decides, now that the head is there. What is not kept is not waited for by others any more.
+    /// Decides, now that the head is there. Other requests stop waiting for a response that is not stored.
     pub fn judge(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> Judged {
         let Keep { filling, text, main, sent } = self;
         let Some(shared) = family.shared(request.settings()) else {
             filling.not_storable();
             return Judged::default();
         };
-        // 304 answers somebody's condition, 101 is the end of HTTP: neither is a response to keep, whatever the rules say.
+        // 304 answers a client's condition, 101 is the end of HTTP: neither is a response to store, whatever the rules
+        // say.
         if matches!(head.status, 101 | 304) {
             filling.not_storable();
             return Judged::default();
@@ -60,7 +61,7 @@ impl Keep {
         let fields = head.fields.to_list();
         let answer = Answer { status: head.status, fields: &fields };
         let verdict = judge(&asked, &answer, &rules(shared), now);
-        // As in nginx: not of what the server wants nobody to keep.
+        // As in nginx: not for a response that the server forbids to store.
         let offers = matches!(verdict, Verdict::Store { .. } | Verdict::DoNot(Why::NoLifetime)).then_some(rfc9111);
         let (lifetime, names) = match verdict {
             Verdict::Store { lifetime, vary } if !shared.proxy_no_cache.hold(request) => (lifetime, vary),
@@ -71,7 +72,8 @@ impl Keep {
         };
         let vary = names.map(|names| variant(request, names, main));
         let led = filling.fill().key();
-        // A variant that was asked for stays where it is looked for. If others choose now, the first one begins anew.
+        // A variant that was asked for is stored under its own key. If other fields choose now, the first response is
+        // replaced.
         let key = if vary.as_ref().is_some_and(|vary| vary.variant == led) { led } else { main };
         let fields = compact(&update::stored(&fields, rfc9111, ignored(shared)));
         let head = Head {
@@ -89,10 +91,11 @@ impl Keep {
     }
 }
 
-/// A response that is going to be kept: its body goes to the fill of its object, which the client follows as all others do.
+/// A response that is going to be stored: its body goes to the fill of its object, which this client follows like all
+/// others.
 pub struct Kept {
     filling: Filling,
-    /// What is kept of its head, and the key that it is kept under, until its body begins.
+    /// The stored part of its head, and its key, until its body begins.
     head: Option<(Head, Key)>,
 }
 
@@ -125,7 +128,7 @@ impl BodyTee for Kept {
     }
 }
 
-/// What `cache_valid`, `ignore_headers` and so on say.
+/// The rules from `cache_valid`, `ignore_headers` and so on.
 pub fn rules(shared: &FamilySettings) -> Rules<'_> {
     Rules {
         rfc9111: shared.proxy_cache_rfc9111,
@@ -134,7 +137,7 @@ pub fn rules(shared: &FamilySettings) -> Rules<'_> {
     }
 }
 
-/// What of the request matters.
+/// The properties of the request that storing depends on.
 pub fn asked(request: &Request, family: &dyn Family, shared: &FamilySettings, sent: u64) -> Asked {
     if !shared.proxy_cache_rfc9111 {
         return Asked { sent, ..Asked::default() };
@@ -154,7 +157,7 @@ pub fn control(request: &Request) -> RequestControl {
     RequestControl::of(values(b"Cache-Control"), values(b"Pragma"))
 }
 
-/// `ignore_headers`
+/// The fields named by `ignore_headers`.
 pub fn ignored(shared: &FamilySettings) -> Ignored {
     Ignored {
         accel_expires: shared.ignores(Ignorable::XAccelExpires),
@@ -165,14 +168,14 @@ pub fn ignored(shared: &FamilySettings) -> Ignored {
     }
 }
 
-/// The variant that a request is of, by the names that a response of its key has in `Vary`.
+/// The request's variant, by the names that a response of its key has in `Vary`.
 pub fn variant(request: &Request, names: Bytes, main: Key) -> Vary {
     Vary::new(names, main, |name, add| {
         request.head.values_named(name).for_each(add);
     })
 }
 
-/// Copies fields out of the buffer that they came in, which is larger. Usual names take up nothing.
+/// Copies fields out of the larger buffer that they came in. Usual names take no memory.
 fn compact(fields: &[Field]) -> Vec<Field> {
     let usual = |name: &Bytes| {
         let usual = HeaderId::of(name).name().as_bytes();

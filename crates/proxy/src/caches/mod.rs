@@ -1,5 +1,5 @@
-//! The caches of a configuration: `path.rs` and `values.rs` are the directives' values, `zones.rs` is what their zones declare, and
-//! what goes on from one configuration to the next.
+//! The caches of a configuration: `path.rs` and `values.rs` are the directives' values; `zones.rs` has the declared
+//! zones, and the state that is kept from one configuration to the next.
 
 pub mod path;
 pub mod values;

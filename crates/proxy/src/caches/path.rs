@@ -1,4 +1,4 @@
-//! `cache_path`: a folder for a cache, the zone that has its index, and how both are looked after.
+//! `cache_path`: the folder of a cache, the zone with its index, and the maintenance of both.
 
 use std::time::Duration;
 
@@ -9,49 +9,50 @@ use freerun_serve::parts::{Paths, TempFolders};
 use crate::caches::zones;
 use crate::caches::zones::{Caches, Defined};
 
-/// The smallest zone, in bytes: nginx's two pages.
+/// The size of the smallest zone, in bytes: nginx's two pages.
 const MIN_ZONE: u64 = 8 * 1024;
 
-/// The most folders between the cache's own and a file, and the most digits that the name of one has.
+/// The most folders between the cache's own and a file, and the most digits in the name of such a folder.
 const MAX_LEVELS: usize = 3;
 
-/// What one `cache_path` says.
+/// The settings of one `cache_path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachePath {
     /// The zone's name.
     pub name: String,
     /// The folder, without a slash at its end.
     pub path: String,
-    /// How many digits the names of folders below it have, as it is written: `1:2`; empty: there are none.
+    /// The number of digits in the names of the folders on each level, as it is written: `1:2`; empty: there are no
+    /// levels.
     pub levels: String,
-    /// Bytes of the zone.
+    /// The size of the zone, in bytes.
     pub zone_size: u64,
     /// Whether files are made in the folder for temporary files.
     pub use_temp_path: bool,
-    /// After how many seconds without use an entry goes.
+    /// The time in seconds without use after which an entry is removed.
     pub inactive: u64,
-    /// The most bytes on disk; `None`: as many as there is room for.
+    /// The most bytes on disk; `None`: only limited by the disk.
     pub max_size: Option<u64>,
-    /// Bytes that stay free on the disk.
+    /// The bytes that stay free on the disk.
     pub min_free: u64,
-    /// Bytes of the tier in memory; `None`: what is usual.
+    /// The size of the tier in memory, in bytes; `None`: the default.
     pub memory: Option<u64>,
-    /// How the manager removes entries.
+    /// The pace at which the manager removes entries.
     pub manager: Pace,
-    /// How the loader reads what is there.
+    /// The pace at which the loader reads the files at the start.
     pub loader: Pace,
-    /// Whether entries that a purge names are looked for and removed, and how.
+    /// The pace at which entries that a purge names are looked for and removed; `None`: they are not.
     pub purger: Option<Pace>,
 }
 
-/// Work in pieces: so many files at a time, or for so long, and a rest.
+/// The pace of work done in pieces: so many files at a time, or for so long, and then a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Files at a time.
+    /// The number of files at a time.
     pub files: u64,
-    /// The rest between two pieces of work.
+    /// The pause between two pieces of work.
     pub sleep: Duration,
-    /// The longest time that one piece takes.
+    /// The longest time that one piece may take.
     pub threshold: Duration,
 }
 
@@ -60,7 +61,7 @@ impl Pace {
         Pace { files, sleep: Duration::from_millis(sleep), threshold: Duration::from_millis(threshold) }
     }
 
-    /// Reads `files=`, `sleep=` and `threshold=` behind the name of who is meant. Whether it is one of these.
+    /// Reads `files=`, `sleep=` and `threshold=` with the prefix `what`. Returns whether the word is one of these.
     fn read(&mut self, what: &str, value: &str, word: &Word, name: &str) -> Result<bool, Problem> {
         let time = || parse_time(value).ok_or_else(|| invalid(name, word));
         match what {
@@ -88,16 +89,16 @@ fn on_or_off(name: &str, value: &str, word: &Word) -> Result<bool, Problem> {
     }
 }
 
-/// Whether it is digits from 1 to 2, three of them at most, with colons between.
+/// Whether the text is one to three digits 1 or 2, separated by colons.
 fn are_levels(text: &str) -> bool {
     text.is_empty() || text.split(':').count() <= MAX_LEVELS && text.split(':').all(|level| matches!(level, "1" | "2"))
 }
 
 impl CachePath {
-    /// Reads the directive.
+    /// Parses the directive.
     ///
     /// # Errors
-    /// nginx's words.
+    /// What is wrong, in nginx's words.
     pub fn parse(directive: &Node, cx: &mut Cx) -> Result<CachePath, Problem> {
         let paths = cx.extensions.get_or_default::<Paths>();
         let folder = paths.absolute(directive.args[0].as_str());
@@ -158,7 +159,7 @@ impl CachePath {
     }
 }
 
-/// `name:size`
+/// Parses `name:size`.
 fn zone(value: &str, word: &Word) -> Result<(String, u64), Problem> {
     let invalid = || Problem::new(format!("invalid keys zone size \"{}\"", word.text)).at(word.place);
     let (name, size) = value.split_once(':').ok_or_else(invalid)?;
@@ -170,7 +171,7 @@ fn zone(value: &str, word: &Word) -> Result<(String, u64), Problem> {
     Ok((name.to_owned(), size))
 }
 
-/// All `cache_path` directives of a member; what they declare is in the configuration's [`ZoneTable`] and [`Caches`].
+/// All `cache_path` directives of a member; the declared zones are in the configuration's [`ZoneTable`] and [`Caches`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CachePaths;
 

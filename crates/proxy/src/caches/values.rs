@@ -12,18 +12,18 @@ use freerun_proto::Method;
 use crate::caches::zones;
 use crate::caches::zones::{Caches, Defined, Registry};
 
-/// `cache`: which one.
+/// The value of `cache`: the name of a cache.
 #[derive(Debug, Clone)]
 pub enum CacheName {
     /// Nothing is cached.
     Off,
-    /// The one of this zone.
+    /// The cache of this zone.
     Zone(Zone<Defined>),
-    /// The variables name its zone.
+    /// Variables give the name of the zone.
     Computed(Template, Registry),
 }
 
-/// There is no cache of this name.
+/// The error for a name that no cache has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cache \"{0}\" not found")]
 pub struct UnknownCache(pub String);
@@ -49,7 +49,7 @@ impl CacheName {
     /// The cache for a request, if there is one.
     ///
     /// # Errors
-    /// Variables name one that there is none of.
+    /// The variables give a name that no cache has.
     pub fn find<'c>(&'c self, request: &Request) -> Result<Option<&'c Arc<Cache>>, UnknownCache> {
         match self {
             CacheName::Off => Ok(None),
@@ -65,13 +65,13 @@ impl CacheName {
         }
     }
 
-    /// Whether something may be cached.
+    /// Whether responses may be cached.
     pub fn is_on(&self) -> bool {
         !matches!(self, CacheName::Off)
     }
 }
 
-/// `cache_valid`: for how many seconds a response with a status is fresh, where it says nothing itself.
+/// `cache_valid`: the number of seconds for which a response with a status is fresh, if it has no lifetime of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Valid(Arc<freerun_cache::rules::Valid>);
 
@@ -97,7 +97,7 @@ impl Setting for Valid {
 }
 
 impl Valid {
-    /// As the rules look at it.
+    /// The value in the form that the rules use.
     pub fn rules(&self) -> &freerun_cache::rules::Valid {
         &self.0
     }
@@ -132,13 +132,14 @@ impl Setting for Methods {
 }
 
 impl Methods {
-    /// Whether responses to it may be cached.
+    /// Whether responses to this method may be cached.
     pub fn has(self, method: Method) -> bool {
         matches!(method, Method::Get | Method::Head) || self.post && method == Method::Post
     }
 }
 
-/// Conditions of `cache_bypass`, `no_cache` and `cache_purge`, of which one has to hold, and of `allow_upstream`, which all have to.
+/// The conditions of `cache_bypass`, `no_cache` and `cache_purge`, of which one has to hold, and of `allow_upstream`,
+/// which all have to.
 #[derive(Debug, Clone, Default)]
 pub struct Conditions(Arc<Vec<Template>>);
 
@@ -156,17 +157,17 @@ impl Setting for Conditions {
 }
 
 impl Conditions {
-    /// Whether there is none.
+    /// Whether there are no conditions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether one of them is neither empty nor `0`.
+    /// Whether the value of one of them is neither empty nor `0`.
     pub fn hold(&self, request: &Request) -> bool {
         self.0.iter().any(|condition| is_met(condition, request))
     }
 
-    /// Whether all of them are neither empty nor `0`.
+    /// Whether the values of all of them are neither empty nor `0`.
     pub fn all_hold(&self, request: &Request) -> bool {
         self.0.iter().all(|condition| is_met(condition, request))
     }

@@ -1,4 +1,4 @@
-//! The caches of a configuration: what their zones declare, and what goes on from one configuration to the next.
+//! The caches of a configuration: their declared zones, and the state that is kept from one configuration to the next.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -17,27 +17,27 @@ use freerun_serve::shared::Shared;
 use crate::caches::path;
 use crate::caches::path::CachePath;
 
-/// What is kept in memory where `memory=` does not say it, in bytes.
+/// The size of the tier in memory without `memory=`, in bytes.
 const USUAL_MEMORY: u64 = 32 << 20;
 
-/// Opens the caches of a configuration. The directives are those of the members.
+/// The module that opens the caches of a configuration. The directives are those of the members.
 pub static MODULE: Module =
     Module { name: "cache", finish: Some(finish), prepare: Some(prepare), end: Some(end), ..Module::EMPTY };
 
-/// A cache, as one configuration defines it.
+/// A cache as one configuration defines it.
 #[derive(Debug, Clone)]
 pub struct Defined {
-    /// What the directive says.
+    /// The settings of the directive.
     pub path: CachePath,
-    /// What sort of zone it is: `proxy_cache`.
+    /// The kind of the zone: `proxy_cache`.
     pub kind: &'static str,
-    /// What goes on.
+    /// The part that is kept over reloads.
     pub home: Arc<Home>,
     /// Where the directive stands.
     pub place: Place,
 }
 
-/// A folder with its cache. It goes on from one configuration to the next as long as one of them names the folder.
+/// A folder with its cache. It is kept from one configuration to the next as long as one of them names the folder.
 #[derive(Debug)]
 pub struct Home {
     levels: String,
@@ -45,52 +45,52 @@ pub struct Home {
     pub cache: Arc<Cache>,
 }
 
-/// All caches of the configuration that is being read; then, as a part of the generation, of that.
+/// All caches of the configuration that is being read; later a part of the generation.
 #[derive(Debug, Clone, Default)]
 pub struct Caches {
     list: Vec<Defined>,
     registry: Registry,
 }
 
-/// The caches by their names, for names that variables give: filled when all of the configuration was read.
+/// The caches by name, for names that variables give. It is filled when the whole configuration was read.
 #[derive(Debug, Clone, Default)]
 pub struct Registry(Arc<OnceLock<Vec<Defined>>>);
 
 impl Registry {
-    /// The cache of this name.
+    /// The cache with this name.
     pub fn find(&self, name: &[u8]) -> Option<&Defined> {
         self.0.get()?.iter().find(|cache| cache.path.name.as_bytes() == name)
     }
 }
 
 impl Caches {
-    /// Where the cache of this folder stands, if there is one.
+    /// The place in the configuration of the cache in this folder, if there is one.
     pub fn place_of(&self, path: &str) -> Option<Place> {
         self.list.iter().find(|cache| cache.path.path == path).map(|cache| cache.place)
     }
 
-    /// Adds one.
+    /// Adds a cache.
     pub fn add(&mut self, cache: Defined) {
         self.list.push(cache);
     }
 
-    /// The names, as they are known later.
+    /// The registry of names, which is filled later.
     pub fn registry(&self) -> Registry {
         self.registry.clone()
     }
 
-    /// All of them, in order.
+    /// All caches, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Defined> {
         self.list.iter()
     }
 
-    /// A name that looks like this one.
+    /// A name that is similar to this one.
     pub fn near(&self, name: &str) -> Option<String> {
         freerun_conf::near(name, self.list.iter().map(|cache| cache.path.name.as_str())).map(str::to_owned)
     }
 }
 
-/// What sort of zone the caches of a member are: `proxy_cache` for all directives that speak of it.
+/// The kind of zone of a member's caches: `proxy_cache` for all directives of that member.
 pub fn kind(directive: &str) -> &'static str {
     match directive.split('_').next() {
         Some("fastcgi") => "fastcgi_cache",
@@ -100,7 +100,7 @@ pub fn kind(directive: &str) -> &'static str {
     }
 }
 
-/// What goes on of the folder, or a beginning.
+/// The cache of the folder in the running configuration, or a new one.
 ///
 /// # Errors
 /// The names of its files would change.
@@ -118,7 +118,7 @@ fn pace(pace: &path::Pace) -> Pace {
     Pace { files: u32::try_from(files).unwrap_or(u32::MAX), sleep, threshold }
 }
 
-/// As the cache knows it.
+/// The settings in the form that the cache takes.
 fn config(read: &CachePath) -> CacheConfig {
     CacheConfig {
         name: read.name.as_str().into(),
@@ -137,16 +137,17 @@ fn config(read: &CachePath) -> CacheConfig {
 
 fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let caches = cx.extensions.get_or_default::<Caches>().clone();
-    // Nobody else fills it.
+    // Only this call fills it.
     let _ = caches.registry.0.set(caches.list.clone());
     cx.extensions.get_or_default::<Parts>().insert(Arc::new(caches));
     Ok(())
 }
 
-/// How long the end waits for the caches: what is not written down by then is found by looking through their folders.
+/// How long the end of the process waits for the caches: entries that are not written by then are found by looking
+/// through their folders.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Has the caches write down what they have, all at the same time.
+/// Makes all caches write their index, all at the same time.
 fn end(generation: &Generation) {
     let Some(caches) = generation.parts.get::<Caches>() else { return };
     for defined in caches.iter() {
@@ -158,7 +159,7 @@ fn end(generation: &Generation) {
     }
 }
 
-/// Starts what is new, and tells the others what the configuration says now.
+/// Starts new caches, and passes the new settings to the others.
 fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
     let Some(caches) = generation.parts.get::<Caches>() else { return };
     for defined in caches.iter() {

@@ -19,38 +19,38 @@ use crate::client::request_rest::RequestRest;
 use crate::exchange::family::Exchanging;
 use crate::exchange::{Exchange, Fault, To, UpstreamHead};
 
-/// What the first read has room for: a head and a small body come with it. The buffer is as large as `proxy_buffer_size`
+/// The room for the first read: a head and a small body come with it. The buffer is as large as `proxy_buffer_size`
 /// where that is more.
 const FIRST_READ: usize = 16 * 1024;
 
 /// A body up to this size is copied behind the head: one `send` costs less than a `sendmsg` of two pieces.
 const COPIED: usize = 4096;
 
-/// The largest body that may be waited for behind its head.
+/// The size of the largest body that is waited for after its head.
 const SOON: usize = 8 * 1024;
 
 /// How many interim heads (1xx) may come before the final one.
 const MAX_INTERIM: usize = 64;
 
-/// A request on its way to a server and back: it stands in one place, whoever has it, from the first try to the end of the
-/// response's body.
+/// A request in flight to a server and back. It has one fixed place in memory, whichever part of the program owns it,
+/// from the first try to the end of the response's body.
 pub struct UpstreamExchange {
-    /// What all tries have in common.
+    /// The state that all tries share.
     pub plan: Plan,
     /// The connection of the last try, until the end of the response.
     pub connection: Option<UpstreamConnection>,
-    /// Its protocol.
+    /// The exchange in the protocol of the connection.
     pub exchange: Option<Exchanging>,
-    /// The final head, if there is one.
+    /// The final head, once it has come.
     pub head: UpstreamHead,
     /// Whether all of the request was sent.
     pub sent_all: bool,
-    /// What is left of it, where the head came before all was sent.
+    /// The part of the request that is not sent yet, if the head came before all was sent.
     pub unsent: Option<Box<RequestRest>>,
 }
 
 impl UpstreamExchange {
-    /// Before the first try.
+    /// The state before the first try.
     pub fn new(plan: Plan) -> Box<UpstreamExchange> {
         let place = Box::new_uninit();
         let upstream = UpstreamExchange {
@@ -64,7 +64,7 @@ impl UpstreamExchange {
         Box::write(place, upstream)
     }
 
-    /// Keeps the body of a request of which not all was sent.
+    /// Keeps the rest of a request that was not sent completely.
     pub fn keep_rest(&mut self, request: &Request, body: OutgoingBody) {
         if let Some(unsent) = &mut self.unsent {
             unsent.put_in(request, body);
@@ -74,7 +74,7 @@ impl UpstreamExchange {
         }
     }
 
-    /// Has the request answered by the server that was chosen, up to the head of the response.
+    /// Sends the request to the chosen server and waits for the head of the response.
     pub async fn attempt(
         &mut self,
         request: &mut Request,
@@ -83,7 +83,7 @@ impl UpstreamExchange {
     ) -> Result<(), Failed> {
         self.plan.prepare(request, body)?;
         let sharing = self.plan.sharing(request);
-        // One that must not be sent twice should not meet a connection that was just closed.
+        // A request that must not be sent twice should not meet a connection that was just closed.
         let surely = !self.plan.idempotent || body.is_stream();
         let mut fresh_only = false;
         self.unsent = None;
@@ -111,7 +111,8 @@ impl UpstreamExchange {
                     return Ok(());
                 }
                 Err((error, stage)) => {
-                    // The server has closed an idle connection just as it was used: that says nothing about it.
+                    // The server has closed an idle connection just as it was used, which says nothing about the
+                    // server.
                     let stale = run.connection.reused
                         && run.connection.kit.input.bytes.is_empty()
                         && matches!(
@@ -140,47 +141,47 @@ struct Run<'p> {
     plan: &'p Plan,
     connection: &'p mut UpstreamConnection,
     exchange: &'p mut dyn Exchange,
-    /// Where the head goes.
+    /// The destination of the head.
     head: &'p mut UpstreamHead,
-    /// Where what was not sent before it goes.
+    /// The destination of the part that was not sent before the head came.
     unsent: &'p mut Option<Box<RequestRest>>,
-    /// Bytes sent.
+    /// The number of bytes sent.
     sent: u64,
-    /// How many interim heads have come.
+    /// The number of interim heads that have come.
     interim: usize,
 }
 
 type Stopped = (UpstreamError, Stage);
 
-/// What has come of heads.
+/// The state of the response's heads.
 enum Seen {
-    /// Nothing that is complete.
+    /// No complete head has come.
     Nothing,
-    /// An interim one (1xx), with more to follow.
+    /// An interim head (1xx) has come; more follow.
     Interim,
-    /// The final one.
+    /// The final head has come.
     Final,
 }
 
-/// What is left to be sent of a request.
+/// The part of a request that is still to be sent.
 struct Rest {
     position: Position,
-    /// The body is over, as far as it is not in the buffer.
+    /// Whether the body is over, apart from the bytes in the buffer.
     over: bool,
 }
 
-/// How writing has ended.
+/// The result of writing.
 enum Wrote {
-    /// All is written.
+    /// All bytes are written.
     All,
-    /// Bytes have come from the server before.
+    /// Bytes have come from the server before all were written.
     Heard,
-    /// The server takes no more.
+    /// The server accepts no more bytes.
     Refused(io::Error),
 }
 
 impl Run<'_> {
-    /// Sends the request and waits for the final head; whether all of the request was sent before.
+    /// Sends the request and waits for the final head. Returns whether all of the request was sent before.
     async fn run(&mut self, request: &mut Request, body: &mut OutgoingBody, lease: &Lease) -> Result<bool, Stopped> {
         let mut out = buffers::take_to_send();
         let result = match self.begin(request, body, lease, &mut out) {
@@ -196,7 +197,7 @@ impl Run<'_> {
         }
         let reading = |error| (error, Stage::ReadingHead);
         loop {
-            // In a place of its own, the result is not kept while this waits.
+            // In a variable of its own, the result is not kept across the wait.
             let seen = self.head(request).map_err(reading)?;
             match seen {
                 Seen::Final => break,
@@ -215,9 +216,9 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// How many bytes are missing of a response that would be held back for them (`postpone_output`) if it were on its way
-    /// already. Servers that send a head by itself send such a body right behind it: where both are there, nothing has to be
-    /// made ready for a body that takes its time.
+    /// How many bytes are missing of a response that `postpone_output` would hold back anyway. Servers that send a head
+    /// by itself send such a body right after it; if both are there, nothing has to be prepared for a body that comes
+    /// later.
     fn is_about_to_come(&self, request: &Request) -> Option<usize> {
         let left = usize::try_from(self.exchange.remaining()?).ok()?;
         let here = self.connection.kit.input.bytes.len();
@@ -231,12 +232,12 @@ impl Run<'_> {
         waits.then_some(missing)
     }
 
-    /// How much the next read may bring.
+    /// The most bytes that the next read may bring.
     fn room(&self) -> usize {
         FIRST_READ.max(self.plan.options.buffer_size).saturating_sub(self.connection.kit.input.bytes.len()).max(1)
     }
 
-    /// Takes note of what a read has brought.
+    /// Handles the result of a read.
     fn received(&mut self, result: Result<usize, UpstreamError>) -> Result<(), UpstreamError> {
         match result? {
             0 => {
@@ -250,7 +251,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the next head, if what has come has it.
+    /// Takes the next head, if it has come completely.
     fn head(&mut self, request: &mut Request) -> Result<Seen, UpstreamError> {
         let limit = self.plan.options.buffer_size;
         if self.connection.kit.input.bytes.is_empty() {
@@ -274,7 +275,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the heads that have come: whether the final one has.
+    /// Takes the heads that have come. Returns whether the final one has.
     async fn heads(&mut self, request: &mut Request) -> Result<bool, Stopped> {
         let reading = |error| (error, Stage::ReadingHead);
         loop {
@@ -286,7 +287,7 @@ impl Run<'_> {
         }
     }
 
-    /// Deals with an interim head.
+    /// Handles an interim head.
     async fn interim(&mut self, request: &mut Request) -> Result<(), UpstreamError> {
         self.interim += 1;
         if self.interim >= MAX_INTERIM {
@@ -295,8 +296,8 @@ impl Run<'_> {
         Box::pin(early_hints::pass_on(request, self.plan.family, self.head)).await
     }
 
-    /// Makes the request, with a body if it is a small one, and sends what can be sent of it at once. What is left, if
-    /// anything is, stands in `out`, and in the body behind it.
+    /// Makes the request, including a small body, and sends at once as much of it as possible. The unsent part, if any,
+    /// is in `out`, and in the body behind it.
     fn begin(
         &mut self,
         request: &Request,
@@ -325,7 +326,7 @@ impl Run<'_> {
             },
         }
         self.exchange.body_end(out);
-        // An error, whatever it is, the next write says again.
+        // Any error is reported again by the next write.
         if let Ok(n) = self.connection.slot.transport.try_write(&[IoSlice::new(out)], false) {
             self.sent += n as u64;
             if n == out.len() {
@@ -336,7 +337,7 @@ impl Run<'_> {
         Ok(Some(Rest { position: body.start(), over: true }))
     }
 
-    /// Sends what is left of the request. A head that comes before ends it (`true`), and what is left then is kept.
+    /// Sends the rest of the request. A head that comes before the end stops it (`true`), and the unsent part is kept.
     async fn send(
         &mut self,
         request: &mut Request,
@@ -348,9 +349,10 @@ impl Run<'_> {
         let Rest { mut position, mut over } = rest;
         let mut piece = Bytes::new();
         loop {
-            // A client, or a body in memory, that is as fast as the server must not keep the loop from others.
+            // A client, or a body in memory, that is as fast as the server must not starve other tasks of the loop.
             loops::consume_budget().await;
-            // The next piece, behind what stands before it. Of a body that is still to come from the client, the head does not wait for it.
+            // The next piece, after the bytes that precede it. The head does not wait for a body that is still to come
+            // from the client.
             let is_here = !body.is_stream() || request.body.is_done();
             if !over && piece.is_empty() && (out.is_empty() || is_here) {
                 let (next, early) = self.next_piece(request, body, &mut position).await.map_err(sending)?;
@@ -401,7 +403,8 @@ impl Run<'_> {
         }
     }
 
-    /// The head of a server that takes no more of the request: it may have said why before it closed, or say it now.
+    /// Takes the head of a server that accepts no more of the request: the server may have sent a response before it
+    /// closed, or send it now.
     async fn last_words(&mut self, request: &mut Request, error: io::Error) -> Result<(), Stopped> {
         loop {
             if self.heads(request).await? {
@@ -420,7 +423,7 @@ impl Run<'_> {
         }
     }
 
-    /// The next piece of the body; or whether bytes have come from the server while it was waited for.
+    /// The next piece of the body, or the notice that bytes have come from the server during the wait.
     async fn next_piece(
         &mut self,
         request: &mut Request,
@@ -443,7 +446,7 @@ impl Run<'_> {
         Ok((None, true))
     }
 
-    /// Writes all of `out` and `piece`, unless something happens before.
+    /// Writes all of `out` and `piece`, unless bytes come from the server before.
     async fn write(&mut self, out: &mut Vec<u8>, piece: &mut Bytes) -> Result<Wrote, UpstreamError> {
         let mut done = 0;
         loop {
@@ -479,7 +482,7 @@ impl Run<'_> {
         Ok(Wrote::All)
     }
 
-    /// Waits until the server takes more, or bytes come from it (`true`).
+    /// Waits until the server accepts more bytes, or bytes come from it (`true`).
     async fn wait_for_room(&mut self) -> Result<bool, UpstreamError> {
         let room = self.room();
         let wait = self.plan.options.send_timeout;

@@ -1,4 +1,4 @@
-//! The client whose request is passed on, as far as it has to be there while the upstream server is waited for.
+//! Watches the client whose request is passed on while the upstream server is waited for.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -8,31 +8,31 @@ use freerun_http::request::ClientStream;
 
 use crate::client::error::UpstreamError;
 
-/// The client, as far as it has to be there while the upstream server is waited for.
+/// A watch over the client while the upstream server is waited for.
 #[derive(Clone)]
 pub struct ClientWatch {
     stream: ClientStream,
-    /// Whether anything depends on it.
+    /// Whether the request is given up when the client goes.
     watched: bool,
 }
 
 impl ClientWatch {
-    /// Of this connection. `watched`: what is done for it is given up when it goes.
+    /// A watch over this connection. `watched`: the request is given up when the client goes.
     pub fn new(stream: ClientStream, watched: bool) -> ClientWatch {
         ClientWatch { stream, watched }
     }
 
-    /// A watch over the client that gives nothing up when it goes.
+    /// A watch that does not give the request up when the client goes.
     pub fn unwatched(&self) -> ClientWatch {
         ClientWatch { stream: self.stream.clone(), watched: false }
     }
 
-    /// Whether what is done for it is given up when it goes.
+    /// Whether the request is given up when the client goes.
     pub fn is_watched(&self) -> bool {
         self.watched
     }
 
-    /// How many bytes its socket would certainly take now.
+    /// The number of bytes that the client's socket would certainly accept now.
     pub fn room(&self) -> usize {
         self.stream.certain_room()
     }
@@ -51,7 +51,7 @@ impl ClientWatch {
         .await
     }
 
-    /// Waits for the client to go. Only its own task does so, which is the one that reads from it.
+    /// Waits for the client to go. Only the client's own task may call it, which is the one that reads from it.
     pub async fn gone(&self) {
         match self.watched {
             true => self.stream.gone_for_reader().await,

@@ -23,15 +23,15 @@ use crate::client::input::Input;
 use crate::exchange::target::Servers;
 use crate::state::record::Record;
 
-/// How many unused kits a loop keeps.
+/// The number of unused kits that a loop keeps.
 const KEPT: usize = 64;
 
-/// What connections use one after the other.
+/// The buffer and the timer of a connection, which are used by one connection after another.
 #[derive(Default)]
 pub struct Kit {
-    /// What has come.
+    /// The bytes that have come.
     pub input: Input,
-    /// For all that is waited for on the connection.
+    /// The timer for all waits on the connection.
     pub timer: Timer,
 }
 
@@ -40,17 +40,17 @@ thread_local! {
     static SPARE: RefCell<Vec<Box<Kit>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A connection in use, with what has come on it and was not looked at.
+/// A connection in use, with the bytes that have come and were not parsed yet.
 pub struct UpstreamConnection {
-    /// The connection, and the right to the one exchange that it carries at a time.
+    /// The connection, with the right to the one exchange that it carries at a time.
     pub slot: Exclusive,
-    /// Its buffer and its timer.
+    /// The buffer and the timer.
     pub kit: Box<Kit>,
-    /// Whether it has served a request before.
+    /// Whether the connection has served a request before.
     pub reused: bool,
-    /// The pool that it goes back to, if that is not the server's, which others find it in.
+    /// The client's own pool that the connection returns to, if not the server's shared pool.
     own: Option<Rc<Pool>>,
-    /// What went wrong while nobody could be told: the next one to wait is.
+    /// An error that could not be returned when it happened; the next wait returns it.
     late: Option<io::Error>,
 }
 
@@ -60,10 +60,10 @@ impl UpstreamConnection {
         UpstreamConnection { slot, kit: SPARE.with_borrow_mut(Vec::pop).unwrap_or_default(), reused, own, late: None }
     }
 
-    /// Waits for bytes, at most `room` of them; how many have come, 0 at the end of the stream.
+    /// Waits for bytes, at most `room` of them. Returns how many have come, 0 at the end of the stream.
     ///
     /// # Errors
-    /// The connection broke, nothing came for `wait`, or the client went away.
+    /// The connection failed, nothing came for `wait`, or the client went away.
     pub fn receive(
         &mut self,
         room: usize,
@@ -73,11 +73,11 @@ impl UpstreamConnection {
         self.receive_while(room, wait, client, |_, _| Ok(false))
     }
 
-    /// Waits for bytes as [`UpstreamConnection::receive`] does, while something else is done on the connection as far as it can be.
-    /// That says whether it has got on: the other side is at work then, and the time begins anew.
+    /// Waits for bytes as [`UpstreamConnection::receive`] does, while `meanwhile` does other work on the connection. It
+    /// reports whether it has made progress: the other side is working then, and the timeout begins anew.
     ///
     /// # Errors
-    /// Those of [`UpstreamConnection::receive`], or what `meanwhile` says.
+    /// The errors of [`UpstreamConnection::receive`], or that of `meanwhile`.
     pub fn receive_while(
         &mut self,
         room: usize,
@@ -88,7 +88,8 @@ impl UpstreamConnection {
         self.wait(wait, client, move |transport, input, context| input.poll_read(transport, context, room), meanwhile)
     }
 
-    /// Waits for `missing` bytes that are just about to come, for [`PAUSE`] at most. However it ends, who waits after that is told.
+    /// Waits for `missing` bytes that are just about to come, for [`PAUSE`] at most. An error is reported to the next
+    /// wait.
     pub async fn soon(&mut self, missing: usize, record: &Record) {
         let UpstreamConnection { slot, kit, late, .. } = self;
         let input = &mut kit.input;
@@ -96,11 +97,12 @@ impl UpstreamConnection {
         let mut asked = false;
         let coming = poll_fn(|context| {
             while input.bytes.len() < end {
-                // One byte more: a read that fills its room would have to be followed by one that finds nothing.
+                // One byte more, because a read that fills its room would have to be followed by one that finds
+                // nothing.
                 let read = input.poll_read(&slot.transport, context, end + 1 - input.bytes.len());
                 if read.is_pending() && !std::mem::replace(&mut asked, true) {
-                    // It comes sooner than a thread that has nothing to do falls asleep and wakes up: the loop asks for
-                    // events once without waiting for them.
+                    // The bytes come sooner than an idle thread falls asleep and wakes up: the loop polls for events
+                    // once without blocking.
                     loops::wake_after_events(context);
                 }
                 match ready!(read) {
@@ -117,10 +119,10 @@ impl UpstreamConnection {
         Deadline::within(PAUSE, coming).await;
     }
 
-    /// Waits until there is something to receive, and needs no buffer meanwhile.
+    /// Waits until there are bytes to receive, and needs no buffer meanwhile.
     ///
     /// # Errors
-    /// Those of [`UpstreamConnection::receive_while`].
+    /// The errors of [`UpstreamConnection::receive_while`].
     pub fn readable_while(
         &mut self,
         wait: Duration,
@@ -142,7 +144,7 @@ impl UpstreamConnection {
         if let Some(error) = late.take() {
             return Err(receive_error(error));
         }
-        // A server that is as fast as this loop always has bytes there.
+        // A server that is as fast as this loop always has bytes ready.
         freerun_runtime::loops::consume_budget().await;
         let mut gone = pin!(client.gone());
         let mut armed = false;
@@ -164,7 +166,7 @@ impl UpstreamConnection {
         .await
     }
 
-    /// The response has ended cleanly: another request may use the connection.
+    /// Returns the connection to the pool after the response has ended cleanly, so that another request may use it.
     pub fn give_back(self, peer: &Peer, servers: &dyn Servers) {
         let UpstreamConnection { slot, kit, own, .. } = self;
         if kit.input.bytes.is_empty() {
@@ -174,7 +176,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// The connection goes on without HTTP; with what has come on it.
+    /// Leaves HTTP: returns the transport, with the bytes that have come on it.
     pub fn leave(self) -> (Transport, Vec<u8>) {
         let UpstreamConnection { slot, kit, .. } = self;
         let rest = kit.input.bytes.to_vec();
@@ -183,7 +185,7 @@ impl UpstreamConnection {
     }
 }
 
-/// Keeps buffer and timer for other connections.
+/// Keeps the buffer and the timer for other connections.
 fn spare(mut kit: Box<Kit>) {
     kit.timer.clear();
     kit.input.clear();
@@ -194,7 +196,7 @@ fn spare(mut kit: Box<Kit>) {
     });
 }
 
-/// What an error of receiving is. The kernel's own giving up is one of time.
+/// Converts an error of receiving. A connection that the kernel gave up has timed out.
 pub fn receive_error(error: io::Error) -> UpstreamError {
     if error.kind() == io::ErrorKind::TimedOut { UpstreamError::TimedOut } else { UpstreamError::Receive(error) }
 }

@@ -1,4 +1,4 @@
-//! `103 Early Hints` of an upstream server, passed on before the response (RFC 8297).
+//! Passes `103 Early Hints` of an upstream server on before the response (RFC 8297).
 
 use bytes::Bytes;
 use freerun_http::connection::stream::ResponseHead;
@@ -12,11 +12,11 @@ use crate::exchange::UpstreamHead;
 use crate::exchange::family::Family;
 use crate::exchange::fields::HeadField;
 
-/// Fields that speak of the connection between us and the upstream server.
+/// The fields that describe the connection to the upstream server.
 const OURS: [&[u8]; 5] = [b"Connection", b"Keep-Alive", b"Transfer-Encoding", b"Content-Length", b"Upgrade"];
 
-/// Passes an interim response on, if it is 103 and `early_hints` says so; all others are for us alone. Fields that are
-/// hidden are left out, as of the response itself.
+/// Passes an interim response on, if it is 103 and `early_hints` allows it; all others are for this server alone.
+/// Hidden fields are left out, as in the final response.
 pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &UpstreamHead) -> Result<(), UpstreamError> {
     if head.status != 103 || request.is_subrequest() || !request.is_http11() || !is_wanted(request) {
         return Ok(());
@@ -30,7 +30,7 @@ pub async fn pass_on(request: &mut Request, family: &dyn Family, head: &Upstream
     interim::send(request, &early, wait).await.map_err(|_| UpstreamError::ClientGone)
 }
 
-/// Any value that is neither empty nor `0`.
+/// Whether `early_hints` has a value that is neither empty nor `0`.
 fn is_wanted(request: &Request) -> bool {
     let conditions = request.settings().get::<TransferSettings>().early_hints.as_slice();
     conditions.iter().flat_map(|hints| &hints.0).any(|condition| {

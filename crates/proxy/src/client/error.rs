@@ -1,5 +1,5 @@
-//! What can go wrong with a try, and all that follows from it: who is to blame, the status, the log's words and level,
-//! whether another server may be asked. Nowhere else is any of this decided.
+//! The errors of a try, and all their consequences: the side to blame, the status, the text and level of the log line,
+//! and whether another server may be asked. All of this is decided here alone.
 
 use std::fmt;
 use std::io;
@@ -16,18 +16,18 @@ use freerun_upstream::{Failure, NoPeer};
 use crate::exchange::Fault;
 use crate::settings::next::NextUpstream;
 
-/// What was being done.
+/// The stage of a try at which an error happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// A server was chosen, or connected to.
+    /// Choosing a server, or connecting to it.
     Connecting,
-    /// The request was sent.
+    /// Sending the request.
     Sending,
-    /// The response's head was waited for.
+    /// Waiting for the response's head.
     ReadingHead,
-    /// The response's body was read.
+    /// Reading the response's body.
     ReadingBody,
-    /// Bytes went both ways.
+    /// Passing bytes both ways.
     Tunnelling,
 }
 
@@ -43,14 +43,14 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What went wrong.
+/// The error of a try.
 #[derive(Debug)]
 pub enum UpstreamError {
     /// There was no server to ask.
     NoPeer(NoPeer),
-    /// The server may not be asked: `proxy_allow_upstream`.
+    /// The server may not be asked (`proxy_allow_upstream`).
     Denied,
-    /// There was no connection.
+    /// No connection could be made.
     Connect(ConnectError),
     /// Sending failed.
     Send(io::Error),
@@ -58,19 +58,19 @@ pub enum UpstreamError {
     Receive(io::Error),
     /// The server did nothing for too long.
     TimedOut,
-    /// What came from it is wrong.
+    /// The bytes from the server are wrong.
     Fault(Fault),
     /// The client has gone.
     ClientGone,
-    /// The request's body could not be had from the client.
+    /// The request's body could not be read from the client.
     Body(BodyError),
-    /// Something of our own failed, and is logged already.
+    /// An operation of this server failed, and is logged already.
     Ours,
-    /// This program has made a mistake: what never should be so is so.
+    /// A bug in this program: an impossible state was found.
     Internal(&'static str),
 }
 
-/// Who is to blame.
+/// The side that is to blame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The client.
@@ -82,7 +82,7 @@ pub enum Side {
 }
 
 impl UpstreamError {
-    /// Who is to blame.
+    /// The side that is to blame.
     pub fn side(&self) -> Side {
         match self {
             UpstreamError::ClientGone | UpstreamError::Body(_) => Side::Client,
@@ -92,7 +92,7 @@ impl UpstreamError {
         }
     }
 
-    /// The status that stands for it.
+    /// The status of the response to the client.
     pub fn status(&self) -> u16 {
         match self {
             UpstreamError::TimedOut => 504,
@@ -107,21 +107,22 @@ impl UpstreamError {
         }
     }
 
-    /// What `$upstream_status` says of the try: the same, unless the server has nothing to do with it; 0 then.
+    /// The status of the try in `$upstream_status`: that of the response, unless the server has nothing to do with the
+    /// error; then 0.
     pub fn upstream_status(&self) -> u16 {
         if self.side() == Side::Upstream { self.status() } else { 0 }
     }
 
-    /// The answer.
+    /// The outcome of the request.
     pub fn outcome(&self, request: &mut Request) -> Outcome {
         if let UpstreamError::Body(_) = self {
-            // What is left of the body is anybody's guess.
+            // The state of the rest of the body is unknown.
             request.answered.persistence.close(CloseReason::BadBody);
         }
         Outcome::Status(self.status())
     }
 
-    /// Under which word of `proxy_next_upstream` another server may be asked. `None`: never.
+    /// The condition of `proxy_next_upstream` under which another server may be asked. `None`: never.
     pub fn next(&self) -> Option<NextUpstream> {
         match self {
             UpstreamError::TimedOut => Some(NextUpstream::Timeout),
@@ -135,13 +136,13 @@ impl UpstreamError {
         }
     }
 
-    /// Under which word of `cache_use_stale` a stale response may be used. `None`: never.
+    /// The condition of `cache_use_stale` under which a stale response may be used. `None`: never.
     pub fn cause(&self) -> Option<NextUpstream> {
-        // Of this, the documentation says that it is an error, too.
+        // The documentation says that this, too, is an error.
         if matches!(self, UpstreamError::NoPeer(_)) { Some(NextUpstream::Error) } else { self.next() }
     }
 
-    /// What counts against the server.
+    /// The failure that counts against the server.
     pub fn failure(&self) -> Option<Failure> {
         if self.side() != Side::Upstream {
             return None;
@@ -179,24 +180,24 @@ impl UpstreamError {
         }
     }
 
-    /// Whether the log is to have it from here.
+    /// Whether the error is not logged from here.
     fn is_silent(&self) -> bool {
         matches!(self, UpstreamError::Ours | UpstreamError::Body(_))
     }
 
-    /// The log's words.
+    /// The text for the log.
     fn words(&self, stage: Stage) -> Words<'_> {
         Words(self, stage)
     }
 
-    /// Logs it.
+    /// Logs the error.
     pub fn log(&self, request: &Request, stage: Stage) {
         if !self.is_silent() {
             freerun_http::log::write(&request, self.level(), format_args!("{}", self.words(stage)));
         }
     }
 
-    /// Logs it, while the response is sent.
+    /// Logs the error while the response is sent.
     pub fn log_detached(&self, log: &Detached, stage: Stage) {
         if !self.is_silent() {
             log.write(self.level(), format_args!("{}", self.words(stage)));

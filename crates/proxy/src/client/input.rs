@@ -1,4 +1,4 @@
-//! What has come from an upstream server and was not looked at yet, and the buffers for it.
+//! The bytes that have come from an upstream server and were not parsed yet, and the buffers for them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,37 +10,38 @@ use bytes::BytesMut;
 use freerun_runtime::loops;
 use freerun_transport::Transport;
 
-/// How large a buffer is at first: what is read after the head then goes into the same one, where `proxy_buffers` are what they usually
-/// are, and leaves no hole of another size in the allocator's memory.
+/// The initial size of a buffer. With `proxy_buffers` as they usually are, reads after the head go into the same
+/// buffer, which leaves no hole of another size in the allocator's memory.
 const FIRST: usize = 32 * 1024;
 
-/// How many unused buffers a loop keeps.
+/// The number of unused buffers that a loop keeps.
 const KEPT: usize = 64;
 
 thread_local! {
-    /// Of [`FIRST`] bytes each, which may still be in use.
+    /// Buffers of [`FIRST`] bytes each, which may still be in use.
     static UNUSED: RefCell<VecDeque<BytesMut>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Bytes that have come. There is a buffer only from when the first of them are there to be read: while many connections wait
-/// for their servers one buffer, which stays in the processor's cache, serves them all in turn.
+/// The bytes that have come. There is a buffer only once the first of them are ready to be read: while many connections
+/// wait for their servers, one buffer, which stays in the processor's cache, serves them all in turn.
 #[derive(Default)]
 pub struct Input {
     /// The bytes.
     pub bytes: BytesMut,
-    /// How much the buffer was made for; 0: there is none.
+    /// The capacity that the buffer was made with; 0: there is no buffer.
     size: usize,
-    /// The buffer is one of those that are used again.
+    /// Whether the buffer is one of the shared ones that are used again.
     is_common: bool,
-    /// Further buffers are no larger than what is read.
+    /// Whether further buffers are no larger than what is read.
     is_exact: bool,
 }
 
 impl Input {
-    /// Reads what is there, at most `most` bytes, behind what there is; how many have come, 0 at the end of the stream.
+    /// Reads the available bytes, at most `most`, and appends them. Returns how many have come, 0 at the end of the
+    /// stream.
     ///
     /// # Errors
-    /// As those of [`Transport::poll_read_by`].
+    /// The errors of [`Transport::poll_read_by`].
     pub fn poll_read(
         &mut self,
         transport: &Transport,
@@ -53,17 +54,17 @@ impl Input {
             let room = most.min(self.bytes.capacity() - self.bytes.len());
             let read = transport.try_read_bytes(&mut self.bytes, room);
             if had_none && read.is_err() {
-                // A socket that is new is asked before the loop has told of it.
+                // A new socket is tried before the loop has reported it readable.
                 self.let_go();
             }
             Ok((read?, room))
         })
     }
 
-    /// As [`Input::poll_read`], for a task that waits for nothing else.
+    /// Reads as [`Input::poll_read`] does, for a task that waits for nothing else.
     ///
     /// # Errors
-    /// Those of [`Transport::poll_read_by`].
+    /// The errors of [`Transport::poll_read_by`].
     pub async fn read(&mut self, transport: &Transport, most: usize) -> io::Result<usize> {
         loops::consume_budget().await;
         poll_fn(|context| self.poll_read(transport, context, most)).await
@@ -73,9 +74,9 @@ impl Input {
         if self.size == 0 && !self.is_exact && room <= FIRST {
             (self.bytes, self.size, self.is_common) = (unused(), FIRST, true);
         }
-        // One that was made for more is not used for less: a piece that waits for the client keeps all of what it is in.
+        // A larger buffer is not used for less: a piece that waits for the client keeps the whole buffer that it is in.
         if self.size > (self.bytes.len() + room).max(FIRST) || !self.bytes.try_reclaim(room) {
-            // No more than that: `reserve` would take as much as was wanted before.
+            // Exactly this size: `reserve` would take as much as was wanted before.
             let size = self.bytes.len() + room;
             let mut other = BytesMut::with_capacity(size);
             other.extend_from_slice(&self.bytes);
@@ -84,7 +85,7 @@ impl Input {
         }
     }
 
-    /// What is read from now on is kept for a while: in buffers of its own, no larger than that, from the next one on.
+    /// Prepares for bytes that are kept for a while: from the next buffer on, each is no larger than what is read.
     pub fn be_exact(&mut self) {
         if self.bytes.is_empty() {
             self.let_go();
@@ -92,19 +93,19 @@ impl Input {
         self.is_exact = true;
     }
 
-    /// There is nothing more to come.
+    /// Drops the contents; nothing more is to come.
     pub fn clear(&mut self) {
         self.let_go();
         self.is_exact = false;
     }
 
-    /// Has no buffer any more, and nothing in it.
+    /// Gives up the buffer, with all that is in it.
     fn let_go(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         self.size = 0;
         if std::mem::take(&mut self.is_common) {
             bytes.clear();
-            // Not when the thread is ending.
+            // At the end of the thread the list may be gone.
             let _ = UNUSED.try_with(|unused| {
                 let mut unused = unused.borrow_mut();
                 if unused.len() == KEPT {
@@ -127,7 +128,7 @@ fn unused() -> BytesMut {
     UNUSED.with_borrow_mut(reclaim).unwrap_or_else(|| BytesMut::with_capacity(FIRST))
 }
 
-/// Those that are in use gather in front, and leave from there: their memory goes with what they hold.
+/// Buffers in use gather at the front, and leave from there: their memory is freed with the pieces that hold it.
 fn reclaim(unused: &mut VecDeque<BytesMut>) -> Option<BytesMut> {
     let mut last = unused.pop_back()?;
     if last.try_reclaim(FIRST) {
@@ -145,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// Room for so much was made, and this has come.
+    /// Makes room for `room` bytes and fills in `text`.
     fn filled(input: &mut Input, room: usize, text: &[u8]) -> usize {
         input.make_room(room);
         let place = input.bytes.spare_capacity_mut().as_ptr() as usize;

@@ -1,10 +1,11 @@
-//! Has one request answered by upstream servers, whatever protocol they speak.
+//! Has one request answered by upstream servers, in any of their protocols.
 //!
-//! `mod.rs` chooses servers and decides about further tries. `plan.rs` is what all tries have in common, `attempt.rs` one of
-//! them, up to the response's head: on a `connection.rs`, with a `request_body.rs`; what is left of that when the head comes is sent by `request_rest.rs`. `response.rs` makes
-//! the client's response, whose body is a `response_body.rs` that `reader.rs` fills; where somebody else gets it, too, it goes to a
-//! `tee.rs`. After `101 Switching Protocols` a `tunnel.rs` is all that is left. `error.rs` knows what follows from what went wrong,
-//! `client_watch.rs` whether the client is still there.
+//! `mod.rs` chooses servers and decides about further tries. `plan.rs` has the state that all tries share, `attempt.rs`
+//! is one try, up to the response's head: on a `connection.rs`, with a `request_body.rs`; the part of the body that is
+//! unsent when the head comes is sent by `request_rest.rs`. `response.rs` makes the client's response, whose body is a
+//! `response_body.rs` that `reader.rs` fills; a body that also goes elsewhere passes through a `tee.rs`. After `101
+//! Switching Protocols` only a `tunnel.rs` remains. `error.rs` has the consequences of errors, `client_watch.rs`
+//! watches whether the client is still there.
 
 mod attempt;
 pub mod client_watch;
@@ -48,17 +49,17 @@ use reader::Ejected;
 use request_body::OutgoingBody;
 use tee::BodyTee;
 
-/// How a server is asked.
+/// The terms on which a server is asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// The request is given up when the client goes.
+    /// Whether the request is given up when the client goes.
     pub watched: bool,
-    /// The response is passed on from its head on: others may wait for that. Otherwise a head waits for a small body that is just about
-    /// to come.
+    /// Whether the response is passed on from its head on, because other requests may wait for that. Otherwise a head
+    /// waits for a small body that is just about to come.
     pub head_at_once: bool,
 }
 
-/// A server has answered.
+/// A response of a server, of which the head has come.
 pub struct Reached {
     upstream: Box<UpstreamExchange>,
     lease: Lease,
@@ -67,32 +68,32 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// The head of its response.
+    /// The head of the response.
     pub fn head(&self) -> &UpstreamHead {
         &self.upstream.head
     }
 
-    /// The response for the client.
+    /// Makes the response for the client.
     pub fn answer(self, request: &mut Request) -> Outcome {
         self.answer_with_tee::<Infallible>(request, None)
     }
 
-    /// The response for the client, whose body goes to `tee`, too, unless it is passed on as it comes.
+    /// Makes the response for the client. Its body also goes to `tee`, unless it is passed on as it comes.
     pub fn answer_with_tee<T: BodyTee>(self, request: &mut Request, tee: Option<T>) -> Outcome {
         response::answer(request, self, tee)
     }
 
-    /// The response is not for the client: something else is answered instead.
+    /// Drops the response, because something else is answered instead.
     pub fn dismiss(self, request: &Request) {
         response::dismiss(request, self);
     }
 }
 
-/// No server has answered.
+/// The result when no server has answered.
 pub struct Unreached {
     /// The answer for the client.
     pub outcome: Outcome,
-    /// What it is in the words of `cache_use_stale`, unless it is no fault of the servers.
+    /// The condition of `cache_use_stale` that applies, unless the servers are not at fault.
     pub cause: Option<NextUpstream>,
 }
 
@@ -109,7 +110,7 @@ impl Unreached {
 /// Has the request answered by a server, up to the head of its response.
 ///
 /// # Errors
-/// There is no response; why is logged.
+/// There is no response; the reason is logged.
 pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Terms) -> Result<Reached, Unreached> {
     let mut upstream = match begin_now(request, family, terms) {
         Some(begun) => begun?,
@@ -139,7 +140,8 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
             Ok(()) => {
                 let status = upstream.head.status;
                 let cause = NextUpstream::of_status(status).filter(|cause| options.next_upstream.contains(*cause));
-                // Where no other server can be asked at once, the client gets this response, and nothing speaks against the server.
+                // If no other server can be asked at once, the client gets this response, and nothing counts against
+                // the server.
                 if let Some(cause) = cause
                     && tries.allow(plan, cause, true, &body)
                     && let Some(next) = tries.pick_now(request, plan).await
@@ -153,7 +155,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                     lease.header(status, record.took(), loops::millis());
                     upstream.connection = None;
                     record.count(&lease);
-                    // These two say nothing about the server.
+                    // These two statuses say nothing about the server.
                     if !matches!(status, 403 | 404) {
                         fail(request, lease, Failure::Status, Stage::ReadingHead);
                     }
@@ -191,7 +193,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
     Ok(Reached { upstream, lease, began })
 }
 
-/// What there is before the first try, unless the target has to be looked up.
+/// Prepares the first try, unless the target has to be looked up.
 fn begin_now(
     request: &mut Request,
     family: &'static dyn Family,
@@ -204,7 +206,7 @@ fn begin_now(
     Some(begin(request, family, terms, target))
 }
 
-/// What there is before the first try.
+/// Prepares the first try.
 fn begin(
     request: &mut Request,
     family: &'static dyn Family,
@@ -214,7 +216,7 @@ fn begin(
     let target = match target {
         Ok(target) => target,
         Err(outcome) => {
-            // A name that cannot be found out is a server that cannot be chosen.
+            // A name that cannot be resolved counts as a server that cannot be chosen.
             let unknown = matches!(outcome, Outcome::Status(502 | 504));
             return Err(Unreached { outcome, cause: unknown.then_some(NextUpstream::Error) });
         }
@@ -239,7 +241,7 @@ fn begin(
     }))
 }
 
-/// Looks the target up, and makes what there is before the first try.
+/// Looks the target up, and prepares the first try.
 async fn begin_later(
     request: &mut Request,
     family: &'static dyn Family,
@@ -257,7 +259,7 @@ async fn begin_later(
     }
 }
 
-/// Takes note of a response's head; when the try began, in [`loops::nanos`].
+/// Records a response's head. Returns when the try began, in [`loops::nanos`].
 fn note(request: &Request, upstream: &UpstreamExchange, lease: &Lease) -> u64 {
     let (record, head) = (&upstream.plan.record, &upstream.head);
     let began = record.answered(head, request.generation.http.keeps_upstream_head);
@@ -265,7 +267,7 @@ fn note(request: &Request, upstream: &UpstreamExchange, lease: &Lease) -> u64 {
     began
 }
 
-/// There is no server to ask.
+/// The result when there is no server to ask.
 fn without_server(request: &mut Request, plan: &Plan, error: &UpstreamError, queued: Took) -> Unreached {
     plan.record.begin(plan.servers().map_or("", |servers| servers.name()), loops::nanos(), queued);
     error.log(request, Stage::Connecting);
@@ -278,7 +280,7 @@ fn fail(request: &Request, lease: Lease, failure: Failure, stage: Stage) {
     tell(request, lease.failed(failure, loops::millis()), stage);
 }
 
-/// Says what became of a server.
+/// Logs the consequence for a server.
 fn tell(request: &Request, verdict: Verdict, stage: Stage) {
     if verdict.disabled {
         log_error!(request, Warn, "upstream server temporarily disabled while {stage}");
@@ -292,15 +294,15 @@ fn tell(request: &Request, verdict: Verdict, stage: Stage) {
 struct Tries {
     tried: Tried,
     count: u32,
-    /// In [`loops::nanos`].
+    /// When they began, in [`loops::nanos`].
     began: u64,
     /// How long the last choice has waited in the group's `queue`.
     queued: Took,
 }
 
 impl Tries {
-    /// Chooses a server. One that has room is waited for in the group's `queue`, but for another try no longer than
-    /// `next_upstream_timeout` allows for one.
+    /// Chooses a server. A server that has room is waited for in the group's `queue`, but for a further try no longer
+    /// than `next_upstream_timeout` allows.
     async fn pick(&mut self, request: &Request, plan: &Plan) -> Result<Lease, UpstreamError> {
         self.queued = Took::default();
         let Some(servers) = plan.servers() else { return Err(UpstreamError::Ours) };
@@ -319,12 +321,12 @@ impl Tries {
         picked?.map_err(UpstreamError::NoPeer)
     }
 
-    /// Chooses a server if that takes no waiting: while it is waited for one, a server that has answered is kept from others, who may
-    /// have the one that it is waited for.
+    /// Chooses a server only if that takes no waiting: a wait would keep the server that has answered from other
+    /// requests, and one of these may have the server that is waited for.
     async fn pick_now(&mut self, request: &Request, plan: &Plan) -> Option<Lease> {
         let picked = match plan.servers()?.pick(request, &mut self.tried) {
             Pick::Now(picked) => picked,
-            // Others wait, but for what this one could have they need not.
+            // Other requests wait, but the room that this request could have is not what they wait for.
             Pick::Later(mut later) => {
                 let at_once = poll_fn(|context| Poll::Ready(later.as_mut().poll(context))).await;
                 match at_once {

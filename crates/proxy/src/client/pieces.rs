@@ -1,15 +1,15 @@
 //! Pieces of a body that wait for the client.
 //!
-//! A piece is a part of the buffer that it was read into, and keeps all of that. Of an application that sends a few bytes at
-//! a time, each of them would keep a buffer: small pieces are put together instead.
+//! A piece is a part of the buffer that it was read into, and keeps that whole buffer alive. If an application sends a
+//! few bytes at a time, each piece would keep a buffer, so small pieces are put together instead.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// Pieces from this length on are kept as they came.
+/// Pieces from this length on are kept without copying.
 const LARGE: usize = 4096;
-/// Small pieces are put together until they have this length.
+/// The length up to which small pieces are put together.
 const TOGETHER: usize = 16 * 1024;
 
 /// A queue of pieces.
@@ -22,17 +22,17 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Bytes in it.
+    /// The number of bytes in the queue.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Puts a piece in.
+    /// Appends a piece.
     pub fn push(&mut self, piece: Bytes) {
         self.bytes += piece.len();
         if piece.len() >= LARGE {
@@ -46,7 +46,7 @@ impl Pieces {
         self.small.extend_from_slice(&piece);
     }
 
-    /// What was put together is a piece like the others.
+    /// Turns the small pieces that were put together into a piece like the others.
     fn close(&mut self) {
         if !self.small.is_empty() {
             self.whole.push_back(std::mem::take(&mut self.small).freeze());
@@ -63,13 +63,13 @@ impl Pieces {
         Some(piece)
     }
 
-    /// Makes one piece of all, and shows it.
+    /// Makes one piece of all pieces, leaves it in the queue, and returns it.
     pub fn as_one(&mut self) -> Bytes {
         self.close();
         if self.whole.len() > 1 {
             let mut all = BytesMut::with_capacity(self.bytes);
             self.whole.iter().for_each(|piece| all.extend_from_slice(piece));
-            // The pieces go, with the buffers that they are parts of.
+            // The pieces are dropped, with the buffers that they are parts of.
             self.whole.clear();
             self.whole.push_back(all.freeze());
         }
@@ -77,7 +77,7 @@ impl Pieces {
     }
 }
 
-/// Copies a piece out of the buffer that it came in, where it is a small part of that.
+/// Copies a piece out of its buffer, if it is a small part of that.
 pub fn own(piece: Bytes) -> Bytes {
     if piece.len() < LARGE { Bytes::copy_from_slice(&piece) } else { piece }
 }
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A buffer of which a piece holds the whole.
+    /// A buffer that one piece holds completely.
     struct Buffer {
         _counted: Arc<()>,
     }

@@ -1,4 +1,4 @@
-//! What all tries of a request have in common, and what is done before one: conditions, the connection.
+//! The state that all tries of a request share, and the preparation of a try: conditions, the connection.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,44 +20,44 @@ use crate::exchange::target::{Servers, Target};
 use crate::settings::options::Options;
 use crate::state::record::Record;
 
-/// What all tries of a request have in common.
+/// The state that all tries of a request share.
 pub struct Plan {
     /// The member of the family.
     pub family: &'static dyn Family,
-    /// What the request is passed to.
+    /// The target that the request is passed to.
     pub target: Target,
     /// The member's directives.
     pub options: Options,
-    /// The client, while it is waited for.
+    /// The watch over the client during the waits.
     pub client: ClientWatch,
-    /// What is noted.
+    /// The record of the tries.
     pub record: Rc<Record>,
-    /// The request may be sent twice without harm.
+    /// Whether the request may be sent twice without harm.
     pub idempotent: bool,
-    /// The response is passed on from its head on, and does not wait for a small body behind it.
+    /// Whether the response is passed on from its head on, and does not wait for a small body after it.
     pub head_at_once: bool,
 }
 
-/// With whom a request shares connections.
+/// The connections that a request may share.
 pub struct Sharing {
-    /// With all whose requests have the same scope.
+    /// The scope of requests that share connections.
     pub scope: Scope,
-    /// The client's own connections, if it shares them with nobody else.
+    /// The client's own connections, if it shares them with no other client.
     pub own: Option<Rc<Pool>>,
 }
 
 /// A try that failed.
 pub struct Failed {
-    /// Why.
+    /// The reason of the failure.
     pub error: UpstreamError,
-    /// In what.
+    /// The stage at which the try failed.
     pub stage: Stage,
     /// Whether something of the request was sent.
     pub sent: bool,
 }
 
 impl Plan {
-    /// Does what the configuration wants done anew for each server, when one was chosen.
+    /// Evaluates the settings that the configuration wants evaluated anew for each chosen server.
     ///
     /// # Errors
     /// The server may not be asked.
@@ -82,12 +82,12 @@ impl Plan {
         Ok(())
     }
 
-    /// The servers that the request is passed to.
+    /// The servers that the request may be passed to.
     pub fn servers(&self) -> Option<&dyn Servers> {
         self.target.whom().servers.as_deref()
     }
 
-    /// Whose connections may be used: those that speak the same protocol.
+    /// The connections that the request may share: those that use the same protocol.
     pub fn sharing(&self, request: &Request) -> Sharing {
         let shared = |scope| Sharing { scope, own: None };
         let Some(servers) = self.servers() else { return shared(Scope::SHARED) };
@@ -105,7 +105,7 @@ impl Plan {
         shared(Scope::of((family, local, bind, transparent)))
     }
 
-    /// An idle connection, if there is one.
+    /// Takes an idle connection, if there is one.
     pub fn idle(&self, lease: &Lease, sharing: &Sharing, surely: bool) -> Option<UpstreamConnection> {
         let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
         let slot = pool.acquire(sharing.scope, surely).and_then(Slot::exclusive)?;
@@ -114,7 +114,7 @@ impl Plan {
         Some(UpstreamConnection::new(slot, sharing.own.clone(), true))
     }
 
-    /// A new connection.
+    /// Makes a new connection.
     pub async fn connect(
         &self,
         request: &Request,

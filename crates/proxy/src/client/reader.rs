@@ -20,72 +20,72 @@ use crate::client::plan::Plan;
 use crate::client::request_rest::RequestRest;
 use crate::exchange::{BodyStep, Exchange, Fault, TOO_MUCH, UpstreamHead};
 
-/// What the log says where a body is read from no connection.
+/// The text of the log line for a body that has no connection to be read from.
 const LOST: &str = "the upstream connection was given up before the end of the response";
 
-/// What [`Reader::ready`] says.
+/// The result of [`Reader::ready`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// The next piece.
+    /// The next piece of the body.
     Piece(Bytes),
-    /// More has to be read.
+    /// More bytes have to be read.
     Nothing,
     /// The body is over.
     End,
 }
 
-/// The body was not complete, and never will be. It is logged.
+/// The body was not complete, and never will be. The error is logged already.
 #[derive(Debug)]
 pub struct Broken;
 
-/// How far a body was read.
+/// The progress of reading a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// More of it is to come: there is a connection, and an exchange on it.
+    /// The body continues: there is a connection, and an exchange on it.
     Reading,
-    /// All of it has come. Only [`Reader::complete`] and [`Reader::too_much`] say so.
+    /// The whole body has come. Only [`Reader::complete`] and [`Reader::too_much`] set this.
     Complete,
-    /// It is not complete, and never will be.
+    /// The body is not complete, and never will be.
     Broken,
 }
 
-/// Reads a body to its end, and has the connection used again if that was a clean one.
+/// Reads a body to its end, and returns the connection to the pool if the end was clean.
 pub struct Reader {
     state: State,
     upstream: Box<UpstreamExchange>,
     lease: Option<Lease>,
-    /// The server, once the lease was given back though the end of the response has not come.
+    /// The server, once the lease was given back although the end of the response has not come.
     settled: Option<Arc<Peer>>,
     left: Option<u64>,
     pace: Pace,
     /// When the try began, in [`loops::nanos`].
     began: u64,
-    /// Whether what is read counts as the response's length: some of it is for the client.
+    /// Whether the bytes count as the response's length, because some of them are for the client.
     wanted: bool,
-    /// For messages; made when the body does not come with the head.
+    /// The log; it is made if the body does not come with the head.
     pub log: Option<Detached>,
-    /// What could not be logged before there was a log.
+    /// The messages that could not be logged before there was a log.
     pub unsaid: Unsaid,
 }
 
-/// See [`Exchange::surplus`].
+/// The level and the text of the log line about surplus bytes; see [`Exchange::surplus`].
 type Surplus = (Level, &'static str);
 
-/// What is still to be logged of a response.
+/// The messages about a response that are still to be logged.
 #[derive(Debug, Default)]
 pub struct Unsaid {
-    /// What went wrong.
+    /// The error.
     pub error: Option<UpstreamError>,
     /// The application's error output.
     pub output: Vec<Bytes>,
-    /// There was more than there should be: how grave that is, and what is said of it.
+    /// The level and the text for surplus bytes, if there were any.
     pub surplus: Option<Surplus>,
-    /// The outlier detection leaves the server out for a while.
+    /// Whether the outlier detection has ejected the server.
     pub ejected: bool,
 }
 
 impl Reader {
-    /// A reader behind the head, of a try that began then.
+    /// A reader that begins behind the head. `began` is when the try began.
     pub fn new(upstream: Box<UpstreamExchange>, lease: Lease, began: u64) -> Reader {
         debug_assert!(upstream.connection.is_some() && upstream.exchange.is_some(), "a head has come on a connection");
         Reader {
@@ -102,17 +102,17 @@ impl Reader {
         }
     }
 
-    /// What is known of the request's way.
+    /// The plan of the request.
     pub fn plan(&self) -> &Plan {
         &self.upstream.plan
     }
 
-    /// The response's head, once.
+    /// Takes the response's head; to be called once.
     pub fn take_head(&mut self) -> UpstreamHead {
         std::mem::take(&mut self.upstream.head)
     }
 
-    /// From now on the server is read no faster than `proxy_limit_rate` says.
+    /// Limits the rate of reading from now on to `proxy_limit_rate`.
     pub fn limit_rate(&mut self) {
         let Plan { options, record, .. } = self.plan();
         if options.limit_rate == 0 {
@@ -122,8 +122,8 @@ impl Reader {
         self.pace = Pace { rate: options.limit_rate, began: loops::nanos(), received };
     }
 
-    /// All of the body is here, and the server has done what it was asked for: it is free for others. Whether what ends the
-    /// response may be waited for, so that the connection can be used again.
+    /// Gives the lease back, because the whole body has come and the server has done its work: it is free for other
+    /// requests. Returns whether the end of the response may be waited for, so that the connection can be used again.
     pub fn settle(&mut self) -> bool {
         let took = self.end();
         let Some(lease) = self.lease.take() else { return false };
@@ -132,17 +132,17 @@ impl Reader {
         self.upstream.exchange.as_ref().is_some_and(|exchange| exchange.framing() > 0)
     }
 
-    /// Nothing of the body is for the client: as in nginx, it has no length then, and can have too much of nothing.
+    /// Marks the body as not for the client: as in nginx, it then counts as length 0 and is not checked for surplus.
     pub fn for_nobody(&mut self) {
         self.wanted = false;
     }
 
-    /// Whether the body is over, completely or not.
+    /// Whether the body is over, complete or not.
     pub fn is_over(&self) -> bool {
         self.state != State::Reading
     }
 
-    /// Whether all of the body has come.
+    /// Whether the whole body has come.
     pub fn is_complete(&self) -> bool {
         self.state == State::Complete
     }
@@ -152,13 +152,13 @@ impl Reader {
         self.lease.as_ref().map(|lease| &**lease.peer())
     }
 
-    /// Bytes of the body that are still to come from the server, where the head has said so.
+    /// The number of bytes of the body that are still to come from the server, if the head has told the length.
     pub fn left(&self) -> Option<u64> {
         self.left
     }
 
-    /// How much to read, at most about `most` bytes: no more than is still to come, but all that ends the response with the last
-    /// bytes of the body.
+    /// How much to read, at most about `most` bytes: no more than is still to come, plus the bytes that end the
+    /// response after the last bytes of the body.
     pub fn room(&self, most: usize) -> usize {
         match self.left.and_then(|left| usize::try_from(left).ok()) {
             Some(left) if left <= most => {
@@ -173,7 +173,7 @@ impl Reader {
         }
     }
 
-    /// What has come already.
+    /// The next piece of the bytes that have come already.
     ///
     /// # Errors
     /// The body is broken.
@@ -223,7 +223,7 @@ impl Reader {
         }
     }
 
-    /// Takes what the application has said.
+    /// Takes the error output of the application.
     fn hear(&mut self) {
         let Some(exchange) = &mut self.upstream.exchange else { return };
         while let Some(text) = exchange.take_error_output() {
@@ -234,8 +234,8 @@ impl Reader {
         }
     }
 
-    /// Whether what ends the response (the last record of FastCGI, memcached's `END`) has come with the last bytes of its body:
-    /// nobody asks for more then.
+    /// Whether the bytes that end the response (the last record of FastCGI, memcached's `END`) have come with the last
+    /// bytes of its body: the body is not asked for more then.
     fn is_ended(&mut self) -> Result<bool, Broken> {
         let UpstreamExchange { connection: Some(connection), exchange: Some(exchange), .. } = &mut *self.upstream
         else {
@@ -275,7 +275,8 @@ impl Reader {
         }
     }
 
-    /// Waits until something can be read. What is read then is going to be kept for a while: in a buffer of its own.
+    /// Waits until bytes can be read. The bytes read next are going to be kept for a while, and so go into a buffer of
+    /// their own.
     ///
     /// # Errors
     /// The body is broken.
@@ -295,14 +296,14 @@ impl Reader {
         readable.map_err(|error| self.broken(error))
     }
 
-    /// Sends what is left of the request, where nothing is read.
+    /// Sends the rest of the request while nothing is read.
     ///
     /// # Errors
     /// The body is broken.
     pub async fn send_rest(&mut self) -> Result<(), Broken> {
         match self.state {
             State::Reading => {}
-            // The server has got all that it wanted.
+            // The server has received all that it wanted.
             State::Complete => return Ok(()),
             State::Broken => return Err(Broken),
         }
@@ -323,14 +324,14 @@ impl Reader {
         sent.await.map_err(|error| self.broken(error))
     }
 
-    /// What is left of the request is going to be read from the client while this reads the response.
+    /// Prepares for reading the rest of the request from the client while this reads the response.
     pub fn borrow_body(&mut self, request: &mut Request) {
         if let Some(unsent) = &mut self.upstream.unsent {
             unsent.borrow(request);
         }
     }
 
-    /// The body is over, and whole.
+    /// Handles the end of a complete body.
     fn complete(&mut self) -> Result<(), Broken> {
         debug_assert_eq!(self.state, State::Reading, "a body ends once");
         if self.left.is_some_and(|left| left > 0) {
@@ -361,12 +362,12 @@ impl Reader {
         Ok(())
     }
 
-    /// There is more than there should be: all that is known of the connection is that it cannot be used again.
+    /// Handles surplus bytes: the connection cannot be used again.
     fn too_much(&mut self) {
         if let Some(surplus) = self.surplus() {
             self.say_surplus(surplus);
         }
-        // What the head has announced has come, and the rest was cut off.
+        // The announced bytes have come, and the rest was cut off.
         debug_assert!(self.state == State::Reading && self.left == Some(0), "only a body of known length has too much");
         self.state = State::Complete;
         if self.upstream.connection.take().is_some() {
@@ -377,7 +378,7 @@ impl Reader {
         }
     }
 
-    /// What is said of bytes that are left behind the end of the body.
+    /// The level and the text of the log line about bytes that are left behind the end of the body.
     fn surplus(&self) -> Option<Surplus> {
         match self.left {
             Some(_) => Some((Level::Warn, TOO_MUCH)),
@@ -393,7 +394,7 @@ impl Reader {
         }
     }
 
-    /// Takes note of what became of the server.
+    /// Records the consequence for the server.
     fn judged(&mut self, verdict: Verdict) {
         if verdict.ejected {
             match &self.log {
@@ -403,18 +404,18 @@ impl Reader {
         }
     }
 
-    /// There is no connection, or no exchange, though more of the body is to come: a mistake in this program. What has come is not
-    /// all of the body, and must not be taken for it.
+    /// Handles a missing connection or exchange while more of the body is to come, which is a bug in this program. The
+    /// bytes that have come are not the whole body, and must not be taken for it.
     #[cold]
     fn lost(&mut self) -> Broken {
         debug_assert!(false, "{LOST}");
         self.broken(UpstreamError::Internal(LOST))
     }
 
-    /// The body is not complete, and never will be.
+    /// Handles an error: the body is not complete, and never will be.
     fn broken(&mut self, error: UpstreamError) -> Broken {
         self.state = State::Broken;
-        // Once it is settled nobody misses what does not come.
+        // After [`Reader::settle`] the missing bytes do not matter.
         if let Some(log) = self.log.as_ref().filter(|_| self.settled.is_none()) {
             error.log_detached(log, Stage::ReadingBody);
         }
@@ -441,14 +442,14 @@ impl Reader {
         took
     }
 
-    /// Goes on without the client, if it can: not where the rest of the request was to come from there.
+    /// Goes on without the client, if it can: it cannot if the rest of the request was to come from the client.
     pub fn leave_client(&mut self) -> bool {
         let UpstreamExchange { plan: Plan { client, .. }, unsent, .. } = &mut *self.upstream;
         *client = client.unwatched();
         unsent.as_mut().is_none_or(|unsent| unsent.leave_client())
     }
 
-    /// Reads to the end without anybody who wants it, so that the server can finish. The client was [left](Reader::leave_client).
+    /// Reads to the end without a consumer, so that the server can finish. The client was [left](Reader::leave_client).
     pub async fn drain(mut self, room: usize) {
         loop {
             match self.ready() {
@@ -472,8 +473,8 @@ impl Drop for Reader {
     }
 }
 
-/// Sends what can be sent of the rest of a request, if there is one. Whether the server cannot be expected to say something: it has just
-/// got more, or the client is waited for.
+/// Sends as much as possible of the rest of a request, if there is one. Returns whether the server is not expected to
+/// respond yet: it has just got more, or the client is waited for.
 fn send_on(
     (unsent, sent_all): (&mut Option<Box<RequestRest>>, &mut bool),
     (exchange, plan): (&mut dyn Exchange, &Plan),
@@ -502,7 +503,7 @@ fn send_on(
     Ok(is_busy)
 }
 
-/// What an application has to say, as nginx logs it; a line of the log stays one.
+/// The error output of an application, as nginx logs it; each message stays on one line of the log.
 pub struct ErrorOutput<'t>(pub &'t [u8], pub Stage);
 
 impl fmt::Display for ErrorOutput<'_> {
@@ -519,7 +520,7 @@ impl fmt::Display for ErrorOutput<'_> {
     }
 }
 
-/// What the log has of a server that was ejected meanwhile.
+/// The log line for a server that was ejected meanwhile.
 pub struct Ejected(pub Stage);
 
 impl fmt::Display for Ejected {
@@ -528,7 +529,7 @@ impl fmt::Display for Ejected {
     }
 }
 
-/// How fast a server is read.
+/// The rate at which a server is read.
 #[derive(Default)]
 struct Pace {
     rate: u64,
@@ -537,7 +538,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// How much may be read now, of `wanted`; waits until it is something.
+    /// How much of `wanted` may be read now; waits until it is at least one byte.
     async fn room(&self, wanted: usize) -> usize {
         if self.rate == 0 {
             return wanted;

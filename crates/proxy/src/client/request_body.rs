@@ -20,41 +20,42 @@ use crate::exchange::BodyPlan;
 use crate::exchange::family::{Family, RequestBody};
 use crate::settings::options::Options;
 
-/// How much of a body that is passed on as it comes, or is read from a file, is in memory at a time.
+/// The most bytes in memory at a time of a body that is streamed or read from a file.
 pub const PIECE: usize = 64 * 1024;
 
-/// A body, and how it is to be had.
+/// A body, and its source.
 pub enum OutgoingBody {
-    /// There is none.
+    /// There is no body.
     None,
-    /// It is in memory.
+    /// The body is in memory.
     Memory(Bytes),
-    /// It is in a temporary file, or was read for somebody else.
+    /// The body is in a temporary file, or was read for another use.
     Kept(Rc<Collected>),
-    /// It is read from the client as it is sent. Whether something of it was.
+    /// The body is read from the client as it is sent. The value says whether some of it was read.
     Stream(bool),
 }
 
 impl OutgoingBody {
-    /// The body, if it is ready as far as it has to be before the request is passed on. If not, it is to be collected.
+    /// The body, if it is ready to be passed on. `None`: it has to be collected first.
     pub fn ready(request: &Request, family: &dyn Family, options: &Options) -> Option<OutgoingBody> {
-        // Nothing is left of a body that was refused, or read past, before an error page led here: as in nginx it is empty.
+        // If the body was refused or discarded before an error page led here, nothing is left of it: as in nginx it is
+        // empty.
         let given_up = !request.is_subrequest() && request.body.is_given_up();
         match family.body(request) {
             RequestBody::Client if given_up => return Some(OutgoingBody::Memory(Bytes::new())),
             RequestBody::Client => {}
-            // As nginx does, the client's body is read all the same: it is checked, and `$request_body` may be asked for.
+            // As in nginx, the client's body is read all the same: it is checked, and `$request_body` may be used.
             _ if !(request.is_subrequest() || request.body.is_done() || is_begun(request) || given_up) => return None,
             RequestBody::None => return Some(OutgoingBody::None),
             RequestBody::Set(bytes) => return Some(OutgoingBody::Memory(bytes)),
         }
         let kept = request.find_shared::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
         if kept.is_none() && is_begun(request) {
-            // What has become a GET on its way here (`X-Accel-Redirect`, a page for an error) needs none.
+            // A request that became a GET on its way here (`X-Accel-Redirect`, an error page) needs no body.
             return (request.asked.method != request.head.method()).then_some(OutgoingBody::None);
         }
         if request.is_subrequest() || request.body.is_done() {
-            // That of the client's request, if somebody has read it.
+            // The body of the client's request, if it was read.
             if let Some(kept) = kept.filter(|_| !request.lineage.without_body) {
                 return Some(OutgoingBody::Kept(kept));
             }
@@ -64,20 +65,20 @@ impl OutgoingBody {
             });
         }
         let known = request.body.declared_length().is_some();
-        // What has come whole with the head can be sent to several servers.
+        // A body that has come completely with the head can be sent to several servers.
         let streams =
             !options.request_buffering && !request.has_whole_body() && (known || family.passes_unknown_length(request));
         streams.then_some(OutgoingBody::Stream(false))
     }
 
-    /// Makes one anew that the configuration says (`proxy_set_body`).
+    /// Makes the body anew, if the configuration gives one (`proxy_set_body`).
     pub fn set_anew(&mut self, request: &Request, family: &dyn Family) {
         if let RequestBody::Set(bytes) = family.body(request) {
             *self = OutgoingBody::Memory(bytes);
         }
     }
 
-    /// Collects the body of the client, whichever is sent then.
+    /// Collects the client's body, even if another one is sent.
     pub async fn collect(request: &mut Request, family: &dyn Family) -> Result<OutgoingBody, UpstreamError> {
         if is_begun(request) {
             log_error!(request, Error, "the request body was passed on before, and cannot be sent again");
@@ -92,7 +93,7 @@ impl OutgoingBody {
         })
     }
 
-    /// The whole body, if it is in memory and has at most so many bytes.
+    /// The whole body, if it is in memory and has at most `most` bytes.
     pub fn small(&self, most: usize) -> Option<&[u8]> {
         let bytes = match self {
             OutgoingBody::Memory(bytes) => bytes,
@@ -105,7 +106,7 @@ impl OutgoingBody {
         (bytes.len() <= most).then_some(bytes)
     }
 
-    /// What the upstream server can be told of it.
+    /// The framing of the body that is announced to the upstream server.
     pub fn plan(&self, request: &Request) -> BodyPlan {
         match self {
             OutgoingBody::None => BodyPlan::None,
@@ -121,22 +122,23 @@ impl OutgoingBody {
         }
     }
 
-    /// Whether it can be sent once more.
+    /// Whether the body can be sent once more.
     pub fn can_be_sent_again(&self) -> bool {
         !matches!(self, OutgoingBody::Stream(true))
     }
 
-    /// Whether pieces of it come from the client while it is sent.
+    /// Whether pieces of the body come from the client while it is sent.
     pub fn is_stream(&self) -> bool {
         matches!(self, OutgoingBody::Stream(_))
     }
 
-    /// From its beginning.
+    /// The position at the beginning of the body.
     pub fn start(&self) -> Position {
         Position { at: 0, timer: Timer::default() }
     }
 
-    /// The next piece, at most `most` bytes; `None` at the end. It may be dropped while it waits, and asked again.
+    /// The next piece, at most `most` bytes; `None` at the end. The future may be dropped and made again without losing
+    /// bytes.
     pub async fn next(
         &mut self,
         request: &mut Request,
@@ -186,13 +188,13 @@ impl OutgoingBody {
     }
 }
 
-/// Whether the beginning of the client's body was passed on as it came, and is gone: in a location that a failed one has led
-/// to (`error_page 502 = @other`), what is left must not be taken for the body.
+/// Whether the beginning of the client's body was streamed already, and is gone: in a location that a failed one has
+/// led to (`error_page 502 = @other`), the rest must not be taken for the whole body.
 fn is_begun(request: &Request) -> bool {
     !request.is_subrequest() && request.body.received() > 0
 }
 
-/// How far a body was sent in one try.
+/// The position in a body in one try.
 #[derive(Default)]
 pub struct Position {
     at: u64,
@@ -200,7 +202,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// How many bytes of a body that is all here were taken.
+    /// How many bytes were taken of a body that is completely here.
     pub fn bytes(&self) -> u64 {
         self.at
     }

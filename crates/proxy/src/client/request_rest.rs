@@ -1,5 +1,6 @@
-//! What is left of a request when the head of its response comes: it follows while the response's body is read, as with nginx. A server
-//! may begin to answer before it has all of the request, and wait for the rest of it before it goes on or closes.
+//! The part of a request that is unsent when the head of its response comes: it is sent while the response's body is
+//! read, as with nginx. A server may begin to answer before it has the whole request, and wait for the rest of it
+//! before it goes on or closes.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::pin;
@@ -24,25 +25,25 @@ use crate::exchange::Exchange;
 
 /// The rest of a request.
 pub struct RequestRest {
-    /// What stands before the piece, or behind the last one.
+    /// The bytes that precede the piece, or follow the last one.
     out: Vec<u8>,
     piece: Bytes,
-    /// The body is over, as far as it is not here.
+    /// Whether the body is over, apart from the bytes held here.
     over: bool,
-    /// Read, but more than a piece may be.
+    /// Bytes that were read, but exceed the size of a piece.
     held: Bytes,
     rest: Rest,
-    /// How far a body that is here was read.
+    /// The position in a body that is here.
     at: u64,
     timer: Timer,
     waiting: bool,
 }
 
-/// Where the rest of the body is.
+/// The source of the rest of the body.
 enum Rest {
-    /// Nowhere that it could be had from now.
+    /// The rest is no longer available.
     Gone,
-    /// With the client, if it is borrowed from the request.
+    /// The client, if the body is borrowed from the request.
     Stream,
     Memory(Bytes),
     File(Box<Reading>),
@@ -55,21 +56,21 @@ struct Reading {
     now: Option<LocalBoxFuture<'static, (FileRange, io::Result<Bytes>)>>,
 }
 
-/// Why not all was sent.
+/// The reason why not the whole request was sent.
 #[derive(Debug)]
 pub enum Stopped {
-    /// The server takes no more.
+    /// The server accepts no more bytes.
     Refused(io::Error),
     /// The rest of the body did not come from the client.
     Client(BodyError),
-    /// It could not be read from its file.
+    /// The body could not be read from its file.
     File(io::Error),
-    /// Nobody has it any more.
+    /// The rest of the body is no longer available.
     Gone,
 }
 
 impl Stopped {
-    /// Says it, where nobody else does.
+    /// Logs the reason, if it is not logged elsewhere.
     pub fn log(&self, log: &Detached) {
         let stage = Stage::Sending;
         let (level, words) = match self {
@@ -88,8 +89,8 @@ impl Stopped {
         log.write(level, format_args!("{words} while {stage}, whose response has begun"));
     }
 
-    /// Why the response is given up, too. It goes on where the server takes no more, and as long as the server does not mind a
-    /// client that says no more.
+    /// The error for which the response is given up, too. The response goes on if the server accepts no more of the
+    /// request, and as long as the server does not need the rest of a body that the client fails to send.
     pub fn upstream_error(self) -> Option<UpstreamError> {
         match self {
             Stopped::Refused(_) | Stopped::Client(BodyError::TimedOut) | Stopped::Gone => None,
@@ -100,14 +101,14 @@ impl Stopped {
 }
 
 impl RequestRest {
-    /// `out` and then `piece` are to be sent, and then the body's end or, unless it is `over`, the rest of it from `position` on,
-    /// which is to be [put in](RequestRest::put_in).
+    /// The rest of a request: `out`, then `piece`, and then the body's end or, unless it is `over`, the rest of the
+    /// body from `position` on, which is to be [put in](RequestRest::put_in).
     pub fn new(out: &[u8], piece: Bytes, over: bool, position: &Position) -> Box<RequestRest> {
         let (held, rest, at, timer) = (Bytes::new(), Rest::Gone, position.bytes(), Timer::default());
         Box::new(RequestRest { out: out.to_vec(), piece, over, held, rest, at, timer, waiting: false })
     }
 
-    /// Puts in the body. One that comes from the client has to be [borrowed](RequestRest::borrow).
+    /// Puts the body in. One that comes from the client has to be [borrowed](RequestRest::borrow).
     pub fn put_in(&mut self, request: &Request, body: OutgoingBody) {
         let at = self.at;
         let memory =
@@ -133,18 +134,19 @@ impl RequestRest {
         }
     }
 
-    /// A body in a file is read whether the client is there or not.
+    /// Continues without the client's connection: a body in a file is read whether the client is there or not.
     pub fn forget_client(&mut self) {
         if let Rest::File(reading) = &mut self.rest {
             reading.reader.forget_client();
-            // Begun for the client.
+            // This read was begun for the client.
             reading.now = None;
         }
     }
 
-    /// The client has gone, or is nobody's business any more: whether the rest can be sent without it.
+    /// Goes on without the client, which has gone or no longer matters. Returns whether the rest can be sent without
+    /// it.
     pub fn leave_client(&mut self) -> bool {
-        // Somebody else may wait from now on.
+        // Another task may wait from now on.
         self.waiting = false;
         match &mut self.rest {
             Rest::Client(_) | Rest::Stream => {
@@ -159,15 +161,15 @@ impl RequestRest {
         }
     }
 
-    /// Whether there is nothing to be sent before the client has sent more.
+    /// Whether nothing can be sent before the client has sent more.
     pub fn waits_for_client(&self) -> bool {
         matches!(self.rest, Rest::Client(_)) && !self.over && self.out.is_empty() && self.piece.is_empty()
     }
 
-    /// Sends what can be sent now, and adds to `sent` how much that was. Ready when all was sent.
+    /// Sends as much as possible, and adds the number of bytes to `sent`. It is ready when all was sent.
     ///
     /// # Errors
-    /// Why no more can be sent.
+    /// The reason why no more can be sent.
     pub fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -223,7 +225,7 @@ impl RequestRest {
                             let timed_out = || Err(Stopped::Refused(ErrorKind::TimedOut.into()));
                             return self.timer.poll_expired(context).map(|()| timed_out());
                         }
-                        // One that is closed on that side is "writable" for ever.
+                        // A socket that is closed on that side is always writable.
                         Poll::Ready(Ok(())) if !std::mem::replace(&mut has_waited, true) => {}
                         Poll::Ready(answer) => {
                             return Poll::Ready(Err(Stopped::Refused(answer.err().unwrap_or(error))));
@@ -252,7 +254,7 @@ impl RequestRest {
 }
 
 impl Reading {
-    /// The next piece; nothing at the end.
+    /// The next piece; empty at the end.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         if self.range.len == 0 {
             return Poll::Ready(Ok(Bytes::new()));

@@ -1,4 +1,4 @@
-//! From the head of an upstream server's response to the response for the client.
+//! Makes the client's response from the head of an upstream server's response.
 
 use std::ffi::CString;
 
@@ -31,10 +31,10 @@ use crate::exchange::Fault;
 use crate::exchange::family::{Family, Passed};
 use crate::exchange::fields::HeadFields;
 
-/// How many pieces of a body are taken at once that have come with the head.
+/// The most pieces of a body taken at once that have come with the head.
 const TAKEN_AT_ONCE: usize = 16;
 
-/// Makes the answer, whose body goes to `tee`, too.
+/// Makes the answer. Its body also goes to `tee`.
 pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T>) -> Outcome {
     let Reached { upstream, lease, began } = reached;
     let status = upstream.head.status;
@@ -80,7 +80,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
     if let Some(rate) = advice.limit_rate {
         request.own.get::<LimitRate>().set(rate);
     }
-    // As in nginx, what is to come to the client as it comes goes nowhere else.
+    // As in nginx, an unbuffered response goes to the client only.
     let buffered = advice.buffering.unwrap_or(buffering);
     if buffered {
         reader.limit_rate();
@@ -115,7 +115,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
     Outcome::Response(response)
 }
 
-/// An answer that the client does not get.
+/// Drops an answer that is not sent to the client.
 pub fn dismiss(request: &Request, reached: Reached) {
     let Reached { upstream, lease, began } = reached;
     finish_quickly(request, Reader::new(upstream, lease, began), false);
@@ -126,7 +126,7 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
     let UpstreamExchange { plan, connection: Some(connection), head, sent_all, .. } = *upstream else {
         return Outcome::Status(500);
     };
-    // What goes through the tunnel counts at its end, with what of it has come behind the head.
+    // The bytes through the tunnel are counted at its end, including those that have come behind the head.
     let behind = connection.kit.input.bytes.len() as u64;
     plan.record.with(|last| last.received = last.received.saturating_sub(behind));
     plan.record.count(&lease);
@@ -134,7 +134,7 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
         return Outcome::Status(502);
     }
     if !sent_all || !request.body.is_done() {
-        // What is left of the request would be taken for what comes after HTTP.
+        // The rest of the request would be taken for the bytes after HTTP.
         let early = Fault::invalid("upstream switched protocols before it had all of the request");
         UpstreamError::Fault(early).log(request, Stage::ReadingHead);
         plan.record.with(|last| last.status = 502);
@@ -157,7 +157,7 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
     }
 }
 
-/// A body of which something is still to come, behind its `front`.
+/// The body of which some bytes are still to come, after its `front`.
 #[inline(never)]
 fn flowing(request: &mut Request, mut reader: Reader, front: Front, broken: bool, buffered: bool) -> Body {
     let announced = reader.left().is_some();
@@ -173,10 +173,10 @@ fn flowing(request: &mut Request, mut reader: Reader, front: Front, broken: bool
     Body::Source(Box::new(Flow::new(reader, front, announced, manner)))
 }
 
-/// Pieces of a body that have come with its head: mostly one.
+/// The pieces of a body that have come with its head: usually one.
 pub type Front = SmallVec<[Bytes; 1]>;
 
-/// What has come already of a body, and whether no more will though it is not all.
+/// The pieces of a body that have come already, and whether it is broken, so that no more will come.
 pub fn front(request: &Request, reader: &mut Reader) -> (Front, bool) {
     let mut front = Front::new();
     let mut broken = false;
@@ -200,12 +200,13 @@ fn buffering(request: &Request, plan: &Plan) -> Buffering {
     Buffering { memory: options.buffers, write, place: place(request, plan, options.buffers.saturating_sub(write)) }
 }
 
-/// Where files for a response go, if it may have one.
+/// The place for temporary files of a response, if it may have one.
 fn place(request: &Request, plan: &Plan, read: usize) -> Option<Place> {
     temporary(request, plan.family, plan.options.max_temp_file_size, read)
 }
 
-/// Where files for a response of at most `max` bytes go, which are read in pieces of `read` bytes; if there may be one.
+/// The place for temporary files of a response of at most `max` bytes, which are read in pieces of `read` bytes; if
+/// there may be one.
 pub fn temporary(request: &Request, family: &dyn Family, max: u64, read: usize) -> Option<Place> {
     if max == 0 {
         return None;
@@ -221,8 +222,8 @@ pub fn temporary(request: &Request, family: &dyn Family, max: u64, read: usize) 
     })
 }
 
-/// The body is not sent. What of it is here already is read past, so that the connection may be used again. `expected` to be
-/// empty: what there is of it is told in the log.
+/// Finishes a response whose body is not sent. The bytes that are here already are read past, so that the connection
+/// may be used again. `expected`: the body should be empty, and bytes of it are logged.
 fn finish_quickly(request: &Request, mut reader: Reader, expected: bool) {
     if !expected {
         reader.for_nobody();
@@ -235,7 +236,7 @@ fn finish_quickly(request: &Request, mut reader: Reader, expected: bool) {
     say(request, &mut reader);
 }
 
-/// Logs what is not a reason to give the response up.
+/// Logs messages that are no reason to give the response up.
 fn say(request: &Request, reader: &mut Reader) {
     let unsaid = &mut reader.unsaid;
     for text in std::mem::take(&mut unsaid.output) {
@@ -253,14 +254,14 @@ fn is_bodiless(request: &Request, status: u16) -> bool {
     request.is_head() || matches!(status, 204 | 304)
 }
 
-/// What `Content-Length` says of a body that does not follow.
+/// The value of `Content-Length` of a body that does not follow.
 pub fn content_length(fields: &HeadFields) -> Option<u64> {
     let field = fields.iter().find(|field| field.id == HeaderId::ContentLength)?;
     std::str::from_utf8(field.value()).ok()?.trim().parse().ok()
 }
 
-/// Whether `error_page` has something for the status here, be it followed or not: an error within an error page that is
-/// not, because `recursive_error_pages` is off, gets the built-in page.
+/// Whether `error_page` has an entry for the status here, whether or not it is followed: an error within an error page,
+/// where `recursive_error_pages` is off, gets the built-in page.
 pub fn has_page(request: &Request, status: u16) -> bool {
     let pages = request.settings().get::<CoreSettings>().error_page.as_slice();
     !request.lineage.plain_errors && pages.iter().any(|page| page.statuses.contains(&status))

@@ -1,5 +1,5 @@
-//! The body of a response on its way from the upstream server to the client: read as fast as the client takes it, and with
-//! buffering ahead of it, into memory and then into a temporary file.
+//! The body of a response on its way from the upstream server to the client. It is read as fast as the client takes it;
+//! with buffering it is read ahead, into memory and then into a temporary file.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,72 +19,74 @@ use crate::client::response::Front;
 use crate::client::spool::{Place, Spool};
 use crate::client::write_turns::Turn;
 
-/// What one read may bring when the client keeps up: a body of 4 MB costs a fifth less than with half of it.
+/// The most bytes of one read when the client keeps up: a body of 4 MB costs a fifth less than with half of it.
 const READ: usize = 256 * 1024;
 
-/// How long the end of a response is waited for when all of its body was delivered. It comes with the body as a rule; an application that
-/// works on behind its output keeps nobody waiting, and gets a new connection the next time.
+/// How long the end of a response is waited for after its whole body was delivered. Usually it comes with the body; an
+/// application that works on after its output delays no client, and gets a new connection the next time.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// What one read may bring at first where nothing is buffered.
+/// The most bytes of one read at first, without buffering.
 const UNBUFFERED: usize = 64 * 1024;
 
-/// How much is read for the file in one turn at most: each turn has a thread of the pool woken, and the loop by that.
+/// The most bytes that are read for the file in one turn: each turn wakes a thread of the pool, which then wakes the
+/// loop.
 const AT_A_TIME: usize = 64 * 1024;
 
-/// How much is read ahead, and where it goes.
+/// The limits of buffering, and its file.
 pub struct Buffering {
     /// The most bytes in memory.
     pub memory: usize,
-    /// How many bytes are written to the file at a time.
+    /// The number of bytes that are written to the file at a time.
     pub write: usize,
-    /// The file, if there may be one.
+    /// The place of the file, if there may be one.
     pub place: Option<Place>,
 }
 
-/// A body.
+/// A body in flow from server to client.
 pub struct Flow {
-    /// Gone only when the flow is.
+    /// The reader; it is `None` only in `drop`.
     reader: Option<Reader>,
-    /// What has come and was not asked for yet, before what is in the file.
+    /// The pieces that have come but were not taken yet; they precede those in the file.
     front: Pieces,
     buffering: Option<Buffering>,
     spool: Option<Spool>,
-    /// Bytes of the last piece that was given out: the client may not have taken it yet.
+    /// The size of the last piece that was handed out: the client may not have taken it yet.
     outstanding: usize,
     /// Whether the client did not keep up with the last piece.
     slow: bool,
-    /// `limit_rate`: what the client's socket would take says nothing.
+    /// Whether `limit_rate` is in force: the room in the client's socket says nothing then.
     paced: bool,
-    /// Nothing more can come, though the body is not complete.
+    /// Whether nothing more can come, although the body is not complete.
     broken: bool,
-    /// Whether the head said how long the body is.
+    /// Whether the head told the length of the body.
     announced: bool,
-    /// Whether a piece was given out.
+    /// Whether a piece was handed out.
     begun: bool,
-    /// The upstream server is left to finish without the client.
+    /// Whether the upstream server may finish without the client.
     finish: bool,
-    /// It is logged that there is a file.
+    /// Whether the use of a file was logged.
     told: bool,
     connection: u64,
 }
 
-/// How a flow behaves.
+/// The behaviour of a flow.
 pub struct Manner {
-    /// Reads ahead; `None`: only as fast as the client takes it, and passed on at once.
+    /// The settings for reading ahead; `None`: the body is read only as fast as the client takes it, and passed on at
+    /// once.
     pub buffering: Option<Buffering>,
-    /// What has come is all that comes, and not all of the body.
+    /// Whether no more than the front will come, although the body is not complete.
     pub broken: bool,
-    /// `proxy_ignore_client_abort`
+    /// Whether `proxy_ignore_client_abort` is on.
     pub finish: bool,
-    /// The client may be sent less than its socket would take (`limit_rate`).
+    /// Whether the client may be sent less than its socket would take (`limit_rate`).
     pub paced: bool,
-    /// The client's connection, for the loop's notes.
+    /// The client's connection, for the loop's records.
     pub connection: u64,
 }
 
 impl Flow {
-    /// The pieces in `front` have come already.
+    /// Makes a flow. The pieces in `front` have come already.
     pub fn new(reader: Reader, front: Front, announced: bool, manner: Manner) -> Flow {
         let Manner { buffering, broken, finish, paced, connection } = manner;
         Flow {
@@ -129,7 +131,7 @@ impl Flow {
         }
     }
 
-    /// Takes what has come already, or reads about `room` bytes and takes nothing yet.
+    /// Takes a piece that has come already, or else reads about `room` bytes and takes nothing yet.
     async fn advance(&mut self, room: usize) -> Option<Bytes> {
         let reader = self.reader.as_mut()?;
         let result = match reader.ready() {
@@ -185,7 +187,7 @@ impl Flow {
         piece
     }
 
-    /// How much to read for a client that waits for it: no more than may be kept waiting, or than its socket takes at once.
+    /// How much to read for a client that waits for it: no more than may be kept, or than its socket takes at once.
     fn room(&mut self) -> usize {
         let least = self.buffering.as_ref().map_or(UNBUFFERED, |buffering| buffering.memory).clamp(1, READ);
         let keeps_up = !std::mem::take(&mut self.slow) && !self.paced;
@@ -197,11 +199,11 @@ impl Flow {
         reader.room(reader.plan().client.room().clamp(least, READ))
     }
 
-    /// Reads while the client does not take what it was given.
+    /// Reads ahead while the client does not take its piece.
     async fn go_ahead(&mut self) {
         self.slow = true;
         let Some(Buffering { memory, write, .. }) = self.buffering else { return self.send_rest().await };
-        // What is being written stands in memory until it is.
+        // The bytes that are being written stay in memory until the write ends.
         let in_front = memory.saturating_sub(write);
         while !self.is_over() {
             loops::consume_budget().await;
@@ -215,7 +217,7 @@ impl Flow {
                 continue;
             }
             if !self.may_use_file(write) {
-                // As fast as the client takes it, from here on.
+                // From here on the body is read as fast as the client takes it.
                 return self.send_rest().await;
             }
             if self.spool.as_ref().is_some_and(Spool::is_writing) {
@@ -234,7 +236,8 @@ impl Flow {
                 Ok(Ready::End) => {}
                 Err(Broken) => self.broken = true,
                 Ok(Ready::Nothing) => {
-                    // Nothing is read before it is its turn to be written: until then it stays with the upstream server.
+                    // Nothing is read before it is this flow's turn to write: until then the bytes stay with the
+                    // upstream server.
                     if reader.readable().await.is_err() {
                         self.broken = true;
                         continue;
@@ -249,7 +252,7 @@ impl Flow {
         }
     }
 
-    /// The server may want all of the request before it lets go of its response.
+    /// Sends the rest of the request: the server may want all of it before it sends its response.
     async fn send_rest(&mut self) {
         if let Some(reader) = &mut self.reader
             && reader.send_rest().await.is_err()
@@ -258,15 +261,15 @@ impl Flow {
         }
     }
 
-    /// How much may be read to be written at once: no more than the client has to take from the file before that, unless it is
-    /// what may stand in memory anyway. A client that gets there first keeps it there.
+    /// How much may be read to be written at once: no more than the client has to take from the file before that,
+    /// unless it may stay in memory anyway. A client that catches up first keeps it in memory.
     fn at_a_time(&self, write: usize) -> usize {
         let Some(spool) = &self.spool else { return write };
         let large = usize::try_from(spool.in_file()).map_or(AT_A_TIME, |bytes| bytes.min(AT_A_TIME)).max(write);
         if spool.takes_more(large) { large } else { write }
     }
 
-    /// Bytes behind the file that are in memory.
+    /// The number of bytes in memory that follow those in the file.
     fn waits(&self) -> usize {
         self.spool.as_ref().map_or(0, Spool::in_memory)
     }
@@ -277,7 +280,7 @@ impl Flow {
         }
     }
 
-    /// Reads what has come, up to what is written at a time.
+    /// Reads the bytes that have come, up to the size of one write.
     async fn gather(&mut self, write: usize) {
         while self.waits() < write && !self.is_over() {
             let room = write - self.waits();
@@ -293,7 +296,7 @@ impl Flow {
         }
     }
 
-    /// Whether a file can take more; it is thought of when it is first needed.
+    /// Whether a file can take more; the file is made when it is first needed.
     fn may_use_file(&mut self, write: usize) -> bool {
         if self.spool.is_none()
             && let Some(place) = self.buffering.as_mut().and_then(|buffering| buffering.place.take())
@@ -303,13 +306,13 @@ impl Flow {
         self.spool.as_ref().is_some_and(|spool| spool.takes_more(write))
     }
 
-    /// Waits until it may write to its file.
+    /// Waits for the turn to write to the file.
     async fn turn(&self) -> Option<Turn> {
         let turns = self.spool.as_ref()?.turns();
         Some(turns.next().await)
     }
 
-    /// Writes what of the queue's end is in memory.
+    /// Writes the end of the queue that is in memory.
     async fn write_out(&mut self, turn: Turn) {
         if let Some(spool) = &mut self.spool {
             spool.write(turn);
@@ -317,7 +320,7 @@ impl Flow {
         }
     }
 
-    /// Waits until what is being written has been.
+    /// Waits until the current write has ended.
     async fn finish_writing(&mut self) {
         let Some(spool) = &mut self.spool else { return };
         let written = spool.written().await;
@@ -361,7 +364,7 @@ impl Source for Flow {
             let left = self.reader.as_ref().and_then(Reader::left).unwrap_or(0);
             return Some(queued + left);
         }
-        // Not before the first piece: who asks then wants to know whether the length was announced.
+        // Not before the first piece: a caller that asks before it wants to know whether the length was announced.
         (self.begun && queued == 0 && !self.broken && self.is_over()).then_some(0)
     }
 }
@@ -373,7 +376,7 @@ impl Drop for Flow {
             return;
         }
         if reader.left() == Some(0) {
-            // All of the body has come, and what ends the response (the last record of FastCGI) is about to.
+            // The whole body has come, and the bytes that end the response (the last record of FastCGI) are about to.
             if reader.settle() && reader.leave_client() {
                 let ending = async move {
                     let _: Option<()> = Deadline::within(ENDING, reader.drain(READ)).await;
@@ -381,14 +384,14 @@ impl Drop for Flow {
                 loops::spawn(self.connection, "reading the end of a response", ending);
             }
         } else if self.finish && reader.leave_client() {
-            // What the log is going to have: this is over for the client.
+            // The times for the access log end here, because the response is over for the client.
             reader.plan().record.end(loops::nanos());
             loops::spawn(self.connection, "reading a response that nobody waits for", reader.drain(READ));
         }
     }
 }
 
-/// A body that is not there, with the length that it would have: of an answer to HEAD, and 304.
+/// A body that is not there, with the length that it would have: for an answer to HEAD, and for 304.
 pub struct Announced(pub Option<u64>);
 
 impl Source for Announced {

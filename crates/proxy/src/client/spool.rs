@@ -1,7 +1,8 @@
-//! What a client has not taken yet of a response, beyond memory: a temporary file that the pool writes.
+//! The bytes of a response that a client has not taken yet and that exceed memory: a temporary file that the thread
+//! pool writes.
 //!
-//! Pieces go in at one end and come out at the other. Those at the end of the queue are in memory until they are written; when
-//! the file is read up, they are taken from there, written or not.
+//! Pieces go in at one end and come out at the other. The pieces at the end of the queue are in memory until they are
+//! written; after the file has been read, they are taken from memory, written or not.
 
 use std::ffi::CString;
 use std::future::poll_fn;
@@ -16,29 +17,29 @@ use crate::client::pieces::Pieces;
 use crate::client::write_turns;
 use crate::client::write_turns::{Turn, Turns};
 
-/// The most that is read of the file at a time.
+/// The most bytes that are read from the file at a time.
 pub const MAX_READ: usize = 64 * 1024;
 
-/// Where and how files are made.
+/// The place for temporary files, and the way they are made.
 #[derive(Clone)]
 pub struct Place {
     /// The file operations.
     pub files: Arc<FileSystem>,
-    /// How they go.
+    /// The way in which files are accessed.
     pub aio: Aio,
-    /// UpstreamTarget they are for.
+    /// The key of the client that the files are for.
     pub client: u64,
-    /// The folder.
+    /// The folder of the files.
     pub folder: CString,
     /// The most bytes that a file may have.
     pub max: u64,
-    /// How much of the file is read at a time, at most [`MAX_READ`]: it stands in memory while the client takes it.
+    /// How much of the file is read at a time, at most [`MAX_READ`]: it stays in memory while the client takes it.
     pub read: usize,
 }
 
 type Outcome = (Option<TempFile>, Result<(), FileError>);
 
-/// What a pool's thread writes, and the turn that it has for that.
+/// The bytes that a pool thread writes, with the turn for that.
 struct Written {
     data: Bytes,
     _turn: Turn,
@@ -54,23 +55,23 @@ impl AsRef<[u8]> for Written {
 pub struct Spool {
     place: Place,
     turns: Turns,
-    /// The file, while nothing is written to it.
+    /// The file, while no write is running.
     temp: Option<TempFile>,
-    /// The file to read.
+    /// The open file for reading.
     file: Option<Arc<OpenFile>>,
     writing: Option<LocalBoxFuture<'static, Outcome>>,
-    /// Bytes of the file.
+    /// The number of bytes in the file.
     len: u64,
-    /// Bytes of the file that were taken.
+    /// The number of bytes in the file that were taken.
     read: u64,
-    /// How many of these are on their way from the file to the client.
+    /// How many of the taken bytes are on their way from the file to the client.
     leaving: u64,
     tail: Pieces,
-    /// Bytes at the beginning of `tail` (and taken from there since) that are being written.
+    /// The number of bytes that are being written, counted from the beginning of `tail` as it was when the write began.
     in_flight: usize,
-    /// How many of these were taken already.
+    /// How many of the bytes that are being written were taken already.
     overtaken: usize,
-    /// Writing has failed: no more of it.
+    /// Whether writing has failed: no more writes are made.
     failed: bool,
 }
 
@@ -94,54 +95,55 @@ impl Spool {
         }
     }
 
-    /// Bytes that are in memory.
+    /// The number of bytes that are in memory.
     pub fn in_memory(&self) -> usize {
         self.tail.bytes()
     }
 
-    /// Bytes in it.
+    /// The number of bytes in the queue.
     pub fn bytes(&self) -> u64 {
         self.len - self.read + self.tail.bytes() as u64
     }
 
-    /// Bytes of the file that the client has not taken.
+    /// The number of bytes in the file that the client has not taken.
     pub fn in_file(&self) -> u64 {
         self.len - self.read + self.leaving
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes() == 0
     }
 
-    /// Whether so many bytes more can be written, once what is at hand is.
+    /// Whether so many bytes more can be written after those at hand.
     pub fn takes_more(&self, bytes: usize) -> bool {
         let used = if self.in_file() == 0 { 0 } else { self.len };
         !self.failed && used + (self.tail.bytes() + self.overtaken + bytes) as u64 <= self.place.max
     }
 
-    /// Puts a piece in.
+    /// Appends a piece.
     pub fn push(&mut self, piece: Bytes) {
         self.tail.push(piece);
     }
 
-    /// Whether something is being written.
+    /// Whether a write is running.
     pub fn is_writing(&self) -> bool {
         self.writing.is_some()
     }
 
-    /// Those who write to the folder's file system: who is to write waits for a turn.
+    /// The turns for writing to the folder's file system: a writer waits for one.
     pub fn turns(&self) -> Turns {
         self.turns.clone()
     }
 
-    /// Begins to write what is in memory, if that is not going on. The turn ends with that, whether somebody waits for it or not.
+    /// Begins to write the bytes in memory, unless a write is running. The turn ends with the write, whether or not a
+    /// task waits for it.
     pub fn write(&mut self, turn: Turn) {
         if self.writing.is_some() || self.tail.is_empty() || self.failed {
             return;
         }
         if self.len > 0 && self.in_file() == 0 && self.len + self.tail.bytes() as u64 > self.place.max {
-            // What was in the file has been taken: a new one begins.
+            // The bytes in the file have been taken: a new file begins.
             (self.temp, self.file, self.len, self.read) = (None, None, 0, 0);
         }
         let data = Written { data: self.tail.as_one(), _turn: turn };
@@ -161,10 +163,10 @@ impl Spool {
         }));
     }
 
-    /// Waits until what is being written has been.
+    /// Waits until the current write has ended.
     ///
     /// # Errors
-    /// It could not be: nothing is lost, but no more will be written.
+    /// The write failed: no bytes are lost, but no more will be written.
     pub async fn written(&mut self) -> Result<(), FileError> {
         poll_fn(|context| self.poll_written(context)).await
     }
@@ -189,13 +191,14 @@ impl Spool {
                 self.len += in_flight as u64;
                 self.read += overtaken as u64;
             }
-            // The file stays for what is in it.
+            // The file stays for the bytes that are in it.
             Err(_) => self.failed = true,
         }
         Poll::Ready(result)
     }
 
-    /// Takes what is in the file, if it comes next, to be sent from there: that is over when something is taken again.
+    /// Takes the bytes in the file, if they come next, to be sent from there. The sending is over when the next bytes
+    /// are taken.
     pub fn take_in_file(&mut self) -> Option<FileRange> {
         self.leaving = 0;
         let file = self.file.as_ref().filter(|_| self.read < self.len)?;
@@ -204,7 +207,7 @@ impl Spool {
         Some(range)
     }
 
-    /// Takes the next piece; `None` when there is nothing.
+    /// Takes the next piece; `None` when the queue is empty.
     ///
     /// # Errors
     /// The file could not be read.
@@ -271,7 +274,7 @@ mod tests {
         all
     }
 
-    /// What is in the file, read from there as it would be sent.
+    /// The bytes in the file, read from there as they would be sent.
     fn take_in_file(spool: &mut Spool) -> Vec<u8> {
         let Some(range) = spool.take_in_file() else { return Vec::new() };
         let mut bytes = vec![0; range.len as usize];
@@ -282,8 +285,8 @@ mod tests {
 
     #[test]
     fn pieces_come_out_in_order_whatever_was_written_before_they_were_taken() {
-        // Each number says what happens after a piece was put in: write, take one from memory or the file, take what is in the file, wait for
-        // what is being written.
+        // Each number says what happens after a piece was put in: write, take a piece from memory or the file, take the
+        // bytes in the file, wait for the current write.
         let place = spool(&temp(), 1 << 30).place;
         for plan in 0..4096u32 {
             run(async {
@@ -328,7 +331,7 @@ mod tests {
             spool.push(piece(2));
             spool.write(spool.turns().next().await);
             spool.written().await.unwrap();
-            // It was written behind what is being sent, not into another file.
+            // It was written behind the bytes that are being sent, not into another file.
             assert_eq!((spool.in_file(), spool.len), (1001 + 1002, 1001 + 1002));
             assert_eq!(drain(&mut spool).await, piece(2));
             assert!(spool.in_file() == 0 && spool.takes_more(3000));

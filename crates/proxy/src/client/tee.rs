@@ -1,5 +1,5 @@
-//! A response's body that goes somewhere else besides the client (a cache keeps it, for example): it is read to its end, whatever
-//! the client does, and the client gets what follows from there.
+//! Passes a response's body to a second consumer besides the client (a cache, for example): the body is read to its
+//! end, whatever the client does, and the client follows the second consumer.
 
 use std::convert::Infallible;
 
@@ -17,28 +17,28 @@ use crate::client::response;
 use crate::client::response::Front;
 use crate::exchange::family::Family;
 
-/// What one read brings at most.
+/// The most bytes of one read.
 const READ: usize = 128 * 1024;
 
-/// Where a body goes besides the client. A tee that is dropped before [`end`](BodyTee::end) or [`whole`](BodyTee::whole) has got
-/// a part of a body, and no more of it comes.
+/// A consumer of a body besides the client. A tee that is dropped before [`end`](BodyTee::end) or
+/// [`whole`](BodyTee::whole) has received a part of a body, and no more of it comes.
 pub trait BodyTee: Sized + 'static {
-    /// The body does not go there after all.
+    /// The body will not be passed here after all.
     fn give_up(self);
 
-    /// The body begins; how many bytes it has, where that is known.
+    /// The body begins. `length`: the number of its bytes, if known.
     fn begin(&mut self, length: Option<u64>);
 
-    /// All of the body is here.
+    /// Takes the whole body at once.
     fn whole(self, body: Bytes);
 
-    /// The body that the client gets, which follows what comes here. `None`: there is no such body to be had.
+    /// The client's body, which follows the pieces that come here. `None`: there is no such body.
     fn follow(&self, request: &Request, family: &'static dyn Family) -> Option<Body>;
 
-    /// The next piece of the body. Waits until more may be read, and says whether more is wanted.
+    /// Takes the next piece of the body. Waits until more may be read, and returns whether more is wanted.
     fn push(&mut self, piece: Bytes) -> impl Future<Output = bool>;
 
-    /// The body is complete.
+    /// Ends the body, which is complete.
     fn end(self);
 }
 
@@ -69,7 +69,7 @@ impl BodyTee for Infallible {
     }
 }
 
-/// Has the body read to its end. What the client gets of it, if it `follows`. `None`: nothing can be had.
+/// Starts the task that reads the body to its end. Returns the client's body, if it `follows`. `None`: there is none.
 pub fn run<T: BodyTee>(mut tee: T, request: &Request, mut reader: Reader, follows: bool) -> Option<Body> {
     let length = reader.left();
     let (mut front, broken) = response::front(request, &mut reader);
@@ -96,7 +96,7 @@ pub fn run<T: BodyTee>(mut tee: T, request: &Request, mut reader: Reader, follow
     Some(body)
 }
 
-/// Gives what the server sends to the tee, to its end.
+/// Passes the body from the server to the tee, to its end.
 async fn feed<T: BodyTee>(mut reader: Reader, front: Front, broken: bool, mut tee: T) {
     for piece in front {
         if !tee.push(piece).await {

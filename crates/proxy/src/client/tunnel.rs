@@ -1,7 +1,7 @@
-//! A connection that has left HTTP (WebSocket and others): bytes go both ways until both ends have nothing more to say, or
-//! nothing comes from the upstream server for too long.
+//! A connection that has left HTTP (WebSocket and others): bytes go both ways until both ends have closed, or no bytes
+//! come from the upstream server for too long.
 //!
-//! Written by hand, as polls, for its size: an idle tunnel holds no buffer.
+//! It is written by hand, as polls, to be small: an idle tunnel holds no buffer.
 
 use std::cell::Cell;
 use std::mem::take;
@@ -24,73 +24,74 @@ use crate::client::error::{Stage, UpstreamError};
 use crate::client::plan::Plan;
 use crate::state::record::Record;
 
-/// How much is read at a time.
+/// The most bytes that are read at a time.
 const PIECE: usize = 16 * 1024;
 
-/// How many pieces go one way before others have their turn.
+/// The number of pieces that go one way before the task yields.
 const TURN: usize = 16;
 
 thread_local! {
-    /// What tunnels read into, one after the other: one that has to keep what it read takes the buffer along.
+    /// The buffer that the tunnels of a thread read into, one after the other: a tunnel that has to keep the bytes
+    /// takes the buffer.
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A tunnel. Moments are milliseconds since the process began, times are in milliseconds too.
+/// A tunnel. Points in time are milliseconds since the process began; durations are milliseconds, too.
 pub struct Tunnel {
     upstream: Transport,
-    /// Until the end.
+    /// The lease, until the end.
     lease: Option<Lease>,
     record: Rc<Record>,
-    /// From the upstream server to the client.
+    /// The direction from the upstream server to the client.
     down: Way,
-    /// From the client to the upstream server.
+    /// The direction from the client to the upstream server.
     up: Way,
-    /// `proxy_read_timeout`
+    /// The value of `proxy_read_timeout`.
     quiet: u64,
-    /// When it has been quiet for too long.
+    /// The time at which it has been quiet for too long.
     until: u64,
     deadline: Deadline,
-    /// Why it has ended, if the log is to know.
+    /// The reason of its end, if it is to be logged.
     why: Option<Box<Why>>,
 }
 
-/// Why a tunnel has ended that nobody has closed.
+/// The reason why a tunnel has ended that neither side has closed.
 enum Why {
-    /// The client takes nothing.
+    /// The client accepts no bytes.
     ClientLate,
-    /// Something of the upstream server.
+    /// An error of the upstream server.
     Upstream(UpstreamError),
 }
 
 /// One of the two directions.
 struct Way {
-    /// All bytes that were written.
+    /// The number of bytes written.
     total: u64,
-    /// What was read and not yet written.
+    /// The bytes that were read and not yet written.
     held: Option<Box<Held>>,
-    /// How long the receiver may take nothing: 49 days at most.
+    /// How long the receiver may accept nothing: 49 days at most.
     patience: u32,
-    /// The reader's end was seen, and told.
+    /// Whether the sender's end was seen, and passed on.
     over: bool,
 }
 
 struct Held {
     bytes: Vec<u8>,
-    /// How much of it was written.
+    /// How many of the bytes were written.
     done: usize,
-    /// Since when the receiver takes nothing.
+    /// The time since when the receiver accepts nothing.
     blocked: Option<u64>,
 }
 
-/// How far one direction has come.
+/// The progress of one direction.
 enum Went {
-    /// As far as it goes now; whether there was anything.
+    /// It went as far as possible now; the value says whether there were any bytes.
     Far(bool),
-    /// There is more.
+    /// There are more bytes, but the turn is over.
     Turn,
 }
 
-/// Which end an error is of.
+/// The end of the tunnel that an error belongs to.
 enum Broke {
     From(std::io::Error),
     To(std::io::Error),
@@ -161,14 +162,14 @@ impl Way {
 }
 
 impl Held {
-    /// Nothing is held of nothing.
+    /// The held bytes; `None` if there are none.
     fn new(bytes: Vec<u8>) -> Option<Box<Held>> {
         (!bytes.is_empty()).then(|| Box::new(Held { bytes, done: 0, blocked: None }))
     }
 }
 
 impl Tunnel {
-    /// Between the client and the server that has sent 101. `send_timeout` is that of the client's connection.
+    /// A tunnel between the client and the server that has sent 101. `send_timeout` is that of the client's connection.
     pub fn new(connection: UpstreamConnection, lease: Lease, plan: Plan, send_timeout: Duration) -> Tunnel {
         let Plan { record, options, .. } = plan;
         let (upstream, rest) = connection.leave();
@@ -225,7 +226,7 @@ impl Tunnel {
         Poll::Ready(if of_client { Why::ClientLate } else { Why::Upstream(UpstreamError::TimedOut) })
     }
 
-    /// Notes what has gone through it.
+    /// Records the bytes that went through the tunnel.
     fn note(&mut self) {
         let Some(lease) = self.lease.take() else { return };
         let (down, up) = (self.down.total, self.up.total);
@@ -272,7 +273,7 @@ impl Takeover<Request> for Tunnel {
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        // It may never have begun.
+        // The tunnel may never have begun.
         self.note();
     }
 }

@@ -1,5 +1,5 @@
-//! What a member of the family (`proxy_pass`, `fastcgi_pass`, …) is to those who have its requests answered: its directives behind
-//! one view, and a maker of exchanges.
+//! The interface of a member of the family (`proxy_pass`, `fastcgi_pass`, …) to the code that has requests answered: a
+//! uniform view of its directives, and a factory of exchanges.
 
 use std::ops::{Deref, DerefMut};
 
@@ -17,11 +17,11 @@ use crate::exchange::{Exchange, Fault, UpstreamHead};
 use crate::settings::FamilySettings;
 use crate::settings::options::Options;
 
-/// An exchange, in a place of its own where it is not the most frequent one.
+/// An exchange; boxed unless it is of the most frequent type.
 pub enum Exchanging {
-    /// Of `proxy`.
+    /// The exchange of `proxy`.
     Http(HttpExchange<WriteHead>),
-    /// Of the other members.
+    /// The exchange of another member.
     Boxed(Box<dyn Exchange>),
 }
 
@@ -45,64 +45,65 @@ impl DerefMut for Exchanging {
     }
 }
 
-/// The body that is sent to the upstream.
+/// The body that is sent to the upstream server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestBody {
-    /// None (`proxy_pass_request_body off`).
+    /// No body (`proxy_pass_request_body off`).
     None,
-    /// The client's.
+    /// The client's body.
     Client,
-    /// This one (`proxy_set_body`).
+    /// The body of `proxy_set_body`.
     Set(Bytes),
 }
 
-/// What a member makes of a response's head.
+/// The result that a member makes of a response's head.
 pub enum Passed {
     /// The response for the client, without its body, which is put in later.
     Response(Box<Response>, Advice),
-    /// It goes elsewhere inside the server (`X-Accel-Redirect`); the body of the upstream is not wanted.
+    /// The request goes elsewhere inside the server (`X-Accel-Redirect`); the body of the upstream server is not used.
     Elsewhere(Outcome),
 }
 
-/// What a response says about itself to the server (`X-Accel-…`), where that is not ignored.
+/// The instructions of a response to this server (`X-Accel-…`), unless they are ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Advice {
-    /// `X-Accel-Buffering`
+    /// The value of `X-Accel-Buffering`.
     pub buffering: Option<bool>,
-    /// `X-Accel-Limit-Rate`, bytes a second to the client; 0: no limit.
+    /// The value of `X-Accel-Limit-Rate`, bytes a second to the client; 0: no limit.
     pub limit_rate: Option<u64>,
 }
 
-/// A member of the family. All its methods look at the settings of the place where the request is.
+/// A member of the family. All its methods use the settings of the request's current location.
 pub trait Family: Sync {
-    /// The directives' prefix without its underscore: `proxy`, `fastcgi`.
+    /// The prefix of the directives without its underscore: `proxy`, `fastcgi`.
     fn name(&self) -> &'static str;
 
-    /// The directives that `client/` reads.
+    /// The settings that `client/` uses.
     fn options(&self, request: &Request) -> Options;
 
-    /// The member's part of the table that all share. What it lacks there has its default.
+    /// The member's settings from the shared table. Directives that it lacks have their defaults.
     fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings;
 
-    /// The directives that all members share, where the member has them all.
+    /// The shared settings, if the member has all the shared directives.
     fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
         let _ = settings;
         None
     }
 
-    /// `proxy_temp_path`: where a response goes that the client does not take as fast as it comes.
+    /// The value of `proxy_temp_path`: the folder for the part of a response that the client does not take as fast as
+    /// it comes.
     fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
         let _ = settings;
         None
     }
 
-    /// What the request is passed to.
+    /// The target that the request is passed to.
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r>;
 
-    /// Appends the key of a response where `cache_key` says none: what is asked of whom. `false`: there is none.
+    /// Appends the key of a response if `cache_key` gives none: the target and the URI. `false`: there is no key.
     ///
     /// # Errors
-    /// What is asked cannot be made out; it is logged.
+    /// The URI cannot be determined; the reason is logged.
     fn cache_key(&self, request: &Request, out: &mut Vec<u8>) -> Result<bool, Outcome> {
         let _ = (request, out);
         Ok(false)
@@ -114,47 +115,48 @@ pub trait Family: Sync {
         false
     }
 
-    /// Whether the server is asked for a part of the response (`Range`) by the configuration itself.
+    /// Whether the configuration itself asks the server for a part of the response (`Range`).
     fn asks_for_part(&self, request: &Request) -> bool {
         let _ = request;
         false
     }
 
-    /// Which body goes there.
+    /// The body that is passed on.
     fn body(&self, request: &Request) -> RequestBody {
         let _ = request;
         RequestBody::Client
     }
 
-    /// A try. The target is that of [`Family::target`], and the response's head may have `max_head` bytes: what `buffer_size` says.
+    /// Makes an exchange for a try. The target is that of [`Family::target`], and the response's head may have
+    /// `max_head` bytes: the value of `buffer_size`.
     fn exchange(&self, request: &Request, target: &Target, max_head: usize) -> Exchanging;
 
-    /// What the client gets for a final response: fields are hidden, passed and changed here. What is decided by
-    /// the status and the like (retries, `proxy_intercept_errors`) is decided before.
+    /// Makes the client's response from a final head: fields are hidden, passed and changed here. Decisions by the
+    /// status and the like (retries, `proxy_intercept_errors`) are made before.
     ///
     /// # Errors
-    /// It cannot be passed on: 502, and the text is logged.
+    /// The response cannot be passed on: the answer is 502, and the text is logged.
     fn respond(&self, request: &mut Request, target: &Target, head: UpstreamHead) -> Result<Passed, Fault>;
 
-    /// Whether a field is kept from the client, be it in a head, an interim one or behind the body.
+    /// Whether a field is hidden from the client, in a final head, an interim head or a trailer.
     fn hides(&self, request: &Request, id: HeaderId, name: &[u8]) -> bool {
         let _ = (request, id, name);
         false
     }
 
-    /// Whether a body of unknown length can be passed on as it comes, in the way this request is passed on: by chunks. If
-    /// not, it is read completely before, whatever `proxy_request_buffering` says.
+    /// Whether a body of unknown length can be streamed in the way this request is passed on: by chunks. If not, it is
+    /// read completely before, whatever `proxy_request_buffering` says.
     fn passes_unknown_length(&self, request: &Request) -> bool {
         let _ = request;
         false
     }
 
-    /// The method that the upstream sees, for deciding what may be sent again (`proxy_method`); `GET` where the protocol
-    /// has none.
+    /// Whether the request may be sent again, by the method that the upstream server sees (`proxy_method`), or `GET` if
+    /// the protocol has no methods.
     fn is_idempotent(&self, request: &Request) -> bool;
 
-    /// Whether the client's request asks to leave the protocol, and was passed on as such (`Upgrade` in `proxy`): only
-    /// then 101 is an answer.
+    /// Whether the client's request asks to leave the protocol (`Upgrade`), and was passed on as such (in `proxy`):
+    /// only then is 101 an answer.
     fn upgrades(&self, request: &Request) -> bool {
         let _ = request;
         false

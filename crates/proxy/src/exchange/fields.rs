@@ -1,5 +1,5 @@
-//! The fields of an upstream server's head. Most of them are looked at, and not passed on: those that were parsed stay places
-//! in the head's text until somebody wants one.
+//! The fields of an upstream server's head. Most of them are looked at, and not passed on, so parsed fields stay as
+//! offsets into the head's text until one is kept.
 
 use std::cell::RefCell;
 
@@ -8,10 +8,10 @@ use freerun_http::request::response::Field;
 use freerun_proto::HeaderId;
 use freerun_proto::response::ResponseField;
 
-/// The fields, in the order they came, with those that speak of the connection.
+/// The fields, in the order they came, including those about the connection.
 #[derive(Debug, Clone)]
 pub enum HeadFields {
-    /// Places in the text that they were parsed from.
+    /// Offsets into the text that the fields were parsed from.
     Parsed(Bytes, Places),
     /// Fields that were kept, or made.
     Made(Vec<Field>),
@@ -23,11 +23,11 @@ impl Default for HeadFields {
     }
 }
 
-/// Places of fields. Their memory is used again by another head.
+/// The offsets of fields. Their memory is used again by another head.
 #[derive(Debug, Clone)]
 pub struct Places(Vec<ResponseField>);
 
-/// How many unused lists of places a loop keeps, and how many places those have room for at most.
+/// The number of unused lists of offsets that a loop keeps, and the largest capacity of such a list.
 const SPARE: (usize, usize) = (16, 64);
 
 thread_local! {
@@ -35,12 +35,12 @@ thread_local! {
 }
 
 impl Places {
-    /// These.
+    /// A list of these offsets.
     pub fn new(places: Vec<ResponseField>) -> Places {
         Places(places)
     }
 
-    /// Memory for some.
+    /// An unused list.
     pub fn spare() -> Vec<ResponseField> {
         SPARES.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
@@ -50,7 +50,7 @@ impl Drop for Places {
     fn drop(&mut self) {
         if (1..=SPARE.1).contains(&self.0.capacity()) {
             let places = std::mem::take(&mut self.0);
-            // At the end of a thread there is no list any more.
+            // At the end of a thread the spare list may be gone.
             let _ = SPARES.try_with(|spares| {
                 let mut spares = spares.borrow_mut();
                 if spares.len() < SPARE.0 {
@@ -61,20 +61,20 @@ impl Drop for Places {
     }
 }
 
-/// One of them.
+/// One field of a head.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadField<'h> {
-    /// What the name is known as.
+    /// The identifier of the name.
     pub id: HeaderId,
     from: From<'h>,
 }
 
-/// Where a field stands; one that is to be kept shares this memory.
+/// The source of a field; a field that is kept shares this memory.
 #[derive(Debug, Clone, Copy)]
 enum From<'h> {
-    /// In the head's text.
+    /// The field is in the head's text.
     Text(&'h Bytes, &'h ResponseField),
-    /// It was made.
+    /// The field was made.
     Field(&'h Field),
 }
 
@@ -88,7 +88,7 @@ impl<'h> HeadField<'h> {
         }
     }
 
-    /// The value without the spaces around it.
+    /// The value without surrounding spaces.
     #[inline]
     pub fn value(&self) -> &'h [u8] {
         match self.from {
@@ -97,18 +97,18 @@ impl<'h> HeadField<'h> {
         }
     }
 
-    /// The name, to be kept.
+    /// The name as a value that can be kept.
     #[inline]
     pub fn keep_name(&self) -> Bytes {
         match self.from {
-            // One that is written as usual needs no share of the text.
+            // A name with the usual spelling needs no share of the text.
             From::Text(_, place) if place.usual => Bytes::from_static(self.id.name().as_bytes()),
             From::Text(text, place) => text.slice(place.name.range()),
             From::Field((name, _)) => name.clone(),
         }
     }
 
-    /// The value, to be kept.
+    /// The value as a value that can be kept.
     pub fn keep_value(&self) -> Bytes {
         match self.from {
             From::Text(text, place) => match usual_value(self.id, self.value()) {
@@ -119,16 +119,16 @@ impl<'h> HeadField<'h> {
         }
     }
 
-    /// Both.
+    /// The name and the value as values that can be kept.
     pub fn keep(&self) -> Field {
         (self.keep_name(), self.keep_value())
     }
 }
 
-/// The value itself, where it is one of those that most fields of this name have: keeping it takes no share of a buffer, and
-/// nothing is counted.
+/// The static copy of the value, if it is one that most fields of this name have: keeping it takes no share of a
+/// buffer, and no reference count.
 fn usual_value(id: HeaderId, value: &[u8]) -> Option<&'static [u8]> {
-    /// The value among these, if it is.
+    /// The value from this list, if it is in it.
     macro_rules! among {
         ($($text:literal)*) => {
             match value {
@@ -146,7 +146,7 @@ fn usual_value(id: HeaderId, value: &[u8]) -> Option<&'static [u8]> {
     }
 }
 
-/// The media type itself, where it is one of those that most responses have.
+/// The static copy of the media type, if it is one that most responses have.
 pub fn usual_type(text: &[u8]) -> Option<&'static [u8]> {
     macro_rules! among {
         ($($text:literal)*) => {
@@ -177,23 +177,23 @@ impl HeadFields {
         }
     }
 
-    /// All of them.
+    /// All fields.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = HeadField<'_>> {
         (0..).map_while(|index| self.at(index))
     }
 
-    /// The values of all fields of that name, ignoring case.
+    /// The values of all fields with this name, ignoring case.
     pub fn values(&self, name: &[u8]) -> impl Iterator<Item = Bytes> {
         self.iter().filter(move |field| field.name().eq_ignore_ascii_case(name)).map(|field| field.keep_value())
     }
 
-    /// Whether there is one of a name, in any case, that is none of the known ones.
+    /// Whether there is a field with this name, in any case, which is none of the known names.
     pub fn has_other(&self, name: &[u8]) -> bool {
         self.iter().any(|field| field.id == HeaderId::Other && field.name().eq_ignore_ascii_case(name))
     }
 
-    /// All of them, to be kept.
+    /// All fields as values that can be kept.
     pub fn to_list(&self) -> Vec<Field> {
         self.iter().map(|field| field.keep()).collect()
     }

@@ -1,31 +1,31 @@
-//! Small pieces of a body put together: an application that writes line by line sends a chunk, or a record, for each line,
-//! and each would cost as much on its way to the client as a large piece does.
+//! Puts small pieces of a body together: an application that writes line by line sends a chunk, or a record, for each
+//! line, and each would cost as much on its way to the client as a large piece does.
 
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::loops;
 
 use crate::exchange::{BodyStep, Fault};
 
-/// Pieces from this length on are handed on as they are, without copying.
+/// Pieces from this length on are passed on without copying.
 pub const LARGE: usize = 2048;
-/// Pieces are put together until they have this length.
+/// The length up to which pieces are put together.
 pub const GATHERED: usize = 16 * 1024;
 
-/// What was found behind the pieces that were put together, and comes next.
+/// The result that was found after the pieces that were put together; it comes next.
 #[derive(Debug, Default)]
 pub struct Held(Option<Result<Bytes, Fault>>);
 
 impl Held {
-    /// Whether something comes next.
+    /// Whether there is a held result.
     pub fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The next step of a body: what is held, or else what `step` finds, with the small pieces behind it that `input` has.
-    /// `step` takes the next piece out of `input`, or says that there is none.
+    /// The next step of a body: the held result, or else the result of `step`, with the small pieces after it in
+    /// `input`. `step` takes the next piece out of `input`, or reports that there is none.
     ///
     /// # Errors
-    /// Those of `step`, after the pieces that came before.
+    /// The errors of `step`, after the pieces that came before.
     pub fn step<S>(
         &mut self,
         reader: &mut S,
@@ -42,7 +42,7 @@ impl Held {
             _ => 0,
         };
         let held = self.0.as_ref().and_then(|held| held.as_ref().ok()).map_or(0, Bytes::len);
-        // A read may bring more chunks, or records, than could be looked at while others wait.
+        // A read may bring more chunks, or records, than should be processed while other tasks wait.
         loops::spend((had - input.len()).saturating_sub(given + held));
         found
     }
@@ -71,7 +71,7 @@ impl Held {
                     self.0 = Some(Ok(piece));
                     break;
                 }
-                // Asked again, it says the same.
+                // If it is called again, it returns the same.
                 Ok(BodyStep::More | BodyStep::End) => break,
                 Err(fault) => {
                     self.0 = Some(Err(fault));

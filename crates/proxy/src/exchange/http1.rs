@@ -9,19 +9,19 @@ use freerun_proto::response::{Asked, HeadKind};
 use crate::exchange::reply::Reply;
 use crate::exchange::{BEHIND_LAST_CHUNK, BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
 
-/// How a request's head says that its body is delimited.
+/// How a request's head frames its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SentBody {
-    /// There is none, or `Content-Length` says its length.
+    /// There is no body, or `Content-Length` tells its length.
     Plain,
-    /// `Transfer-Encoding: chunked`
+    /// The body has `Transfer-Encoding: chunked`.
     Chunked,
 }
 
-/// Appends the head of a request, and says how it announces the body.
+/// Appends the head of a request, and returns how it frames the body.
 pub type WriteHead = fn(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentBody, Fault>;
 
-/// An exchange. `W` appends the head of the request, and says how it announces the body.
+/// An exchange over HTTP/1. `W` appends the head of the request, and returns how it frames the body.
 pub struct HttpExchange<W> {
     write_head: W,
     sent: SentBody,
@@ -32,13 +32,14 @@ impl<W> HttpExchange<W>
 where
     W: FnMut(&Request, &To<'_>, BodyPlan, &mut Vec<u8>) -> Result<SentBody, Fault>,
 {
-    /// An exchange whose request has the method that `asked` was made of; the response's head may have `max_head` bytes.
+    /// An exchange whose request has the method that `asked` was made of; the response's head may have `max_head`
+    /// bytes.
     pub fn new(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
         HttpExchange { write_head, sent: SentBody::Plain, reply: Reply::new(HeadKind::Http, asked, max_head) }
     }
 
-    /// An exchange of a protocol that differs from HTTP in the request's head alone (uwsgi, SCGI): the response is HTTP's or CGI's, and
-    /// the connection ends with it.
+    /// An exchange of a protocol that differs from HTTP only in the request's head (uwsgi, SCGI): the response is in
+    /// HTTP or CGI, and the connection ends with it.
     pub fn cgi(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
         HttpExchange { write_head, sent: SentBody::Plain, reply: Reply::new(HeadKind::HttpOrCgi, asked, max_head) }
     }

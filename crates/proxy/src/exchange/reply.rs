@@ -1,4 +1,4 @@
-//! The response's half of an exchange over a plain stream: HTTP, uwsgi and SCGI.
+//! The response side of an exchange over a plain stream: HTTP, uwsgi and SCGI.
 
 use std::cell::RefCell;
 
@@ -26,11 +26,11 @@ impl From<ReplyError> for Fault {
 }
 
 thread_local! {
-    /// The head that this loop has read last.
+    /// The state of the head that this loop has parsed last.
     static BEFORE: RefCell<Before> = RefCell::default();
 }
 
-/// A parsed head as `client/` looks at it. The fields share the head's bytes.
+/// Converts a parsed head for `client/`. The fields share the head's bytes.
 pub fn upstream_head(head: ResponseHead, bytes: Bytes, framing: Framing) -> UpstreamHead {
     debug_assert!(head.fields.len() <= MAX_RESPONSE_FIELDS);
     UpstreamHead {
@@ -53,24 +53,24 @@ pub fn upstream_head(head: ResponseHead, bytes: Bytes, framing: Framing) -> Upst
     }
 }
 
-/// Reads one response.
+/// Parses one response.
 pub struct Reply {
     kind: HeadKind,
     asked: Asked,
     parser: ResponseParser,
-    /// Behind the final head.
+    /// The decoder of the body, after the final head.
     body: Option<BodyDecoder>,
-    /// What the head says about another request on this connection.
+    /// Whether the head allows another request on this connection.
     keeps: bool,
-    /// The body is complete.
+    /// Whether the body is complete.
     done: bool,
-    /// The upstream has sent nothing behind the response.
+    /// Whether the upstream server has sent nothing after the response.
     clean: bool,
     held: Held,
 }
 
 impl Reply {
-    /// A response with a head of at most `max` bytes.
+    /// A response whose head has at most `max` bytes.
     pub fn new(kind: HeadKind, asked: Asked, max: usize) -> Reply {
         Reply {
             kind,
@@ -84,10 +84,10 @@ impl Reply {
         }
     }
 
-    /// [`Exchange::head`](super::Exchange::head)
+    /// Takes the next head, as [`Exchange::head`](super::Exchange::head) requires.
     ///
     /// # Errors
-    /// What is wrong with the head.
+    /// The head is not valid.
     pub fn head(&mut self, input: &mut BytesMut) -> Result<Option<UpstreamHead>, Fault> {
         let Some(head) = BEFORE.with_borrow_mut(|before| self.parser.advance_after(input, before))? else {
             return Ok(None);
@@ -107,16 +107,16 @@ impl Reply {
 
     fn finish(&mut self, input: &mut BytesMut) {
         (self.done, self.clean) = (true, input.is_empty());
-        // As in nginx a body behind an answer to HEAD is not told of as too much; the connection is not used again.
+        // As in nginx a body after an answer to HEAD is not logged as too much; the connection is not used again.
         if self.asked == Asked::Head {
             input.clear();
         }
     }
 
-    /// [`Exchange::body`](super::Exchange::body)
+    /// Takes the next bytes of the body, as [`Exchange::body`](super::Exchange::body) requires.
     ///
     /// # Errors
-    /// What is wrong with the framing.
+    /// The framing is not valid.
     pub fn body(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
         let mut held = std::mem::take(&mut self.held);
         let step = held.step(self, input, Reply::step);
@@ -124,7 +124,7 @@ impl Reply {
         step
     }
 
-    /// The next piece, as it came.
+    /// The next piece, without gathering.
     fn step(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
         let Some(body) = self.body.as_mut().filter(|_| !self.done) else { return Ok(BodyStep::End) };
         match body.step(input).map_err(|_| ReplyError::Chunked)? {
@@ -148,12 +148,12 @@ impl Reply {
         }
     }
 
-    /// [`Exchange::is_done`](super::Exchange::is_done)
+    /// Whether the whole body was taken; see [`Exchange::is_done`](super::Exchange::is_done).
     pub fn is_done(&self) -> bool {
         self.done && !self.held.is_some()
     }
 
-    /// [`Exchange::closed`](super::Exchange::closed)
+    /// Reports the end of the connection; see [`Exchange::closed`](super::Exchange::closed).
     ///
     /// # Errors
     /// The response is not complete.
@@ -170,23 +170,23 @@ impl Reply {
         }
     }
 
-    /// [`Exchange::reusable`](super::Exchange::reusable)
+    /// Whether the connection can be used again; see [`Exchange::reusable`](super::Exchange::reusable).
     pub fn reusable(&self) -> bool {
         self.keeps && self.done && self.clean
     }
 
-    /// [`Exchange::remaining`](super::Exchange::remaining)
+    /// The number of bytes still to come; see [`Exchange::remaining`](super::Exchange::remaining).
     pub fn remaining(&self) -> Option<u64> {
         self.body.as_ref().and_then(BodyDecoder::remaining)
     }
 
-    /// Whether its head has to be HTTP's: it is none of an application's.
+    /// Whether the head has to be in HTTP, not in CGI.
     pub fn is_http(&self) -> bool {
         self.kind == HeadKind::Http
     }
 
-    /// [`Exchange::take_trailers`](super::Exchange::take_trailers). Fields that speak of the message itself
-    /// are left out: RFC 9110 section 6.5.1.
+    /// Takes the trailer fields; see [`Exchange::take_trailers`](super::Exchange::take_trailers). Fields about the
+    /// message itself are left out: RFC 9110 section 6.5.1.
     pub fn take_trailers(&mut self) -> Vec<Field> {
         let Some(body @ BodyDecoder::Chunked(_)) = self.body.as_ref().filter(|_| self.done) else { return Vec::new() };
         let may = |name: &[u8]| {

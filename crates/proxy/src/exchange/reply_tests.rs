@@ -1,7 +1,7 @@
 use super::*;
 
-/// A response in pieces of `step` bytes, with the close at the end: the statuses of its heads, its body, and whether the
-/// connection may be used again before the close.
+/// Reads a response in pieces of `step` bytes, with the close at the end. Returns the statuses of its heads, its body,
+/// and whether the connection could be used again before the close.
 fn read(reply: &mut Reply, bytes: &[u8], step: usize) -> Result<(Vec<u16>, Vec<u8>, bool), Fault> {
     let (mut input, mut statuses, mut body) = (BytesMut::new(), Vec::new(), Vec::new());
     let mut in_body = false;
@@ -111,7 +111,7 @@ fn what_was_asked_decides() {
     let mut input = BytesMut::from(&text[..]);
     let head = reply.head(&mut input).unwrap().unwrap();
     assert_eq!((head.length, reply.is_done(), reply.reusable()), (None, false, false));
-    // A CGI response's connection ends with it, whatever it says.
+    // The connection of a CGI response ends with it, whatever its fields say.
     let mut reply = Reply::new(HeadKind::HttpOrCgi, Asked::Other, 4096);
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n";
     assert_eq!(read(&mut reply, text, text.len()), Ok((vec![200], Vec::new(), false)));
@@ -145,7 +145,7 @@ fn small_chunks_are_put_together() {
     let lengths: Vec<_> = found.iter().map(Bytes::len).collect();
     assert_eq!((found.concat(), end, done), (body.clone(), Ok(BodyStep::End), true));
     assert_eq!(lengths, [2153, 4000, 6, 2048, 16_801, 16_800, 8400]);
-    // What is wrong comes after what came before it.
+    // The error comes after the pieces before it.
     let (found, end, _) = pieces(b"x");
     assert_eq!((found.concat(), end), (body.clone(), Err(Fault::invalid("upstream sent invalid chunked response"))));
     let (found, end, _) = pieces(b"");
