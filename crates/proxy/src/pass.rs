@@ -27,25 +27,26 @@ pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalB
     }
 }
 
-/// The largest piece of memory that glibc's malloc keeps for the thread when it is freed, bytes. A larger one costs some 300
-/// instructions more, and is not in the processor's caches the next time.
+/// The size in bytes of the largest allocation that glibc's malloc keeps for the thread when it is freed. A larger one
+/// costs some 300 instructions more, and is not in the processor's caches the next time.
 const AT_HAND: usize = 1032;
 
-/// [`made_in_place`], of one that every request has.
+/// Makes the future as [`made_in_place`] does; for a future that every request has.
 fn made_at_hand<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F) -> LocalBoxFuture<'r, Outcome> {
     const { assert!(size_of::<F>() <= AT_HAND, "what is kept while the server is waited for has grown too large") };
     made_in_place(make)
 }
 
-/// A future in a box of its own. It is a thousand bytes of which few are used at first: alone in a function they are written where they
-/// stay, among others of them the compiler makes it on the stack and copies all of it.
+/// Makes a future in a box of its own. It has a thousand bytes of which few are used at first: in a separate function
+/// they are written where they stay, while inlined next to others the compiler builds it on the stack and copies all of
+/// it.
 #[inline(never)]
 fn made_in_place<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F) -> LocalBoxFuture<'r, Outcome> {
     let future: Box<F> = Box::write(Box::new_uninit(), make());
     Box::into_pin(future)
 }
 
-/// Has a request answered that no cache has to do with.
+/// Has a request answered that uses no cache.
 async fn uncached(request: &mut Request, family: &'static dyn Family) -> Outcome {
     let terms = Terms { watched: !request.client.is_background(), head_at_once: false };
     let outcome = match reach(request, family, terms).await {

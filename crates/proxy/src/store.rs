@@ -1,7 +1,7 @@
-//! `store`: a response is kept as a file while it is passed on.
+//! `store`: a response is stored as a file while it is passed on.
 //!
-//! What comes is gathered, beyond some bytes in a temporary file, and gets its name when all of it has come: nobody sees
-//! half a file, and a response that is cut leaves nothing behind. All of it is done by pool threads.
+//! The body is gathered, beyond some bytes in a temporary file, which gets its name when the body is complete: no
+//! reader sees a partial file, and a response that is cut leaves no file. All file operations are done by pool threads.
 
 use std::ffi::CString;
 use std::io;
@@ -22,10 +22,10 @@ use freerun_runtime::log::Level;
 use crate::settings::FamilySettings;
 use crate::settings::store::Store;
 
-/// How much stays in memory; as much is written at a time.
+/// The most bytes in memory; as many are written at a time.
 const GATHERED: usize = 64 * 1024;
 
-/// Has a response kept, if it is to be.
+/// Stores a response, if the settings and the request allow it.
 pub async fn keep(request: &Request, family: &FamilySettings, mut outcome: Outcome) -> Outcome {
     if let Outcome::Response(response) = &mut outcome
         && !matches!(family.proxy_store, Store::Off)
@@ -46,7 +46,7 @@ pub async fn keep(request: &Request, family: &FamilySettings, mut outcome: Outco
     outcome
 }
 
-/// Where a response is kept.
+/// The path at which a response is stored.
 fn place(request: &Request, store: &Store) -> Option<CString> {
     let name = match store {
         Store::Off => return None,
@@ -61,11 +61,11 @@ fn place(request: &Request, store: &Store) -> Option<CString> {
         log_error!(request, Error, "cannot store a response as \"{}\"", String::from_utf8_lossy(&name));
         return None;
     }
-    // What has a zero in it names no file.
+    // A path with a zero byte names no file.
     CString::new(name).ok()
 }
 
-/// A file in the making.
+/// A file that is being written.
 struct Keeping {
     files: Arc<FileSystem>,
     aio: Aio,
@@ -108,7 +108,7 @@ impl Keeping {
         file.append(self.gathered.split().freeze(), via).await
     }
 
-    /// All has come: the file gets its name.
+    /// Completes the file: it gets its name.
     async fn end(mut self) {
         if let Err(error) = self.name_it().await {
             self.log.write(Level::Crit, format_args!("{error} while storing a response"));
@@ -136,11 +136,11 @@ impl Keeping {
     }
 }
 
-/// A body that is kept on its way.
+/// A body that is stored on its way.
 struct Kept {
     source: Box<dyn Source>,
     file: Option<Keeping>,
-    /// Whether its length was known from the beginning.
+    /// Whether the length was known from the beginning.
     announced: bool,
 }
 
@@ -152,11 +152,11 @@ impl Kept {
                 if let Some(file) = &mut self.file
                     && let Err(error) = file.push(bytes).await
                 {
-                    // The client gets it all the same.
+                    // The client gets the piece all the same.
                     file.log.write(Level::Crit, format_args!("{error} while storing a response"));
                     self.file = None;
                 }
-                // Who was told that nothing is left does not ask again.
+                // A consumer that was told that nothing is left does not ask again.
                 if self.source.remaining() == Some(0) {
                     self.end().await;
                 }
@@ -188,7 +188,7 @@ impl Source for Kept {
     }
 
     fn remaining(&self) -> Option<u64> {
-        // Of a length that was not announced, nothing is told before the file has its name.
+        // If the length was not announced, the end is not reported before the file has its name.
         self.source.remaining().filter(|left| self.announced || *left > 0 || self.file.is_none())
     }
 }

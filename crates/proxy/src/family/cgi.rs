@@ -1,4 +1,4 @@
-//! What the members have in common that pass requests to scripts: FastCGI, uwsgi, SCGI.
+//! The common part of the members that pass requests to scripts: FastCGI, uwsgi, SCGI.
 
 use std::marker::PhantomData;
 
@@ -24,25 +24,25 @@ use crate::settings::options::Options;
 use crate::settings::{FamilySettings, Member, Prefixed};
 use crate::upstream::UpstreamRef;
 
-/// A request with a shorter head than this is hardly one that FastCGI or uwsgi cannot say: they have room for 65535 bytes. Whether
-/// it can is only found out when it is said.
+/// A request with a head shorter than this can almost certainly be expressed in FastCGI or uwsgi, which have room for
+/// 65535 bytes. Only encoding it shows whether it can.
 const SURELY_SAID: usize = 48 * 1024;
 
-/// One of them.
+/// A member that passes requests to scripts.
 pub trait Script: Send + Sync + 'static {
-    /// Its directives of the family's table.
+    /// The member's directives of the family's table.
     type Member: Member;
-    /// What the log writes before an address: `fastcgi://`.
+    /// The scheme that the log writes before an address: `fastcgi://`.
     const SCHEME: &'static str;
     /// Whether an application may leave the protocol (101) when the client asks for it.
     const UPGRADES: bool;
-    /// Fields of responses that are not passed on.
+    /// The fields of responses that are not passed on.
     const HIDDEN: Hidden = headers::HIDDEN_CGI;
 
-    /// Where requests go.
+    /// The value of the member's pass directive.
     fn pass(settings: &SettingsSet) -> Option<&Pass>;
 
-    /// A try.
+    /// Makes an exchange for a try.
     fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange>;
 }
 
@@ -50,12 +50,12 @@ pub trait Script: Send + Sync + 'static {
 pub struct Cgi<S>(PhantomData<fn() -> S>);
 
 impl<S: Script> Cgi<S> {
-    /// The member.
+    /// The member as an instance of [`Family`].
     pub const FAMILY: &'static dyn Family = &Cgi::<S>(PhantomData);
 }
 
-/// The group that a location passes requests to, where it is named without variables: for those who send requests of their
-/// own.
+/// The group that a location passes requests to, if it is named without variables: for modules that send requests of
+/// their own.
 pub fn fixed_group<S: Script>(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
     match S::pass(settings)? {
         Pass::Group(group, _) => Some((Cgi::<S>::FAMILY, group.clone())),
@@ -63,11 +63,11 @@ pub fn fixed_group<S: Script>(settings: &SettingsSet) -> Option<(&'static dyn Fa
     }
 }
 
-/// What [`Module::settle`](freerun_http::module::Module) does for one of them: sizes have to fit each other, and the folder
-/// for temporary files is made where requests are passed on.
+/// The member's part of [`Module::settle`](freerun_http::module::Module): checks that sizes fit each other, and makes
+/// the folder for temporary files where requests are passed on.
 ///
 /// # Errors
-/// nginx's words.
+/// What is wrong, in nginx's words.
 pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let family = settings.get::<Prefixed<S::Member>>();
     family.check_cache(S::Member::PREFIX, false, cx)?;
@@ -82,17 +82,17 @@ fn family<S: Script>(request: &Request) -> &FamilySettings {
     request.settings().get::<Prefixed<S::Member>>()
 }
 
-/// Bytes that the head of a response may have: it has to fit its buffer.
+/// The most bytes that the head of a response may have: it has to fit its buffer.
 pub fn max_head(family: &FamilySettings) -> usize {
     usize::try_from(family.proxy_buffer_size.0).unwrap_or(usize::MAX)
 }
 
-/// What was asked, for the response's framing.
+/// The request's method, for the response's framing.
 pub fn asked(request: &Request) -> Asked {
     if request.is_head() { Asked::Head } else { Asked::Other }
 }
 
-/// An exchange that differs from HTTP's in the request's head alone.
+/// An exchange that differs from HTTP's only in the request's head.
 pub fn exchange<W>(request: &Request, family: &FamilySettings, mut write: W) -> Box<dyn Exchange>
 where
     W: FnMut(&Request, BodyPlan, &mut Vec<u8>) -> Result<(), Fault> + 'static,
@@ -103,7 +103,7 @@ where
     Box::new(HttpExchange::cgi(asked(request), max_head(family), write_head))
 }
 
-/// Says a request to nobody.
+/// Encodes a request without sending it.
 fn said<S: Script>(request: &Request) -> Result<(), Fault> {
     let nobody = To { target: &Target::default(), peer: "", server: "" };
     S::exchange(request, family::<S>(request)).begin(request, &nobody, BodyPlan::None, &mut Vec::new())
@@ -131,7 +131,7 @@ impl<S: Script> Family for Cgi<S> {
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
-        // As in nginx, no server is asked for what cannot be said to any.
+        // As in nginx, no server is chosen for a request that cannot be expressed in the protocol.
         if request.head.most_bytes() >= SURELY_SAID
             && let Err(fault) = said::<S>(request)
         {
@@ -140,7 +140,7 @@ impl<S: Script> Family for Cgi<S> {
         }
         match S::pass(request.settings()) {
             Some(pass) => pass.aim(request, S::SCHEME),
-            // The handler is there only where the directive is.
+            // The handler is set only where the directive is.
             None => TargetLookup::Now(Err(Outcome::Status(500))),
         }
     }

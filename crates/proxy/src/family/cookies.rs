@@ -1,4 +1,4 @@
-//! `proxy_cookie_domain`, `proxy_cookie_path` and `proxy_cookie_flags`: what `Set-Cookie` of an upstream server becomes.
+//! `proxy_cookie_domain`, `proxy_cookie_path` and `proxy_cookie_flags`: changes to `Set-Cookie` of an upstream server.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use freerun_http::template::Template;
 
 use crate::family::redirect;
 
-/// What a rule looks for.
+/// The pattern of a rule.
 #[derive(Debug, Clone)]
 enum Match {
     Text(Template),
@@ -17,7 +17,7 @@ enum Match {
 }
 
 impl Match {
-    /// Reads it; what begins with `~` is an expression. `caseless`: whether it always ignores case.
+    /// Parses the pattern; a text that begins with `~` is an expression. `caseless`: whether it always ignores case.
     fn parse(directive: &Node, caseless: bool, cx: &mut Cx) -> Result<Match, Problem> {
         let word = &directive.args[0];
         match word.text.strip_prefix('~') {
@@ -38,7 +38,7 @@ pub struct Attribute(Arc<[(Match, Template)]>);
 #[derive(Debug, Clone, Default)]
 pub struct FlagRules(Arc<[(Match, Box<[Template]>)]>);
 
-/// One more rule for a level, or none at all (`off`).
+/// Adds one more rule to a level, or none at all (`off`).
 fn one_more<R: Clone>(
     previous: Option<&Arc<[R]>>,
     directive: &Node,
@@ -81,12 +81,12 @@ impl Setting for FlagRules {
     }
 }
 
-/// What flags are wanted: `None` stays as it is.
+/// The flags that are set or removed; `None` leaves a flag as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Wanted {
     secure: Option<bool>,
     http_only: Option<bool>,
-    /// The value; `Some(None)` for none at all.
+    /// The value; `Some(None)` removes it.
     same_site: Option<Option<&'static str>>,
 }
 
@@ -101,15 +101,15 @@ impl Wanted {
             b"samesite=lax" => self.same_site = Some(Some("Lax")),
             b"samesite=none" => self.same_site = Some(Some("None")),
             b"nosamesite" => self.same_site = Some(None),
-            // Variables may give anything.
+            // Variables may give any text.
             _ => {}
         }
     }
 }
 
-/// A `Set-Cookie` taken apart.
+/// A parsed `Set-Cookie`.
 struct Cookie<'c> {
-    /// `name=value`
+    /// The part `name=value`.
     pair: &'c [u8],
     attributes: Vec<(Part<'c>, Option<Part<'c>>)>,
     changed: bool,
@@ -128,13 +128,13 @@ impl<'c> Cookie<'c> {
         Cookie { pair, attributes: attributes.collect(), changed: false }
     }
 
-    /// The cookie's name; `None` where there is no `=`.
+    /// The cookie's name; `None` if there is no `=`.
     fn name(&self) -> Option<&'c [u8]> {
         let at = self.pair.iter().position(|byte| *byte == b'=')?;
         Some(self.pair[..at].trim_ascii())
     }
 
-    /// Changes the values of all attributes of a name.
+    /// Changes the values of all attributes with this name.
     fn change(&mut self, name: &[u8], mut change: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
         for (key, value) in &mut self.attributes {
             if let Some(value) = value.as_mut().filter(|_| key.eq_ignore_ascii_case(name))
@@ -165,7 +165,7 @@ impl<'c> Cookie<'c> {
     }
 
     fn set_flags(&mut self, wanted: Wanted) {
-        // As in nginx it is written anew even if it has them.
+        // As in nginx it is written anew even if it has the flags already.
         self.changed = true;
         self.switch("Secure", wanted.secure);
         self.switch("HttpOnly", wanted.http_only);
@@ -200,7 +200,7 @@ fn without_dot(domain: &[u8]) -> &[u8] {
     domain.strip_prefix(b".").unwrap_or(domain)
 }
 
-/// What becomes of a `Set-Cookie`; `None`: it stays.
+/// The new value of a `Set-Cookie`; `None`: it is not changed.
 pub fn rewrite(
     text: &[u8],
     domain: &Attribute,
@@ -225,7 +225,7 @@ pub fn rewrite(
     cookie.changed.then(|| cookie.text())
 }
 
-/// A dot at the beginning does not count, on either side; the attribute keeps its own.
+/// The new domain. A dot at the beginning is ignored, on either side; the attribute keeps its own.
 fn new_domain(rules: &Attribute, value: &[u8], request: &Request) -> Option<Vec<u8>> {
     let bare = without_dot(value);
     let (_, to) = rules.0.iter().find(|(from, _)| match from {
@@ -236,7 +236,7 @@ fn new_domain(rules: &Attribute, value: &[u8], request: &Request) -> Option<Vec<
     Some([dot, without_dot(&to.render(request))].concat())
 }
 
-/// Of a path, a text is the beginning, which is replaced; what an expression matches is replaced whole.
+/// The new path. A text matches the beginning of the path, which is replaced; an expression replaces the whole path.
 fn new_path(rules: &Attribute, value: &[u8], request: &Request) -> Option<Vec<u8>> {
     rules.0.iter().find_map(|(from, to)| match from {
         Match::Text(text) => {

@@ -1,4 +1,4 @@
-//! What the client gets of an upstream server's head: for all members of the family.
+//! Makes the client's fields from an upstream server's head, for all members of the family.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::exchange::fields::{HeadField, usual_type};
 use crate::settings::FamilySettings;
 use crate::settings::lists::{Hidden, Ignorable, Known};
 
-/// Fields that speak to this server; they are not passed on unless `pass_header` says so.
+/// The fields that are instructions for this server; they are not passed on unless `pass_header` names them.
 pub const HIDDEN: Hidden = Hidden {
     known: Known::of(&[HeaderId::Date, HeaderId::Server]),
     others: &[
@@ -34,7 +34,7 @@ pub const HIDDEN: Hidden = Hidden {
     ],
 };
 
-/// Fields of scripts behind FastCGI or SCGI that are not passed on unless `pass_header` says so.
+/// The fields of scripts behind FastCGI or SCGI that are not passed on unless `pass_header` names them.
 pub const HIDDEN_CGI: Hidden = Hidden {
     known: Known::of(&[]),
     others: &[
@@ -47,37 +47,38 @@ pub const HIDDEN_CGI: Hidden = Hidden {
     ],
 };
 
-/// Fields of applications behind uwsgi that are not passed on unless `pass_header` says so: `Status` is.
+/// The fields of applications behind uwsgi that are not passed on unless `pass_header` names them: `Status` is passed
+/// on.
 pub const HIDDEN_UWSGI: Hidden = Hidden { known: HIDDEN_CGI.known, others: HIDDEN_CGI.others.split_at(1).1 };
 
-/// What a member changes in the values of fields. `None`: the value stays.
+/// The changes that a member makes to the values of fields. `None`: the value is not changed.
 pub trait Changes {
-    /// `Location`
+    /// The new value of `Location`.
     fn location(&self, _value: &[u8], _request: &Request) -> Option<Vec<u8>> {
         None
     }
 
-    /// `Refresh`
+    /// The new value of `Refresh`.
     fn refresh(&self, _value: &[u8], _request: &Request) -> Option<Vec<u8>> {
         None
     }
 
-    /// `Set-Cookie`
+    /// The new value of `Set-Cookie`.
     fn cookie(&self, _value: &[u8], _request: &Request) -> Option<Vec<u8>> {
         None
     }
 }
 
-/// Nothing is changed.
+/// A member that changes no values.
 pub struct AsItIs;
 
 impl Changes for AsItIs {}
 
-/// Fields that end with this connection.
+/// The fields that apply to this connection only.
 const OF_CONNECTION: Known =
     Known::of(&[HeaderId::Connection, HeaderId::KeepAlive, HeaderId::TransferEncoding, HeaderId::ContentLength]);
 
-/// Fields that a response keeps when the request goes elsewhere inside the server.
+/// Whether a response keeps this field when the request goes elsewhere inside the server.
 fn is_carried(id: HeaderId) -> bool {
     matches!(
         id,
@@ -89,19 +90,19 @@ fn is_carried(id: HeaderId) -> bool {
     )
 }
 
-/// The value of a field, or what has become of it.
+/// The new value of a field, or its own.
 fn changed(field: &HeadField<'_>, new: Option<Vec<u8>>) -> Bytes {
     new.map_or_else(|| field.keep_value(), Bytes::from)
 }
 
-/// Takes `charset=` off a `Content-Type`: the media type without parameters, and the character set.
+/// Splits a `Content-Type` into the media type without parameters, and the character set of `charset=`.
 pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
     let part = |part: &[u8]| match usual_type(part) {
         Some(usual) => Bytes::from_static(usual),
         None => text.slice_ref(part),
     };
     let Some(end) = find_semicolon(text) else {
-        // What is kept of a field has no spaces around it.
+        // The value of a kept field has no spaces around it.
         let media = text.trim_ascii();
         return (if media.len() == text.len() { text.clone() } else { part(media) }, None);
     };
@@ -115,23 +116,23 @@ pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
     (media, charset.filter(|charset| !charset.is_empty()))
 }
 
-/// What the server is told by the fields.
+/// The instructions for this server in the fields.
 #[derive(Default)]
 struct Told {
     redirect: Option<Bytes>,
-    /// The character set where the response names none; an empty one: there is none, and none is to be added.
+    /// The character set for a response that names none; an empty one: there is none, and none is to be added.
     charset: Option<Bytes>,
     advice: Advice,
 }
 
 impl Told {
-    /// Looks at an `X-Accel-…` field.
+    /// Reads an `X-Accel-…` field.
     fn hear(&mut self, family: &FamilySettings, field: &HeadField<'_>) {
         let Some(start) = field.name().get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else { return };
         let (rest, value) = (&field.name()[start.len()..], field.value());
         let is = |text: &[u8], which| rest.eq_ignore_ascii_case(text) && !family.ignores(which);
         if is(b"Redirect", Ignorable::XAccelRedirect) {
-            // As in nginx the first one counts.
+            // As in nginx the first field counts.
             self.redirect.get_or_insert_with(|| field.keep_value());
         } else if is(b"Charset", Ignorable::XAccelCharset) {
             self.charset = Some(field.keep_value());
@@ -148,7 +149,7 @@ impl Told {
     }
 }
 
-/// Makes the client's response of a head, without its body. `always` are the fields that are hidden by themselves.
+/// Makes the client's response of a head, without its body. `always` names the fields that are hidden by default.
 pub fn respond(
     request: &mut Request,
     family: &FamilySettings,
@@ -179,7 +180,7 @@ pub fn respond(
         if id == HeaderId::Other {
             told.hear(family, &field);
         }
-        // The filter of ranges says it then, where there are any.
+        // The filter of ranges adds the field later, if ranges are supported.
         let told_later = forces_ranges && id == HeaderId::AcceptRanges;
         let hidden = match id {
             HeaderId::Other => family.hides(id, field.name(), always),
@@ -191,7 +192,7 @@ pub fn respond(
         }
         let value = match id {
             HeaderId::ContentType => {
-                // As in nginx the last one counts.
+                // As in nginx the last field counts.
                 written.content_type = field.keep_value();
                 continue;
             }
@@ -215,7 +216,7 @@ pub fn respond(
             HeaderId::Refresh => changed(&field, changes.refresh(field.value(), request)),
             HeaderId::Location => match changes.location(field.value(), request) {
                 Some(new) if completes && new.starts_with(b"/") => {
-                    // The last one of them is made a whole URL, in the place where this server's own would be.
+                    // The last `Location` is made an absolute URL, in the place where this server's own would be.
                     if let Some(earlier) = response.location.replace(new.into()) {
                         response.fields.push((field.keep_name(), earlier));
                     }
@@ -239,7 +240,7 @@ pub fn respond(
         };
         response.fields.push((field.keep_name(), value));
     }
-    // One that the configuration does not speak of stands for none, as `off` does.
+    // A character set that the configuration does not name is treated as none, like `off`.
     let is_known = |name: &Bytes| charsets::is_known(request, name);
     let told_charset = told.charset.filter(|name| !name.is_empty());
     told.charset = told_charset.map(|name| if is_known(&name) { name } else { Bytes::new() });
@@ -257,11 +258,11 @@ pub fn respond(
 }
 
 thread_local! {
-    /// What was shared last of what has only usual texts in it.
+    /// The value with only usual texts that was shared last.
     static USUAL: RefCell<Option<Arc<AsWritten>>> = const { RefCell::new(None) };
 }
 
-/// Puts it where the response shares it: with the one before, if that was the same.
+/// Puts the value where responses share it: reuses the one before, if it is the same.
 fn share(written: AsWritten) -> Arc<AsWritten> {
     USUAL.with_borrow_mut(|usual| match usual {
         Some(usual) if is_same(usual, &written) => usual.clone(),
@@ -277,7 +278,8 @@ fn share(written: AsWritten) -> Arc<AsWritten> {
     })
 }
 
-/// Whether a response has the same texts, usual ones, in the same place. What is read of a `Content-Type` follows from it.
+/// Whether both have the same usual texts, at the same addresses. The parsed parts of a `Content-Type` follow from its
+/// text.
 #[inline]
 fn is_same(usual: &AsWritten, written: &AsWritten) -> bool {
     let text = |text: &Bytes| (text.as_ptr(), text.len());
@@ -287,8 +289,8 @@ fn is_same(usual: &AsWritten, written: &AsWritten) -> bool {
         && facts(usual) == facts(written)
 }
 
-/// Where `X-Accel-Redirect` leads: the request goes on there, and some of the response's fields go with it. A URI is asked
-/// for with GET; a named location gets the request as it is.
+/// Follows `X-Accel-Redirect`: the request goes on there, and some of the response's fields go with it. A URI is
+/// requested with GET; a named location gets the request unchanged.
 #[cold]
 fn elsewhere(
     request: &mut Request,
@@ -329,7 +331,7 @@ fn elsewhere(
     target
 }
 
-/// Whether a path leads outside, or is none.
+/// Whether a path leads outside of the root, or is not a path.
 fn is_unsafe(path: &[u8]) -> bool {
     !path.starts_with(b"/") || path.contains(&0) || path.split(|byte| *byte == b'/').any(|segment| segment == b"..")
 }

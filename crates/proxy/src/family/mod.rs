@@ -1,9 +1,10 @@
-//! The members of the family: what requests are passed on in, from their directives to what the client gets of a response's head.
+//! The members of the family: the protocols that requests are passed on in, from their directives to the client's
+//! response head.
 //!
-//! `http/` (`proxy_pass`), `fastcgi/`, `uwsgi.rs`, `scgi.rs` and `memcached/` are the members. `proxy_pass.rs` and `uri.rs` are where
-//! HTTP requests go and what is asked for there; `headers.rs` is what the client gets of the answer's head, changed by
-//! `redirect.rs` and `cookies.rs`. `cgi.rs`, `pass_argument.rs` and `params.rs` are what FastCGI, uwsgi and SCGI have in common: the
-//! member, where it passes requests to, and what it tells an application.
+//! `http/` (`proxy_pass`), `fastcgi/`, `uwsgi.rs`, `scgi.rs` and `memcached/` are the members. `proxy_pass.rs` and
+//! `uri.rs` give the target and the URI of HTTP requests; `headers.rs` makes the client's fields from the answer's
+//! head, changed by `redirect.rs` and `cookies.rs`. `cgi.rs`, `pass_argument.rs` and `params.rs` are the common parts
+//! of FastCGI, uwsgi and SCGI: the member, the target of its requests, and the parameters for an application.
 
 pub mod cgi;
 pub mod cookies;

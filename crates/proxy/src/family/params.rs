@@ -1,5 +1,5 @@
-//! What an application behind FastCGI, uwsgi or SCGI is told about a request: `fastcgi_param` and its likes, and the request's
-//! fields as `HTTP_NAME`.
+//! The parameters that describe a request to an application behind FastCGI, uwsgi or SCGI: `fastcgi_param` and the
+//! corresponding directives, and the request's fields as `HTTP_NAME`.
 
 use freerun_conf::{Cx, Many, Node, Problem, Shape, Value};
 use freerun_http::message::head::HeadField;
@@ -10,7 +10,7 @@ use freerun_proto::HeaderId;
 use crate::state::cache_fetch;
 use crate::state::cache_fetch::CacheFetch;
 
-/// What a parameter that stands for a field of the request begins with.
+/// The prefix of a parameter that stands for a field of the request.
 const FIELD: &[u8] = b"HTTP_";
 
 /// One `fastcgi_param`.
@@ -18,9 +18,10 @@ const FIELD: &[u8] = b"HTTP_";
 pub struct Param {
     name: Box<[u8]>,
     value: Template,
-    /// It is not sent without a value.
+    /// Whether the parameter is left out if its value is empty.
     if_not_empty: bool,
-    /// It is not sent at all, and neither is the field of the request that it stands for: `HTTP_PROXY ""`.
+    /// Whether the parameter is never sent, and neither is the field of the request that it stands for: `HTTP_PROXY
+    /// ""`.
     hides: bool,
 }
 
@@ -34,17 +35,17 @@ impl Value for Param {
             Some(word) => return Err(Problem::new(format!("invalid parameter \"{}\"", word.text)).at(word.place)),
         };
         let name: Box<[u8]> = directive.args[0].text.as_bytes().into();
-        // As in nginx: only where the configuration itself says that there is no value.
+        // As in nginx: only if the configuration itself has an empty value.
         let hides = name.len() > FIELD.len() && name.starts_with(FIELD) && directive.args[1].text.is_empty();
         Ok(Param { name, value: Template::parse(&directive.args[1], cx)?, if_not_empty, hides })
     }
 }
 
-/// Gives every parameter to `add`: those of the configuration in their order, and with `fields` those of the request, but for
-/// the ones that the configuration has something to say about. Repeated fields are one parameter, joined as `$http_name` is.
+/// Passes every parameter to `add`: those of the configuration in their order, and with `fields` those of the request,
+/// except for the ones that the configuration sets. Repeated fields are one parameter, joined like `$http_name`.
 ///
 /// # Errors
-/// Those of `add`.
+/// The errors of `add`.
 pub fn each<E>(
     request: &Request,
     params: &Many<Param>,
@@ -103,13 +104,13 @@ pub fn each<E>(
     Ok(())
 }
 
-/// The parameter that stands for a field.
+/// The name of the parameter that stands for a field.
 fn parameter(field: &[u8]) -> Vec<u8> {
     let name = field.iter().map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() });
     FIELD.iter().copied().chain(name).collect()
 }
 
-/// Whether two fields have one name.
+/// Whether two fields have the same name.
 fn is_same(one: &HeadField<'_>, other: &HeadField<'_>) -> bool {
     one.id == other.id && (one.id != HeaderId::Other || one.name.eq_ignore_ascii_case(other.name))
 }

@@ -1,4 +1,5 @@
-//! What `fastcgi_pass` and its likes pass requests to: a server or a group, named in the configuration or by variables.
+//! The argument of `fastcgi_pass` and the corresponding directives: a server or a group, named in the configuration or
+//! by variables.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,14 +18,14 @@ use crate::upstream::{Upstream, UpstreamRef};
 /// The argument of `fastcgi_pass`, `uwsgi_pass`, `scgi_pass` or `memcached_pass`.
 #[derive(Debug, Clone)]
 pub enum Pass {
-    /// A group, or a server that is a group of itself; what is known of it after the first request.
+    /// A group, or a server that is a group of its own; with its target after the first request.
     Group(UpstreamRef, Arc<OnceLock<Arc<UpstreamTarget>>>),
-    /// The text names one.
+    /// A text with variables that gives the name.
     Computed(Template),
 }
 
 impl Pass {
-    /// Reads `address`; with variables in it, where these may be, it is computed for each request.
+    /// Parses `address`; an address with variables, where these are allowed, is computed for each request.
     ///
     /// # Errors
     /// What is wrong with it, in nginx's words.
@@ -37,7 +38,7 @@ impl Pass {
         upstream::refer(&address.text, None, directive, address, cx).map(|group| Pass::Group(group, Arc::default()))
     }
 
-    /// The servers for this request. `scheme` is what the log writes before an address: `fastcgi://`.
+    /// The target for this request. `scheme` is what the log writes before an address: `fastcgi://`.
     pub fn aim<'r>(&self, request: &'r Request, scheme: &'static str) -> TargetLookup<'r> {
         match self {
             Pass::Group(group, known) => {

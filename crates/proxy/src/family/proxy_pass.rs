@@ -1,4 +1,4 @@
-//! `proxy_pass`: where requests go, and the variables that tell it.
+//! `proxy_pass`: the target of requests, and the variables that show it.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -23,24 +23,24 @@ use crate::state::record::Record;
 use crate::upstream;
 use crate::upstream::UpstreamRef;
 
-/// The port of `http://` where none is written.
+/// The port of `http://` if none is written.
 const HTTP_PORT: u16 = 80;
 
-/// The setting.
+/// The value of `proxy_pass`.
 #[derive(Debug, Clone)]
 pub struct ProxyPass {
-    /// What it names.
+    /// The destination that it names.
     pub to: PassTo,
-    /// The name of the location that it stands in; the part of the path that a URI replaces.
+    /// The name of the location that it is in: the part of the path that a URI replaces.
     pub location: Arc<str>,
-    /// `$proxy_host`, which the configuration may give another value: `Host` says that then.
+    /// A reference to `$proxy_host`, which the configuration may set to another value: `Host` has that value then.
     host: Reference,
 }
 
-/// What a `proxy_pass` names.
+/// The destination that a `proxy_pass` names.
 #[derive(Debug, Clone)]
 pub enum PassTo {
-    /// A server or group that is known from the beginning.
+    /// A server or group that is known when the configuration is read.
     Fixed(Arc<Fixed>),
     /// A text with variables.
     Computed(Template),
@@ -49,33 +49,33 @@ pub enum PassTo {
 /// A URL without variables.
 #[derive(Debug)]
 pub struct Fixed {
-    /// All of it, for `proxy_redirect default`.
+    /// The whole URL, for `proxy_redirect default`.
     pub url: String,
-    /// `$proxy_host`
+    /// The value of `$proxy_host`.
     pub host: Bytes,
-    /// `$proxy_port`
+    /// The value of `$proxy_port`.
     pub port: Bytes,
-    /// What follows host and port.
+    /// The part after host and port.
     pub uri: Option<Bytes>,
-    /// The servers.
+    /// The group of servers.
     pub group: UpstreamRef,
-    /// All of this that requests want to know, after the first one.
+    /// The target of requests, which the first request makes.
     pub whom: OnceLock<Arc<UpstreamTarget>>,
 }
 
-/// A URL taken apart.
+/// A parsed URL.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Url<'u> {
-    /// Whether it is `https`.
+    /// Whether the scheme is `https`.
     pub secure: bool,
-    /// Host and port, or `unix:/path`.
+    /// The host and port, or `unix:/path`.
     pub authority: &'u str,
-    /// What follows, from the `/` or `?` on.
+    /// The rest, from the `/` or `?` on.
     pub uri: Option<&'u str>,
 }
 
 impl<'u> Url<'u> {
-    /// Takes a URL apart; `None` where it does not begin with `http://` or `https://`.
+    /// Parses a URL; `None` if it does not begin with `http://` or `https://`.
     pub fn parse(text: &'u str) -> Option<Url<'u>> {
         let after = |scheme: &str| {
             text.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme)).map(|_| &text[scheme.len()..])
@@ -95,7 +95,8 @@ impl<'u> Url<'u> {
         Some(Url { secure, authority: &rest[..end], uri: Some(&rest[end..]).filter(|uri| !uri.is_empty()) })
     }
 
-    /// `$proxy_host` and `$proxy_port`: the port is left out of the first where it is the scheme's own.
+    /// The values of `$proxy_host` and `$proxy_port`: the port is left out of the first if it is the default of the
+    /// scheme.
     pub fn host_and_port(&self) -> (Bytes, Bytes) {
         let copy = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         let own_port = if self.secure { "443" } else { "80" };
@@ -111,8 +112,8 @@ impl<'u> Url<'u> {
     }
 }
 
-/// Says that the location being read passes requests on: a path without the slash at the end of its name is redirected to
-/// the one with it. Whether the directive may have a URI with what follows from it is left to the caller.
+/// Records that the location being read passes requests on: a path without the slash at the end of its name is
+/// redirected to the one with it. Whether the directive may have a URI in such a location is checked by the caller.
 pub fn passes_on(with_variables: bool, cx: &mut Cx) {
     let in_location = cx.context == Contexts::LOCATION;
     let within = cx.extensions.get_or_default::<Within>();
@@ -142,7 +143,7 @@ impl Value for ProxyPass {
                 .hint("freerun does not speak TLS with upstream servers yet"));
         }
         let group = upstream::refer(url.authority, Some(HTTP_PORT), directive, word, cx).map_err(|mut problem| {
-            // nginx names all that follows the scheme.
+            // nginx names everything after the scheme.
             let short = format!("in upstream \"{}\"", url.authority);
             if let Some(what) = problem.message.strip_suffix(&short) {
                 problem.message = format!("{what}in upstream \"{}\"", &word.text["http://".len()..]);
@@ -165,7 +166,7 @@ impl Value for ProxyPass {
 }
 
 impl ProxyPass {
-    /// Where a request goes.
+    /// The target of a request.
     pub fn aim<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
         match &self.to {
             PassTo::Fixed(fixed) => {
@@ -184,10 +185,10 @@ impl ProxyPass {
         }
     }
 
-    /// Appends what is asked of whom, without looking a name up: scheme, host and URI.
+    /// Appends the URL that is asked for, without looking a name up: scheme, host and URI.
     ///
     /// # Errors
-    /// Variables give what is no URL; it is logged, and answered with 500.
+    /// Variables give a text that is not a URL; it is logged, and answered with 500.
     pub fn describe(&self, request: &Request, out: &mut Vec<u8>) -> Result<(), Outcome> {
         out.extend_from_slice(SCHEME.as_bytes());
         match &self.to {
@@ -214,7 +215,7 @@ impl ProxyPass {
         Ok(())
     }
 
-    /// `$proxy_host` and `$proxy_port` where they are known from the beginning.
+    /// The values of `$proxy_host` and `$proxy_port`, if they are known when the configuration is read.
     fn fixed_host(&self) -> Option<(&Bytes, &Bytes)> {
         match &self.to {
             PassTo::Fixed(fixed) => Some((&fixed.host, &fixed.port)),
@@ -222,12 +223,12 @@ impl ProxyPass {
         }
     }
 
-    /// The value that `$proxy_host` has of the configuration, where it is given one at all.
+    /// The value of `$proxy_host` that the configuration sets, if it does.
     pub fn assigned_host<'r>(&'r self, request: &'r Request) -> Option<variables::Value<'r>> {
         self.host.is_assigned().then(|| self.host.get(request))
     }
 
-    /// What `proxy_redirect default` replaces, and by what. None where there are variables.
+    /// The text that `proxy_redirect default` replaces, and its replacement. `None` if there are variables.
     pub fn default_redirect(&self) -> Option<(Cow<'_, str>, &str)> {
         match &self.to {
             PassTo::Computed(_) => None,
@@ -237,10 +238,10 @@ impl ProxyPass {
     }
 }
 
-/// What stands before the addresses that this module passes requests to.
+/// The scheme of the addresses that this module passes requests to.
 const SCHEME: &str = "http://";
 
-/// The variables of where requests go.
+/// The variables that show the target of requests.
 pub const VARIABLES: &[Variable] = &[
     Variable::named("proxy_add_x_forwarded_for", |request, _| {
         let mut out = Vec::new();
@@ -255,19 +256,19 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("proxy_port", |request, _| passed_to(request, |whom| &whom.port, |both| both.1)).changeable(),
 ];
 
-/// Host or port.
+/// Selects the host or the port.
 type Choose = for<'t> fn((&'t Bytes, &'t Bytes)) -> &'t Bytes;
 
 fn passed_to<'r>(request: &'r Request, which: fn(&UpstreamTarget) -> &Bytes, fixed: Choose) -> variables::Value<'r> {
     let Some(target) = request.own.find::<Record>().and_then(|record| record.target()) else {
-        // It has not been passed on: a key may speak of it, and the log of what a cache has answered.
+        // The request was not passed on: a key may use the variable, and the log line of an answer from a cache.
         let pass = request.settings().get::<HttpSettings>().proxy_pass.as_ref()?;
         return pass.fixed_host().map(|both| Cow::Borrowed(&fixed(both)[..]));
     };
     (target.whom().scheme == SCHEME).then(|| Cow::Owned(which(target.whom()).to_vec()))
 }
 
-/// Where variables lead.
+/// Looks up the target that variables give.
 async fn look_up(template: &Template, request: &Request) -> Result<Target, Outcome> {
     let text = template.render(request);
     let text = String::from_utf8_lossy(&text);

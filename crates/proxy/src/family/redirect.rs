@@ -1,4 +1,4 @@
-//! `proxy_redirect`: what `Location` and `Refresh` of an upstream server become.
+//! `proxy_redirect`: changes to `Location` and `Refresh` of an upstream server.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ impl Default for Redirects {
 
 #[derive(Debug, Clone)]
 enum Rule {
-    /// By `proxy_pass` and the location.
+    /// The rule that follows from `proxy_pass` and the location.
     Default,
-    /// This beginning is replaced.
+    /// The rule that replaces this beginning.
     Prefix(Template, Template),
-    /// All of it is replaced where the expression matches.
+    /// The rule that replaces the whole text if the expression matches.
     Regex(Pattern, Template),
 }
 
-/// An expression of the configuration, with nginx's error.
+/// Compiles an expression of the configuration, with nginx's error.
 ///
 /// # Errors
 /// PCRE's message.
@@ -80,7 +80,8 @@ impl Setting for Redirects {
     }
 }
 
-/// Whether an expression matches; the text's captures are in `captures` then. A match that is given up is none, and logged.
+/// Whether an expression matches; the text's captures are in `captures` then. A match that is given up counts as none,
+/// and is logged.
 pub fn matches(pattern: &Pattern, text: &[u8], request: &Request) -> bool {
     pattern.matches(text, &request.captures).unwrap_or_else(|error| {
         log_error!(request, Alert, "{error} on \"{}\"", String::from_utf8_lossy(text));
@@ -97,7 +98,7 @@ fn replaced(text: &[u8], from: &[u8], to: impl FnOnce() -> Vec<u8>) -> Option<Ve
 }
 
 impl Redirects {
-    /// What becomes of a `Location`; `None`: it stays.
+    /// The new value of a `Location`; `None`: it is not changed.
     pub fn location(&self, text: &[u8], pass: Option<&ProxyPass>, request: &Request) -> Option<Vec<u8>> {
         self.0.iter().find_map(|rule| match rule {
             Rule::Default => {
@@ -109,14 +110,14 @@ impl Redirects {
         })
     }
 
-    /// What becomes of a `Refresh`: the URL behind `url=` is what counts.
+    /// The new value of a `Refresh`: the URL after `url=` is changed.
     pub fn refresh(&self, text: &[u8], pass: Option<&ProxyPass>, request: &Request) -> Option<Vec<u8>> {
         let at = text.windows(4).position(|four| four.eq_ignore_ascii_case(b"url="))? + 4;
         let url = self.location(&text[at..], pass, request)?;
         Some([&text[..at], &url].concat())
     }
 
-    /// Whether nothing is ever changed.
+    /// Whether no value is ever changed.
     pub fn is_off(&self) -> bool {
         self.0.is_empty()
     }

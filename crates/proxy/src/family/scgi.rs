@@ -46,12 +46,12 @@ impl Value for ScgiPass {
     }
 }
 
-/// See [`cgi::fixed_group`].
+/// The group of a location; see [`cgi::fixed_group`].
 pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
     cgi::fixed_group::<ScgiScript>(settings)
 }
 
-/// The member of the family.
+/// SCGI as a member of the family.
 pub struct ScgiScript;
 
 impl Script for ScgiScript {

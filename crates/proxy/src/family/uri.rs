@@ -1,4 +1,4 @@
-//! What is asked of an upstream server: the rules by which `proxy_pass` makes a URI of the request's.
+//! The URI that an upstream server is asked for: the rules by which `proxy_pass` makes it from the request's.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use freerun_proto::uri::{EscapeSet, escape_into};
 
 use crate::exchange::target::Uri;
 
-/// What a `proxy_pass` has after host and port.
+/// The part of a `proxy_pass` after host and port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule<'a> {
-    /// Nothing: the request's URI is passed on, as it came where it was not changed.
+    /// There is none: the request's URI is passed on, as it came if it was not changed.
     AsAsked,
-    /// A URI: it takes the place of so many bytes at the beginning of the path, the location's name.
+    /// A URI: it replaces so many bytes at the beginning of the path, the location's name.
     Replace(usize, &'a [u8]),
     /// A URI made of variables: it is passed on as it is.
     Exactly(&'a [u8]),
@@ -21,20 +21,20 @@ pub enum Rule<'a> {
 /// The request's URI.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// As it came; `None` when it was changed since, or is that of a subrequest.
+    /// The URI as it came; `None` if it was changed since, or is that of a subrequest.
     pub raw: Option<&'a [u8]>,
     /// The path, decoded and normalised.
     pub path: &'a [u8],
     /// The arguments.
     pub args: Option<&'a [u8]>,
-    /// `rewrite` changed the path after the location was chosen for it.
+    /// Whether `rewrite` changed the path after the location was chosen for it.
     pub rewritten: bool,
-    /// The path has to be escaped again: it came with escapes, or is not the one that came.
+    /// Whether the path has to be escaped again: it came with escapes, or is not the one that came.
     pub escape: bool,
 }
 
 impl<'a> Asked<'a> {
-    /// That of a request.
+    /// The URI of a request.
     pub fn of(request: &'a Request) -> Asked<'a> {
         let raw = request.head.uri();
         Asked {
@@ -47,15 +47,15 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Whether there are any in the path, which comes before the arguments. Mostly there are none at all, and looking for them without
-/// a branch for each byte looks at many at once.
+/// Whether there are escapes in the path, which comes before the arguments. Usually there are none at all, and a search
+/// without a branch for each byte looks at many bytes at once.
 fn came_with_escapes(raw: &[u8]) -> bool {
     let anywhere = raw.iter().fold(false, |found, byte| found | (*byte == b'%'));
     anywhere && matches!(memchr::memchr3(b'%', b'?', b'#', raw), Some(at) if raw[at] == b'%')
 }
 
-/// The URI that the upstream server is asked for. It begins with a slash and has neither spaces nor control characters in
-/// it, whatever variables have given: they would end the request line.
+/// The URI that the upstream server is asked for. It begins with a slash and has no spaces or control characters,
+/// whatever variables have given, because they would end the request line.
 pub fn make<'a>(rule: Rule<'a>, asked: Asked<'a>) -> Cow<'a, [u8]> {
     if let Some(whole) = as_it_is(rule, asked) {
         return safe(whole);
@@ -65,13 +65,13 @@ pub fn make<'a>(rule: Rule<'a>, asked: Asked<'a>) -> Cow<'a, [u8]> {
         Rule::Replace(prefix, uri) if !asked.rewritten => uri.len() + asked.path.len().saturating_sub(prefix),
         _ => asked.path.len(),
     };
-    // Without escapes all of the room is used: what the URI is kept as takes no other one then.
+    // Without escapes the capacity is used up, so that keeping the URI needs no other allocation.
     let mut out = Vec::with_capacity(replaced + args);
     append(rule, asked, &mut out);
     Cow::Owned(out)
 }
 
-/// Makes what is asked for, to be kept with the target.
+/// Makes the URI, to be kept with the target.
 pub fn kept(rule: Rule<'_>, asked: Asked<'_>) -> Uri {
     match make(rule, asked) {
         Cow::Borrowed(uri) => Uri::from_slice(uri),
@@ -79,7 +79,7 @@ pub fn kept(rule: Rule<'_>, asked: Asked<'_>) -> Uri {
     }
 }
 
-/// Appends it.
+/// Appends the URI.
 pub fn append(rule: Rule<'_>, asked: Asked<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     if let Some(whole) = as_it_is(rule, asked) {
@@ -104,7 +104,7 @@ pub fn append(rule: Rule<'_>, asked: Asked<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Where it is one that is there already.
+/// The URI, if an existing text is used unchanged.
 fn as_it_is<'a>(rule: Rule<'a>, asked: Asked<'a>) -> Option<&'a [u8]> {
     match rule {
         Rule::Exactly(uri) => Some(uri),
@@ -117,18 +117,18 @@ fn append_path(path: &[u8], escape: bool, out: &mut Vec<u8>) {
     if escape { escape_into(EscapeSet::Uri, path, out) } else { out.extend_from_slice(path) }
 }
 
-/// What cannot stand in a request line.
+/// Whether a byte cannot stand in a request line.
 fn breaks(byte: u8) -> bool {
     byte <= b' ' || byte == 0x7f
 }
 
-/// Whether there is a slash first, and nothing that cannot stand in a request line.
+/// Whether the URI begins with a slash, and has no bytes that cannot stand in a request line.
 fn is_safe(uri: &[u8]) -> bool {
     // No early return: the loop vectorises.
     uri.first() == Some(&b'/') && !uri.iter().fold(false, |bad, &byte| bad | breaks(byte))
 }
 
-/// With a slash first, and with what cannot stand in a request line escaped.
+/// Adds a slash at the beginning if needed, and escapes the bytes that cannot stand in a request line.
 fn safe(uri: &[u8]) -> Cow<'_, [u8]> {
     if is_safe(uri) {
         return Cow::Borrowed(uri);
@@ -201,7 +201,7 @@ mod tests {
     fn what_was_changed_is_escaped_again() {
         let changed = Asked { raw: None, escape: true, ..asked("", "/zz/a b", Some("q")) };
         assert_eq!(made(Rule::AsAsked, changed), "/zz/a%20b?q");
-        // A rewrite in the location has the last word about the path.
+        // A rewrite in the location decides the path.
         let rewritten = Asked { rewritten: true, escape: true, ..asked("/r/x", "/zz/x?", None) };
         assert_eq!(made(Rule::Replace(3, b"/b/"), rewritten), "/zz/x%3F");
         assert_eq!(made(Rule::AsAsked, rewritten), "/zz/x%3F");

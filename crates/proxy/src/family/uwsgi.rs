@@ -60,7 +60,7 @@ impl Value for UwsgiPass {
     }
 }
 
-/// One byte.
+/// The value of a modifier: one byte.
 #[derive(Debug, Clone, Copy)]
 pub struct Modifier(u8);
 
@@ -74,12 +74,12 @@ impl Value for Modifier {
     }
 }
 
-/// See [`cgi::fixed_group`].
+/// The group of a location; see [`cgi::fixed_group`].
 pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
     cgi::fixed_group::<UwsgiScript>(settings)
 }
 
-/// The member of the family.
+/// uwsgi as a member of the family.
 pub struct UwsgiScript;
 
 impl Script for UwsgiScript {

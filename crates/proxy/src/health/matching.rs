@@ -1,4 +1,4 @@
-//! What a response to a check has to be like: the tests of a `match` block.
+//! The tests of a `match` block on the response to a health check.
 
 use freerun_conf::{Cx, Node, Problem, Word};
 use freerun_http::regex::Pattern;
@@ -11,20 +11,20 @@ use freerun_http::variables::VariableTable;
 #[derive(Debug, Default)]
 pub struct Match {
     tests: Vec<Test>,
-    /// As written, to know it again after a reload.
+    /// The text of the block, to recognise it after a reload.
     pub text: String,
 }
 
 #[derive(Debug)]
 enum Test {
-    /// One of these ranges, or none of them.
+    /// The status is in one of these ranges, or in none of them.
     Status(bool, Vec<(u16, u16)>),
     Header(String, Wanted),
     Body(bool, Pattern),
     Require(Vec<Template>),
 }
 
-/// What is wanted of a field.
+/// The condition on a field.
 #[derive(Debug)]
 enum Wanted {
     There,
@@ -59,12 +59,12 @@ impl Match {
         Ok(all)
     }
 
-    /// Whether the body has to be known.
+    /// Whether the tests need the body.
     pub fn needs_body(&self) -> bool {
         self.tests.iter().any(|test| matches!(test, Test::Body(..)))
     }
 
-    /// What the answer does not pass: the words of the log; `None` if it passes all.
+    /// The test that the answer fails, as the text for the log; `None` if it passes all.
     pub fn refuses(&self, answer: &Answer<'_>, request: &Request) -> Option<&'static str> {
         self.tests.iter().find_map(|test| test.refuses(answer, request))
     }
@@ -78,7 +78,7 @@ fn test(node: &Node, cx: &mut Cx) -> Result<Test, Problem> {
         let pattern = Pattern::new(&word.text, caseless, cx.extensions.get_or_default::<VariableTable>());
         pattern.map_err(|why| Problem::new(why).at(word.place))
     };
-    // `!` stands alone; nginx's documentation writes it so.
+    // The `!` stands alone, as nginx's documentation writes it.
     let (not, rest) = match words {
         [word, rest @ ..] if word.text == "!" => (true, rest),
         all => (false, all),
@@ -128,7 +128,7 @@ fn test(node: &Node, cx: &mut Cx) -> Result<Test, Problem> {
     }
 }
 
-/// `200`, or `200-399`.
+/// Parses `200`, or `200-399`.
 fn range(text: &str) -> Option<(u16, u16)> {
     let status = |text: &str| {
         let digits = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -149,7 +149,7 @@ impl Test {
             }
             Test::Header(name, wanted) => (!wanted.found(name, answer.fields)).then_some("checking header"),
             Test::Body(wanted, pattern) => {
-                // A match that was given up is no match.
+                // A match that was given up does not count.
                 let found = pattern.is_match(answer.body).unwrap_or(false);
                 (found != *wanted).then_some("checking response body")
             }
@@ -205,7 +205,7 @@ mod tests {
             ("Content-Type", is(true, "text/html"), true),
             ("Content-Type", is(true, "text"), false),
             ("Content-Type", is(false, "text"), true),
-            // It has to be there to have another value.
+            // The field has to be there to have another value.
             ("Host", is(false, "text"), false),
             ("Set-Cookie", is(true, "b"), true),
             ("Content-Type", Wanted::Matches(true, pattern("^text/")), true),

@@ -1,7 +1,8 @@
-//! Health checks: requests that ask servers whether they are well.
+//! Health checks: requests that find out whether servers are healthy.
 //!
-//! `settings.rs` reads `health_check` and `match`, `matching.rs` says whether a response is as it should be, `probe.rs` sends one
-//! check, `watcher.rs` keeps them going on the loops. What a series of answers means is decided in `freerun_upstream::health`.
+//! `settings.rs` reads `health_check` and `match`, `matching.rs` decides whether a response passes, `probe.rs` sends
+//! one check, `watcher.rs` runs the checks on the loops. The consequence of a series of results is decided in
+//! `freerun_upstream::health`.
 
 mod matching;
 mod probe;
@@ -27,7 +28,7 @@ use crate::health::settings::{Declared, HealthCheck, HealthSettings};
 use crate::health::watcher::{Key, Watcher};
 use crate::upstream::{Upstream, UpstreamRef, Upstreams};
 
-/// The module. It has to stand after that of the groups.
+/// The module of health checks. It has to stand after the module of the groups.
 pub static MODULE: Module = Module {
     name: "health_check",
     groups: &[group::<HealthSettings>()],
@@ -38,9 +39,9 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// A check of a group, as a location has it.
+/// A check of a group, as a location configures it.
 pub struct Check {
-    /// Stands for it over reloads.
+    /// The identity of the check over reloads.
     key: Arc<str>,
     /// The group's name.
     name: Arc<str>,
@@ -60,8 +61,8 @@ impl Check {
 #[derive(Default)]
 struct Checks(Vec<Arc<Check>>);
 
-/// Mandatory checks that run: those that come anew hold their servers back from the first request on. Each loop says which it
-/// runs.
+/// The mandatory checks that run: a mandatory check that is new holds its servers back from the first request on. Each
+/// loop enters those that it runs.
 #[derive(Default)]
 struct Known(ArcSwap<HashSet<Key>>);
 
@@ -76,11 +77,11 @@ impl Known {
     }
 }
 
-/// What was gathered while the configuration was read.
+/// The checks gathered while the configuration is read.
 #[derive(Default)]
 struct Gathered(Vec<Check>);
 
-/// UpstreamTarget the location's requests are passed to.
+/// The group that the location's requests are passed to.
 fn passed_to(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
     [http::fixed_group, fastcgi::fixed_group, uwsgi::fixed_group, scgi::fixed_group].iter().find_map(|of| of(settings))
 }
@@ -128,7 +129,7 @@ fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Servers whose mandatory checks begin are asked by nobody from the first request on.
+/// Holds servers back from the first request on whose mandatory checks begin.
 fn prepare(generation: &Arc<Generation>, shared: &Arc<Shared>) {
     let parts = &generation.parts;
     let (Some(checks), Some(known)) = (parts.get::<Checks>(), parts.get::<Known>()) else { return };
@@ -138,7 +139,7 @@ fn prepare(generation: &Arc<Generation>, shared: &Arc<Shared>) {
         let own =
             |check: &&Arc<Check>| check.rules.rules.mandatory && check.group().is_some_and(|of| Arc::ptr_eq(of, group));
         let own: Vec<&Arc<Check>> = checks.0.iter().filter(own).collect();
-        // Those that a name brings from now on.
+        // This applies to servers that a name resolves to from now on.
         group.group.state().hold_back(own.len() as u32);
         let peers = group.group.peers();
         for check in own {

@@ -1,4 +1,4 @@
-//! One check of one server: a request of the location's protocol, and what its response is like.
+//! One check of one server: a request in the location's protocol, and the verdict on its response.
 
 use std::cell::OnceCell;
 use std::io;
@@ -28,33 +28,33 @@ use crate::health::matching::Answer;
 use crate::settings::options::Options;
 use crate::state::record::{Record, Took};
 
-/// Most bytes of a body that tests look at, as in nginx.
+/// The most bytes of a body that tests look at, as in nginx.
 const MAX_BODY: usize = 256 * 1024;
 
-/// Room for what is read at a time.
+/// The most bytes that are read at a time.
 const READ: usize = 16 * 1024;
 
-/// No check lasts longer than its timeouts together and this.
+/// A check lasts at most as long as its timeouts together and this.
 const REST: Duration = Duration::from_secs(60);
 
-/// Where a check has failed: the words of the log.
+/// The point where a check has failed, as the text for the log.
 pub type Failed = &'static str;
 
 const READING_HEAD: Failed = "reading response header from upstream";
 
-/// An answer has begun.
+/// An answer that has begun.
 struct Begun {
     exchange: Exchanging,
-    /// What has come of it.
+    /// The bytes that have come.
     input: BytesMut,
     /// When the request was sent, in [`loops::nanos`].
     at: u64,
 }
 
-/// Nothing has come.
+/// The result when no answer has come.
 struct Silence {
     what: Failed,
-    /// The connection has ended: a new one may do better, if this one was used before.
+    /// Whether the connection has ended: a new one may do better, if this one was used before.
     ended: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Kept {
     since: Instant,
 }
 
-/// The facts that requests of checks have in place of those of a client's connection: one for each loop.
+/// The connection facts that requests of checks use instead of those of a client: one for each loop.
 #[derive(Default)]
 pub struct NoConnection(OnceCell<Rc<Facts>>);
 
@@ -99,7 +99,7 @@ fn request(check: &Check, loop_state: &Rc<LoopState>, no_connection: &NoConnecti
     Some(request)
 }
 
-/// The location's settings, without all that clients' requests go through.
+/// The location's settings, without the processing that applies only to clients' requests.
 fn location(check: &Check) -> Location {
     Location {
         name: String::new(),
@@ -122,7 +122,7 @@ fn location(check: &Check) -> Location {
 /// Checks a server. The connection may be kept for the next check.
 ///
 /// # Errors
-/// Where it failed.
+/// The point where it failed.
 pub async fn check(
     check: &Check,
     peer: &Arc<Peer>,
@@ -150,7 +150,7 @@ struct One<'c> {
     options: &'c Options,
 }
 
-/// What `timeout` makes of time and error.
+/// Limits the time of `work` and maps its error.
 async fn within<T, E>(time: Duration, what: Failed, work: impl Future<Output = Result<T, E>>) -> Result<T, Failed> {
     match freerun_runtime::timer::timeout(time, work).await {
         Ok(Ok(value)) => Ok(value),
@@ -168,7 +168,7 @@ impl One<'_> {
         if let Some(old) = old {
             match self.begin(&old.transport).await {
                 Ok(begun) => return self.judge(old, begun, kept).await,
-                // The server closed it just then, which says nothing about the server.
+                // The server closed the connection just then, which says nothing about the server.
                 Err(Silence { ended: true, .. }) => {}
                 Err(Silence { what, .. }) => return Err(what),
             }
@@ -178,7 +178,7 @@ impl One<'_> {
         self.judge(new, begun, kept).await
     }
 
-    /// Sends the request, and waits until something has come.
+    /// Sends the request, and waits until bytes have come.
     async fn begin(&self, transport: &Transport) -> Result<Begun, Silence> {
         let at = loops::nanos();
         let mut exchange = self.check.family.exchange(self.request, self.target, self.options.buffer_size);
@@ -193,7 +193,7 @@ impl One<'_> {
         }
     }
 
-    /// Looks at the answer that has begun. The connection may be kept for the next check.
+    /// Judges the answer that has begun. The connection may be kept for the next check.
     async fn judge(&self, connection: Kept, begun: Begun, kept: &mut Option<Kept>) -> Result<(), Failed> {
         let keeps = self.check.rules.keepalive_time;
         let Begun { mut exchange, mut input, at } = begun;
@@ -261,7 +261,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// Reads more; whether there was any.
+    /// Reads more bytes. Returns whether there were any.
     async fn more(&self, transport: &Transport, input: &mut BytesMut, what: Failed) -> Result<bool, Failed> {
         input.reserve(READ);
         Ok(within(self.options.read_timeout, what, transport.read_bytes(input, usize::MAX)).await? > 0)
@@ -284,7 +284,7 @@ impl One<'_> {
         }
     }
 
-    /// Reads the body, or as much of it as tests look at; whether it has ended.
+    /// Reads the body, or as much of it as tests look at. Returns whether it has ended.
     async fn body(
         &self,
         transport: &Transport,

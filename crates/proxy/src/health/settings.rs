@@ -1,4 +1,4 @@
-//! `health_check`, and `match`.
+//! The directives `health_check` and `match`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -51,7 +51,7 @@ settings! {
 /// A `match` block as a check refers to it: it may be declared below.
 pub type MatchRef = Arc<OnceLock<Match>>;
 
-/// The `match` blocks that were declared or referred to so far; lives in the configuration's context.
+/// The `match` blocks that were declared or referred to so far, in the configuration's context.
 #[derive(Default)]
 pub struct Declared {
     blocks: Vec<(String, MatchRef, Place)>,
@@ -67,7 +67,7 @@ impl Declared {
         block
     }
 
-    /// After everything was read: the first reference to a block that is not there.
+    /// Finds the first reference to a missing block, after the whole configuration was read.
     pub fn check(&self) -> Result<(), Problem> {
         match self.blocks.iter().find(|(_, block, _)| block.get().is_none()) {
             None => Ok(()),
@@ -76,7 +76,7 @@ impl Declared {
     }
 }
 
-/// All `match` blocks; they are in [`Declared`].
+/// All `match` blocks; their contents are in [`Declared`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Matches;
 
@@ -94,26 +94,26 @@ impl Setting for Matches {
     }
 }
 
-/// A check.
+/// The settings of a check.
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
-    /// Pause between two checks.
+    /// The pause between two checks.
     pub interval: Duration,
-    /// At most so much is added to it.
+    /// The most that is added to the pause at random.
     pub jitter: Duration,
-    /// When a check is believed.
+    /// The rules by which results change the server's state.
     pub rules: CheckRules,
-    /// What is asked for.
+    /// The URI that is asked for.
     pub uri: String,
-    /// Another port.
+    /// The port, if it is not the server's own.
     pub port: Option<u16>,
-    /// What the response has to pass.
+    /// The tests that the response has to pass.
     pub matching: Option<MatchRef>,
     /// How long a connection is used.
     pub keepalive_time: Option<Duration>,
-    /// As written, to know it again after a reload.
+    /// The text of the directive, to recognise it after a reload.
     pub text: String,
-    /// Where it stands.
+    /// The place of the directive.
     pub place: Place,
 }
 
@@ -171,7 +171,7 @@ impl HealthCheck {
     }
 }
 
-/// What can stand in a request line.
+/// Whether the text can stand in a request line.
 fn is_uri(text: &str) -> bool {
     text.starts_with('/') && text.bytes().all(|byte| byte > b' ' && byte != 0x7f)
 }

@@ -1,5 +1,5 @@
-//! Who sends the checks: each server is checked by one loop, as long as the configuration has the check and the group the
-//! server.
+//! Runs the checks: each server is checked by one loop, as long as the configuration has the check and the group has
+//! the server.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,15 +19,15 @@ use tokio::sync::Notify;
 use crate::health::probe::{self, NoConnection};
 use crate::health::{Check, Checks, Known};
 
-/// How often it is looked whether groups have other servers.
+/// The interval at which groups are checked for changed servers.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A check of a server: what goes on over a reload while it stays the same.
+/// The key of a server's check, whose state is kept over a reload while it stays the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// [`Check::key`]
+    /// The key of the check: [`Check::key`].
     check: Arc<str>,
-    /// The server's number.
+    /// The number of the server.
     server: u32,
 }
 
@@ -36,7 +36,7 @@ impl Key {
         Key { check: check.key.clone(), server: peer.id }
     }
 
-    /// The loop that checks, of so many.
+    /// The index of the loop that runs the check, among so many.
     pub fn loop_state(&self, loops: usize) -> usize {
         (BuildHasherDefault::<DefaultHasher>::default().hash_one(self) % loops.max(1) as u64) as usize
     }
@@ -48,14 +48,14 @@ struct Running {
     stop: Notify,
 }
 
-/// The checks of a loop.
+/// The checks that a loop runs.
 #[derive(Default)]
 pub struct Watcher {
     running: RefCell<HashMap<Key, Rc<Running>>>,
-    /// Checks that were prepared before their generation took requests.
+    /// The checks that were prepared before their generation took requests.
     prepared: RefCell<HashMap<Key, Watch>>,
     looking: Cell<bool>,
-    /// Number of the generation, and how often its groups changed.
+    /// The number of the generation, and how often its groups changed.
     seen: RefCell<(u64, u64)>,
     no_connection: NoConnection,
 }
@@ -66,7 +66,7 @@ impl Watcher {
         self.prepared.borrow_mut().extend(watches);
     }
 
-    /// Another generation has begun to take requests.
+    /// Starts the checks of a generation that has begun to take requests.
     pub fn begin(self: &Rc<Self>, loop_state: &Rc<LoopState>) {
         self.look(loop_state);
         self.prepared.borrow_mut().clear();
@@ -84,7 +84,7 @@ impl Watcher {
         });
     }
 
-    /// Starts and ends checks, so that they are those of the configuration and of the servers that groups have now.
+    /// Starts and ends checks, so that they match the configuration and the current servers of the groups.
     fn look(self: &Rc<Self>, loop_state: &Rc<LoopState>) {
         let checks = checks(loop_state);
         let all = checks.as_ref().map(|checks| &*checks.0).unwrap_or_default();

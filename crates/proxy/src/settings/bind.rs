@@ -1,4 +1,4 @@
-//! `bind`: where connections to upstream servers are made from.
+//! `bind`: the local address of connections to upstream servers.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,18 +7,18 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 
-/// The setting.
+/// The value of `bind`.
 #[derive(Debug, Clone)]
 pub enum Bind {
     /// The kernel chooses.
     Off,
     /// A fixed address.
     Fixed(Local),
-    /// An address from variables; what is none leaves the choice to the kernel.
+    /// An address from variables; a text that is not an address leaves the choice to the kernel.
     Computed {
-        /// The text.
+        /// The text with variables.
         address: Template,
-        /// See [`Local::transparent`].
+        /// Whether the address may be another machine's; see [`Local::transparent`].
         transparent: bool,
     },
 }
@@ -26,13 +26,13 @@ pub enum Bind {
 /// A local address to connect from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Local {
-    /// The address; port 0 is any.
+    /// The address; port 0 is any port.
     pub address: SocketAddr,
-    /// It may belong to another machine.
+    /// Whether the address may belong to another machine.
     pub transparent: bool,
 }
 
-/// Reads `1.2.3.4`, `1.2.3.4:80`, `::1`, `[::1]` or `[::1]:80`.
+/// Parses `1.2.3.4`, `1.2.3.4:80`, `::1`, `[::1]` or `[::1]:80`.
 pub fn parse_local(text: &str) -> Option<SocketAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(SocketAddr::new(ip, 0));
@@ -44,7 +44,7 @@ pub fn parse_local(text: &str) -> Option<SocketAddr> {
 }
 
 impl Bind {
-    /// The address for this request. One that is none is logged, and the kernel chooses.
+    /// The address for this request. A text that is not an address is logged, and the kernel chooses.
     pub fn of(&self, request: &Request) -> Option<Local> {
         match self {
             Bind::Off => None,

@@ -1,4 +1,4 @@
-//! What directives about caching mean together.
+//! Checks of the directives about caching in combination.
 
 use freerun_conf::{Cx, Problem};
 use freerun_http::build::HttpEnd;
@@ -9,10 +9,10 @@ use crate::settings::FamilySettings;
 use crate::settings::store::Store;
 
 impl FamilySettings {
-    /// Checks what merged settings show of a cache, of a member with this prefix.
+    /// Checks the merged cache settings of a member with this prefix.
     ///
     /// # Errors
-    /// The zone is none.
+    /// The directive names no cache zone.
     pub fn check_cache(&self, prefix: &str, has_key: bool, cx: &mut Cx) -> Result<(), Problem> {
         if let CacheName::Zone(zone) = &self.proxy_cache
             && zone.get().is_none()
@@ -35,8 +35,8 @@ impl FamilySettings {
         Ok(())
     }
 
-    /// Of what is cached and what is stored as files, only one holds: what a level says takes the place of the other one from
-    /// outside.
+    /// Makes only one of `cache` and `store` hold: the one that a level sets replaces the other one from an outer
+    /// level.
     pub(super) fn settle_store(&mut self, cache: Option<&CacheName>, store: Option<&Store>) {
         if cache.is_some_and(CacheName::is_on) {
             self.proxy_store = Store::Off;

@@ -1,11 +1,11 @@
-//! The directives, as they are read.
+//! Tests of reading the directives about caching.
 
 use freerun_conf::{Contexts, Cx, Registry, apply_block, group, parse};
 
 use crate::settings::members::{FastCgi, Memcached, Proxy};
 use crate::settings::{FamilySettings, Prefixed};
 
-/// The text itself; there are no other files.
+/// A loader with only this text; there are no other files.
 struct Text(String);
 
 impl freerun_conf::Loader for Text {
@@ -18,7 +18,7 @@ impl freerun_conf::Loader for Text {
     }
 }
 
-/// The settings of a proxy at a level of `context`, with what the caches of the configuration are checked for.
+/// The settings of a proxy at a level of `context`, with the checks of the configuration's caches.
 fn read_at(context: Contexts, text: &str) -> Result<(FamilySettings, Vec<String>), String> {
     let groups = [group::<Prefixed<FastCgi>>(), group::<Prefixed<Proxy>>(), group::<Prefixed<Memcached>>()];
     let registry = Registry::new(&groups, &[]).unwrap();

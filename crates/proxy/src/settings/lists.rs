@@ -1,4 +1,4 @@
-//! Names of fields: those that are hidden, passed and ignored.
+//! Lists of field names: hidden, passed and ignored fields.
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, keyword_enum};
 use freerun_proto::HeaderId;
@@ -6,25 +6,25 @@ use freerun_proto::HeaderId;
 use crate::settings::FamilySettings;
 
 keyword_enum! {
-    /// A field of a response that is acted on, unless `ignore_headers` names it.
+    /// A field of a response that this server acts on, unless `ignore_headers` names it.
     pub enum Ignorable {
-        /// Redirects inside the server.
+        /// The field for redirects inside the server.
         XAccelRedirect = "X-Accel-Redirect",
-        /// How long it may be cached.
+        /// The field for how long the response may be cached.
         XAccelExpires = "X-Accel-Expires",
-        /// How fast it is sent to the client.
+        /// The field for how fast the response is sent to the client.
         XAccelLimitRate = "X-Accel-Limit-Rate",
-        /// Whether it is buffered.
+        /// The field for whether the response is buffered.
         XAccelBuffering = "X-Accel-Buffering",
-        /// Its character set.
+        /// The field for the character set of the response.
         XAccelCharset = "X-Accel-Charset",
-        /// How long it may be cached.
+        /// The field for the time at which the response expires.
         Expires = "Expires",
-        /// How long it may be cached.
+        /// The field for how the response may be cached.
         CacheControl = "Cache-Control",
-        /// Not cached with it.
+        /// The field that prevents caching.
         SetCookie = "Set-Cookie",
-        /// What it depends on.
+        /// The field with the names that the response depends on.
         Vary = "Vary",
     }
 }
@@ -42,16 +42,16 @@ impl Value for HeaderName {
 }
 
 impl HeaderName {
-    /// Whether it is this name; case does not count.
+    /// Whether it is this name, ignoring case.
     pub fn is(&self, name: &[u8]) -> bool {
         self.0.eq_ignore_ascii_case(name)
     }
 }
 
-/// Fields that are hidden by themselves.
+/// The fields that are hidden by default.
 #[derive(Debug)]
 pub struct Hidden {
-    /// Those with known names, a bit each.
+    /// The fields with known names, a bit each.
     pub known: Known,
     /// The names of the others.
     pub others: &'static [&'static [u8]],
@@ -62,7 +62,7 @@ pub struct Hidden {
 pub struct Known(u64);
 
 impl Known {
-    /// These names.
+    /// The set of these names.
     pub const fn of(ids: &[HeaderId]) -> Known {
         let mut bits = 0;
         let mut index = 0;
@@ -73,7 +73,7 @@ impl Known {
         Known(bits)
     }
 
-    /// Whether this is one of them.
+    /// Whether the name is in the set.
     #[inline]
     pub const fn has(self, id: HeaderId) -> bool {
         self.0 >> id as u8 & 1 != 0
@@ -81,7 +81,7 @@ impl Known {
 }
 
 impl Hidden {
-    /// None is.
+    /// No fields.
     pub const NOTHING: Hidden = Hidden { known: Known(0), others: &[] };
 
     #[inline]
@@ -99,14 +99,14 @@ impl FamilySettings {
         self.proxy_hide_header.iter().next().is_some() || self.proxy_pass_header.iter().next().is_some()
     }
 
-    /// Whether a field of a response is kept from the client. `always` names those that are by themselves.
+    /// Whether a field of a response is hidden from the client. `always` names the fields hidden by default.
     #[inline]
     pub fn hides(&self, id: HeaderId, name: &[u8], always: &Hidden) -> bool {
         let hidden = always.has(id, name) || self.proxy_hide_header.iter().any(|hidden| hidden.is(name));
         hidden && !self.proxy_pass_header.iter().any(|passed| passed.is(name))
     }
 
-    /// Whether a field is not acted on.
+    /// Whether this server does not act on a field.
     pub fn ignores(&self, field: Ignorable) -> bool {
         self.proxy_ignore_headers.contains(field)
     }

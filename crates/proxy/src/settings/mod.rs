@@ -1,5 +1,5 @@
-//! The directives that all members of the family have, declared once: `proxy_buffers`, `fastcgi_buffers` and so on are one row
-//! of one table.
+//! The directives that all members of the family have, declared once: `proxy_buffers`, `fastcgi_buffers` and so on are
+//! one row of one table.
 //!
 //! [`FamilySettings`] is the table, written with the names that `proxy` has. [`Prefixed`] makes a group of it for each
 //! [`Member`], with the member's prefix, without the rows that it lacks. All members' settings are of the one type, so what
@@ -200,25 +200,25 @@ settings! {
 const WRITTEN: &str = "proxy_";
 
 impl FamilySettings {
-    /// The larger one of `buffer_size` and a buffer of `buffers`, in bytes.
+    /// The larger of `buffer_size` and a buffer of `buffers`, in bytes.
     fn buffer(&self) -> u64 {
         self.proxy_buffer_size.0.max(self.proxy_buffers.size)
     }
 
-    /// `busy_buffers_size` in bytes, by default two buffers.
+    /// The value of `busy_buffers_size` in bytes, by default two buffers.
     pub fn busy_buffers_size(&self) -> u64 {
         self.proxy_busy_buffers_size.map_or(2 * self.buffer(), |size| size.0)
     }
 
-    /// `temp_file_write_size` in bytes, by default two buffers.
+    /// The value of `temp_file_write_size` in bytes, by default two buffers.
     pub fn temp_file_write_size(&self) -> u64 {
         self.proxy_temp_file_write_size.map_or(2 * self.buffer(), |size| size.0)
     }
 
-    /// Checks what is wrong only with directives together, of a member with this prefix.
+    /// Checks directives of a member with this prefix that must fit each other.
     ///
     /// # Errors
-    /// nginx's words.
+    /// What is wrong, in nginx's words.
     pub fn check_sizes(&self, prefix: &str) -> Result<(), Problem> {
         let largest = format!("the maximum of the value of \"{prefix}buffer_size\" and one of the \"{prefix}buffers\"");
         let all_but_one = u64::from(self.proxy_buffers.count.saturating_sub(1)).saturating_mul(self.proxy_buffers.size);
@@ -244,7 +244,7 @@ impl FamilySettings {
     }
 }
 
-/// `send_lowat`: a size; anything but 0 is worth a warning.
+/// The value of `send_lowat`: a size; any value except 0 gives a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LowWater(pub u64);
 
@@ -261,25 +261,25 @@ impl Value for LowWater {
     }
 }
 
-/// A member of the family; `member!` implements it.
+/// A member of the family; the macro `member!` implements it.
 pub trait Member: Send + Sync + 'static {
-    /// What its directives begin with, such as `fastcgi_`.
+    /// The prefix of its directives, such as `fastcgi_`.
     const PREFIX: &'static str;
     /// The group's name in the reference.
     const NAME: &'static str;
     /// The group's documentation.
     const DOCS: &'static str;
-    /// Rows of the table that it does not have, without prefix; with `*` all that begin so.
+    /// The rows of the table that it does not have, without prefix; with `*` all rows that begin so.
     const LACKS: &'static [&'static str];
 
-    /// Changes the defaults of what it lacks.
+    /// Changes the defaults of the rows that it lacks.
     fn adapt(_settings: &mut FamilySettings) {}
 
-    /// What is made once for it.
+    /// The parts that are made once for the member.
     fn home() -> &'static Home;
 }
 
-/// What is made once for a member: the slot of its settings and its directive table.
+/// The parts that are made once for a member: the slot of its settings and its directive table.
 #[derive(Default)]
 pub struct Home {
     slot: Slot,
@@ -287,20 +287,20 @@ pub struct Home {
 }
 
 impl Home {
-    /// Nothing is made yet.
+    /// An empty home.
     pub const fn new() -> Home {
         Home { slot: Slot::new(), table: OnceLock::new() }
     }
 }
 
-/// A member's directives, and which row of [`FamilySettings`] each of them is.
+/// The directives of a member, each with its row in [`FamilySettings`].
 struct Table {
     directives: Vec<Directive>,
     rows: Vec<usize>,
 }
 
 impl Table {
-    /// The rows that a member has, under its names. The texts are made once for a process, so they may stay.
+    /// Makes the rows that a member has, under its names. The texts are made once for a process, so they may be leaked.
     fn new<M: Member>() -> Table {
         let renamed = |text: &'static str| -> &'static str {
             if M::PREFIX == WRITTEN { text } else { text.replace(WRITTEN, M::PREFIX).leak() }
@@ -393,7 +393,7 @@ impl<M: Member> Settings for Prefixed<M> {
 
     fn defaults(cx: &mut Cx) -> Result<Self, Problem> {
         let mut settings = FamilySettings::defaults(cx)?;
-        // The one default that has the member's name in it.
+        // The only default that contains the member's name.
         let temp_path = Self::directives().iter().find(|directive| directive.name.ends_with("_temp_path"));
         if let Some((name, text)) = temp_path.and_then(|directive| Some((directive.name, directive.default?))) {
             settings.proxy_temp_path = freerun_conf::parse_default(name, text, cx)?;

@@ -1,36 +1,36 @@
-//! `next_upstream`: after what a request is tried with the next server, and `cache_use_stale`: after what a stale response is
-//! used.
+//! `next_upstream`: the failures after which a request is tried with the next server, and `cache_use_stale`: those
+//! after which a stale response is used.
 
 use freerun_conf::{Cx, Flags, Node, Problem, Setting, Shape, keyword_enum, unknown_keyword};
 
 keyword_enum! {
-    /// When a request goes to the next server: `proxy_next_upstream`.
+    /// A condition of `proxy_next_upstream`, on which a request goes to the next server.
     pub enum NextUpstream {
-        /// The connection failed, or broke before there was a head.
+        /// The connection failed, or broke before the head was complete.
         Error = "error",
-        /// It took too long.
+        /// A timeout expired.
         Timeout = "timeout",
-        /// An empty or an invalid head.
+        /// The head was empty or invalid.
         InvalidHeader = "invalid_header",
         /// Requests that are not idempotent are sent again, too.
         NonIdempotent = "non_idempotent",
-        /// 500
+        /// The status was 500.
         Http500 = "http_500",
-        /// 502
+        /// The status was 502.
         Http502 = "http_502",
-        /// 503
+        /// The status was 503.
         Http503 = "http_503",
-        /// 504
+        /// The status was 504.
         Http504 = "http_504",
-        /// 403
+        /// The status was 403.
         Http403 = "http_403",
-        /// 404
+        /// The status was 404.
         Http404 = "http_404",
-        /// 429
+        /// The status was 429.
         Http429 = "http_429",
         /// The server may not be asked: `proxy_allow_upstream`.
         Denied = "denied",
-        /// Only for what is cached: somebody else is asking already.
+        /// Only for caching: another request is updating the response already.
         Updating = "updating",
         /// Never.
         Off = "off",
@@ -38,7 +38,7 @@ keyword_enum! {
 }
 
 impl NextUpstream {
-    /// The condition that a status is.
+    /// The condition that a status meets.
     pub fn of_status(status: u16) -> Option<NextUpstream> {
         Some(match status {
             500 => NextUpstream::Http500,
@@ -53,11 +53,11 @@ impl NextUpstream {
     }
 }
 
-/// The causes of one level. With `off` there is nothing else in it.
+/// The conditions of one level. With `off` there are no others in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Causes(pub Flags<NextUpstream>);
 
-/// The words that members differ in; they all have `error`, `timeout` and `off`.
+/// The words in which members differ; they all have `error`, `timeout` and `off`.
 const COMMON: &[&str] = &[
     "error",
     "timeout",
@@ -71,11 +71,11 @@ const COMMON: &[&str] = &[
     "http_429",
 ];
 const HTTP: &[&str] = &["http_502", "http_504"];
-/// nginx takes it here, too, but it means something only for what is cached.
+/// nginx accepts it here, too, but it has a meaning only for caching.
 const UPDATING: &str = "updating";
 const MEMCACHED: &[&str] = &["error", "timeout", "denied", "invalid_response", "not_found", "off"];
 
-/// The words that a member takes, told by the directive's name.
+/// The words that a member accepts, derived from the directive's name.
 fn words(directive: &str) -> Vec<&'static str> {
     match directive.split('_').next() {
         Some("memcached") => MEMCACHED.to_vec(),
@@ -84,7 +84,7 @@ fn words(directive: &str) -> Vec<&'static str> {
     }
 }
 
-/// What a word means. memcached has its own for an invalid header, and for the status that stands for the lack of a value.
+/// The meaning of a word. memcached has its own words for an invalid header, and for the status of a missing value.
 fn meaning(word: &str) -> Option<NextUpstream> {
     NextUpstream::from_word(match word {
         "invalid_response" => "invalid_header",

@@ -1,4 +1,4 @@
-//! What `client/` reads of the settings.
+//! The settings that `client/` uses.
 
 use std::time::Duration;
 
@@ -11,61 +11,62 @@ use crate::settings::FamilySettings;
 use crate::settings::bind::Bind;
 use crate::settings::next::NextUpstream;
 
-/// What `client/` reads of a member's directives, once for each request. Named as the directives are.
+/// The settings of a member that `client/` uses, read once for each request. The fields have the names of the
+/// directives.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `proxy_connect_timeout`
+    /// The value of `proxy_connect_timeout`.
     pub connect_timeout: Duration,
-    /// `proxy_send_timeout`, between two writes.
+    /// The value of `proxy_send_timeout`, between two writes.
     pub send_timeout: Duration,
-    /// `proxy_read_timeout`, between two reads.
+    /// The value of `proxy_read_timeout`, between two reads.
     pub read_timeout: Duration,
-    /// `proxy_next_upstream`
+    /// The value of `proxy_next_upstream`.
     pub next_upstream: Flags<NextUpstream>,
-    /// `proxy_next_upstream_tries`; 0: no limit.
+    /// The value of `proxy_next_upstream_tries`; 0: no limit.
     pub next_upstream_tries: u32,
-    /// `proxy_next_upstream_timeout`; 0: no limit.
+    /// The value of `proxy_next_upstream_timeout`; 0: no limit.
     pub next_upstream_timeout: Duration,
-    /// `proxy_request_buffering`
+    /// The value of `proxy_request_buffering`.
     pub request_buffering: bool,
-    /// `proxy_buffering`
+    /// The value of `proxy_buffering`.
     pub buffering: bool,
-    /// `proxy_buffer_size`
+    /// The value of `proxy_buffer_size`.
     pub buffer_size: usize,
-    /// `proxy_buffers`: number times size.
+    /// The value of `proxy_buffers`: number times size.
     pub buffers: usize,
-    /// `proxy_max_temp_file_size`; 0: no file.
+    /// The value of `proxy_max_temp_file_size`; 0: no file.
     pub max_temp_file_size: u64,
-    /// `proxy_temp_file_write_size`
+    /// The value of `proxy_temp_file_write_size`.
     pub temp_file_write_size: usize,
-    /// `proxy_intercept_errors`
+    /// The value of `proxy_intercept_errors`.
     pub intercept_errors: bool,
-    /// `proxy_ignore_client_abort`
+    /// The value of `proxy_ignore_client_abort`.
     pub ignore_client_abort: bool,
-    /// `proxy_limit_rate` for this request, in bytes a second; 0: no limit.
+    /// The value of `proxy_limit_rate` for this request, in bytes a second; 0: no limit.
     pub limit_rate: u64,
-    /// `proxy_pass_trailers`: who passes them on.
+    /// The function that passes trailers on, if `proxy_pass_trailers` is on.
     pub pass_trailers: Option<MakeTrailers>,
-    /// `proxy_force_ranges`
+    /// The value of `proxy_force_ranges`.
     pub force_ranges: bool,
     /// Whether there is a `proxy_allow_upstream`.
     pub conditional: bool,
-    /// `proxy_request_dynamic`
+    /// The value of `proxy_request_dynamic`.
     pub request_dynamic: bool,
-    /// `proxy_bind_dynamic`: `connect` is made anew for each try.
+    /// The value of `proxy_bind_dynamic`: `connect` is made anew for each try.
     pub bind_dynamic: bool,
-    /// `proxy_bind` for this request, and `proxy_socket_*`. (`tcp_nodelay` is not among it.)
-    /// `None`: nothing of it is set.
+    /// The values of `proxy_bind` for this request, and of `proxy_socket_*`, without `tcp_nodelay`. `None`: none of
+    /// them is set.
     pub connect: Option<Box<ConnectOptions>>,
 }
 
-/// Bytes as a length in memory.
+/// A number of bytes as a length in memory.
 fn bytes(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
 impl FamilySettings {
-    /// The settings for this request, as `client/` reads them. What only `proxy` has (`pass_trailers`) is not there.
+    /// The settings for this request. The settings that only `proxy` has (`pass_trailers`) are left out.
     #[inline]
     pub fn options(&self, request: &Request) -> Options {
         let buffers = u64::from(self.proxy_buffers.count).saturating_mul(self.proxy_buffers.size);
@@ -94,7 +95,7 @@ impl FamilySettings {
         }
     }
 
-    /// How connections are made for this request.
+    /// The options of connections for this request.
     #[inline]
     pub fn connect_options(&self, request: &Request) -> Option<Box<ConnectOptions>> {
         let sizes = (self.proxy_socket_sndbuf, self.proxy_socket_rcvbuf);

@@ -3,14 +3,14 @@
 use freerun_conf::{Cx, Node, Problem, Shape, Value};
 use freerun_http::template::Template;
 
-/// The setting.
+/// The value of `store`.
 #[derive(Debug, Clone)]
 pub enum Store {
-    /// Nothing is kept.
+    /// Responses are not stored.
     Off,
-    /// Where `root` or `alias` says.
+    /// Responses are stored at the path of `root` or `alias`.
     On,
-    /// At this path, relative to the prefix.
+    /// Responses are stored at this path, relative to the prefix.
     Path(Template),
 }
 

@@ -10,7 +10,7 @@ member! {
     pub struct Fast: "fastcgi_", "fastcgi", lacks &["buffering", "bind"];
 }
 
-/// The text itself; there are no other files.
+/// A loader with only this text; there are no other files.
 struct Text(&'static str);
 
 impl freerun_conf::Loader for Text {

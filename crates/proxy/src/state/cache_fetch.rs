@@ -1,5 +1,5 @@
-//! How a server is asked for what is to be cached: for the whole of it, whatever part or change the client wants; and, for
-//! what is cached and stale, whether it has changed.
+//! The state of a request that is passed on for a cache: the whole response is asked for, whatever part or change the
+//! client wants; and for a stale response, whether it has changed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,26 +8,26 @@ use bytes::Bytes;
 use freerun_http::request::Request;
 use freerun_proto::HeaderId;
 
-/// Kept with a request while a server is asked for the cache.
+/// The state of a request while a server is asked for the cache.
 #[derive(Debug, Default)]
 pub struct CacheFetch {
     active: Cell<bool>,
-    /// HEAD is passed on as GET.
+    /// Whether HEAD is passed on as GET.
     pub as_get: Cell<bool>,
     validators: RefCell<Validators>,
 }
 
-/// What a stale response is known by.
+/// The validators of a stale response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Validators {
-    /// `Last-Modified`
+    /// The value of `Last-Modified`.
     pub last_modified: Option<Bytes>,
-    /// `ETag`
+    /// The value of `ETag`.
     pub etag: Option<Bytes>,
 }
 
 impl Validators {
-    /// Of the fields of a response.
+    /// The validators among the fields of a response.
     pub fn of(fields: &[(Bytes, Bytes)]) -> Validators {
         let find = |id| {
             let found = fields.iter().find(|(name, _)| HeaderId::of(name) == id);
@@ -36,19 +36,19 @@ impl Validators {
         Validators { last_modified: find(HeaderId::LastModified), etag: find(HeaderId::Etag) }
     }
 
-    /// Whether there is none.
+    /// Whether there are no validators.
     pub fn is_empty(&self) -> bool {
         self.last_modified.is_none() && self.etag.is_none()
     }
 }
 
 impl CacheFetch {
-    /// How the request is passed on, if it is for the cache.
+    /// The state of the request, if it is passed on for the cache.
     pub fn of(request: &Request) -> Option<Rc<CacheFetch>> {
         request.own.find::<CacheFetch>().filter(|asking| asking.active.get())
     }
 
-    /// From now on the request is passed on for the cache.
+    /// Passes the request on for the cache from now on.
     pub fn begin(request: &Request, as_get: bool, validators: Validators) {
         let asking = request.own.get::<CacheFetch>();
         asking.active.set(true);
@@ -56,19 +56,19 @@ impl CacheFetch {
         *asking.validators.borrow_mut() = validators;
     }
 
-    /// What the stale response was known by, whether or not the request is still passed on.
+    /// The validators of the stale response, whether or not the request is still passed on.
     pub fn validators(request: &Request) -> Option<Validators> {
         Some(request.own.find::<CacheFetch>()?.validators.borrow().clone())
     }
 
-    /// It is not any more.
+    /// Ends passing the request on for the cache.
     pub fn end(request: &Request) {
         if let Some(asking) = request.own.find::<CacheFetch>() {
             asking.active.set(false);
         }
     }
 
-    /// Gives the conditions to `add`.
+    /// Passes the conditional fields to `add`.
     pub fn with_validators(&self, mut add: impl FnMut(HeaderId, &[u8])) {
         let validators = self.validators.borrow();
         if let Some(value) = &validators.last_modified {
@@ -80,7 +80,7 @@ impl CacheFetch {
     }
 }
 
-/// Fields that make a response one for this client alone: they ask for a part of it, or for it only if it has changed.
+/// Whether a field makes the response one for this client alone: it asks for a part, or only for a changed response.
 pub fn is_about_parts(id: HeaderId) -> bool {
     matches!(
         id,

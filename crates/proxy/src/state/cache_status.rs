@@ -1,4 +1,4 @@
-//! `$upstream_cache_status`, and the same counted for the cache.
+//! The value of `$upstream_cache_status`, and the counters of the cache for it.
 
 use std::cell::Cell;
 
@@ -10,12 +10,12 @@ use freerun_http::request::Request;
 #[derive(Default)]
 struct Note(Cell<Option<Status>>);
 
-/// That of a request, if a cache had to do with it.
+/// The status of a request, if a cache was used for it.
 pub fn of(request: &Request) -> Option<Status> {
     request.own.find::<Note>()?.0.get()
 }
 
-/// Notes it. A request may change its mind; the last word counts. What is fetched behind a client's back does not.
+/// Records the status. If it is recorded several times, the last one counts. A fetch in the background does not count.
 pub fn note(request: &Request, cache: &Cache, status: Status) {
     let was = request.own.get::<Note>().0.replace(Some(status));
     if !request.client.is_background() {
@@ -23,14 +23,14 @@ pub fn note(request: &Request, cache: &Cache, status: Status) {
     }
 }
 
-/// A request is answered with an object, at a time in seconds.
+/// Counts that a request is answered with an object, at a time in seconds.
 pub fn used(cache: &Cache, object: &Object, now: u64) {
     if let ObjectBody::File { len, .. } = object.body {
         cache.usage().read.add(len, now);
     }
 }
 
-/// No cache has to do with the request from here on.
+/// Removes the status: no cache is used for the request from here on.
 pub fn forget(request: &Request) {
     if let Some(note) = request.own.find::<Note>() {
         note.0.set(None);

@@ -1,4 +1,4 @@
-//! What is known of a request's way through upstream servers: who was asked, what came of it, how long it took.
+//! The record of a request's tries at upstream servers: the servers, the results and the times.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,36 +18,36 @@ use crate::exchange::target::Target;
 /// One try.
 #[derive(Debug)]
 pub struct Try {
-    /// Who was asked.
+    /// The server of the try.
     pub whom: Chosen,
-    /// The response's status, or what stands for its absence (502, 504); 0: not known.
+    /// The response's status, or the status that stands for its absence (502, 504); 0: not known.
     pub status: u16,
-    /// When it began, in [`loops::nanos`].
+    /// When the try began, in [`loops::nanos`].
     pub began: u64,
-    /// How long the group's `queue` kept the request; none where it did not.
+    /// How long the request waited in the group's `queue`; none if it did not.
     pub queue: Took,
-    /// How long connecting took; none where there was no connection.
+    /// How long connecting took; none if no connection was made.
     pub connect: Took,
-    /// How long it took until the response's head was there.
+    /// How long it took until the response's head came.
     pub header: Took,
-    /// How long it took until the response was there, or was given up.
+    /// How long it took until the response had ended, or was given up.
     pub response: Took,
-    /// Bytes of the response's body.
+    /// The number of bytes of the response's body.
     pub length: u64,
-    /// All bytes that came.
+    /// The number of bytes received.
     pub received: u64,
-    /// All bytes that were sent.
+    /// The number of bytes sent.
     pub sent: u64,
-    /// Whether it is the first one after an internal redirect.
+    /// Whether it is the first try after an internal redirect.
     pub(super) redirected: bool,
 }
 
-/// Who is asked in a try.
+/// The server of a try.
 #[derive(Debug)]
 pub enum Chosen {
     /// This server.
     Server(Arc<Peer>),
-    /// None was to be had of the group with this name.
+    /// No server was available in the group with this name.
     None(Box<str>),
 }
 
@@ -81,7 +81,7 @@ impl From<&str> for Chosen {
 }
 
 impl Try {
-    /// The response's head is there; it counts once.
+    /// Records that the response's head has come; only the first call counts.
     pub fn head_came(&mut self, now: u64) {
         if self.header.0.is_none() {
             self.header = Took::between(self.began, now);
@@ -89,17 +89,17 @@ impl Try {
     }
 }
 
-/// How long something took, if it came to its end: half the size of an `Option<Duration>`.
+/// A duration that was measured, or none: half the size of an `Option<Duration>`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Took(Option<NonZeroU64>);
 
 impl Took {
-    /// The time.
+    /// The duration.
     pub fn get(self) -> Option<Duration> {
         Some(Duration::from_nanos(self.0?.get() - 1))
     }
 
-    /// From one time of [`loops::nanos`] to another one.
+    /// The duration between two times of [`loops::nanos`].
     pub fn between(began: u64, now: u64) -> Took {
         Took(NonZeroU64::new(now.saturating_sub(began).saturating_add(1)))
     }
@@ -112,22 +112,22 @@ impl From<Duration> for Took {
 }
 
 impl Inner {
-    /// The tries that variables speak of.
+    /// The tries that variables show.
     pub(super) fn shown(&self) -> &[Try] {
         if self.hidden { &self.tries[..self.before] } else { &self.tries }
     }
 }
 
-/// The way of a request. It is kept with the request, and with the source of its response.
+/// The record of a request's tries. It is kept with the request, and with the source of its response.
 #[derive(Debug, Default)]
 pub struct Record(pub(super) RefCell<Inner>);
 
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     tries: SmallVec<[Try; 1]>,
-    /// How many of them there were before the present target.
+    /// The number of tries before the present target.
     before: usize,
-    /// Whether those after them are left out.
+    /// Whether the tries after them are left out of the variables.
     hidden: bool,
     redirected: bool,
     target: Option<Target>,
@@ -136,7 +136,7 @@ pub(super) struct Inner {
 }
 
 impl Record {
-    /// The request is passed to this target from now on.
+    /// Sets the target that the request is passed to from now on.
     pub fn aim(&self, target: &Target) {
         let mut inner = self.0.borrow_mut();
         inner.redirected = !inner.tries.is_empty();
@@ -150,12 +150,12 @@ impl Record {
         }
     }
 
-    /// What the request is passed to, if it was yet.
+    /// The target of the request, if it has one.
     pub fn target(&self) -> Option<Target> {
         self.0.borrow().target.clone()
     }
 
-    /// A try begins, after that long in the group's queue.
+    /// Begins a try, after a wait of `queue` in the group's queue.
     pub fn begin(&self, whom: impl Into<Chosen>, now: u64, queue: Took) {
         let mut inner = self.0.borrow_mut();
         let redirected = std::mem::take(&mut inner.redirected);
@@ -174,8 +174,8 @@ impl Record {
         });
     }
 
-    /// Leaves the tries with the present target out of the variables, or no longer: one request is made for all of its servers, before
-    /// one is chosen (`proxy_request_dynamic off`).
+    /// Leaves the tries with the present target out of the variables, or shows them again: one request is made for all
+    /// of its servers, before one is chosen (`proxy_request_dynamic off`).
     pub fn hide(&self, hidden: bool) {
         self.0.borrow_mut().hidden = hidden;
     }
@@ -185,7 +185,7 @@ impl Record {
         self.0.borrow_mut().tries.last_mut().map(change)
     }
 
-    /// The last try is over.
+    /// Ends the last try.
     pub fn end(&self, now: u64) {
         self.with(|last| {
             if last.response.0.is_none() {
@@ -194,15 +194,15 @@ impl Record {
         });
     }
 
-    /// Adds the bytes of the last try to the figures of its server.
+    /// Adds the bytes of the last try to the counters of its server.
     pub fn count(&self, lease: &Lease) {
         let bytes = self.with(|last| (last.sent, last.received));
         let (sent, received) = bytes.unwrap_or_default();
         lease.bytes(sent, received);
     }
 
-    /// The last try has been answered; when it began.
-    /// Its fields are kept only where something may ask for them (`keep`).
+    /// Records the answer to the last try. Returns when the try began. The fields are kept only where they may be used
+    /// (`keep`).
     pub fn answered(&self, head: &UpstreamHead, keep: bool) -> u64 {
         let now = loops::nanos();
         if keep {
@@ -216,12 +216,12 @@ impl Record {
         began.unwrap_or(now)
     }
 
-    /// The fields of a response that no server was asked for.
+    /// Sets the fields of a response that came from no server.
     pub fn show(&self, fields: &[Field]) {
         self.0.borrow_mut().fields = fields.into();
     }
 
-    /// The request goes on for long: its fields are kept without the buffer that they came in.
+    /// Copies the fields out of the buffer that they came in, because the request goes on for long.
     pub fn shrink(&self) {
         let mut inner = self.0.borrow_mut();
         let whole: Vec<u8> = inner.fields.iter().flat_map(|(name, value)| [&name[..], &value[..]].concat()).collect();
@@ -232,18 +232,18 @@ impl Record {
         }
     }
 
-    /// How long the last try has taken until its head was there, or takes by now.
+    /// How long the last try took until its head came, or has taken by now.
     pub fn took(&self) -> Duration {
         let so_far = |last: &Try| Took::between(last.began, loops::nanos()).get();
         self.with(|last| last.header.get().or_else(|| so_far(last))).flatten().unwrap_or_default()
     }
 
-    /// The fields of the response's head.
+    /// Passes the fields of the response's head to `look`.
     pub fn with_fields(&self, look: impl FnOnce(&[Field])) {
         look(&self.0.borrow().fields);
     }
 
-    /// The fields behind the response's body.
+    /// Sets the trailer fields of the response.
     pub fn set_trailers(&self, trailers: Vec<Field>) {
         let mut inner = self.0.borrow_mut();
         if !(trailers.is_empty() && inner.trailers.is_empty()) {
@@ -251,13 +251,13 @@ impl Record {
         }
     }
 
-    /// The fields behind the response's body.
+    /// Passes the trailer fields of the response to `look`.
     pub fn with_trailers(&self, look: impl FnOnce(&[Field])) {
         look(&self.0.borrow().trailers);
     }
 }
 
-/// As the error log has it behind `upstream:`.
+/// Prints the target as the error log has it after `upstream:`.
 impl fmt::Display for Record {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Ok(inner) = self.0.try_borrow() else { return Ok(()) };

@@ -1,7 +1,8 @@
-//! The variables that show a request's way through upstream servers: `$upstream_addr` and its kin.
+//! The variables that show a request's tries at upstream servers: `$upstream_addr` and the other `$upstream_…`
+//! variables.
 //!
-//! Where a request was tried several times the values are separated by `, `; where an internal redirect (`error_page`,
-//! `X-Accel-Redirect`) led to another group of servers, by ` : `.
+//! If a request was tried several times, the values are separated by `, `; after an internal redirect (`error_page`,
+//! `X-Accel-Redirect`) to another group of servers, by ` : `.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -38,14 +39,14 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named("upstream_cache_status", |request, _| {
         cache_status::of(request).map(|status| status.word().as_bytes().into())
     }),
-    // What a stale response is asked for by: nginx has them while it does so, and nowhere else.
+    // The validators of a stale response: nginx sets these variables only while it revalidates.
     Variable::named("upstream_cache_last_modified", |request, _| validator(request, |known| known.last_modified)),
     Variable::named("upstream_cache_etag", |request, _| validator(request, |known| known.etag)),
     Variable::named("upstream_last_addr", |request, _| last(request, address)),
     Variable::named("upstream_last_server_name", |request, _| last(request, |peer| &peer.server)),
 ];
 
-/// What a stale response was known by whose place another one has taken.
+/// A validator of the stale response that was revalidated or replaced.
 fn validator(request: &Request, which: fn(Validators) -> Option<Bytes>) -> Value<'_> {
     if cache_status::of(request) != Some(Status::Expired) {
         return None;
@@ -53,7 +54,7 @@ fn validator(request: &Request, which: fn(Validators) -> Option<Bytes>) -> Value
     Some(which(CacheFetch::validators(request)?)?.to_vec().into())
 }
 
-/// What `show` says of each try.
+/// The values of `show` for each try.
 fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> Value<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
@@ -68,7 +69,7 @@ fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> Value<'r> {
     (!tries.is_empty()).then(|| Cow::Owned(out.into_bytes()))
 }
 
-/// What `show` says of the server that was chosen last.
+/// The value of `show` for the server that was chosen last.
 fn last<'r>(request: &'r Request, show: fn(&Peer) -> &str) -> Value<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
@@ -89,7 +90,7 @@ fn number(number: u64, out: &mut String) {
     let _ = write!(out, "{number}");
 }
 
-/// Seconds and milliseconds, as nginx prints times.
+/// Prints seconds and milliseconds, as nginx prints times.
 fn seconds(time: Took, out: &mut String) {
     match time.get() {
         Some(time) => drop(write!(out, "{}.{:03}", time.as_secs(), time.subsec_millis())),
@@ -97,7 +98,7 @@ fn seconds(time: Took, out: &mut String) {
     }
 }
 
-/// The values of all fields of that name, where `-` in the field's name is `_`.
+/// The values of all fields with this name, where `-` in the field's name is `_`.
 fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field]) -> Value<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
@@ -117,7 +118,7 @@ fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field]) -
     Some(Cow::Owned(joined))
 }
 
-/// The value of a cookie that the upstream server set; of several the last one counts.
+/// The value of a cookie that the upstream server set; if there are several, the last one counts.
 fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();

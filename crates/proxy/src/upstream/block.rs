@@ -1,4 +1,4 @@
-//! The `upstream` block of `http`, and what follows from it when the configuration is taken.
+//! The `upstream` block of `http`, and the steps when the configuration is put into use.
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ pub(super) fn read(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(
     upstream::declare::<Http>(node, plan, own.state.is_some(), cx)
 }
 
-/// Gives every reference its group, when all of `http` was read.
+/// Resolves every reference to its group, after the whole `http` block was read.
 pub(super) fn finish(_http: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     upstream::finish::<Http>(cx)
 }
 
-/// Looks up what the generation names, before it takes requests.
+/// Looks up the names in the generation's groups before it takes requests.
 pub(super) fn prepare(generation: &Arc<Generation>, _shared: &Arc<Shared>) {
     told::report_to(generation.error_log.clone());
     if let Some(upstreams) = generation.parts.get::<Upstreams>() {

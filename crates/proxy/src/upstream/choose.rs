@@ -1,4 +1,4 @@
-//! The choice of a server for a request: whom its client is bound to comes first, then what all groups look at.
+//! The choice of a server for a request: the server that its client is bound to comes first, then the group's method.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::exchange::target::{Pick, Servers};
 use crate::upstream::Upstream;
 use crate::upstream::ntlm::Tie;
 
-/// What ties the client's connection to one of the servers (`ntlm`), if it is.
+/// The tie of the client's connection to one of the servers (`ntlm`), if there is one.
 fn tie(upstream: &Upstream, request: &Request) -> Option<Rc<Tie>> {
     if upstream.extra.ntlm { Tie::of(request, &upstream.group) } else { None }
 }

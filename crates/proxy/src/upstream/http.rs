@@ -1,4 +1,4 @@
-//! Groups of servers as http has them.
+//! Groups of HTTP servers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::upstream::methods::Affinity;
 /// The port of servers that name none.
 const DEFAULT_PORT: u16 = 80;
 
-/// Stands for http where groups are generic over the protocol.
+/// The HTTP protocol as a parameter of the generic groups.
 #[derive(Debug, Clone, Default)]
 pub struct Http;
 
@@ -29,17 +29,18 @@ pub type Upstream = upstream::Upstream<Http>;
 /// The groups of a configuration.
 pub type Upstreams = upstream::Upstreams<Http>;
 
-/// A group as a directive refers to it.
+/// A directive's reference to a group.
 pub type UpstreamRef = upstream::UpstreamRef<Http>;
 
-/// The value of `server` in a group.
+/// The value of the directive `server` in a group.
 pub type Servers = upstream::Servers<Http>;
 
-/// The group of `text`, which variables of the request have given: the name of an `upstream` block, an address, or a name
-/// that the location's `resolver` is asked for. Never waits in a system call; a name may take `resolver_timeout`.
+/// The group for `text`, which variables of the request have given: the name of an `upstream` block, an address, or a
+/// name that is looked up with the location's `resolver`. It never blocks in a system call; a name may take
+/// `resolver_timeout`.
 ///
 /// # Errors
-/// [`NotFound`].
+/// [`NotFound`] if there is no such group and the name does not resolve.
 pub async fn find(request: &Request, text: &str, default_port: Option<u16>) -> Result<Arc<Upstream>, NotFound> {
     let settings = request.settings().get::<ResolverSettings>();
     let resolver = settings.resolver.as_ref().map(|resolver| (&resolver.0, settings.resolver_timeout));

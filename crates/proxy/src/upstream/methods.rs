@@ -75,17 +75,17 @@ settings! {
     }
 }
 
-/// How clients are bound to servers.
+/// The ways in which clients are bound to servers.
 #[derive(Debug, Default)]
 pub struct Affinity {
-    /// By what requests show.
+    /// The binding by properties of requests (`sticky`).
     pub sticky: Option<Sticky>,
-    /// Whether client connections are that have shown credentials.
+    /// Whether client connections that have shown credentials are bound.
     pub ntlm: bool,
 }
 
 impl MethodSettings {
-    /// How the next server is chosen.
+    /// The settings of the group.
     pub fn group_settings(&self) -> GroupSettings {
         GroupSettings {
             method: self.method.method,
@@ -99,7 +99,7 @@ impl MethodSettings {
         self.method.key.clone()
     }
 
-    /// How clients are bound.
+    /// The ways in which clients are bound to servers.
     pub fn affinity(&self) -> Affinity {
         Affinity { sticky: self.sticky.clone(), ntlm: self.ntlm.0 }
     }

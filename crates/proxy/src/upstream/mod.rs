@@ -1,9 +1,9 @@
-//! Groups of servers that requests are passed to: `upstream` blocks, and those that an address or a name in `proxy_pass`
-//! and its kin makes.
+//! Groups of servers that requests are passed to: `upstream` blocks, and the groups made by an address or a name in
+//! `proxy_pass` and the corresponding directives.
 //!
-//! What they have in common with those of other protocols is in [`freerun_serve::upstream`]. Here are the directives of the
-//! block, and what only requests have: cookies and sessions that bind a client to a server ([`sticky`]), and connections
-//! that are authenticated ([`ntlm`]).
+//! The part that is common to all protocols is in [`freerun_serve::upstream`]. This module has the directives of the
+//! block, and the features of requests: cookies and sessions that bind a client to a server ([`sticky`]), and
+//! connections that are authenticated ([`ntlm`]).
 
 mod block;
 mod choose;

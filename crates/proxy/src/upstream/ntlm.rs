@@ -1,8 +1,9 @@
 //! `ntlm`: upstream connections that belong to one client connection.
 //!
-//! NTLM and Negotiate (RFC 4559) authenticate a connection, not a request: who has shown its credentials on it is known to the
-//! server until the connection ends. From the first request with such credentials on, all requests of the client's connection
-//! to the group are sent to one server over a connection that nobody else is given, and which is closed with the client's.
+//! NTLM and Negotiate (RFC 4559) authenticate a connection, not a request: the server treats all requests on a
+//! connection as the authenticated user's until it ends. From the first request with such credentials on, all requests
+//! of the client's connection to the group are sent to one server over a connection that no other client uses, and
+//! which is closed with the client's.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,26 +14,27 @@ use freerun_proto::HeaderId;
 use freerun_upstream::pool::Pool;
 use freerun_upstream::{Group, GroupState, Peer};
 
-/// What the credentials begin with that are meant for a connection.
+/// The schemes of credentials that authenticate a connection.
 const SCHEMES: [&[u8]; 2] = [b"NTLM", b"Negotiate"];
 
-/// The groups that a client's connection is tied to: kept with the connection.
+/// The groups that a client's connection is tied to, kept with the connection.
 #[derive(Default)]
 struct Ties(RefCell<Vec<(Arc<GroupState>, Rc<Tie>)>>);
 
-/// What ties a client's connection to a server of a group.
+/// The tie of a client's connection to a server of a group.
 #[derive(Default)]
 pub struct Tie(RefCell<Option<Tied>>);
 
 /// The server that was asked last.
 struct Tied {
     peer: Arc<Peer>,
-    /// The client's own connections to it, as far as they are idle: as many as its requests were on their way at a time.
+    /// The idle ones of the client's own connections to the server: as many as its requests were in flight at a time.
     pool: Rc<Pool>,
 }
 
 impl Tie {
-    /// That of the request's connection to this group: the one there is, or a new one if the request shows credentials.
+    /// The tie of the request's connection to this group: the existing one, or a new one if the request shows
+    /// credentials.
     pub(super) fn of(request: &Request, group: &Group) -> Option<Rc<Tie>> {
         let is_this = |(state, _): &&(Arc<GroupState>, Rc<Tie>)| Arc::ptr_eq(state, group.state());
         let connection = &request.client;
@@ -53,7 +55,7 @@ impl Tie {
         self.0.borrow().as_ref().map(|tied| tied.peer.id)
     }
 
-    /// This server is asked. Connections to another one are closed.
+    /// Ties the connection to this server. Connections to another server are closed.
     pub(super) fn chosen(&self, peer: &Arc<Peer>) {
         let mut tied = self.0.borrow_mut();
         if tied.as_ref().is_none_or(|before| before.peer.id != peer.id) {
@@ -61,7 +63,7 @@ impl Tie {
         }
     }
 
-    /// The client's own connections to it.
+    /// The client's own connections to the server.
     pub(super) fn pool(&self) -> Option<Rc<Pool>> {
         self.0.borrow().as_ref().map(|tied| tied.pool.clone())
     }

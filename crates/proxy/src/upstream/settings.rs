@@ -61,7 +61,7 @@ settings! {
 }
 
 impl UpstreamSettings {
-    /// How connections are kept.
+    /// The settings for keeping connections.
     pub fn keep_alive(&self) -> KeepAlive {
         let default = KeepAlive::default();
         let (connections, local) =
@@ -76,12 +76,12 @@ impl UpstreamSettings {
     }
 }
 
-/// `keepalive N [local]`
+/// The value of `keepalive N [local]`.
 #[derive(Debug, Clone)]
 pub struct Keep {
-    /// How many.
+    /// The number of connections.
     pub connections: usize,
-    /// Whether they stay with their location.
+    /// Whether connections are used only by the location that made them.
     pub local: bool,
 }
 

@@ -16,20 +16,20 @@ use freerun_upstream::{Millis, Peer};
 
 use freerun_proto::date::cookie_date;
 
-/// What sort of zone sessions are kept in.
+/// The kind of the zone that sessions are kept in.
 const KIND: &str = "sticky";
 
-/// How long a session that nobody asks for is remembered.
+/// How long a session without requests is remembered.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How clients are bound to servers.
+/// The way in which clients are bound to servers.
 #[derive(Debug, Clone)]
 pub enum Sticky {
-    /// A cookie says it.
+    /// A cookie names the server.
     Cookie(Box<Cookie>),
-    /// The first of these that is not empty is the server's route.
+    /// The first of these values that is not empty is the server's route.
     Route(Arc<[Template]>),
-    /// The application's sessions say it.
+    /// The application's sessions name the server.
     Learn(Arc<Learn>),
 }
 
@@ -47,9 +47,9 @@ pub struct Cookie {
 
 #[derive(Debug, Clone, Copy)]
 enum Expires {
-    /// At the end of 2037.
+    /// The cookie expires at the end of 2037.
     Max,
-    /// After these seconds.
+    /// The cookie expires after so many seconds.
     After(i64),
 }
 
@@ -59,7 +59,7 @@ enum SameSite {
     Computed(Template),
 }
 
-/// `sticky learn`
+/// The settings of `sticky learn`.
 #[derive(Debug)]
 pub struct Learn {
     create: Vec<Template>,
@@ -85,7 +85,7 @@ impl Value for Sticky {
     }
 }
 
-/// A word that is a variable.
+/// Parses a word that is a variable.
 fn variable(word: &Word, cx: &mut Cx) -> Result<Template, Problem> {
     if !word.text.starts_with('$') {
         return Err(Problem::new(format!("invalid variable name \"{}\"", word.text)).at(word.place));
@@ -93,7 +93,7 @@ fn variable(word: &Word, cx: &mut Cx) -> Result<Template, Problem> {
     Template::parse(word, cx)
 }
 
-/// The word with another text at the same place.
+/// A word with another text at the same place.
 fn part(word: &Word, text: &str) -> Word {
     let mut part = word.clone();
     part.text = text.to_owned();
@@ -161,7 +161,7 @@ impl Cookie {
             Some(SameSite::Always(site)) => Some(*site),
             Some(SameSite::Computed(value)) => {
                 let value = value.render(request);
-                // What is none of the words is the strictest of them.
+                // An unknown value is treated as the strictest one.
                 (!value.is_empty()).then(|| same_site(&value).unwrap_or("Strict"))
             }
         };
@@ -212,12 +212,12 @@ impl Learn {
     }
 }
 
-/// The first of them that is not empty.
+/// The first value that is not empty.
 fn first<'r>(templates: &'r [Template], request: &'r Request) -> Option<Cow<'r, [u8]>> {
     templates.iter().map(|template| template.render(request)).find(|value| !value.is_empty())
 }
 
-/// How a client says to whom it is bound.
+/// The way in which a client names the server that it is bound to.
 #[derive(Debug, Clone)]
 pub(super) enum Ties<'r> {
     Route(Cow<'r, [u8]>),
@@ -234,7 +234,7 @@ impl Ties<'_> {
 }
 
 impl Sticky {
-    /// To whom the client of a request is bound.
+    /// The server that the client of a request is bound to.
     pub(super) fn ties<'r>(&'r self, request: &'r Request, now: Millis) -> Option<Ties<'r>> {
         match self {
             Sticky::Cookie(cookie) => request.head.cookie(&cookie.name).map(|route| Ties::Route(route.into())),
@@ -246,7 +246,7 @@ impl Sticky {
         }
     }
 
-    /// The server has answered: tells the client to come back to it, or learns which session it has made.
+    /// Handles a server's answer: sends the client a cookie, or learns the session that the server has made.
     pub(super) fn answered(&self, request: &Request, peer: &Peer, response: &mut Response, now: Millis) {
         match self {
             Sticky::Cookie(cookie) => {

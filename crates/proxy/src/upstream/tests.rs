@@ -51,7 +51,7 @@ fn upstreams(blueprint: &Blueprint) -> Arc<Upstreams> {
     blueprint.parts.get().unwrap()
 }
 
-/// Addresses, weights and whether they are for need, in the order of the addresses.
+/// The addresses and weights of the servers and whether they are `backup`, in the order of the addresses.
 fn peers(upstream: &Upstream) -> Vec<(String, u32, bool)> {
     let set = upstream.group.peers();
     let mut all: Vec<_> =
@@ -149,7 +149,7 @@ fn names_are_looked_up_before_the_first_request_and_followed() {
     assert_eq!(peers(&group), [peer("127.0.0.1:81"), peer("127.0.0.2:81"), peer("127.0.0.9:80")]);
     dns.set("a.test", Reply::address(Ipv4Addr::new(127, 0, 0, 3), 1));
     eventually(|| peers(&group) == [peer("127.0.0.3:81"), peer("127.0.0.9:80")]);
-    // Name servers in trouble change nothing; one that says there is no such name does.
+    // Name servers that fail change nothing; an answer that there is no such name does.
     dns.set("a.test", Reply::Code(2));
     let asked = dns.asked("a.test");
     eventually(|| dns.asked("a.test") > asked + 2);
@@ -159,7 +159,7 @@ fn names_are_looked_up_before_the_first_request_and_followed() {
     assert!(!group.servers().next().unwrap().1);
     dns.set("a.test", Reply::address(Ipv4Addr::new(127, 0, 0, 4), 1));
     eventually(|| peers(&group) == [peer("127.0.0.4:81"), peer("127.0.0.9:80")]);
-    // The next configuration begins with what is known.
+    // The next configuration begins with the known addresses.
     let second = read_after(&with_resolver(&dns, "server a.test:81 resolve;"), first.zones.clone()).unwrap();
     assert_eq!(peers(upstreams(&second).declared("a").unwrap()), [peer("127.0.0.4:81")]);
 }
@@ -196,7 +196,7 @@ fn services_are_servers_by_priority_and_weight() {
         entry("127.0.0.9:80", 1, false),
     ];
     assert_eq!(peers(&group), expected);
-    // Of a backup server, those of the best priority are the backup, and the others nothing.
+    // Of a `backup` server, the services of the best priority are `backup` servers, and the others are not used.
     let text = "server a.test service=http resolve backup; server 127.0.0.9;";
     let read_two = read(&with_resolver(&dns, text)).unwrap();
     watch(&read_two);

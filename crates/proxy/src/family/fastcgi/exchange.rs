@@ -11,22 +11,22 @@ use crate::family::fastcgi::FastCgiSettings;
 use crate::family::fastcgi::reply::FastCgiReply;
 use crate::family::params;
 
-/// What an application sends besides the last bytes of a body: the head and the padding of their record, the end of the output, the end
-/// of the request. Padding is of at most seven bytes, as a rule.
+/// The bytes that an application sends besides the last bytes of a body: the head and the padding of their record, the
+/// end of the output, the end of the request. Padding usually has at most seven bytes.
 const END: usize = 64;
 
-/// An exchange.
+/// An exchange over FastCGI.
 pub struct FastCgiExchange {
     keep: bool,
     fields: bool,
-    /// Bytes of the piece of the request's body that is being sent.
+    /// The number of bytes in the piece of the request's body that is being sent.
     piece: usize,
     reply: FastCgiReply,
 }
 
 impl FastCgiExchange {
-    /// An exchange with what the settings of the request's location say; the response's head may have `max_head` bytes.
-    /// `fields`: the request's fields are passed on.
+    /// An exchange with the settings of the request's location; the response's head may have `max_head` bytes.
+    /// `fields`: whether the request's fields are passed on.
     pub fn new(request: &Request, max_head: usize, fields: bool) -> FastCgiExchange {
         let settings = request.settings().get::<FastCgiSettings>();
         let catch = settings.fastcgi_catch_stderr.iter().map(|text| text.as_bytes().into()).collect();
@@ -93,7 +93,7 @@ impl Exchange for FastCgiExchange {
     }
 
     fn framing(&self) -> usize {
-        // Without that the application closes the connection.
+        // Otherwise the application closes the connection.
         if self.keep { END } else { 0 }
     }
 

@@ -1,4 +1,4 @@
-//! What a read full of framing counts for (`gather.rs`): chunks of HTTP, and records of FastCGI.
+//! The cost of a read full of framing (`gather.rs`): chunks of HTTP, and records of FastCGI.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -11,10 +11,11 @@ use super::reply::FastCgiReply;
 use crate::exchange::reply::Reply;
 use crate::exchange::{BodyStep, Fault};
 
-/// What one read brings at most.
+/// The most bytes of one read.
 const READ: usize = 256 * 1024;
 
-/// How many reads may still follow in the same turn when all of this was looked at, up to where more has to come.
+/// How many further reads fit in the same turn after the whole body was processed, up to the point where more has to
+/// come.
 fn reads_after<S>(
     reader: &mut S,
     body: &[u8],
@@ -61,10 +62,10 @@ fn a_read_full_of_framing_counts_for_many_and_others_for_one() {
     assert_eq!(after_chunks(&format!("40000\r\n{}", "x".repeat(READ))), all);
     assert_eq!(after_chunks(&format!("400\r\n{}\r\n", "x".repeat(1024))), all);
     assert_eq!(after_records(6, &[b'x'; 8192]), all);
-    // Of each byte of the body, five bytes are framing, or eight.
+    // Five or eight bytes of framing for each byte of the body.
     assert!(after_chunks("1\r\na\r\n") < all * 2 / 3);
     assert!(after_records(6, b"a") < all * 2 / 3);
-    // There need not be anything of a body.
+    // A read may have no byte of a body.
     assert!(after_chunks(&format!("1;{}\r\na\r\n", "e".repeat(4000))) < all * 2 / 3);
     assert!(after_records(7, b"e") < all * 2 / 3);
 }

@@ -59,12 +59,12 @@ impl Value for FastCgiPass {
     }
 }
 
-/// See [`cgi::fixed_group`].
+/// The group of a location; see [`cgi::fixed_group`].
 pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
     cgi::fixed_group::<FastCgiScript>(settings)
 }
 
-/// The member of the family.
+/// FastCGI as a member of the family.
 pub struct FastCgiScript;
 
 impl Script for FastCgiScript {

@@ -11,53 +11,53 @@ use crate::exchange::gather::Held;
 use crate::exchange::reply::upstream_head;
 use crate::exchange::{BodyStep, Fault, UpstreamHead};
 
-/// Bytes of one record of error output that are kept for the log; what is behind them is not logged.
+/// The bytes of one record of error output that are kept for the log; the rest of the record is not logged.
 pub const MAX_ERROR_LINE: usize = 4096;
-/// Records of error output that wait for the log; further ones are only counted until these were taken.
+/// The most records of error output that wait for the log; further ones are only counted until these were taken.
 pub const MAX_ERROR_LINES: usize = 64;
-/// Bytes of a body nobody wants (of an answer to HEAD) that are read so that the connection can be used again.
+/// The most bytes of an unwanted body (in an answer to HEAD) that are read so that the connection can be used again.
 const MAX_UNWANTED: usize = 64 * 1024;
 
-/// What has come of the response.
+/// The progress of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// The head is not complete.
     Head,
-    /// In the body.
+    /// The head was taken, and the body continues.
     Body,
-    /// All of it was taken.
+    /// The whole response was taken.
     Done,
 }
 
-/// Reads one response.
+/// Parses one response.
 pub struct FastCgiReply {
     asked: Asked,
     records: Records,
     parser: ResponseParser,
     stage: Stage,
-    /// Output up to the end of the head; bytes behind it wait in `body`.
+    /// The output up to the end of the head; bytes behind it wait in `body`.
     head: BytesMut,
     body: Bytes,
-    /// Bytes of the body that are still to come, where the head said so.
+    /// The number of bytes of the body that are still to come, if the head told its length.
     left: Option<u64>,
-    /// There is no body, whatever comes.
+    /// Whether bytes of a body are dropped, because the response has none.
     unwanted: bool,
-    /// Bytes that came though no more were to come.
+    /// The number of surplus bytes, beyond the length of the body.
     surplus: usize,
-    /// The application has closed its output.
+    /// Whether the application has closed its output.
     closed: bool,
-    /// Its last record was read, and nothing came behind it.
+    /// Whether the last record was read, and no bytes came after it.
     clean: bool,
     error: Vec<u8>,
     errors: VecDeque<Bytes>,
-    /// Records that came when as many as may wait were waiting.
+    /// The number of records that came when as many as may wait were waiting.
     left_out: usize,
     catch: Catch,
     held: Held,
 }
 
 impl FastCgiReply {
-    /// A response with a head of at most `max_head` bytes; error output with one of the texts `catch` makes it invalid.
+    /// A response whose head has at most `max_head` bytes; error output with one of the texts `catch` makes it invalid.
     pub fn new(asked: Asked, max_head: usize, catch: Vec<Box<[u8]>>) -> FastCgiReply {
         FastCgiReply {
             asked,
@@ -79,17 +79,17 @@ impl FastCgiReply {
         }
     }
 
-    /// [`Exchange::head`](crate::exchange::Exchange::head)
+    /// Takes the next head, as [`Exchange::head`](crate::exchange::Exchange::head) requires.
     ///
     /// # Errors
-    /// What is wrong with the records, or the head in them.
+    /// The records, or the head in them, are not valid.
     pub fn head(&mut self, input: &mut BytesMut) -> Result<Option<UpstreamHead>, Fault> {
         loop {
             match self.records.step(input)? {
                 Piece::Stdout(range) => {
                     input.advance(range.start);
                     let output = input.split_to(range.len());
-                    // A head is mostly in one record, and needs no copying then.
+                    // A head is usually in one record, and needs no copying then.
                     match self.head.is_empty() {
                         true => self.head = output,
                         false => self.head.extend_from_slice(&output),
@@ -97,7 +97,7 @@ impl FastCgiReply {
                     let Some(head) = self.parser.advance(&self.head)? else { continue };
                     let bytes = self.head.split_to(head.len).freeze();
                     self.body = std::mem::take(&mut self.head).freeze();
-                    // The end of the output is marked by its last record.
+                    // The last record of the output marks its end.
                     let framing = match Framing::of(&head, self.asked) {
                         Framing::Tunnel => Framing::UntilClose,
                         framing => framing,
@@ -119,10 +119,10 @@ impl FastCgiReply {
         }
     }
 
-    /// [`Exchange::body`](crate::exchange::Exchange::body)
+    /// Takes the next bytes of the body, as [`Exchange::body`](crate::exchange::Exchange::body) requires.
     ///
     /// # Errors
-    /// What is wrong with the records; fewer bytes than the head has said.
+    /// The records are not valid, or there are fewer bytes than the head has told.
     pub fn body(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
         let mut held = std::mem::take(&mut self.held);
         let step = held.step(self, input, FastCgiReply::step);
@@ -130,7 +130,7 @@ impl FastCgiReply {
         step
     }
 
-    /// The next piece, as it came.
+    /// The next piece, without gathering.
     fn step(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
         if self.stage == Stage::Done {
             return Ok(BodyStep::End);
@@ -170,7 +170,7 @@ impl FastCgiReply {
         }
     }
 
-    /// What of the output belongs to the body.
+    /// The part of the output that belongs to the body.
     fn counted(&mut self, mut output: Bytes) -> Bytes {
         if let Some(left) = &mut self.left {
             let wanted = usize::try_from(*left).unwrap_or(usize::MAX);
@@ -181,7 +181,7 @@ impl FastCgiReply {
         output
     }
 
-    /// Reads up to the last record when all of the body was taken.
+    /// Reads up to the last record after the whole body was taken.
     fn skip(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
         self.surplus += std::mem::take(&mut self.body).len();
         while self.surplus <= MAX_UNWANTED {
@@ -197,7 +197,7 @@ impl FastCgiReply {
                     self.finish(input.is_empty());
                     return Ok(BodyStep::End);
                 }
-                // Nobody waits for the end of what is too much.
+                // The end of surplus bytes is not waited for.
                 Piece::More if self.has_surplus() => break,
                 Piece::More => {
                     input.clear();
@@ -214,7 +214,7 @@ impl FastCgiReply {
         (self.stage, self.clean) = (Stage::Done, clean);
     }
 
-    /// Gathers a record of error output, and has it logged when it is complete.
+    /// Gathers a record of error output, and passes it to the log when it is complete.
     fn error_output(&mut self, input: &mut BytesMut, range: Range<usize>) -> Result<(), Fault> {
         let text = &input[range.clone()];
         if self.stage == Stage::Head {
@@ -241,7 +241,7 @@ impl FastCgiReply {
         Ok(())
     }
 
-    /// [`Exchange::take_error_output`](crate::exchange::Exchange::take_error_output)
+    /// Takes the error output; see [`Exchange::take_error_output`](crate::exchange::Exchange::take_error_output).
     pub fn take_error_output(&mut self) -> Option<Bytes> {
         self.errors.pop_front().or_else(|| match std::mem::take(&mut self.left_out) {
             0 => None,
@@ -249,13 +249,14 @@ impl FastCgiReply {
         })
     }
 
-    /// [`Exchange::is_done`](crate::exchange::Exchange::is_done)
+    /// Whether the whole body was taken; see [`Exchange::is_done`](crate::exchange::Exchange::is_done).
     pub fn is_done(&self) -> bool {
         self.stage == Stage::Done && !self.held.is_some()
     }
 
-    /// [`Exchange::closed`](crate::exchange::Exchange::closed). An application that ends without the last record is
-    /// cut, unless it has said that its output is complete: nginx takes that for a whole response.
+    /// Reports the end of the connection; see [`Exchange::closed`](crate::exchange::Exchange::closed). A response
+    /// without the last record is cut, unless the application has closed its output: nginx takes that for a whole
+    /// response.
     ///
     /// # Errors
     /// The response is not complete.
@@ -274,28 +275,29 @@ impl FastCgiReply {
         Ok(())
     }
 
-    /// Whether the application has sent more than it has said. The body that it sends with an answer to HEAD is no such thing.
+    /// Whether the application has sent more than it has announced. The body that it sends with an answer to HEAD does
+    /// not count.
     pub fn has_surplus(&self) -> bool {
         self.surplus > 0 && self.asked != Asked::Head
     }
 
-    /// Whether nothing of this response is left on the connection.
+    /// Whether no bytes of this response are left on the connection.
     pub fn is_clean(&self) -> bool {
         self.stage == Stage::Done && self.clean
     }
 
-    /// [`Exchange::remaining`](crate::exchange::Exchange::remaining)
+    /// The number of bytes still to come; see [`Exchange::remaining`](crate::exchange::Exchange::remaining).
     pub fn remaining(&self) -> Option<u64> {
         self.left
     }
 }
 
-/// `fastcgi_catch_stderr`: looks for texts in the error output, in all of it, however it is cut into records and reads.
+/// `fastcgi_catch_stderr`: looks for texts in the whole error output, however it is split into records and reads.
 struct Catch {
     texts: Vec<Box<[u8]>>,
-    /// The end of what was looked at, where a text may have begun.
+    /// The end of the searched output, where a text may have begun.
     tail: Vec<u8>,
-    /// Whether one has come.
+    /// Whether a text was found.
     found: bool,
 }
 
@@ -304,9 +306,9 @@ impl Catch {
         Catch { texts, tail: Vec::new(), found: false }
     }
 
-    /// Looks at the next bytes.
+    /// Searches the next bytes.
     fn look(&mut self, bytes: &[u8]) {
-        // A text that begins in what came before has one byte less of it than its length, at most.
+        // A text that begins in the earlier bytes has at most its length less one byte of them.
         let Some(most) = self.texts.iter().map(|text| text.len().saturating_sub(1)).max() else { return };
         let has = |bytes: &[u8]| self.texts.iter().any(|text| memchr::memmem::find(bytes, text).is_some());
         let before = self.tail.len();

@@ -19,13 +19,13 @@ fn end() -> Vec<u8> {
     record(3, &[0; 8])
 }
 
-/// What became of a response.
+/// The result of reading a response.
 #[derive(Debug, PartialEq, Eq)]
 struct Read {
     status: u16,
     body: Vec<u8>,
     errors: Vec<Bytes>,
-    /// The connection can be used again; only looked at when all comes at once.
+    /// Whether the connection can be used again; only set when all bytes come at once.
     clean: bool,
 }
 
@@ -90,7 +90,7 @@ fn responses() {
     assert_eq!(read(&[out("A: b\r"), out("\n\r\nok"), out("more"), end()]), ok(200, "okmore", true));
     assert_eq!(read(&[out("Status: 404 N\r\n\r\n"), end(), b"x".to_vec()]), ok(404, "", false));
     assert_eq!(read(&[out("Content-Length: 2\r\n\r\nok"), end()]), ok(200, "ok", true));
-    // More than was said is left out, without its last record the body is complete all the same.
+    // Surplus bytes are left out; without its last record the body is complete all the same.
     assert_eq!(read(&[out("Content-Length: 2\r\n\r\nokEXTRA"), out("X"), end()]), ok(200, "ok", true));
     assert_eq!(read(&[out("Content-Length: 2\r\n\r\nok")]), ok(200, "ok", false));
     assert_eq!(read(&[out(HEAD), out("ok"), out("")]), ok(200, "ok", false));
@@ -119,7 +119,7 @@ fn what_is_too_much_is_told() {
     };
     let long = out("Content-Length: 2\r\n\r\nokEXTRA");
     assert_eq!(told(Asked::Other, &[long.clone(), end()]), (true, true, true));
-    // Its end is not waited for.
+    // The end of the surplus is not waited for.
     assert_eq!(told(Asked::Other, std::slice::from_ref(&long)), (true, true, false));
     assert_eq!(told(Asked::Other, &[out("Content-Length: 2\r\n\r\nok"), out("X")]), (true, true, false));
     assert_eq!(told(Asked::Other, &[out("Status: 204 N\r\n\r\nbody"), end()]), (true, true, true));
@@ -162,7 +162,7 @@ fn error_output() {
 fn caught_error_output_makes_a_response_invalid() {
     let caught = Err(Fault::invalid("FastCGI sent in stderr: \"do catch me\""));
     assert_eq!(read(&[err("do catch me\n"), out(HEAD), end()]), caught);
-    // In what is not logged of a record, too, and over the borders of records.
+    // The text is also found in the part of a record that is not logged, and across records.
     for before in [4085, 4090, MAX_ERROR_LINE, 20_000] {
         let records = [err(&format!("{}catch me", "x".repeat(before))), out(HEAD), end()].concat();
         for step in [7, 1000, records.len()] {

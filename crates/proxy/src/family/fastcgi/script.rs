@@ -1,4 +1,4 @@
-//! `$fastcgi_script_name` and `$fastcgi_path_info`: which part of the path is the script, and what is behind it.
+//! `$fastcgi_script_name` and `$fastcgi_path_info`: the part of the path that names the script, and the part behind it.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -30,7 +30,7 @@ impl Setting for Split {
     }
 }
 
-/// Where in the path script and path information are, if the expression matches.
+/// The ranges of script and path information in the path, if the expression matches.
 fn split(request: &Request, settings: &FastCgiSettings) -> Option<[Range<usize>; 2]> {
     let Split(pattern) = settings.fastcgi_split_path_info.as_ref()?;
     pattern.split(&request.asked.path).unwrap_or_else(|error| {
@@ -39,7 +39,7 @@ fn split(request: &Request, settings: &FastCgiSettings) -> Option<[Range<usize>;
     })
 }
 
-/// `$fastcgi_script_name`
+/// The value of `$fastcgi_script_name`.
 pub fn script_name<'r>(request: &'r Request, _: &str) -> variables::Value<'r> {
     let settings = request.settings().get::<FastCgiSettings>();
     if let Some([script, _]) = split(request, settings) {
@@ -53,7 +53,7 @@ pub fn script_name<'r>(request: &'r Request, _: &str) -> variables::Value<'r> {
     }
 }
 
-/// `$fastcgi_path_info`
+/// The value of `$fastcgi_path_info`.
 pub fn path_info<'r>(request: &'r Request, _: &str) -> variables::Value<'r> {
     let settings = request.settings().get::<FastCgiSettings>();
     Some(split(request, settings).map_or(Cow::Borrowed(b""), |[_, rest]| Cow::Borrowed(&request.asked.path[rest])))

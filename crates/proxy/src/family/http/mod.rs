@@ -27,10 +27,10 @@ use crate::settings::{FamilySettings, Member, Prefixed};
 use crate::state::record::Record;
 use crate::upstream::UpstreamRef;
 
-/// nginx looks at the sizes of every level, used or not; the folder is made where it is used.
+/// Checks the sizes of every level, used or not, like nginx; makes the folder for temporary files where it is used.
 ///
 /// # Errors
-/// nginx's words.
+/// What is wrong, in nginx's words.
 pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let family = settings.get::<Prefixed<Proxy>>();
     family.check_cache(Proxy::PREFIX, true, cx)?;
@@ -41,11 +41,11 @@ pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The member of the family.
+/// HTTP as a member of the family.
 pub struct Http;
 
-/// The group that a location passes requests to, where it is named without variables: for those who send requests of their
-/// own.
+/// The group that a location passes requests to, if it is named without variables: for modules that send requests of
+/// their own.
 pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, UpstreamRef)> {
     match &settings.get::<HttpSettings>().proxy_pass.as_ref()?.to {
         PassTo::Fixed(fixed) => Some((&Http, fixed.group.clone())),
@@ -76,7 +76,7 @@ impl Changes for HttpSettings {
     }
 }
 
-/// Passes on the fields behind the response's body, but for those that are hidden.
+/// Passes the trailer fields on, except hidden ones.
 fn trailers(request: &Request, out: &mut Vec<Field>) {
     let family = family(request);
     let passed = |name: &[u8]| !family.hides(HeaderId::of(name), name, &headers::HIDDEN);
@@ -111,7 +111,7 @@ impl Family for Http {
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
         match &own(request).proxy_pass {
             Some(pass) => pass.aim(request),
-            // The handler is there only where the directive is.
+            // The handler is set only where the directive is.
             None => TargetLookup::Now(Err(Outcome::Status(500))),
         }
     }

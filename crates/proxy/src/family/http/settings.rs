@@ -58,7 +58,7 @@ settings! {
     }
 }
 
-/// `proxy_http_version`
+/// The value of `proxy_http_version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.0
@@ -94,7 +94,7 @@ pub struct SetHeader {
     pub name: Bytes,
     /// The value.
     pub value: Template,
-    /// All that is sent, where it is the same for all requests.
+    /// The complete line, if it is the same for all requests.
     line: Option<Box<[u8]>>,
 }
 
@@ -112,7 +112,7 @@ impl SetHeader {
         SetHeader { name, value, line }
     }
 
-    /// Appends the field. Nothing is sent of one without a value.
+    /// Appends the field. It is not sent if its value is empty.
     #[inline]
     pub fn append(&self, request: &Request, out: &mut Vec<u8>) {
         if let Some(line) = &self.line {
@@ -126,36 +126,36 @@ impl SetHeader {
     }
 }
 
-/// Whether the body of a request is announced by the server alone.
+/// Whether this field frames the body of a request, so that only this server sets it.
 fn is_framing(id: HeaderId) -> bool {
     matches!(id, HeaderId::ContentLength | HeaderId::TransferEncoding)
 }
 
-/// All of a level.
+/// All `proxy_set_header` directives of a level.
 #[derive(Debug, Clone, Default)]
 pub struct SetHeaders(Arc<List>);
 
 #[derive(Debug, Clone, Default)]
 struct List {
     items: Vec<SetHeader>,
-    /// Known names among them, a bit each.
+    /// The set of known names among them, a bit each.
     known: u64,
-    /// Whether other names are among them.
+    /// Whether there are other names among them.
     others: bool,
 }
 
 impl SetHeaders {
-    /// In the order written.
+    /// The directives in the order written.
     pub fn iter(&self) -> impl Iterator<Item = &SetHeader> {
         self.0.items.iter()
     }
 
-    /// Whether one of them has this known name.
+    /// Whether one of them sets the field with this known name.
     pub fn has(&self, id: HeaderId) -> bool {
         self.0.known & (1 << id as u8) != 0
     }
 
-    /// Whether one of them has this name; `id` is what it is known as.
+    /// Whether one of them sets the field with this name; `id` is its identifier.
     pub fn replaces(&self, id: HeaderId, name: &[u8]) -> bool {
         match id {
             HeaderId::Other => self.0.others && self.0.items.iter().any(|item| item.name.eq_ignore_ascii_case(name)),
@@ -163,7 +163,7 @@ impl SetHeaders {
         }
     }
 
-    /// Whether the request is passed on with this field, for all that is set here.
+    /// Whether the request is passed on with this field, given the values set here.
     pub fn sets(&self, id: HeaderId, request: &Request) -> bool {
         let named = |item: &&SetHeader| HeaderId::of(&item.name) == id;
         self.has(id) && self.0.items.iter().filter(named).any(|item| !item.value.render(request).is_empty())

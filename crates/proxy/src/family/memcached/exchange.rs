@@ -1,4 +1,4 @@
-//! One value asked of memcached.
+//! The exchange for one value of memcached.
 
 use bytes::{Buf, Bytes, BytesMut};
 use freerun_http::request::Request;
@@ -9,27 +9,28 @@ use freerun_runtime::log::Level;
 use crate::exchange::fields::HeadFields;
 use crate::exchange::{BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
 
-/// An exchange.
+/// An exchange over memcached's protocol.
 pub struct MemcachedExchange {
     /// The key as it is sent.
     key: Vec<u8>,
-    /// `memcached_gzip_flag`
+    /// The value of `memcached_gzip_flag`.
     gzip_flag: u32,
-    /// `memcached_buffer_size`
+    /// The value of `memcached_buffer_size`.
     max_line: usize,
-    /// Behind the first line, if there is a value.
+    /// The value after the first line, if there is one.
     value: Option<Value>,
-    /// The end of the value, until it is known that it is one: what has another length than was said is never sent as whole.
+    /// The end of the value, until it is known that it is the end: a value with another length than announced is never
+    /// sent as complete.
     last: Bytes,
-    /// All of the response was taken.
+    /// Whether the whole response was taken.
     done: bool,
-    /// Nothing came behind it.
+    /// Whether no bytes came after the response.
     clean: bool,
 }
 
 impl MemcachedExchange {
-    /// Asks for the value under this key. A value whose flags have a bit of `gzip_flag` is packed; the line before it may have
-    /// `max_line` bytes.
+    /// An exchange for the value under this key. A value whose flags have a bit of `gzip_flag` is compressed; the line
+    /// before it may have `max_line` bytes.
     pub fn new(key: &[u8], gzip_flag: u32, max_line: usize) -> MemcachedExchange {
         MemcachedExchange {
             key: memcached::escape_key(key),
@@ -42,7 +43,7 @@ impl MemcachedExchange {
         }
     }
 
-    /// The response is over. What stands behind it is no part of anything.
+    /// Ends the response. Bytes after it belong to no response.
     fn finish(&mut self, input: &mut BytesMut) {
         (self.done, self.clean) = (true, input.is_empty());
         input.clear();
@@ -73,13 +74,13 @@ impl Exchange for MemcachedExchange {
                 if value.is_wrong(rest) {
                     return Err(ReplyError::MemcachedTrailer.into());
                 }
-                // Of an empty value there is nothing that could be cut.
+                // An empty value cannot be cut.
                 if length == 0 && (rest.len() as u64) < value.to_come() {
                     return Ok(None);
                 }
                 input.advance(used);
                 head.length = Some(length);
-                // What an answer to HEAD says, too.
+                // An answer to HEAD has this field, too.
                 let mut fields = vec![(Bytes::from_static(b"Content-Length"), length.to_string().into())];
                 if flags & u64::from(self.gzip_flag) != 0 {
                     fields.push((Bytes::from_static(b"Content-Encoding"), Bytes::from_static(b"gzip")));
@@ -128,13 +129,13 @@ impl Exchange for MemcachedExchange {
         self.done && self.clean
     }
 
-    /// With what ends the value: it comes behind that at once.
+    /// The number of bytes still to come, including those that end the value, because they follow it at once.
     fn remaining(&self) -> Option<u64> {
         self.value.as_ref().map(Value::to_come)
     }
 
     fn framing(&self) -> usize {
-        // With a byte more, which says that there is more than there should be.
+        // One byte more, which would show that there are surplus bytes.
         memcached::TRAILER.len() + 1
     }
 

@@ -33,7 +33,7 @@ settings! {
     }
 }
 
-/// The argument of `memcached_pass`, and what is asked for.
+/// The argument of `memcached_pass`, and the key that is asked for.
 #[derive(Clone)]
 pub struct MemcachedPass {
     pass: Pass,
@@ -61,7 +61,7 @@ fn key(request: &Request) -> Option<Vec<u8>> {
     (!key.is_empty()).then(|| key.into_owned())
 }
 
-/// The member of the family.
+/// memcached as a member of the family.
 pub struct Values;
 
 impl Family for Values {
@@ -107,10 +107,10 @@ impl Family for Values {
             return Ok(Passed::Elsewhere(Outcome::Status(404)));
         }
         let mut response = Response::new(head.status, media_type(request, &request.asked.path), Body::Empty);
-        // Its length is that of the body.
+        // The body has this length.
         let others = head.fields.iter().filter(|field| field.id != HeaderId::ContentLength);
         response.fields.extend(others.map(|field| field.keep()));
-        // As in nginx, which sends one part of a value, or all of it.
+        // As in nginx, which sends one part of a value, or the whole value.
         (response.ranges, response.single_range) = (true, true);
         Ok(Passed::Response(response, Advice::default()))
     }
