@@ -38,16 +38,16 @@ impl Loader for Text {
     }
 }
 
-/// Why a configuration is refused.
+/// The reason why a configuration is refused.
 #[derive(Debug)]
 pub struct Refused {
-    /// nginx's line.
+    /// The error line in nginx's form.
     pub line: String,
-    /// What may help.
+    /// A hint for the user.
     pub hint: Option<String>,
 }
 
-/// Reads a configuration whose `http` block has this inside.
+/// Reads a configuration with this text in its `http` block.
 pub fn read(http: &str) -> Result<Blueprint, Refused> {
     let tree = parse("test.conf", None, "/", &mut Text(format!("http {{ {http} }}")));
     let mut cx = Cx::new(tree.sources.clone());
@@ -78,18 +78,18 @@ pub struct Server {
     generation: Arc<Generation>,
 }
 
-/// A log file, seen from its other end.
+/// The reading end of a log file.
 pub struct Log(BufReader<PipeReader>);
 
 impl Log {
-    /// The next line, as soon as it is there.
+    /// Waits for the next line.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         line.strip_suffix('\n').expect("a whole line").to_owned()
     }
 
-    /// What there is until nobody can write any more.
+    /// Reads the rest until all writers are closed.
     pub fn rest(mut self) -> String {
         let mut rest = String::new();
         self.0.read_to_string(&mut rest).unwrap();
@@ -98,7 +98,7 @@ impl Log {
 }
 
 impl Server {
-    /// Starts one, and gives the ends of its logs in the order in which the configuration names them.
+    /// Starts a server, and returns the reading ends of its logs in the order in which the configuration names them.
     pub fn start(http: &str) -> (Server, Vec<Log>) {
         let pools = Pools::new();
         let set = pools.generation(&[]).unwrap();
@@ -127,7 +127,7 @@ impl Server {
         self.connect_to(SERVICE, peer)
     }
 
-    /// A connection from `peer` to the first address, as if that named this service.
+    /// A connection from `peer` to the first address, as if that were configured for this service.
     pub fn connect_to(&self, service: &str, peer: Address) -> UnixStream {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
@@ -140,7 +140,7 @@ impl Server {
         client
     }
 
-    /// Sends bytes on a connection of their own and gives all that comes back.
+    /// Sends bytes on a new connection and returns the whole answer.
     pub fn ask(&self, request: &[u8]) -> Vec<u8> {
         let mut client = self.connect(Address::Ip(([192, 0, 2, 7], 4711).into()));
         client.write_all(request).unwrap();
@@ -150,7 +150,7 @@ impl Server {
         answer
     }
 
-    /// Has the loop hand over what it has gathered.
+    /// Makes the loop hand over the gathered log lines.
     pub fn hand_over(&self) {
         self.worker.hand_over();
     }
@@ -179,7 +179,7 @@ fn generation(
     let mut ends = Vec::new();
     for path in &blueprint.log_paths {
         let (reader, end) = io::pipe().unwrap();
-        // A name of its own for each: a file of the same name would be the same file.
+        // Each file has a name of its own, because the same name would mean the same file.
         logs.push(writer.file(&format!("{number}:{path}"), end.into()));
         ends.push(Log(BufReader::new(reader)));
     }

@@ -1,4 +1,4 @@
-//! The http modules, one file each, in folders by phase, and the list that registers them.
+//! The HTTP modules, one file each, in folders by phase, and the list that registers them.
 
 pub mod access;
 pub mod content;

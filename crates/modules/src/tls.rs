@@ -1,6 +1,7 @@
-//! The directives of TLS, which freerun does not have yet: `ssl_…` and `proxy_ssl_…` are read and checked, and change nothing.
+//! The directives of TLS, which freerun does not have yet: `ssl_…` and `proxy_ssl_…` are read and checked, and have no
+//! effect.
 //!
-//! Configurations that serve no TLS have them all the same, Debian's `nginx.conf` among them. Where TLS is asked for
+//! Configurations without TLS may contain them all the same, for example Debian's `nginx.conf`. If TLS is asked for
 //! (`listen … ssl`, `proxy_pass https://…`) the configuration is refused. Of files only the names are read.
 
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use freerun_conf::{
 };
 use freerun_http::module::Module;
 
-/// Why the directives do nothing, for the reference.
+/// The reason why the directives have no effect, for the reference.
 const NO_TLS: &str = "freerun does not have TLS yet";
 
 keyword_enum! {
@@ -33,27 +34,27 @@ keyword_enum! {
 }
 
 keyword_enum! {
-    /// `ssl_verify_client`
+    /// The value of `ssl_verify_client`.
     pub enum VerifyClient {
-        /// No certificate is asked for.
+        /// No certificate is requested.
         Off = "off",
-        /// A certificate has to be there and to be good.
+        /// A valid certificate is required.
         On = "on",
-        /// One that is there has to be good.
+        /// A certificate is verified if there is one.
         Optional = "optional",
-        /// One may be there; a service behind looks at it.
+        /// A certificate is not verified here, but by a service behind this server.
         OptionalNoCa = "optional_no_ca",
     }
 }
 
 keyword_enum! {
-    /// `ssl_ocsp`
+    /// The value of `ssl_ocsp`.
     pub enum Ocsp {
-        /// No certificate is asked about.
+        /// No certificate is checked.
         Off = "off",
-        /// All certificates of the client's chain are.
+        /// All certificates of the client's chain are checked.
         On = "on",
-        /// The client's own alone is.
+        /// Only the client's own certificate is checked.
         Leaf = "leaf",
     }
 }
@@ -170,7 +171,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `ssl`.
 pub static MODULE: Module = Module {
     name: "ssl",
     groups: &[group::<SslSettings>(), group::<ProxySslSettings>()],
@@ -178,7 +179,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// A value that is checked, and that nothing asks for.
+/// A value that is checked, and not used.
 #[derive(Debug, Clone, Copy)]
 pub struct Unused<T>(std::marker::PhantomData<fn() -> T>);
 
@@ -200,14 +201,14 @@ impl<T: Value> Value for Unused<T> {
     }
 }
 
-/// The directives of this file that a configuration has, and where the first of them stands.
+/// The directives of this file that a configuration has, and the place of the first of them.
 #[derive(Default)]
 struct Written {
     names: BTreeSet<String>,
     first: Option<(u32, Place, Place)>,
 }
 
-/// Says once what has no effect.
+/// Warns once that they have no effect.
 fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let Some(Written { names, first: Some((order, place, end)) }) = cx.extensions.remove::<Written>() else {
         return Ok(());
@@ -233,7 +234,7 @@ impl Value for File {
     }
 }
 
-/// `ssl_conf_command`
+/// The value of `ssl_conf_command`.
 #[derive(Debug, Clone, Copy)]
 pub struct Command;
 
@@ -245,7 +246,7 @@ impl Value for Command {
     }
 }
 
-/// `ssl_certificate_cache`
+/// The value of `ssl_certificate_cache`.
 #[derive(Debug, Clone, Copy)]
 pub struct CertificateCache;
 
@@ -268,10 +269,10 @@ impl Value for CertificateCache {
     }
 }
 
-/// The least size of a cache that processes share in nginx: 8 pages.
+/// The smallest size of a shared cache in nginx: 8 pages.
 const SMALLEST_CACHE: u64 = 8 * 4096;
 
-/// A cache `shared:name:size`; `None` where it is another kind.
+/// Parses a cache `shared:name:size`; `None` if it is of another kind.
 fn shared(word: &Word, what: &str) -> Option<Result<(), Problem>> {
     let size = word.text.strip_prefix("shared:")?.split_once(':').filter(|(name, _)| !name.is_empty());
     let problem = |problem: String| Err(Problem::new(problem).at(word.place));
@@ -282,7 +283,7 @@ fn shared(word: &Word, what: &str) -> Option<Result<(), Problem>> {
     })
 }
 
-/// `ssl_session_cache`
+/// The value of `ssl_session_cache`.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionCache;
 
@@ -302,7 +303,7 @@ impl Value for SessionCache {
     }
 }
 
-/// `ssl_ocsp_cache`
+/// The value of `ssl_ocsp_cache`.
 #[derive(Debug, Clone, Copy)]
 pub struct OcspCache;
 

@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Modules that check whether a client may access a resource.
 
 pub mod basic;
 pub mod rules;

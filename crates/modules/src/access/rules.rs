@@ -29,7 +29,7 @@ fn wanted(settings: &SettingsSet) -> bool {
     !settings.get::<AccessSettings>().rules.is_empty()
 }
 
-/// The module.
+/// The module `access`.
 pub static MODULE: Module = Module {
     name: "access",
     groups: &[group::<AccessSettings>()],
@@ -43,7 +43,7 @@ fn run(request: &mut Request) -> Outcome {
         None => Outcome::Declined,
         Some(true) => Outcome::Allowed,
         Some(false) => {
-            // With `satisfy any` another handler may still let it pass.
+            // With `satisfy any` another handler may still allow the request.
             if settings.get::<CoreSettings>().satisfy == Satisfy::All {
                 log_error!(request, Error, "access forbidden by rule");
             }

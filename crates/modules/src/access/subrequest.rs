@@ -1,4 +1,4 @@
-//! `auth_request`: the answer of a subrequest decides.
+//! `auth_request`: the answer to a subrequest decides about access.
 
 use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
 use freerun_http::log_error;
@@ -45,7 +45,7 @@ impl Value for Assignment {
     }
 }
 
-/// The module.
+/// The module `auth_request`.
 pub static MODULE: Module = Module {
     name: "auth_request",
     groups: &[group::<AuthRequestSettings>()],
@@ -92,7 +92,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// Gives a variable its value, seen from the subrequest.
+/// Sets a variable to its value, evaluated in the subrequest.
 fn assign(request: &mut Request, answer: &mut Subrequest, target: Target, value: &Template) -> Result<(), Outcome> {
     if let Some(response) = &answer.response {
         text::preview(&mut answer.request, response);
@@ -113,7 +113,7 @@ fn assign(request: &mut Request, answer: &mut Subrequest, target: Target, value:
     }
 }
 
-/// The ways in that the subrequest's answer tells.
+/// The authentication challenges in the subrequest's answer.
 fn challenges(answer: &Subrequest) -> Vec<bytes::Bytes> {
     let Some(response) = &answer.response else { return Vec::new() };
     let told = response.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"WWW-Authenticate"));

@@ -19,7 +19,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `empty_gif`.
 pub static MODULE: Module = Module {
     name: "empty_gif",
     groups: &[group::<EmptyGifSettings>()],
@@ -32,11 +32,11 @@ fn wanted(settings: &SettingsSet) -> bool {
     settings.get::<EmptyGifSettings>().empty_gif.0
 }
 
-/// GIF89a, 1 by 1: two colours, of which the second is transparent, and one pixel of it.
+/// The picture: GIF89a, 1 by 1, two colours, of which the second is transparent, and one pixel of it.
 static PIXEL: &[u8; 43] = b"GIF89a\x01\x00\x01\x00\x80\x01\x00\x00\x00\x00\xff\xff\xff\
     !\xf9\x04\x01\x00\x00\x01\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02L\x01\x00;";
 
-/// `Last-Modified`, so that it can be asked for conditionally: Mon, 28 Sep 1970 06:00:00 GMT.
+/// The value of `Last-Modified`, for conditional requests: Mon, 28 Sep 1970 06:00:00 GMT.
 const MODIFIED: i64 = 23_349_600;
 
 fn answer(request: &mut Request) -> Outcome {

@@ -1,4 +1,4 @@
-//! `flv`: a Flash video from a place in the file on, given in bytes.
+//! `flv`: a Flash video from a given byte offset on.
 
 use bytes::Bytes;
 use freerun_conf::{SettingsSet, group, settings};
@@ -33,7 +33,7 @@ fn wanted(settings: &SettingsSet) -> bool {
     settings.get::<FlvSettings>().flv.0
 }
 
-/// The module.
+/// The module `flv`.
 pub static MODULE: Module = Module {
     name: "flv",
     groups: &[group::<FlvSettings>()],
@@ -42,7 +42,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// The place that is asked for; none for the beginning.
+/// The requested offset; `None` for the beginning.
 fn start(request: &Request) -> Option<u64> {
     let start = uri::argument(request.asked.args.as_deref()?, b"start")?;
     if start.is_empty() || !start.iter().all(u8::is_ascii_digit) {
@@ -56,7 +56,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         return Box::pin(std::future::ready(Outcome::Status(405)));
     }
     let Some(start) = start(request).filter(|_| request.asked.path.last() != Some(&b'/')) else {
-        // As a whole it is a file like any other.
+        // A complete video is served like any other file.
         return Box::pin(std::future::ready(Outcome::Declined));
     };
     Box::pin(async move {

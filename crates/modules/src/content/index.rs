@@ -1,4 +1,4 @@
-//! `index`: the file that stands for a folder.
+//! `index`: the index file of a folder.
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, group, settings};
 use freerun_http::content::open;
@@ -22,7 +22,7 @@ settings! {
     }
 }
 
-/// The names of one level.
+/// The file names of one level.
 #[derive(Debug, Clone)]
 pub struct IndexFiles(std::sync::Arc<[Template]>);
 
@@ -43,7 +43,7 @@ impl Setting for IndexFiles {
     }
 }
 
-/// The module.
+/// The module `index`.
 pub static MODULE: Module = Module {
     name: "index",
     groups: &[group::<IndexSettings>()],
@@ -56,7 +56,7 @@ fn concerns(request: &Request) -> bool {
         && matches!(request.asked.method, Method::Get | Method::Head | Method::Post)
 }
 
-/// Finds a hot index file without a future.
+/// Finds an index file among the hot files, without a future.
 fn not_a_folder_or_hot(request: &mut Request) -> Option<Outcome> {
     if !concerns(request) {
         return Some(Outcome::Declined);
@@ -65,7 +65,7 @@ fn not_a_folder_or_hot(request: &mut Request) -> Option<Outcome> {
     if let Some(first) = files.first() {
         let first = first.render(request).into_owned();
         if first.first() != Some(&b'/') {
-            // Behind the name of the folder, which a regular expression's `alias` gives whole.
+            // The name follows the folder's path, which the `alias` of a regular expression gives completely.
             let full = [path::file_name(request), first.clone()].concat();
             if open::hot(request, &full).is_some() {
                 let mut uri = request.asked.path.clone();

@@ -1,4 +1,4 @@
-//! Handlers that make the response.
+//! Modules with handlers that make the response.
 
 pub mod autoindex;
 pub mod dav;

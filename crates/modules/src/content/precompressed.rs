@@ -1,6 +1,7 @@
-//! `gzip_static`, `brotli_static`, `zstd_static`: files that lie packed beside the files.
+//! `gzip_static`, `brotli_static`, `zstd_static`: compressed files that are stored beside the originals.
 //!
-//! Which of several is sent is decided as for responses that are packed on their way, see [`crate::filters::compress`].
+//! The choice among several codings is the same as for responses that are compressed on the fly, see
+//! [`crate::filters::compress`].
 
 use std::cell::Cell;
 
@@ -18,13 +19,13 @@ use crate::filters::compress::accept;
 use crate::filters::compress::gzip::{self, GzipSettings};
 
 keyword_enum! {
-    /// `gzip_static` and its like.
+    /// The value of `gzip_static` and the corresponding directives.
     pub enum Static {
-        /// Files as they are.
+        /// The original files are sent.
         Off = "off",
-        /// Packed ones for clients that accept them.
+        /// Compressed files are sent to clients that accept them.
         On = "on",
-        /// Packed ones for all clients.
+        /// Compressed files are sent to all clients.
         Always = "always",
     }
 }
@@ -44,21 +45,21 @@ settings! {
     }
 }
 
-/// A kind of packed files.
+/// A kind of compressed files.
 struct Kind {
     coding: &'static str,
     extension: &'static [u8],
     setting: fn(&PrecompressedSettings) -> Static,
 }
 
-/// The preferred ones first.
+/// The kinds, preferred ones first.
 static KINDS: [Kind; 3] = [
     Kind { coding: "zstd", extension: b".zst", setting: |settings| settings.zstd_static },
     Kind { coding: "br", extension: b".br", setting: |settings| settings.brotli_static },
     Kind { coding: "gzip", extension: b".gz", setting: |settings| settings.gzip_static },
 ];
 
-/// The module.
+/// The module `gzip_static`, for all codings.
 pub static MODULE: Module = Module {
     name: "gzip_static",
     groups: &[group::<PrecompressedSettings>()],
@@ -76,7 +77,7 @@ fn wanted(settings: &SettingsSet) -> bool {
     KINDS.iter().any(|kind| (kind.setting)(settings) != Static::Off)
 }
 
-/// That another client would get another file.
+/// Whether another client could get another file.
 #[derive(Default)]
 struct Varies(Cell<bool>);
 
@@ -97,7 +98,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 Ok(file) => file,
                 Err(error) if error.is_missing() => continue,
                 Err(error) => match log_open_error(request, &name, &error) {
-                    // The pool's own, or the client's.
+                    // The status of the pool, or of a client that went away.
                     status @ (499 | 503) => return Outcome::Status(status),
                     _ => continue,
                 },
@@ -119,7 +120,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// The kinds that are on, the best one for this client first, with what it thinks of them: 0 is not at all.
+/// The enabled kinds, sorted by the client's quality value, which is returned with each; 0 means not acceptable.
 fn candidates(request: &Request) -> impl Iterator<Item = (&'static Kind, u16)> + use<> {
     let settings = request.settings().get::<PrecompressedSettings>();
     let field = request.head.value(HeaderId::AcceptEncoding).unwrap_or_default();
@@ -132,7 +133,7 @@ fn candidates(request: &Request) -> impl Iterator<Item = (&'static Kind, u16)> +
         match (kind.setting)(settings) {
             Static::Off => None,
             Static::On => Some((kind, quality)),
-            // Also where it is not wanted, but not rather than one that is.
+            // Even if the client does not want it, but after the kinds that it wants.
             Static::Always => Some((kind, quality.max(1))),
         }
     });

@@ -1,4 +1,4 @@
-//! `random_index`: any file of a folder.
+//! `random_index`: a random file of a folder.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -21,7 +21,7 @@ settings! {
     }
 }
 
-/// The module. It stands before `index`.
+/// The module `random_index`. It stands before `index`.
 pub static MODULE: Module = Module {
     name: "random_index",
     groups: &[group::<RandomIndexSettings>()],
@@ -51,7 +51,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if files.is_empty() {
             return Outcome::Declined;
         }
-        // A hasher's keys are as much chance as this needs.
+        // The random keys of a hasher are random enough here.
         let chance = RandomState::new().hash_one(request.arrival.serial);
         let index = usize::try_from(chance % files.len() as u64).unwrap_or(0);
         let uri = [&request.asked.path[..], &files[index].name].concat();

@@ -1,4 +1,4 @@
-//! Files as they are: the handler that answers when no other did.
+//! Serves files: the handler that answers when no other handler did.
 
 use std::rc::Rc;
 
@@ -22,14 +22,14 @@ use freerun_proto::uri::{EscapeSet, escape};
 
 pub use freerun_http::content::media_type as content_type;
 
-/// The module.
+/// The module `static`.
 pub static MODULE: Module = Module {
     name: "static",
     handlers: &[Handler { phase: Phase::Content, wanted: |_| true, run: Run::NowOrLater(answer_hot, answer) }],
     ..Module::EMPTY
 };
 
-/// What can be said before looking at any file.
+/// The decisions that need no look at a file.
 fn refuse(request: &Request) -> Option<Outcome> {
     if !matches!(request.asked.method, Method::Get | Method::Head | Method::Post) {
         return Some(Outcome::Status(405));
@@ -83,7 +83,7 @@ pub fn log_open_error(request: &Request, name: &[u8], error: &OpenError) -> u16 
     status
 }
 
-/// The redirect from a folder without its slash to the one with it.
+/// The redirect from the name of a folder without a slash to the one with it.
 fn add_slash(request: &mut Request) -> Outcome {
     let mut location = escape(EscapeSet::Uri, &request.asked.path).into_owned();
     location.push(b'/');
@@ -96,7 +96,7 @@ fn add_slash(request: &mut Request) -> Outcome {
     response.into()
 }
 
-/// The answer that is this file.
+/// The response with this file.
 pub fn respond(request: &mut Request, file: &Rc<HotFile>) -> Outcome {
     let media_type = content_type(request, &request.asked.path);
     respond_as(request, file, media_type, None)
@@ -119,7 +119,7 @@ fn respond_as(
     let content = match &file.content {
         Content::Bytes(content) if content.is_empty() => Body::Empty,
         Content::Bytes(content) => Body::Bytes(content.clone()),
-        // A pool that is not there must be found out before the head is sent, also for a file that is open already.
+        // A missing pool has to be detected before the head is sent, also for a file that is open already.
         Content::Open(_) if aio::resolve(request).is_none() => return Outcome::Status(500),
         Content::Open(file) => Body::File(FileRange { file: file.clone(), offset: 0, len: meta.size }),
     };

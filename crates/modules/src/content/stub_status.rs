@@ -1,4 +1,4 @@
-//! `stub_status`: nginx's few figures, and the `$connections_…` variables.
+//! `stub_status`: nginx's basic counters, and the `$connections_…` variables.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `stub_status`.
 pub static MODULE: Module = Module {
     name: "stub_status",
     groups: &[group::<StubStatusSettings>()],
@@ -67,7 +67,7 @@ impl Figures {
             sums.reading += stats.reading.get();
             sums.waiting += stats.idle.get() + stats.fresh.get();
         }
-        // The figures are read one after the other, while they change.
+        // The counters are read one after the other, while they change.
         sums.writing = sums.active.saturating_sub(sums.reading + sums.waiting);
         sums
     }

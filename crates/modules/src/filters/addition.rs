@@ -1,4 +1,4 @@
-//! `add_before_body`, `add_after_body`: the answers of subrequests before and after a response.
+//! `add_before_body`, `add_after_body`: the answers to subrequests, inserted before and after a response.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `addition`.
 pub static MODULE: Module = Module {
     name: "addition",
     groups: &[group::<AdditionSettings>()],
@@ -45,11 +45,11 @@ fn wanted(settings: &SettingsSet) -> bool {
     !settings.add_before_body.is_empty() || !settings.add_after_body.is_empty()
 }
 
-/// Whether the texts are to be put in.
+/// Whether the texts are to be inserted.
 #[derive(Default)]
 struct Announced(Cell<bool>);
 
-/// Decides, and leaves a body whose length is open.
+/// Decides about the insertion, and makes the length of the body unknown.
 fn announce(request: &mut Request, response: &mut Response) {
     let location = request.place.location.clone();
     let settings = &location.settings;
@@ -64,7 +64,7 @@ fn announce(request: &mut Request, response: &mut Response) {
     }
 }
 
-/// Puts the texts around what the filters between have made of the body.
+/// Inserts the texts around the body as the filters in between have changed it.
 fn insert(request: &mut Request, response: &mut Response) {
     if !request.own.get::<Announced>().0.take() {
         return;
@@ -80,7 +80,7 @@ fn insert(request: &mut Request, response: &mut Response) {
     response.body = Body::Source(Box::new(Added { request: request.fork(), parts }));
 }
 
-/// A body that will not be alone.
+/// A body to which texts will be added, so that its length is unknown.
 struct Open(Box<dyn Source>);
 
 impl Source for Open {
@@ -106,7 +106,7 @@ enum Piece {
     Body(Box<dyn Source>),
 }
 
-/// The texts and the body, one after the other.
+/// The sequence of the texts and the body.
 struct Added {
     request: Box<Request>,
     parts: VecDeque<Piece>,

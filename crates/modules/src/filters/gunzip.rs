@@ -1,6 +1,7 @@
-//! `gunzip`: unpacks what is stored packed for clients that do not accept gzip.
+//! `gunzip`: decompresses responses for clients that do not accept gzip.
 //!
-//! A few bytes can unpack to very many. They are unpacked only as fast as the client takes them, a bounded piece at a time.
+//! A few bytes can decompress to very many. They are decompressed only as fast as the client takes them, a bounded
+//! piece at a time.
 
 use std::io;
 use std::mem;
@@ -29,7 +30,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `gunzip`.
 pub static MODULE: Module = Module {
     name: "gunzip",
     groups: &[group::<GunzipSettings>()],
@@ -51,17 +52,17 @@ fn run(request: &mut Request, response: &mut Response) {
     response.body = Body::Source(Box::new(Unpacked::new(request, source)));
 }
 
-/// The most that is unpacked at once.
+/// The most bytes of output at once.
 const PIECE: usize = 64 * 1024;
-/// What is unpacked before others have their turn, for a client that takes it all at once. About a millisecond.
+/// The bytes of output before the task yields, if the client takes them all at once. This takes about a millisecond.
 const TURN: usize = 4 * PIECE;
 
-/// What the beginning of a member counts for in a turn: a decoder is made for it.
+/// The cost of the beginning of a member, in bytes of a turn: a decoder is made for it.
 const MEMBER: usize = 8 * 1024;
 
-/// A body on its way through the decoder.
+/// A body that passes through the decoder.
 struct Unpacked {
-    /// For the log.
+    /// The request, for the log.
     request: Box<Request>,
     members: Members,
     ended: bool,
@@ -76,7 +77,7 @@ impl Unpacked {
 /// The members of a file (RFC 1952 section 2.2), one after the other.
 struct Members {
     source: Box<dyn Source>,
-    /// What was read and is still packed.
+    /// The bytes that were read and are still compressed.
     packed: Bytes,
     decoder: Decompress,
     /// Whether a member has ended and no other has begun.
@@ -90,7 +91,7 @@ impl Members {
         Members { source, packed: Bytes::new(), decoder, between: false, in_this_turn: 0 }
     }
 
-    /// The next piece. Very much that is packed may be nothing when it is unpacked: both count in a turn.
+    /// The next piece. Very many compressed bytes may give no output, so that both input and output count in a turn.
     async fn step(&mut self) -> io::Result<Option<Bytes>> {
         let mut out = Vec::with_capacity(PIECE);
         loop {
@@ -115,7 +116,7 @@ impl Members {
             let (before, had) = (self.decoder.total_in(), out.len());
             let status = match self.decoder.decompress_vec(&self.packed, &mut out, FlushDecompress::None) {
                 Ok(status) => status,
-                // What came before is good: the error comes again.
+                // The bytes before are good: the next call returns the error again.
                 Err(_) if had > 0 => break,
                 Err(error) => return Err(error.into()),
             };
@@ -131,14 +132,14 @@ impl Members {
             }
         }
         if out.len() < PIECE / 2 {
-            // Others may keep it for a while.
+            // The consumer may keep it for a while.
             out.shrink_to_fit();
         }
         Ok(Some(out.into()))
     }
 }
 
-/// Binary logarithm of the largest window that the format has.
+/// The binary logarithm of the largest window of the format.
 const WINDOW: u8 = 15;
 
 impl Source for Unpacked {
@@ -187,7 +188,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// The text, and how often others had their turn.
+    /// The text, and how often the task yielded.
     fn unpack(packed: Vec<u8>, times: usize) -> (Vec<u8>, usize) {
         let mut members = Members::new(Box::new(Repeated(packed.into(), times)));
         let (mut text, mut turns) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Filters of responses.
+//! Modules that filter responses.
 
 pub mod addition;
 pub mod charset;

@@ -10,7 +10,7 @@ use freerun_http::request::response::{Body, Conditional, Response};
 use freerun_proto::HeaderId;
 use freerun_proto::conditional::{Conditions, Modified, Verdict};
 
-/// The module.
+/// The module `not_modified`.
 pub static MODULE: Module = Module {
     name: "not_modified",
     filters: &[Filter { slot: Slot::NotModified, wanted: |_| true, run }],
@@ -18,7 +18,7 @@ pub static MODULE: Module = Module {
 };
 
 fn run(request: &mut Request, response: &mut Response) {
-    // An upstream server has had the conditions, too, unless it was asked for a cache.
+    // An upstream server has received the conditions, too, unless it was asked for a cache.
     let looked_at = response.as_written.as_ref().map_or(Conditional::Here, |written| written.conditions);
     let decided = looked_at == Conditional::There;
     if response.status != 200 || response.special || decided || request.is_subrequest() {
@@ -49,7 +49,7 @@ fn run(request: &mut Request, response: &mut Response) {
             response.no_length = true;
         }
         Verdict::PreconditionFailed => {
-            // It is not the redirect any more that a page stands for.
+            // The page no longer stands for the redirect.
             request.answered.carried.location = None;
             *response = *error_page::built_in(request, 412);
         }

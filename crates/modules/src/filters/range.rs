@@ -13,7 +13,7 @@ use freerun_http::request::response::{Body, FileRange, LocalBoxFuture, Part, Res
 use freerun_proto::range::{self, ByteRange, Multipart, Ranges};
 use freerun_proto::{HeaderId, Version, conditional};
 
-/// The module.
+/// The module `range`.
 pub static MODULE: Module =
     Module { name: "range", filters: &[Filter { slot: Slot::Range, wanted: |_| true, run }], ..Module::EMPTY };
 
@@ -39,7 +39,8 @@ fn run(request: &mut Request, response: &mut Response) {
         }
         Ranges::Unsatisfiable => {
             let mut refusal = error_page::built_in(request, 416);
-            // As in nginx the page goes through the filters once more, with what they added to the response before.
+            // As in nginx the page passes through the filters once more, with the fields that they added to the
+            // response before.
             refusal.fields = std::mem::take(&mut response.fields);
             refusal.late_trailers = response.late_trailers;
             refusal.location = response.location.take();
@@ -49,7 +50,7 @@ fn run(request: &mut Request, response: &mut Response) {
         }
         Ranges::Parts(parts) => match parts.as_slice() {
             [only] => single(request, response, *only, size),
-            // What is pulled comes once, from its beginning to its end.
+            // A body that is pulled can be read only once, from beginning to end.
             _ if !matches!(response.body, Body::Bytes(_) | Body::File(_)) => response.fields.accept_ranges(),
             parts => several(response, parts, size),
         },
@@ -86,7 +87,7 @@ fn single(request: &Request, response: &mut Response, part: ByteRange, size: u64
     };
 }
 
-/// The pieces, or parts of them, that lie in a range.
+/// The pieces, or parts of them, that are in a range.
 fn window(parts: Vec<Part>, range: ByteRange) -> Vec<Part> {
     let mut at = 0;
     let mut out = Vec::new();
@@ -109,9 +110,9 @@ fn window(parts: Vec<Part>, range: ByteRange) -> Vec<Part> {
 /// A part of a body that is pulled.
 struct Window {
     source: Box<dyn Source>,
-    /// Bytes before it that are still to come.
+    /// The bytes before the part that are still to come.
     skip: u64,
-    /// Bytes of it that are still to come.
+    /// The bytes of the part that are still to come.
     left: u64,
 }
 
@@ -149,7 +150,7 @@ impl Source for Window {
     }
 }
 
-/// The part of a body that has its bytes at hand.
+/// The part of a body whose bytes are available at once.
 fn cut(body: &Body, part: ByteRange) -> Option<Part> {
     match body {
         Body::Bytes(bytes) => {
@@ -166,7 +167,7 @@ fn cut(body: &Body, part: ByteRange) -> Option<Part> {
 
 fn several(response: &mut Response, parts: &[ByteRange], size: u64) {
     static BOUNDARY: AtomicU64 = AtomicU64::new(1);
-    // The charset is the parts', not the whole's.
+    // The character set belongs to the parts, not to the whole.
     let mut of_parts = response.content_type.to_vec();
     if let Some(charset) = response.charset.as_ref().filter(|_| !of_parts.is_empty()) {
         of_parts.extend_from_slice(b"; charset=");

@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 use freerun_http::request::response::{LocalBoxFuture, Source};
 
-/// The same bytes, again and again, as often as that number says.
+/// A source that returns the same bytes so many times.
 pub struct Repeated(pub Bytes, pub usize);
 
 impl Source for Repeated {

@@ -1,7 +1,7 @@
-//! `slice`: a large response in parts of one size, each asked for when its turn comes.
+//! `slice`: a large response in parts of one size, each requested when it is needed.
 //!
-//! Who makes the response puts `$slice_range` into what it asks its origin for, and gets a part of the whole; this filter
-//! makes the whole of it again, with a subrequest for each further part.
+//! The handler of the response puts `$slice_range` into its request to the origin, and gets a part of the whole; this
+//! filter puts the whole together again, with a subrequest for each further part.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -29,7 +29,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `slice`.
 pub static MODULE: Module = Module {
     name: "slice",
     groups: &[group::<SliceSettings>()],
@@ -38,7 +38,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// Where the slice begins that a request asks for; `None` until `$slice_range` was used.
+/// The beginning of the slice that a request asks for; `None` until `$slice_range` was used.
 #[derive(Default)]
 struct Begin(Cell<Option<u64>>);
 
@@ -62,7 +62,7 @@ fn slice_range<'r>(request: &'r Request, _: &str) -> Value<'r> {
     Some(Cow::Owned(format!("bytes={begin}-{end}").into_bytes()))
 }
 
-/// The first byte that `Range` asks for, where it is one range with a beginning.
+/// The first byte that `Range` asks for, if it is one range with a beginning.
 fn first_byte(range: &[u8]) -> u64 {
     let Some((unit, range)) = range.split_at_checked(6) else { return 0 };
     if !unit.eq_ignore_ascii_case(b"bytes=") || range.contains(&b',') {
@@ -72,7 +72,7 @@ fn first_byte(range: &[u8]) -> u64 {
     std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// What a `Content-Range` says: the part, up to but not with its end, of how much.
+/// The values of a `Content-Range`: the range, with an exclusive end, and the total length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
     begin: u64,
@@ -80,7 +80,7 @@ struct Part {
     whole: u64,
 }
 
-/// Why an answer is not the slice that was asked for.
+/// The reason why an answer is not the requested slice.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum Fault {
     #[error("unexpected status code {0} in slice response")]
@@ -115,7 +115,7 @@ impl Part {
         Ok(Part { begin, end, whole })
     }
 
-    /// The part that an answer has, if it is the slice that begins there.
+    /// The range of an answer, if it is the slice that begins at `begin`.
     fn of(response: &Response, begin: u64, size: u64) -> Result<Part, Fault> {
         if response.status != 206 {
             return Err(Fault::Status(response.status));
@@ -129,7 +129,7 @@ impl Part {
 }
 
 fn run(request: &mut Request, response: &mut Response) {
-    // The parts are put together where the whole is asked for.
+    // The parts are put together only for the request that asks for the whole.
     if request.is_subrequest() {
         return;
     }
@@ -164,29 +164,29 @@ fn run(request: &mut Request, response: &mut Response) {
     response.body = Body::Source(Box::new(source));
 }
 
-/// One slice on its way.
+/// One slice that is being received.
 struct Slice {
     body: Box<dyn Source>,
     subrequest: Option<Subrequest>,
 }
 
-/// The whole, made of slices.
+/// A body that is put together from slices.
 struct Slices {
     request: Box<Request>,
     size: u64,
     etag: Option<Bytes>,
-    /// The next byte that is wanted.
+    /// The offset of the next byte that is wanted.
     at: u64,
-    /// The byte behind the last one that is wanted.
+    /// The offset after the last byte that is wanted.
     end: u64,
-    /// The slice at hand: its next byte, the one behind its last, and its body.
+    /// The current slice: the offset of its next byte, its exclusive end, and its body.
     slice: Option<(u64, u64, Slice)>,
     whole: u64,
     failed: bool,
 }
 
 impl Slices {
-    /// Asks for the slice that the next byte is in.
+    /// Requests the slice with the next byte.
     async fn ask(&mut self) -> io::Result<()> {
         let begin = self.at / self.size * self.size;
         let asking = content(&self.request, |request| request.own.get::<Begin>().0.set(Some(begin)));
@@ -230,7 +230,7 @@ impl Source for Slices {
                         };
                         let here = (*from, (*from + piece.len() as u64).min(*to));
                         *from = here.1;
-                        // What is before the first byte that is wanted, and behind the last one, is left out.
+                        // Bytes before the first one that is wanted, and after the last one, are left out.
                         let skip = at.clamp(here.0, here.1) - here.0;
                         let keep = self.end.clamp(here.0, here.1) - here.0;
                         piece.truncate(usize::try_from(keep).unwrap_or(usize::MAX));

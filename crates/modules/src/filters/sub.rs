@@ -1,4 +1,4 @@
-//! `sub_filter`: strings in bodies replaced by others.
+//! `sub_filter`: replaces strings in bodies.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -37,15 +37,15 @@ settings! {
     }
 }
 
-/// One string and what it is replaced by.
+/// One string and its replacement.
 #[derive(Debug, Clone)]
 pub struct Substitution {
     pattern: Template,
     replacement: Template,
 }
 
-/// The most bytes that the strings searched for in one response may have together: what is searched with takes some ten
-/// times as much, and as much of the body as the longest of them is held back.
+/// The most bytes of all strings searched for in one response: the search needs some ten times as much memory, and
+/// holds back as much of the body as the longest string.
 const MAX_PATTERNS: usize = 64 * 1024;
 
 impl Value for Substitution {
@@ -64,7 +64,7 @@ impl Value for Substitution {
     }
 }
 
-/// The module.
+/// The module `sub`.
 pub static MODULE: Module = Module {
     name: "sub",
     groups: &[group::<SubSettings>()],
@@ -80,11 +80,11 @@ fn run(request: &mut Request, response: &mut Response) {
     let location = request.place.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<SubSettings>();
-    // A 304 does not say how long the page is, and has no media type: with `*` it is taken for one.
+    // A 304 has no length and no media type, so with `*` it is treated as a page.
     if response.body.is_empty() && !response.no_length || !settings.sub_filter_types.contains(&response.content_type) {
         return;
     }
-    // `$status` in the replacement is that of this response.
+    // In the replacement `$status` is that of this response.
     let before = std::mem::replace(&mut request.sent.status, response.status);
     let pairs: Vec<Pair> = settings
         .sub_filter
@@ -118,19 +118,19 @@ fn run(request: &mut Request, response: &mut Response) {
     response.body = Body::Source(Box::new(Transformed::new(source, substitute)));
 }
 
-/// A string, and what it is replaced by.
+/// A string, and its replacement.
 #[derive(Debug, Clone)]
 struct Pair {
     pattern: Arc<[u8]>,
     replacement: Bytes,
 }
 
-/// A string, and what it is replaced by: each time the same, or each time the next, until there is none.
+/// A string, and its replacements: the same each time, or the next one each time, until there is none.
 #[derive(Debug)]
 struct Sought {
     pattern: Arc<[u8]>,
     replacements: Vec<Bytes>,
-    /// Which of them is next.
+    /// The index of the next replacement.
     next: usize,
 }
 
@@ -140,28 +140,28 @@ impl Sought {
     }
 }
 
-/// The search of a body.
+/// The search in a body.
 struct Substitute {
     sought: Vec<Sought>,
-    /// What looks for them, for those too that are over.
+    /// The automaton for all strings, including those that are used up.
     finder: AhoCorasick,
-    /// Length of the longest string that is still looked for; 0 if none is.
+    /// The length of the longest string that is still searched for; 0 if there is none.
     longest: usize,
     once: bool,
-    /// The end of what came, where a string may have begun.
+    /// The end of the input, where a string may have begun.
     held: Vec<u8>,
-    /// Whether enough was given for now, with more to come of what is held.
+    /// Whether enough output was made for now, although the held input gives more.
     full: bool,
 }
 
-/// Where one of them is.
+/// The position of a string.
 struct Found {
     index: usize,
     start: usize,
     end: usize,
 }
 
-/// Strings longer than this together are looked for with less memory, a little slower.
+/// Strings that are longer than this in total are searched with less memory, a little slower.
 const SMALL: usize = 2048;
 
 impl Substitute {
@@ -174,7 +174,7 @@ impl Substitute {
                     place.insert(sought.len());
                     sought.push(Sought { pattern, replacements: vec![replacement], next: 0 });
                 }
-                // Of those that are the same, the first is replaced first.
+                // If the same string is given twice, the first replacement is used first.
                 Entry::Occupied(place) => sought[*place.get()].replacements.push(replacement),
             }
         }
@@ -182,7 +182,7 @@ impl Substitute {
         if total > MAX_PATTERNS {
             return None;
         }
-        // Of strings that are over, those that they hide have to be seen.
+        // Strings that are used up must not hide others.
         let overlapping = once && sought.len() > 1;
         let finder = AhoCorasick::builder()
             .ascii_case_insensitive(true)
@@ -194,7 +194,8 @@ impl Substitute {
         Some(Substitute { sought, finder, longest, once, held: Vec::new(), full: false })
     }
 
-    /// The first place of one that is still looked for; of those that begin there, the one that was written first.
+    /// The first position of a string that is still searched for; if several begin there, the one that was written
+    /// first.
     fn find(&self, text: &[u8]) -> Option<Found> {
         let found = |found: Match| Found { index: found.pattern().as_usize(), start: found.start(), end: found.end() };
         if self.finder.match_kind() != MatchKind::Standard {
@@ -205,7 +206,7 @@ impl Substitute {
         loop {
             self.finder.find_overlapping(text, &mut state);
             let Some(next) = state.get_match().map(found) else { return best };
-            // What comes now ends there or later, and begins behind.
+            // The next match ends there or later, and begins after it.
             if best.as_ref().is_some_and(|best| next.end > best.start + self.longest) {
                 return best;
             }
@@ -216,13 +217,13 @@ impl Substitute {
         }
     }
 
-    /// Replaces what is certain. A string that begins where the longest of them would not end within what is known may turn
-    /// out to be another one.
+    /// Replaces the strings that are certain. A string that begins where the longest one would not end within the known
+    /// text may turn out to be another one.
     fn scan(&mut self, last: bool, out: &mut Vec<u8>) {
         let mut at = 0;
         self.full = false;
         while self.longest > 0 {
-            // What is put in may be very much longer than what was there.
+            // The replacement may be very much longer than the string.
             if out.len() >= PIECE {
                 self.full = true;
                 self.held.drain(..at);

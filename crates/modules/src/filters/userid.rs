@@ -1,4 +1,4 @@
-//! `userid`: marks clients with a cookie.
+//! `userid`: identifies clients by a cookie.
 
 use std::cell::{OnceCell, RefCell};
 use std::hash::{BuildHasher, RandomState};
@@ -49,24 +49,24 @@ settings! {
 }
 
 keyword_enum! {
-    /// What is done.
+    /// The mode of `userid`.
     pub enum Mode {
-        /// No cookie is looked at or sent.
+        /// Cookies are neither read nor sent.
         Off = "off",
         /// Cookies are read.
         Log = "log",
-        /// And sent, of the first version.
+        /// Cookies are read and sent, in the first version.
         V1 = "v1",
-        /// And sent.
+        /// Cookies are read and sent.
         On = "on",
     }
 }
 
-/// Whether, and how, clients get a cookie: `userid`.
+/// The value of `userid`: whether, and how, clients get a cookie.
 #[derive(Debug, Clone)]
 pub struct UserId {
     mode: Mode,
-    /// `$uid_reset`, which may be a map.
+    /// The value of `$uid_reset`, which may be a map.
     reset: Template,
 }
 
@@ -87,14 +87,14 @@ impl Value for UserId {
     }
 }
 
-/// How long the cookie lives: `userid_expires`.
+/// The value of `userid_expires`: the lifetime of the cookie.
 #[derive(Debug, Clone, Copy)]
 pub enum Expires {
-    /// With the browser's session.
+    /// The cookie ends with the browser's session.
     Off,
-    /// At the end of 2037.
+    /// The cookie expires at the end of 2037.
     Max,
-    /// After these seconds.
+    /// The cookie expires after so many seconds.
     After(i64),
 }
 
@@ -115,7 +115,7 @@ impl Value for Expires {
     }
 }
 
-/// The character that marks current cookies; one without it is sent anew: `userid_mark`.
+/// The value of `userid_mark`: the character that marks current cookies; a cookie without it is sent anew.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(Option<u8>);
 
@@ -135,7 +135,7 @@ impl Value for Mark {
     }
 }
 
-/// The attributes of the cookie: `userid_flags`.
+/// The value of `userid_flags`: the attributes of the cookie.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CookieFlags {
     off: bool,
@@ -173,7 +173,7 @@ impl Setting for CookieFlags {
     }
 }
 
-/// The module.
+/// The module `userid`.
 pub static MODULE: Module = Module {
     name: "userid",
     groups: &[group::<UserIdSettings>()],
@@ -199,19 +199,19 @@ fn wanted(settings: &SettingsSet) -> bool {
 /// The bytes in a cookie.
 type Uid = [u8; 16];
 
-/// How many bytes of Base64 they are, without padding.
+/// The length of the bytes in Base64, without padding.
 const BASE64_LEN: usize = 22;
 
-/// What is known of a client's cookie, found out when first asked for.
+/// The state of a client's cookie, determined when it is first used.
 #[derive(Default)]
 struct State {
-    /// What it sent, and whether with the right mark.
+    /// The cookie that the client sent, and whether it has the right mark.
     got: OnceCell<Option<(Uid, bool)>>,
     new: OnceCell<Option<Uid>>,
     reset: RefCell<Option<Bytes>>,
 }
 
-/// `name=` and the numbers of a cookie.
+/// Prints `name=` and the numbers of a cookie.
 fn shown<'r>(request: &'r Request, uid: impl FnOnce(&State) -> Option<Uid>) -> variables::Value<'r> {
     let state = request.shared().get::<State>();
     uid(&state).map(|uid| text(request, &uid).into_bytes().into())
@@ -220,7 +220,7 @@ fn shown<'r>(request: &'r Request, uid: impl FnOnce(&State) -> Option<Uid>) -> v
 fn text(request: &Request, uid: &Uid) -> String {
     let mut text = format!("{}=", request.settings().get::<UserIdSettings>().userid_name);
     for word in uid.chunks_exact(4) {
-        // As numbers of the machine that nginx is compared on.
+        // The numbers are printed in the byte order of the machine that nginx is compared on.
         for byte in word.iter().rev() {
             text.push_str(&format!("{byte:02X}"));
         }
@@ -257,7 +257,7 @@ fn read(request: &Request, state: &State) -> Option<(Uid, bool)> {
     })
 }
 
-/// What the client is sent.
+/// The new cookie for the client.
 fn new(request: &Request, state: &State) -> Option<Uid> {
     *state.new.get_or_init(|| {
         let settings = request.settings().get::<UserIdSettings>();
@@ -279,7 +279,7 @@ fn new(request: &Request, state: &State) -> Option<Uid> {
     })
 }
 
-/// What tells this process from others that make numbers in the same second.
+/// A number that distinguishes this process from others that make cookies in the same second.
 fn start() -> u32 {
     static START: OnceLock<u32> = OnceLock::new();
     *START.get_or_init(|| {
@@ -294,7 +294,7 @@ fn make(request: &Request, settings: &UserIdSettings, mode: Mode) -> Uid {
     /// The lowest byte is the version.
     const FIRST: u32 = 0x0303_0302;
     let time = clock::now().secs as u32;
-    // What does not fit is cut off, as in nginx.
+    // A number that is too large is truncated, as in nginx.
     let service = settings.userid_service.map(|service| service as u32);
     let words = if mode == Mode::V1 {
         let count = FIRST_VERSION.fetch_add(0x100, Relaxed);

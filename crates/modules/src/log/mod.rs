@@ -1,3 +1,3 @@
-//! After the response.
+//! Modules that run after the response.
 
 pub mod access;

@@ -1,4 +1,4 @@
-//! A client of the toy protocol, whose calls wait.
+//! A client of the toy protocol with blocking calls.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -11,19 +11,19 @@ use freerun_http::request::Address;
 use super::toy::{Frame, Kind, ToyService};
 use crate::in_process::Server;
 
-/// How a response has ended.
+/// The way in which a response has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ended {
-    /// It has not.
+    /// The response has not ended.
     #[default]
     NotYet,
-    /// It is whole.
+    /// The response is complete.
     Whole,
-    /// The server has given it up.
+    /// The server has reset the stream.
     Reset,
 }
 
-/// What has come of a response.
+/// The received part of a response.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     pub status: u16,
@@ -49,11 +49,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects; each response may be `window` bytes long before [`Client::open`] allows more.
+    /// Connects. Each response may be `window` bytes long before [`Client::open`] allows more.
     pub fn connect(server: &Server, window: usize) -> Client {
         let peer = Address::Ip(([192, 0, 2, 7], 4711).into());
         let socket = server.connect_to(ToyService::NAME, peer);
-        // A test that waits in vain ends.
+        // A test that waits in vain fails after this time.
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut client = Client { socket, input: BytesMut::new(), answers: HashMap::new() };
         client.open(0, u32::try_from(window).unwrap());
@@ -81,17 +81,17 @@ impl Client {
         self.write(Kind::End, stream, b"");
     }
 
-    /// Gives the request up.
+    /// Resets the request.
     pub fn reset(&mut self, stream: u32) {
         self.write(Kind::Reset, stream, b"");
     }
 
-    /// Opens the window for so many bytes more.
+    /// Opens the window for so many further bytes.
     pub fn open(&mut self, stream: u32, bytes: u32) {
         self.write(Kind::Window, stream, &bytes.to_be_bytes());
     }
 
-    /// What has come of a response so far.
+    /// The received part of a response.
     pub fn have(&self, stream: u32) -> Answer {
         self.answers.get(&stream).cloned().unwrap_or_default()
     }

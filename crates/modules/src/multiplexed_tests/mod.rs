@@ -1,4 +1,4 @@
-//! The path of a request under another protocol than HTTP/1: handlers and filters serve streams of a toy protocol unchanged.
+//! Requests over another protocol than HTTP/1: handlers and filters serve streams of a toy protocol unchanged.
 
 mod client;
 mod toy;
@@ -13,10 +13,10 @@ use std::sync::mpsc;
 use self::client::{Client, Ended};
 use crate::in_process::Server;
 
-/// More than any client here leaves unread.
+/// A window larger than any unread data of a client here.
 const WIDE: usize = 1 << 24;
 
-/// A folder of files that goes with the test.
+/// A folder of files that is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -55,7 +55,7 @@ fn origin() -> (u16, mpsc::Receiver<TcpStream>) {
     (port, receive)
 }
 
-/// What has come up to, and with, these bytes.
+/// Reads up to and including these bytes.
 fn read_until(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let mut got = Vec::new();
     let mut byte = [0];
@@ -101,7 +101,7 @@ fn no_more_is_sent_than_the_window_allows_and_others_go_on() {
     client.ask(1, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     client.ask(2, "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(&client.answer(2).body[..], b"small\n");
-    // The driver panics at a byte more than this.
+    // The driver panics at one byte more.
     assert_eq!(client.have(1).body.len(), 1000);
     for _ in 0..199 {
         client.open(1, 1000);

@@ -1,7 +1,8 @@
-//! A toy protocol that carries several requests at once, and its driver: as much of it as HTTP/2 has too.
+//! A toy protocol that carries several requests at once, and its driver, with the features of HTTP/2 that matter here.
 //!
-//! A frame is a kind, the number of its stream, the length of what follows (both four bytes, the highest first), and that.
-//! The client begins a stream with a head in the words of HTTP/1. It opens windows as it takes bytes; the server does not send
+//! A frame is a kind, the number of its stream, the length of its payload (both four bytes, big-endian), and the
+//! payload. The client begins a stream with a head in the syntax of HTTP/1. It opens windows as it reads bytes; the
+//! server does not send more than they allow. There is no window for bodies of requests, because a test sends little.
 //! more than they allow. There is no window for bodies of requests: a test sends little.
 
 use std::cell::RefCell;
@@ -32,11 +33,11 @@ pub enum Kind {
     Interim,
     /// A piece of a body.
     Data,
-    /// The fields behind a body.
+    /// The trailer fields.
     Trailers,
-    /// The message is whole.
+    /// The message is complete.
     End,
-    /// The stream is over, and its message is not whole.
+    /// The stream is over, and its message is not complete.
     Reset,
     /// The peer may send so many bytes more.
     Window,
@@ -51,7 +52,7 @@ impl Kind {
     }
 }
 
-/// Bytes in front of what a frame holds.
+/// The number of bytes before the payload of a frame.
 const FRAME_HEAD: usize = 9;
 
 /// A frame.
@@ -63,7 +64,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Appends the frame as it travels.
+    /// Appends the encoded frame.
     pub fn write(kind: Kind, stream: u32, payload: &[u8], out: &mut impl Extend<u8>) {
         out.extend([kind as u8]);
         out.extend(stream.to_be_bytes());
@@ -71,7 +72,7 @@ impl Frame {
         out.extend(payload.iter().copied());
     }
 
-    /// Takes the first frame from what has come, if it is whole.
+    /// Takes the first frame from the input, if it is complete.
     pub fn read(input: &mut BytesMut) -> io::Result<Option<Frame>> {
         let Some(head) = input.get(..FRAME_HEAD) else { return Ok(None) };
         let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
@@ -85,17 +86,17 @@ impl Frame {
     }
 }
 
-/// What the requests of a connection and its driver share.
+/// The state that the requests of a connection share with its driver.
 #[derive(Default)]
 struct Shared {
-    /// How many bytes of each response may come before the client opens its window.
+    /// How many bytes of each response may be sent before the client opens its window.
     window: usize,
     streams: HashMap<u32, State>,
     out: BytesMut,
     driver: Option<Waker>,
 }
 
-/// A stream, as its driver knows it.
+/// The driver's state of a stream.
 #[derive(Default)]
 struct State {
     body: VecDeque<Bytes>,
@@ -147,7 +148,7 @@ impl ToyStream {
     }
 }
 
-/// A head or trailers as the toy has them: the status, if there is one, and a line for each field.
+/// Encodes a head or trailers: the status, if there is one, and a line for each field.
 fn lines(status: Option<u16>, fields: &[Field]) -> Vec<u8> {
     let mut out = status.map(|status| format!("{status}\n").into_bytes()).unwrap_or_default();
     for (name, value) in fields {
@@ -215,16 +216,16 @@ impl Stream for ToyStream {
     }
 }
 
-/// The service that takes connections which speak the toy protocol, beside `http` on the same loop.
+/// The service for connections that use the toy protocol, beside `http` on the same loop.
 pub struct ToyService {
     loop_state: Rc<LoopState>,
 }
 
 impl ToyService {
-    /// The name by which a listening socket asks for it.
+    /// The name by which a listening socket selects the service.
     pub const NAME: &str = "toy";
 
-    /// Makes that of this loop.
+    /// Makes the service of this loop.
     pub fn make(loop_state: &Rc<LoopState>) -> Rc<dyn Service> {
         Rc::new(ToyService { loop_state: loop_state.clone() })
     }
@@ -254,13 +255,13 @@ impl Service for ToyService {
     fn forget(&self) {}
 }
 
-/// Serves a connection by the toy protocol. Its first frame, a window for stream 0, says how many bytes of each response may
-/// come before the client opens its window.
+/// Serves a connection with the toy protocol. Its first frame, a window for stream 0, gives the number of bytes of each
+/// response that may be sent before the client opens its window.
 fn drive(http: Rc<HttpLoop>, connection: Rc<Connection>) {
     loops::spawn(connection.number, "a toy protocol", async move {
         let shared = Rc::new(RefCell::new(Shared::default()));
         let mut input = BytesMut::new();
-        // However the connection ends, nobody is there for its streams any more.
+        // However the connection ends, its streams have no driver afterwards.
         let _ = poll_fn(|context| poll(context, &http, &connection, &shared, &mut input)).await;
         for state in shared.borrow_mut().streams.values_mut() {
             state.is_gone = true;

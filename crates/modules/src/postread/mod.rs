@@ -1,3 +1,3 @@
-//! Before anything else is done with a request.
+//! Modules that run before all other processing of a request.
 
 pub mod realip;

@@ -1,4 +1,4 @@
-//! `real_ip_header`: the client's address as a trusted proxy tells it.
+//! `real_ip_header`: takes the client's address from a trusted proxy.
 
 use std::net::SocketAddr;
 
@@ -29,14 +29,14 @@ settings! {
     }
 }
 
-/// Where the address stands.
+/// The source of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Where {
-    /// In the first field of that name.
+    /// The first field with this name.
     Field(String),
-    /// In the fields `X-Forwarded-For`, which are one list.
+    /// The fields `X-Forwarded-For`, which form one list.
     ForwardedFor,
-    /// In the PROXY protocol header.
+    /// The PROXY protocol header.
     ProxyProtocol,
 }
 
@@ -56,13 +56,13 @@ fn wanted(settings: &SettingsSet) -> bool {
     !settings.get::<RealIpSettings>().set_real_ip_from.is_empty()
 }
 
-/// The module.
+/// The module `realip`.
 pub static MODULE: Module = Module {
     name: "realip",
     groups: &[group::<RealIpSettings>()],
     handlers: &[
         Handler { phase: Phase::PostRead, wanted, run: Run::Now(run) },
-        // Once more with the settings of the location, for those that the server does not have.
+        // It runs again with the settings of the location, for settings that the server block does not have.
         Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) },
     ],
     variables: &[
@@ -73,7 +73,7 @@ pub static MODULE: Module = Module {
 };
 
 fn run(request: &mut Request) -> Outcome {
-    // Told once: the second answer would be about the client's own word.
+    // The address is replaced only once: a second time it would come from the client itself.
     if !request.has_real_peer()
         && let Some(peer) = real_peer(request, request.settings().get::<RealIpSettings>())
     {
@@ -111,7 +111,7 @@ fn real_peer(request: &Request, settings: &RealIpSettings) -> Option<SocketAddr>
                 return found;
             }
         }
-        // Who wrote an empty field had nothing to say; what is before it is nobody's word.
+        // An empty field gives no address, and entries before it are not trusted.
         if !any {
             break;
         }

@@ -1,4 +1,4 @@
-//! The status of what limits refuse.
+//! The status of requests that limits refuse.
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value};
 

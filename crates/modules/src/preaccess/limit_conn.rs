@@ -1,4 +1,4 @@
-//! `limit_conn`: how many requests of a key are served at the same time.
+//! `limit_conn`: limits how many requests with the same key are served at the same time.
 //!
 //! <https://nginx.org/en/docs/http/ngx_http_limit_conn_module.html>
 
@@ -38,7 +38,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `limit_conn`.
 pub static MODULE: Module = Module {
     name: "limit_conn",
     groups: &[group::<LimitConnSettings>()],
@@ -49,8 +49,8 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// What became of a request, and its places in the counts: they become free with the request, whatever its end. A request
-/// is counted once, whatever internal redirects and subrequests it comes to.
+/// The result for a request, and its places in the counts, which become free with the request, however it ends. A
+/// request is counted once, whatever internal redirects and subrequests it leads to.
 #[derive(Default)]
 struct Judged {
     status: Cell<Option<&'static [u8]>>,

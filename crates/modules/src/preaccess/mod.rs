@@ -1,4 +1,4 @@
-//! Limits, before access is checked.
+//! Modules with limits, which run before access is checked.
 
 mod key;
 pub mod limit_conn;

@@ -1,4 +1,4 @@
-//! `mirror`: requests are repeated inside the server, and what is answered there is thrown away.
+//! `mirror`: repeats requests inside the server, and drops the answers.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_runtime::loops;
 use freerun_serve::background::Background;
 
-/// How many mirrored requests may run on one loop. Beyond that, requests are not mirrored, and the log says so.
+/// The most mirrored requests that run on one loop. Beyond that, requests are not mirrored, and the log says so.
 const MAX_RUNNING: usize = 1024;
 
 settings! {
@@ -34,7 +34,7 @@ settings! {
     }
 }
 
-/// The URIs; none with `off`.
+/// The URIs of the mirrored requests; none with `off`.
 #[derive(Debug, Clone, Default)]
 pub struct Mirrors(Arc<[String]>);
 
@@ -54,7 +54,7 @@ impl Setting for Mirrors {
     }
 }
 
-/// The module.
+/// The module `mirror`.
 pub static MODULE: Module = Module {
     name: "mirror",
     groups: &[group::<MirrorSettings>()],
@@ -66,11 +66,11 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// How many run on a loop.
+/// The number of mirrored requests that run on a loop.
 #[derive(Default)]
 struct Running(Cell<usize>);
 
-/// One of them.
+/// The place of one mirrored request.
 struct Place(Rc<Running>);
 
 impl Drop for Place {
@@ -80,7 +80,7 @@ impl Drop for Place {
 }
 
 async fn run(request: &mut Request) -> Outcome {
-    // What is repeated is the client's request with all it causes, once.
+    // The client's request is mirrored once, not its subrequests.
     if request.is_subrequest() {
         return Outcome::Declined;
     }

@@ -1,4 +1,4 @@
-//! Just before content is made.
+//! Modules that run just before the content is made.
 
 pub mod mirror;
 pub mod try_files;

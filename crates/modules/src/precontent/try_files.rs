@@ -1,4 +1,4 @@
-//! `try_files`: the first of several files that is there, else a last resort.
+//! `try_files`: serves the first of several files that exists, or else a fallback.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ settings! {
     }
 }
 
-/// What is tried.
+/// The value of `try_files`.
 #[derive(Debug, Clone)]
 pub struct TryFiles {
     tries: Arc<[Try]>,
@@ -70,7 +70,7 @@ impl Value for TryFiles {
     }
 }
 
-/// The module.
+/// The module `try_files`.
 pub static MODULE: Module = Module {
     name: "try_files",
     groups: &[group::<TryFilesSettings>()],
@@ -99,7 +99,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 open::stat(request, &file).await.is_ok_and(|meta| !meta.is_dir())
             };
             if there {
-                // Behind the alias of a regular expression a folder is looked for, but not gone to.
+                // For the alias of a regular expression a folder is looked for, but not used.
                 let nameless = request.place.location.alias.as_ref().is_some_and(|alias| alias.prefix.is_none());
                 if !(candidate.folder && nameless) {
                     request.asked.path = uri;
@@ -124,7 +124,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 }
                 match uri.iter().position(|byte| *byte == b'?') {
                     Some(mark) => Outcome::Redirect(uri[..mark].to_vec(), Some(uri[mark + 1..].to_vec())),
-                    // The request's own arguments do not go along: `$args` is empty, not missing.
+                    // The request's own arguments are dropped: `$args` is empty, not missing.
                     None => Outcome::Redirect(uri, Some(Vec::new())),
                 }
             }
@@ -132,8 +132,9 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// What the last argument leads to: in a location with `alias`, a text with variables loses the location's prefix. That is nginx's rule,
-/// which configurations rely on (`try_files $uri /x/$uri` in `location /x/`). A path above the root does not come of it.
+/// The URI of the last argument: in a location with `alias`, a text with variables loses the location's prefix. That is
+/// nginx's rule, which configurations rely on (`try_files $uri /x/$uri` in `location /x/`). It cannot give a path above
+/// the root.
 fn without_prefix<'v>(request: &Request, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> {
     let prefix = request.place.location.alias.as_ref().and_then(|alias| alias.prefix.as_deref());
     let rest = prefix.and_then(|prefix| value.strip_prefix(prefix.as_bytes()));
@@ -143,8 +144,9 @@ fn without_prefix<'v>(request: &Request, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> 
     }
 }
 
-/// The URI and the file that a value stands for. With `alias`, values made of variables that begin with the location's prefix keep it in
-/// the URI and lose it in the file; others are put after the alias, as all are behind that of a regular expression.
+/// The URI and the file of a value. With `alias`, a value with variables that begins with the location's prefix keeps
+/// it in the URI and loses it in the file; other values are appended to the alias, as all values are for a regular
+/// expression.
 fn place(request: &Request, value: &[u8], variables: bool) -> (Vec<u8>, Vec<u8>) {
     let Some(alias) = &request.place.location.alias else {
         return (value.to_vec(), path::file_name_of(request, value));

@@ -1,4 +1,4 @@
-//! `modern_browser`, `ancient_browser`: what a browser can, judged by its name.
+//! `modern_browser`, `ancient_browser`: classifies browsers by `User-Agent`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ settings! {
     }
 }
 
-/// A text; of several the last one counts.
+/// A text; if there are several directives, the last one counts.
 #[derive(Debug, Clone, Default)]
 pub struct LastText(Box<str>);
 
@@ -52,14 +52,14 @@ impl Parsed for Names {
 }
 
 keyword_enum! {
-    /// A browser, in the order in which they are looked for: each claims to be the ones after it.
+    /// A browser. They are looked for in this order, because each claims to be the later ones.
     #[derive(PartialOrd, Ord)]
     pub enum Browser {
         /// Opera.
         Opera = "opera",
         /// Internet Explorer.
         Msie = "msie",
-        /// Mozilla and its kin.
+        /// Mozilla and related browsers.
         Gecko = "gecko",
         /// Safari.
         Safari = "safari",
@@ -69,7 +69,8 @@ keyword_enum! {
 }
 
 impl Browser {
-    /// The name in `User-Agent` with what is between it and the version, and how many bytes are before it at least.
+    /// The name in `User-Agent`, the number of bytes between it and the version, and the least number of bytes before
+    /// it.
     fn mark(self) -> (&'static [u8], usize, usize) {
         const MOZILLA: usize = b"Mozilla/5.0 (".len();
         const COMPATIBLE: usize = b"Mozilla/5.0 (compatible; ".len();
@@ -91,13 +92,13 @@ impl Browser {
     }
 }
 
-/// A version of up to four numbers, as one number: a hundred of the next is one of the one before, as in nginx, so that
+/// A version of up to four numbers, as one number: as in nginx, each number counts a hundred of the next one, so that
 /// 5.500 is 10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Version(u64);
 
 impl Version {
-    /// Reads a version, and says how many bytes belong to it.
+    /// Parses a version, and returns how many bytes belong to it.
     fn read(text: &[u8]) -> (Version, usize) {
         let mut numbers = [0u64; 4];
         let mut number = 0;
@@ -120,11 +121,11 @@ impl Version {
     }
 }
 
-/// What `modern_browser` says at one level.
+/// The values of `modern_browser` at one level.
 #[derive(Debug, Clone, Default)]
 pub struct Modern {
     unlisted: bool,
-    /// In the order in which they are looked for.
+    /// The browsers in the order in which they are looked for.
     list: Arc<Vec<(Browser, Version)>>,
 }
 
@@ -157,7 +158,7 @@ impl Setting for Modern {
     }
 }
 
-/// The module.
+/// The module `browser`.
 pub static MODULE: Module = Module {
     name: "browser",
     groups: &[group::<BrowserSettings>()],
@@ -187,7 +188,7 @@ fn is_modern(request: &Request, settings: &BrowserSettings) -> bool {
 
 fn judge(agent: &[u8], settings: &BrowserSettings) -> bool {
     let modern = &settings.modern_browser;
-    // Opera says that it is others: if it is not in the list of those that are modern, it is none of them.
+    // Opera claims to be other browsers: if it is not in the list of modern ones, it must not match another entry.
     if !modern.list.is_empty()
         && let Some(version) = Browser::Opera.version(agent)
     {
@@ -205,7 +206,7 @@ fn judge(agent: &[u8], settings: &BrowserSettings) -> bool {
     !ancient && modern.unlisted
 }
 
-/// `Mozilla/4.72 [en]` and older; browsers that name an old version to be taken for it are among them.
+/// Whether it is `Mozilla/4.72 [en]` or older; this includes browsers that claim an old version.
 fn is_netscape4(agent: &[u8]) -> bool {
     agent.len() >= b"Mozilla/4.72 [".len()
         && agent.starts_with(b"Mozilla/")

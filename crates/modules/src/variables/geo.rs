@@ -19,5 +19,5 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `geo`.
 pub static MODULE: Module = Module { name: "geo", groups: &[group::<GeoSettings>()], ..Module::EMPTY };

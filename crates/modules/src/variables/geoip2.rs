@@ -1,5 +1,5 @@
-//! `geoip2`: variables from a MaxMind database, looked up by the client's address. Directives and variables are those of the
-//! third-party module for nginx of that name.
+//! `geoip2`: variables from a MaxMind database, looked up by the client's address. Directives and variables are those
+//! of the third-party module for nginx with this name.
 
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `geoip2`.
 pub static MODULE: Module = Module { name: "geoip2", groups: &[group::<GeoIp2Settings>()], ..Module::EMPTY };
 
 /// A network of proxies.
@@ -49,7 +49,7 @@ impl Value for Proxy {
     }
 }
 
-/// Looks addresses up that proxies have told, where `geoip2_proxy` says that they are believed.
+/// Looks up addresses that trusted proxies (`geoip2_proxy`) have sent.
 #[derive(Debug, Clone, Copy)]
 pub struct BehindProxies;
 

@@ -1,4 +1,4 @@
-//! `map`: a variable whose value depends on others.
+//! `map`: a variable whose value depends on other variables.
 
 use freerun_conf::{group, settings};
 use freerun_http::module::Module;
@@ -24,5 +24,5 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `map`.
 pub static MODULE: Module = Module { name: "map", groups: &[group::<MapSettings>()], ..Module::EMPTY };

@@ -29,7 +29,7 @@ settings! {
     }
 }
 
-/// What is valid at one level.
+/// The valid referers of one level.
 #[derive(Debug, Clone, Default)]
 pub struct Referers(Option<Arc<List>>);
 
@@ -38,11 +38,11 @@ struct List {
     none: bool,
     blocked: bool,
     server_names: bool,
-    /// By name, each with the beginning that the path must have.
+    /// The full names, each with the prefix that the path must have.
     exact: HashMap<Box<[u8]>, Box<[u8]>>,
-    /// By what follows the asterisk, with its dot.
+    /// The names with an asterisk at the beginning, by the part after it, with its dot.
     front: HashMap<Box<[u8]>, Box<[u8]>>,
-    /// By what is before the asterisk, with its dot.
+    /// The names with an asterisk at the end, by the part before it, with its dot.
     back: HashMap<Box<[u8]>, Box<[u8]>>,
     patterns: Vec<Arc<Pattern>>,
 }
@@ -101,7 +101,7 @@ impl List {
         Ok(())
     }
 
-    /// The beginning of paths that belongs to the name that fits a host best.
+    /// The prefix of paths for the name that matches a host best.
     fn find(&self, host: &[u8]) -> Option<&[u8]> {
         let dots = || host.iter().enumerate().filter(|(_, byte)| **byte == b'.').map(|(dot, _)| dot);
         let front = || dots().find_map(|dot| self.front.get(&host[dot..]));
@@ -110,7 +110,7 @@ impl List {
     }
 }
 
-/// The module.
+/// The module `referer`.
 pub static MODULE: Module = Module {
     name: "referer",
     groups: &[group::<RefererSettings>()],
@@ -121,7 +121,7 @@ pub static MODULE: Module = Module {
 
 fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
     let Some(list) = &settings.get::<RefererSettings>().valid_referers.0 else { return Ok(()) };
-    // As in nginx, which does not count expressions either, unless they are all there is.
+    // As in nginx, which does not count expressions either, unless there are only expressions.
     let names = list.exact.len() + list.front.len() + list.back.len();
     if names == 0 && !list.server_names && (list.none || list.blocked) {
         let message = "the \"none\" or \"blocked\" referers are specified in the \"valid_referers\" directive without any \
@@ -137,11 +137,11 @@ fn invalid<'r>(request: &'r Request, _: &str) -> Value<'r> {
     Some(Cow::Borrowed(if valid { b"" } else { b"1" }))
 }
 
-/// Shorter values, and longer names of hosts, cannot be what they say.
+/// The length of the shortest valid value; shorter ones are not looked up.
 const MIN_LEN: usize = b"http://i.ru".len();
 const MAX_HOST: usize = 256;
 
-/// What is behind `http://` or `https://`.
+/// The part after `http://` or `https://`.
 fn after_scheme(value: &[u8]) -> Option<&[u8]> {
     let scheme = |scheme: &[u8]| {
         let (start, rest) = value.split_at_checked(scheme.len())?;

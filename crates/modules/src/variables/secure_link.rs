@@ -1,4 +1,4 @@
-//! `secure_link`: whether a link was made by somebody who knows a secret, and how long it is good.
+//! `secure_link`: whether a link was made with a secret, and how long it is valid.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -25,7 +25,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `secure_link`.
 pub static MODULE: Module = Module {
     name: "secure_link",
     groups: &[group::<SecureLinkSettings>()],
@@ -44,13 +44,13 @@ fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Checksum and end of a link.
+/// The checksum and the expiry time of a link.
 struct Link<'r> {
     checksum: Cow<'r, [u8]>,
     expires: Option<(i64, Vec<u8>)>,
 }
 
-/// What `secure_link` says; `None` without it, and for an end that is no time.
+/// The parsed value of `secure_link`; `None` without it, and if the expiry time is not valid.
 fn link<'r>(request: &'r Request, settings: &'r SecureLinkSettings) -> Option<Link<'r>> {
     let value = settings.secure_link.as_ref()?.render(request);
     let Some(comma) = memchr::memchr(b',', &value) else { return Some(Link { checksum: value, expires: None }) };
@@ -60,14 +60,14 @@ fn link<'r>(request: &'r Request, settings: &'r SecureLinkSettings) -> Option<Li
     Some(Link { checksum: value[..comma].to_vec().into(), expires: Some((time, text)) })
 }
 
-/// Which of the two variables are being found.
+/// The variables that are being evaluated.
 #[derive(Default)]
 struct Pending {
     link: Cell<bool>,
     expires: Cell<bool>,
 }
 
-/// A variable whose parts may name it: nothing, when it would need itself.
+/// Evaluates a variable whose parts may name it: no value if it would need itself.
 fn once<'r>(
     request: &'r Request,
     pending: fn(&Pending) -> &Cell<bool>,
@@ -83,7 +83,8 @@ fn once<'r>(
     value
 }
 
-/// `1` for a good link, `0` for one that is over; the link itself for one with a secret word; empty for a wrong one.
+/// The value: `1` for a valid link, `0` for an expired one; the link itself for one with a secret word; empty for a
+/// wrong one.
 fn secure_link<'r>(request: &'r Request, _: &str) -> Value<'r> {
     once(request, |pending| &pending.link, check)
 }
@@ -130,7 +131,8 @@ fn with_secret<'r>(request: &'r Request, secret: &str) -> Option<&'r [u8]> {
     same(&given, &wanted).then_some(link)
 }
 
-/// Whether two checksums are the same, in a time that does not tell how much of them is: nobody finds one byte by byte.
+/// Whether two checksums are equal, in a time that does not depend on their contents, so that a client cannot guess one
+/// byte by byte.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differ = one.iter().zip(other).fold(0, |differ, (one, other)| std::hint::black_box(differ | (one ^ other)));
     one.len() == other.len() && differ == 0
@@ -139,7 +141,7 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 /// The longest Base64 of 16 bytes, with its padding.
 const MAX_CHECKSUM: usize = 24;
 
-/// Base64 for URLs (RFC 4648 section 5) of 16 bytes.
+/// Decodes Base64 for URLs (RFC 4648 section 5) of 16 bytes.
 fn decode(text: &[u8]) -> Option<[u8; 16]> {
     if text.len() > MAX_CHECKSUM || text.iter().any(|byte| matches!(byte, b'+' | b'/')) {
         return None;

@@ -1,4 +1,4 @@
-//! `split_clients`: a variable with one of several values, by shares, for experiments.
+//! `split_clients`: a variable with one of several values, by percentages.
 
 use freerun_conf::{group, settings};
 use freerun_http::module::Module;
@@ -16,6 +16,6 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `split_clients`.
 pub static MODULE: Module =
     Module { name: "split_clients", groups: &[group::<SplitClientsSettings>()], ..Module::EMPTY };

@@ -90,7 +90,7 @@ impl Stopped {
     }
 
     /// The error for which the response is given up, too. The response goes on if the server accepts no more of the
-    /// request, and as long as the server does not need the rest of a body that the client fails to send.
+    /// request, and also after the client has timed out, as long as the server does not end it.
     pub fn upstream_error(self) -> Option<UpstreamError> {
         match self {
             Stopped::Refused(_) | Stopped::Client(BodyError::TimedOut) | Stopped::Gone => None,

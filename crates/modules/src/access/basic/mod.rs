@@ -68,7 +68,7 @@ fn wanted(settings: &SettingsSet) -> bool {
     !off && settings.auth_basic_user_file.is_some()
 }
 
-/// The module.
+/// The module `auth_basic`.
 pub static MODULE: Module = Module {
     name: "auth_basic",
     groups: &[group::<BasicSettings>()],
@@ -125,7 +125,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// Compares at once what is compared at once; what takes its time goes to the pool for that.
+/// Compares the password: at once if the form is cheap, in the pool for processor work if it is slow.
 async fn check(request: &Request, stored: &[u8], password: &[u8]) -> Result<Verdict, PoolError> {
     if let Some(verdict) = password::quick(stored, password) {
         return Ok(verdict);

@@ -1,4 +1,4 @@
-//! Comparing a password with its stored form.
+//! Compares a password with its stored form.
 
 use std::ffi::CString;
 
@@ -6,14 +6,14 @@ use freerun_proto::credentials::decode_base64;
 use md5::{Digest, Md5};
 use sha1::Sha1;
 
-/// What a comparison comes to.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is the password.
+    /// The password is right.
     Right,
-    /// It is not, or the stored form is none.
+    /// The password is wrong, or the stored form is not valid.
     Wrong,
-    /// Comparing would take too much time or memory; nothing was compared.
+    /// The comparison would take too much time or memory, and was not made.
     TooCostly,
 }
 
@@ -23,9 +23,9 @@ impl From<bool> for Verdict {
     }
 }
 
-/// The comparison, where it costs no more than reading the password: `{PLAIN}`, `{SHA}` and `{SSHA}`.
+/// Compares forms that cost no more than reading the password: `{PLAIN}`, `{SHA}` and `{SSHA}`. `None` for other forms.
 pub fn quick(stored: &[u8], password: &[u8]) -> Option<Verdict> {
-    // As for crypt(3), which the other forms go to, a password ends at a NUL.
+    // A password ends at a NUL, as for crypt(3), which handles the other forms.
     let password = before_nul(password);
     let right = if let Some(plain) = stored.strip_prefix(b"{PLAIN}") {
         equal(before_nul(plain), password)
@@ -35,7 +35,7 @@ pub fn quick(stored: &[u8], password: &[u8]) -> Option<Verdict> {
             None => false,
         }
     } else if let Some(hash) = stored.strip_prefix(b"{SHA}") {
-        // The one form that 20 bytes have in Base64.
+        // The only form that 20 bytes have in Base64.
         let whole = hash.len() == 28 && hash.ends_with(b"=");
         whole && decode_base64(hash).is_some_and(|hash| equal(&Sha1::digest(password), &hash))
     } else {
@@ -46,7 +46,7 @@ pub fn quick(stored: &[u8], password: &[u8]) -> Option<Verdict> {
 
 const SHA1_LEN: usize = 20;
 
-/// The comparison for all other forms. It uses the processor for up to seconds: not for event loops.
+/// Compares all other forms. It uses the processor for up to seconds, so it must not run on an event loop.
 pub fn slow(stored: &[u8], password: &[u8]) -> Verdict {
     let password = before_nul(password);
     if let Some(rest) = stored.strip_prefix(b"$apr1$") {
@@ -64,7 +64,7 @@ fn before_nul(text: &[u8]) -> &[u8] {
     &text[..memchr::memchr(0, text).unwrap_or(text.len())]
 }
 
-/// Compares in a time that tells only the lengths.
+/// Compares in a time that depends only on the lengths.
 fn equal(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |differences, (one, other)| differences | (one ^ other));
     one.len() == other.len() && std::hint::black_box(differences) == 0
@@ -104,7 +104,7 @@ fn apr1(password: &[u8], salt: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The digits of crypt(3), lowest first.
+/// Appends digits in the alphabet of crypt(3), lowest first.
 fn push_base64(out: &mut Vec<u8>, mut bits: u32, digits: usize) {
     for _ in 0..digits {
         out.push(cost::DIGITS[(bits & 63) as usize]);
@@ -113,15 +113,15 @@ fn push_base64(out: &mut Vec<u8>, mut bits: u32, digits: usize) {
 }
 
 mod cost {
-    //! What a form of crypt(3) asks for, as crypt(5) describes it.
+    //! The costs that a form of crypt(3) asks for, as crypt(5) describes them.
 
     /// The 64 digits of crypt(3).
     pub const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    /// Rounds of the forms that count them (`$5$`, `$6$`, `$sha1$`, `$md5`): about ten seconds.
+    /// The most rounds of the forms that count them (`$5$`, `$6$`, `$sha1$`, `$md5`): about ten seconds.
     const MAX_ROUNDS: u64 = 10_000_000;
-    /// The logarithm of bcrypt's rounds: about ten seconds.
+    /// The largest logarithm of bcrypt's rounds: about ten seconds.
     const MAX_BCRYPT: u64 = 17;
-    /// The logarithm of what yescrypt and scrypt need in bytes: 256 MB.
+    /// The largest logarithm of the memory of yescrypt and scrypt in bytes: 256 MB.
     const MAX_MEMORY: u32 = 28;
 
     fn digit(byte: u8) -> Option<u32> {
@@ -130,14 +130,14 @@ mod cost {
 
     fn number(text: &[u8]) -> u64 {
         let digits = &text[..text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len())];
-        // No digits are no number: the form is wrong, and crypt(3) will say so.
+        // Without digits the form is not valid, and crypt(3) reports that.
         if digits.is_empty() {
             return 0;
         }
         std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX)
     }
 
-    /// Whether it is too much.
+    /// Whether the cost is too high.
     pub fn is_too_high(stored: &[u8]) -> bool {
         let mut fields = stored.split(|byte| *byte == b'$').skip(1);
         let (Some(form), parameters) = (fields.next(), fields.next().unwrap_or_default()) else { return false };
@@ -151,14 +151,15 @@ mod cost {
         }
     }
 
-    /// Flavour, N and r in one digit each; anything beyond that (long numbers, parallelism, more time) is not looked into.
+    /// The parameters are flavour, N and r in one digit each; forms with others (long numbers, parallelism, more time)
+    /// are refused.
     fn yescrypt(parameters: &[u8]) -> bool {
         let [_, n, r] = parameters else { return !parameters.is_empty() };
         let (Some(n), Some(r)) = (digit(*n), digit(*r)) else { return false };
         n + 1 + 7 + (r + 1).ilog2() > MAX_MEMORY
     }
 
-    /// N in one digit, then r and p in five each, lowest first.
+    /// The parameters are N in one digit, then r and p in five each, lowest first.
     fn scrypt(parameters: &[u8]) -> bool {
         let five = |range: std::ops::Range<usize>| {
             let digits = parameters.get(range)?;

@@ -1,5 +1,5 @@
-//! Slow comparisons, a few of each client at a time: somebody who tries many passwords at once waits for himself, and does
-//! not fill the queue of the pool that all share.
+//! Limits the slow comparisons of each client to a few at a time: a client that tries many passwords at once waits for
+//! its own comparisons, and does not fill the queue of the pool that all clients share.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,14 +8,15 @@ use std::rc::Rc;
 use freerun_http::request::Request;
 use tokio::sync::Semaphore;
 
-/// How many comparisons of one client a loop hands to the pool at a time.
+/// The number of comparisons of one client that a loop gives to the pool at a time.
 const AT_A_TIME: usize = 8;
 
-/// The clients of a loop that wait, or that have something compared. Bounded by the number of connections.
+/// The clients of a loop that wait for a comparison, or have one running. Their number is bounded by that of
+/// connections.
 #[derive(Default)]
 pub struct Turns(RefCell<HashMap<u64, Rc<Semaphore>>>);
 
-/// A client's place; the last one to leave takes it away.
+/// A client's place in the table; dropping the last one removes the client.
 struct Place {
     turns: Rc<Turns>,
     client: u64,
@@ -34,14 +35,14 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The table's and this one.
+        // The references of the table and of this place.
         if Rc::strong_count(&self.semaphore) == 2 {
             self.turns.0.borrow_mut().remove(&self.client);
         }
     }
 }
 
-/// Does `work` when it is the client's turn. `None`: the client went away while it waited.
+/// Runs `work` when it is the client's turn. `None`: the client went away during the wait.
 pub async fn wait<T>(request: &Request, work: impl Future<Output = T>) -> Option<T> {
     let place = Place::new(request.client.loop_state.modules.get::<Turns>(), request.client_key());
     let _turn = tokio::select! {

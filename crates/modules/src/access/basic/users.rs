@@ -1,4 +1,4 @@
-//! Files of names and passwords: read off the loop, kept while they do not change.
+//! Files of names and passwords: read off the loop, and kept while they do not change.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,36 +15,36 @@ use freerun_runtime::log::clock;
 use freerun_runtime::pool::{PoolError, Tag};
 use tokio::sync::Semaphore;
 
-/// The largest file, in bytes: a few hundred thousand users.
+/// The size of the largest file, in bytes: a few hundred thousand users.
 const MAX_SIZE: u64 = 16 << 20;
-/// How many files a loop keeps; the one that was not asked for the longest makes room.
+/// The most files that a loop keeps; the one that was not used for the longest makes room.
 const MAX_FILES: usize = 64;
-/// How many bytes of files a loop keeps, with their indexes.
+/// The most bytes of files that a loop keeps, with their indexes.
 const MAX_KEPT: usize = 32 << 20;
-/// A file up to this size is indexed on the loop, a larger one in a pool.
+/// The largest file that is indexed on the loop; a larger one is indexed in a pool.
 const INDEX_INLINE: usize = 16 << 10;
-/// A file that was changed this recently, in seconds, is not kept: another change may leave the same time behind.
+/// A file that was changed this recently, in seconds, is not kept: another change may leave the same modification time.
 const SETTLED: i64 = 2;
 
-/// Why there are no users.
+/// The reason why there are no users.
 #[derive(Debug, thiserror::Error)]
 pub enum UsersError {
-    /// The path has a NUL byte, or the pool to read with is none.
+    /// The path has a NUL byte, or there is no pool to read with.
     #[error("cannot be opened")]
     Path,
-    /// The system or a pool refused.
+    /// The system or a pool returned an error.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It is a folder, a device or a pipe.
+    /// The path leads to a folder, a device or a pipe.
     #[error("is not a file")]
     NotAFile,
-    /// It is larger than a password file may be.
+    /// The file is larger than a password file may be.
     #[error("is too large for a password file: {0} bytes")]
     TooLarge(u64),
 }
 
 impl UsersError {
-    /// The answer: as nginx, 403 for a missing file.
+    /// The status of the answer: as in nginx, 403 for a missing file.
     pub fn status(&self) -> u16 {
         match self {
             UsersError::File(error) if error.errno() == Some(rustix::io::Errno::NOENT.raw_os_error()) => 403,
@@ -65,8 +65,8 @@ impl UsersError {
 
 /// The lines of a file, sorted by name.
 ///
-/// Kept as text with the beginnings of its lines, and not as a map, so that a file of nothing but short lines takes no
-/// more than three times its size.
+/// They are kept as text with the offsets of the lines, and not as a map, so that a file with only short lines takes at
+/// most three times its size.
 #[derive(Debug, Default)]
 pub struct Users {
     text: Bytes,
@@ -86,7 +86,7 @@ impl Users {
             start = end + 1;
         }
         let mut users = Users { text, lines: Vec::new() };
-        // Stable: of two lines with one name, the first counts.
+        // The sort is stable: of two lines with the same name, the first counts.
         lines.sort_by(|one, other| users.name(*one).cmp(users.name(*other)));
         lines.shrink_to_fit();
         users.lines = lines;
@@ -103,7 +103,7 @@ impl Users {
         &line[..memchr::memchr(b':', line).unwrap_or(line.len())]
     }
 
-    /// The stored password of a user. Further fields of the line are not looked at.
+    /// The stored password of a user. Further fields of the line are ignored.
     pub fn password(&self, user: &[u8]) -> Option<&[u8]> {
         let index = self.lines.partition_point(|start| self.name(*start) < user);
         let start = *self.lines.get(index)?;
@@ -119,7 +119,7 @@ impl Users {
     }
 }
 
-/// What tells one state of a file from another.
+/// The properties that distinguish one state of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     mtime: (i64, u32),
@@ -133,11 +133,11 @@ impl From<&Meta> for Version {
     }
 }
 
-/// A file that was asked for.
+/// A file that was used.
 struct Entry {
     users: RefCell<Option<(Version, Arc<Users>)>>,
     asked: Cell<u64>,
-    /// One request at a time reads it: many at once would each hold a copy.
+    /// Only one request at a time reads the file, because many at once would each hold a copy.
     turn: Semaphore,
 }
 
@@ -176,7 +176,7 @@ impl Cache {
         entry
     }
 
-    /// Forgets files until those that are left are not too large together.
+    /// Drops files until the remaining ones are within the limits.
     fn shrink(&self) {
         let mut entries = self.entries.borrow_mut();
         let mut memory: usize = entries.values().map(|entry| entry.memory()).sum();
@@ -193,7 +193,7 @@ fn remove_oldest(entries: &mut HashMap<Vec<u8>, Rc<Entry>>) -> Option<Rc<Entry>>
     entries.remove(&path)
 }
 
-/// The users of a file, as it is now.
+/// The users in the current state of a file.
 ///
 /// # Errors
 /// See [`UsersError`].
@@ -232,7 +232,7 @@ async fn read(request: &Request, file: &Arc<OpenFile>, aio: &Aio) -> Result<Arc<
     let gone = ClientGone::of(&request.client);
     let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
     let files = &request.generation.files;
-    // One byte more than announced shows a file that has grown since; what it has now is what counts.
+    // One byte more than announced shows that a file has grown since; its current contents count.
     let len = usize::try_from(file.size()).unwrap_or(usize::MAX).saturating_add(1);
     let text = files.read_at(file, 0, len, BytesMut::new(), via).await?.freeze();
     if text.len() <= INDEX_INLINE {

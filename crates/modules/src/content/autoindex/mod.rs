@@ -1,4 +1,4 @@
-//! `autoindex`: what is in a folder, as a page or as data.
+//! `autoindex`: the contents of a folder, as a page or as data.
 
 mod render;
 
@@ -24,13 +24,13 @@ use render::{Listing, Style};
 keyword_enum! {
     /// The form of a listing: `autoindex_format`.
     pub enum Format {
-        /// A page.
+        /// An HTML page.
         Html = "html",
         /// XML.
         Xml = "xml",
         /// JSON.
         Json = "json",
-        /// JSON, or a call of the function that the argument `callback` names.
+        /// JSON, or a call of the function named by the argument `callback`.
         Jsonp = "jsonp",
     }
 }
@@ -51,7 +51,7 @@ settings! {
     }
 }
 
-/// The module. It stands after `index`.
+/// The module `autoindex`. It stands after `index`.
 pub static MODULE: Module = Module {
     name: "autoindex",
     groups: &[group::<AutoindexSettings>()],
@@ -63,7 +63,7 @@ fn wanted(settings: &SettingsSet) -> bool {
     settings.get::<AutoindexSettings>().autoindex
 }
 
-/// The longest name of a function.
+/// The longest name of a callback function.
 const MAX_CALLBACK: usize = 128;
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
@@ -81,7 +81,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         };
         let mut folder = path::file_name(request);
         if folder.last() != Some(&b'/') && folder != path::NO_NAME {
-            // The alias of a regular expression without its slash, of which nginx leaves the last letter out.
+            // For the `alias` of a regular expression without its slash, nginx leaves the last letter out.
             let name = String::from_utf8_lossy(&folder);
             log_error!(request, Error, "\"{name}\" is no folder's name without a slash at its end");
             return Outcome::Status(404);
@@ -135,7 +135,7 @@ fn callback(request: &Request, format: Format) -> Result<Option<Vec<u8>>, u16> {
     Ok(Some(name.to_vec()))
 }
 
-/// The listing in pieces. As in nginx its length is not announced.
+/// A listing that is sent in pieces. As in nginx its length is not announced.
 struct Pages {
     listing: Listing,
     _share: Share,
@@ -144,7 +144,7 @@ struct Pages {
 impl Source for Pages {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
-            // A long listing must not keep the loop from others.
+            // A long listing must not starve other tasks of the loop.
             freerun_runtime::loops::consume_budget().await;
             Ok(self.listing.next_piece().map(Bytes::from))
         })

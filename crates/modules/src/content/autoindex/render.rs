@@ -1,4 +1,4 @@
-//! A listing written as HTML, XML or JSON, byte for byte as nginx does.
+//! Writes a listing as HTML, XML or JSON, byte for byte as nginx does.
 
 use std::io::Write;
 
@@ -8,21 +8,21 @@ use freerun_runtime::files::Entry;
 
 use super::Format;
 
-/// About the size of a piece.
+/// The approximate size of a piece.
 const PIECE: usize = 32 * 1024;
 /// The width of the column of names, in characters.
 const NAME_WIDTH: usize = 50;
-/// What is left of a longer name.
+/// The length to which a longer name is cut.
 const NAME_CUT: usize = 47;
 
-/// How it is written.
+/// The style of a listing.
 #[derive(Debug, Clone)]
 pub struct Style {
-    /// In which language.
+    /// The format.
     pub format: Format,
-    /// Whether names are counted as UTF-8.
+    /// Whether the characters of names are counted as UTF-8.
     pub utf8: bool,
-    /// Seconds east of UTC, for pages.
+    /// The offset of local time in seconds east of UTC, for pages.
     pub offset: i32,
     /// Whether sizes in pages are exact.
     pub exact: bool,
@@ -32,7 +32,7 @@ pub struct Style {
     pub callback: Option<Vec<u8>>,
 }
 
-/// A listing while it is written.
+/// The state of a listing that is being written.
 pub struct Listing {
     style: Style,
     entries: std::vec::IntoIter<Entry>,
@@ -42,12 +42,12 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The entries come in the order in which they are shown.
+    /// A listing of these entries, in the order in which they are shown.
     pub fn new(style: Style, entries: Vec<Entry>) -> Listing {
         Listing { style, entries: entries.into_iter(), begun: false, ended: false, any: false }
     }
 
-    /// The next bytes; `None` after the last.
+    /// The next bytes; `None` after the last ones.
     pub fn next_piece(&mut self) -> Option<Vec<u8>> {
         if self.ended {
             return None;
@@ -130,7 +130,7 @@ fn html(style: &Style, entry: &Entry, out: &mut Vec<u8>) {
         out.extend_from_slice(b"..&gt;</a>");
     } else {
         escape_html(&entry.name, out);
-        // A name that fills the column has no room for it.
+        // A name that fills the column leaves no room for the slash.
         let slash = if name_width < NAME_WIDTH { slash } else { b"" };
         out.extend_from_slice(slash);
         out.extend_from_slice(b"</a>");

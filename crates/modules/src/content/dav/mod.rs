@@ -1,4 +1,4 @@
-//! `dav_methods`: files changed over HTTP (PUT, DELETE, MKCOL, COPY, MOVE of RFC 4918).
+//! `dav_methods`: changes to files over HTTP (PUT, DELETE, MKCOL, COPY, MOVE of RFC 4918).
 
 mod work;
 
@@ -105,7 +105,7 @@ fn wanted(settings: &SettingsSet) -> bool {
     settings.get::<DavSettings>().dav_methods != Methods::default()
 }
 
-/// PUT needs the folder for bodies.
+/// Checks the settings: PUT needs the folder for bodies.
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     if settings.get::<DavSettings>().dav_methods.has(Method::Put) {
         let folder = &settings.get::<CoreSettings>().client_body_temp_path.path;
@@ -114,7 +114,7 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The module.
+/// The module `dav`.
 pub static MODULE: Module = Module {
     name: "dav",
     groups: &[group::<DavSettings>()],
@@ -147,7 +147,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// Methods other than PUT take no body.
+/// Refuses a body for methods other than PUT.
 fn refuse_body(request: &Request) -> Result<(), u16> {
     let has_body = request.body.declared_length().is_some_and(|length| length > 0)
         || matches!(request.head.body(), BodyFraming::Chunked);
@@ -166,11 +166,11 @@ fn is_folder(path: &[u8]) -> bool {
     path.ends_with(b"/")
 }
 
-/// Has a pool thread do it, and turns what goes wrong into a status.
+/// Runs `work` on a pool thread, and converts an error into a status.
 async fn work(request: &Request, work: Work) -> Result<bool, u16> {
     let aio = aio::resolve(request).ok_or(500_u16)?;
     let gone = ClientGone::of(&request.client);
-    // Once begun it is finished, whether or not the client waits; while it waits in the queue it can be forgotten.
+    // Once begun it is finished, whether or not the client waits; while it is queued it can be cancelled.
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
     let files = &request.generation.files;
     let tag = files.tag_of(work.path(), request.client_key());
@@ -207,7 +207,7 @@ async fn work(request: &Request, work: Work) -> Result<bool, u16> {
     }
 }
 
-/// 201 with `Location`, 201 alone, or 204.
+/// The answer: 201 with `Location`, 201 alone, or 204.
 fn done(request: &Request, status: u16, tells_where: bool) -> Outcome {
     let mut response = Response::new(status, Bytes::new(), Body::Empty);
     if tells_where {
@@ -250,13 +250,13 @@ async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u1
     };
     let existed = work(request, Work::Put { contents, target, new }).await?;
     if let Collected::File(file) = &*body {
-        // As in nginx, where it was renamed.
+        // As in nginx, if the file was renamed.
         file.discard();
     }
     Ok(if existed { done(request, 204, false) } else { done(request, 201, true) })
 }
 
-/// `Depth`: nothing said counts as `infinity`.
+/// The value of `Depth`: a missing field counts as `infinity`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
     Zero,
@@ -326,7 +326,7 @@ async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Out
     Ok(done(request, if folder { 201 } else { 204 }, false))
 }
 
-/// The path that `Destination` names: on this host, and in this location where its path is replaced by an alias. It has no
+/// The path that `Destination` names: on this host, and in this location if its path is replaced by an alias. It has no
 /// fragment (RFC 4918 section 10.3): a `#` that a client has not escaped belongs to the name.
 fn destination(request: &Request) -> Result<Vec<u8>, u16> {
     let Some(field) = request.head.value(HeaderId::Destination) else {

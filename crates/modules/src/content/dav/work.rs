@@ -1,4 +1,4 @@
-//! What a pool thread does for a method, and which status comes of what goes wrong.
+//! The work of a pool thread for a method, and the status for each error.
 
 use std::ffi::{CStr, CString};
 
@@ -6,42 +6,41 @@ use freerun_runtime::files::change::{self, Aside, AtEnd, Contents, NewFile};
 use freerun_runtime::files::{Anchored, FileError, LinkCheck};
 use rustix::io::Errno;
 
-/// A path, and whether the URI says that it is a folder.
+/// A path, with the information whether the URI names a folder.
 pub struct Target {
     /// The path.
     pub path: CString,
-    /// The URI ends with a slash.
+    /// Whether the URI ends with a slash.
     pub is_folder: bool,
 }
 
 /// One change.
 pub enum Work {
-    /// A file gets these contents.
+    /// Writes a file with these contents.
     Put { contents: Contents, target: CString, new: NewFile },
-    /// A file, or a folder with all that is in it, is removed. `allowed`: `Depth` had a value that makes sense; `whole`:
-    /// it was `infinity`.
+    /// Removes a file, or a folder with its contents. `allowed`: `Depth` had a valid value; `whole`: it was `infinity`.
     Delete { target: Target, allowed: bool, whole: bool },
-    /// A folder is made.
+    /// Makes a folder.
     MakeFolder { path: CString, mode: u32 },
-    /// A file or folder is copied or moved.
+    /// Copies or moves a file or folder.
     Transfer { from: Target, to: Target, moves: Option<Moves>, overwrite: bool },
 }
 
-/// What is particular to a move.
+/// The parameters that only a move has.
 #[derive(Clone, Copy)]
 pub struct Moves {
-    /// Folders that are missing on the way to a file's new name are made with these rights: nginx does so whether or not
-    /// `create_full_put_path` is on, and neither for a folder nor for a copy.
+    /// The rights of folders that are missing on the way to a file's new name: nginx makes them whether or not
+    /// `create_full_put_path` is on, but neither for a folder nor for a copy.
     pub folders: u32,
 }
 
-/// Why it was not done.
+/// The reason why a change was not made.
 pub struct Failure {
-    /// Status of the answer.
+    /// The status of the answer.
     pub status: u16,
-    /// What to log.
+    /// The error to log.
     pub error: Option<FileError>,
-    /// What it is about.
+    /// The path that the error is about.
     pub path: CString,
 }
 
@@ -50,7 +49,7 @@ fn refused(status: u16, path: &CStr, errno: Option<Errno>) -> Failure {
     Failure { status, error, path: path.to_owned() }
 }
 
-/// nginx's statuses for errors of the system; `missing` where there is no such file or folder.
+/// nginx's statuses for errors of the system; `missing` is the status for a file or folder that does not exist.
 fn status(error: &FileError, missing: u16) -> u16 {
     match error.errno().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => missing,
@@ -66,7 +65,7 @@ fn failed(path: &CStr, missing: u16) -> impl FnOnce(FileError) -> Failure {
     move |error| Failure { status: status(&error, missing), error: Some(error), path: path.to_owned() }
 }
 
-/// For what nginx answers 500 whatever it was; a full disk is told.
+/// The failure for errors that nginx always answers with 500; a full disk has its own status.
 fn broken(path: &CStr) -> impl FnOnce(FileError) -> Failure {
     move |error| Failure {
         status: if error.is_full_disk() { 507 } else { 500 },
@@ -84,7 +83,7 @@ fn without_slash(path: &CStr) -> CString {
 }
 
 impl Work {
-    /// What is changed.
+    /// The path that is changed.
     pub fn path(&self) -> &CStr {
         match self {
             Work::Put { target, .. } => target,
@@ -93,7 +92,7 @@ impl Work {
         }
     }
 
-    /// All that it may change.
+    /// All paths that may be changed.
     pub fn paths(&self) -> Vec<CString> {
         let mut paths = vec![self.path().to_owned()];
         if let Work::Transfer { from, moves: Some(_), .. } = self {
@@ -102,7 +101,8 @@ impl Work {
         paths
     }
 
-    /// What `disable_symlinks` has to say of the paths: first of what is changed, then of what is copied or moved.
+    /// The checks of `disable_symlinks` on the paths: first on the path that is changed, then on the source of a copy
+    /// or move.
     pub fn checks(&self, check: impl Fn(&[u8]) -> Option<LinkCheck>) -> Option<(LinkCheck, LinkCheck)> {
         let target = check(self.path().to_bytes())?;
         let source = match self {
@@ -112,14 +112,14 @@ impl Work {
         Some((target, source))
     }
 
-    /// Does it, through folders that are reached by no link that may not be followed and stay what they were; a link at
-    /// the end of a path is refused.
+    /// Makes the change through folders that are reached by allowed links only and that stay the same; a link at the
+    /// end of a path is refused.
     pub fn run_checked(mut self, target: LinkCheck, source: LinkCheck) -> Result<bool, Failure> {
         let mut held = Vec::new();
         let mut anchor = |path: &mut CString, check, make, missing| {
             let anchored = Anchored::new(path, check, make).map_err(failed(path, missing))?;
             let mut new = anchored.path().into_bytes();
-            // It still tells whether a folder is meant.
+            // The slash still tells whether a folder is meant.
             if path.to_bytes().ends_with(b"/") {
                 new.push(b'/');
             }
@@ -138,7 +138,7 @@ impl Work {
             }
         }
         self.run_with(AtEnd::Refuse).map_err(|failure| {
-            // The log has the path as it was asked for.
+            // The log shows the path of the request.
             let asked = held.iter().find(|(new, ..)| without_slash(new) == without_slash(&failure.path));
             match asked {
                 Some((_, path, _)) => Failure { path: path.clone(), ..failure },
@@ -147,7 +147,7 @@ impl Work {
         })
     }
 
-    /// Does it. `true`: of a PUT, that there was a file before; of a transfer, that it was a folder.
+    /// Makes the change. `true`: for a PUT, the file existed before; for a transfer, the source is a folder.
     pub fn run(self) -> Result<bool, Failure> {
         self.run_with(AtEnd::Follow)
     }
@@ -247,7 +247,7 @@ fn transfer(from: &Target, to: &Target, moves: Option<Moves>, overwrite: bool, l
     }
 }
 
-/// Whether one is the other, or inside of it.
+/// Whether the paths are equal, or one is inside the other.
 fn overlap(one: &[u8], other: &[u8]) -> bool {
     let inside = |outer: &[u8], inner: &[u8]| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || outer.ends_with(b"/"))

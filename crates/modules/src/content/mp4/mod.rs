@@ -1,4 +1,4 @@
-//! `mp4`: a part of a movie, from `start=` to `end=`, as a movie of its own.
+//! `mp4`: a part of a movie, from `start=` to `end=`, as a separate movie.
 
 mod movie;
 mod tables;
@@ -49,23 +49,23 @@ settings! {
     }
 }
 
-/// Why a movie cannot be cut.
+/// The reason why a movie cannot be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Fault(&'static str);
 
-/// Most atoms that a file may have at its top, before the index and the data are found.
+/// The most atoms at the top of a file before the index and the data are found.
 const MAX_TOP: usize = 64;
-/// The largest `ftyp`.
+/// The size of the largest `ftyp` that is accepted.
 const MAX_FTYP: u64 = 1024;
-/// An index up to this size is written anew on the loop: less than a tenth of a millisecond.
+/// The size of the largest index that is rewritten on the loop, which takes less than a tenth of a millisecond.
 const SMALL_INDEX: usize = 64 * 1024;
 
 fn wanted(settings: &SettingsSet) -> bool {
     settings.get::<Mp4Settings>().mp4.0
 }
 
-/// The module.
+/// The module `mp4`.
 pub static MODULE: Module = Module {
     name: "mp4",
     groups: &[group::<Mp4Settings>()],
@@ -74,7 +74,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// A time in seconds with decimals, in milliseconds. What follows the third decimal does not count.
+/// Parses a time in seconds with decimals into milliseconds. Digits after the third decimal are ignored.
 fn parse_time(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let (seconds, decimals) = text.split_once('.').unwrap_or((text, ""));
@@ -107,7 +107,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     }
     let part = part(request).filter(|_| request.asked.path.last() != Some(&b'/'));
     let Some(part) = part else {
-        // As a whole it is a file like any other.
+        // A complete movie is served like any other file.
         return Box::pin(std::future::ready(Outcome::Declined));
     };
     Box::pin(async move {
@@ -135,14 +135,14 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
-/// The most bytes of indexes that all requests of the process hold, while they are cut and while they are sent.
+/// The most bytes of indexes that all requests of the process hold, while they are cut and sent.
 const MAX_INDEXES: u64 = 256 << 20;
-/// An index is held as it was read, as it becomes, and in tables between the two.
+/// The number of copies that an index takes: as it was read, as the result, and as tables between the two.
 const TIMES: u64 = 3;
 
 static INDEXES: Budget = Budget::new(MAX_INDEXES);
 
-/// A new index, with what it takes of [`MAX_INDEXES`].
+/// A new index, with its share of [`MAX_INDEXES`].
 struct Index {
     bytes: Vec<u8>,
     _share: Share,
@@ -160,7 +160,7 @@ fn respond(request: &Request, file: &HotFile, cut: Cut, share: Share) -> Outcome
     let range = |bytes: &Bytes| Some(bytes.slice(usize::try_from(start).ok()?..usize::try_from(start + len).ok()?));
     let data = match &file.content {
         Content::Open(file) => Piece::File(FileRange { file: file.clone(), offset: start, len }),
-        // The part was checked against the size.
+        // The range was checked against the size.
         Content::Bytes(bytes) => Piece::Bytes(range(bytes).unwrap_or_default()),
     };
     if head.is_empty() {
@@ -169,7 +169,7 @@ fn respond(request: &Request, file: &HotFile, cut: Cut, share: Share) -> Outcome
     pieces(request, file, vec![Piece::Bytes(Bytes::from_owner(Index { bytes: head, _share: share })), data], length)
 }
 
-/// The answer of a file of which only parts are sent.
+/// An answer with parts of a file.
 pub fn pieces(request: &Request, file: &HotFile, pieces: Vec<Piece>, length: u64) -> Outcome {
     let mut response = Response::new(200, content_type(request, &request.asked.path), Body::Parts(pieces));
     response.last_modified = Some(file.meta.mtime);
@@ -181,7 +181,7 @@ pub fn pieces(request: &Request, file: &HotFile, pieces: Vec<Piece>, length: u64
     response.into()
 }
 
-/// Reads some bytes of the file, all of them.
+/// Reads exactly so many bytes of the file.
 async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Result<Bytes, io::Error> {
     let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the file is too short");
     if offset.checked_add(len).is_none_or(|end| end > file.meta.size) {
@@ -204,7 +204,7 @@ async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Resul
     }
 }
 
-/// Finds the atoms at the top of the file, reads the index, and cuts.
+/// Finds the atoms at the top of the file, reads the index, and cuts the movie.
 async fn cut(request: &Request, file: &HotFile, part: Part, share: &mut Share) -> Result<Cut, io::Error> {
     let fault = |text| io::Error::new(io::ErrorKind::InvalidData, Fault(text));
     let size = file.meta.size;
@@ -231,8 +231,8 @@ async fn cut(request: &Request, file: &HotFile, part: Part, share: &mut Share) -
         match name {
             b"ftyp" if whole > MAX_FTYP => return Err(fault("the ftyp atom is too large")),
             b"ftyp" if header == 8 => ftyp = read(request, file, at, whole).await?,
-            // As in nginx: players ask for all of it as the part from 0. With the index in front it can be played as it is, and
-            // keeps what cuts have no use for (edit lists, what follows the data).
+            // As in nginx: players ask for the whole movie as the part from 0. With the index in front it can be played
+            // unchanged, and keeps the parts that are dropped when cutting (edit lists, bytes after the data).
             b"moov" if part.is_all() && mdat.is_none() => return Ok(Cut { head: Vec::new(), start: 0, len: size }),
             b"moov" if whole > request.settings().get::<Mp4Settings>().mp4_max_buffer_size.0 => {
                 return Err(fault("the moov atom is too large, you may want to increase mp4_max_buffer_size"));

@@ -1,16 +1,16 @@
-//! Cutting a movie: a `moov` atom for a part of it, and which bytes of the file that part needs.
+//! Cuts a movie: makes a `moov` atom for a part of it, and finds the bytes of the file that the part needs.
 
 use super::Fault;
 use super::tables::{self, Chunks, Run, Sizes, u32_at, u64_at};
 
-/// Which part is wanted, in milliseconds.
+/// The part that is wanted, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins.
+    /// The beginning of the part.
     pub start: u64,
-    /// How long it is; to the end, if nothing is said.
+    /// The length of the part; `None`: up to the end.
     pub length: Option<u64>,
-    /// Tracks begin with a key frame.
+    /// Whether tracks begin with a key frame.
     pub key_frame: bool,
 }
 
@@ -21,25 +21,25 @@ impl Part {
     }
 }
 
-/// What the part is made of.
+/// The result of cutting.
 #[derive(Debug)]
 pub struct Cut {
-    /// What stands before the data: `ftyp`, `moov`, and the head of `mdat`. Empty: nothing, the data is the whole file.
+    /// The bytes before the data: `ftyp`, `moov`, and the head of `mdat`. If empty, the data is the whole file.
     pub head: Vec<u8>,
-    /// Where the data begins in the file.
+    /// The offset of the data in the file.
     pub start: u64,
-    /// Bytes of it.
+    /// The number of bytes of the data.
     pub len: u64,
 }
 
-/// Most tracks of a movie.
+/// The most tracks of a movie.
 const MAX_TRACKS: usize = 256;
-/// Most atoms of one level.
+/// The most atoms of one level.
 const MAX_ATOMS: usize = 1024;
 
 type Name = [u8; 4];
 
-/// An atom: its name, and all of its bytes with the body's beginning.
+/// An atom: its name, and all of its bytes, of which the first eight are the header.
 #[derive(Clone, Copy)]
 struct Atom<'a> {
     name: Name,
@@ -52,7 +52,7 @@ impl<'a> Atom<'a> {
     }
 }
 
-/// The atoms that lie one after the other.
+/// Parses consecutive atoms.
 fn atoms(mut bytes: &[u8]) -> Result<Vec<Atom<'_>>, Fault> {
     let mut out = Vec::new();
     while !bytes.is_empty() {
@@ -76,13 +76,13 @@ fn need<'a>(atoms: &[Atom<'a>], name: &Name) -> Result<Atom<'a>, Fault> {
     find(atoms, name).ok_or(Fault("an atom is missing"))
 }
 
-/// Where times stand in `mvhd`, `mdhd` and `tkhd`.
+/// The positions of the times in `mvhd`, `mdhd` and `tkhd`.
 #[derive(Clone, Copy)]
 struct Clock {
-    /// `None`: the track counts as the movie does.
+    /// The time scale; `None`: the track uses that of the movie.
     timescale: Option<u32>,
     duration: u64,
-    /// In the atom, and how many bytes.
+    /// The offset of the duration in the atom, and its size in bytes.
     at: usize,
     wide: bool,
 }
@@ -114,12 +114,12 @@ impl Clock {
     }
 }
 
-/// Milliseconds as a clock counts.
+/// Converts milliseconds to units of a time scale.
 fn ticks(millis: u64, timescale: u32) -> Result<u64, Fault> {
     millis.checked_mul(timescale.into()).map(|product| product / 1000).ok_or(Fault("a time is too large"))
 }
 
-/// What is left of a duration.
+/// The remaining duration after the cut.
 fn rest(duration: u64, part: Part, timescale: u32) -> Result<u64, Fault> {
     let left = duration.saturating_sub(ticks(part.start, timescale)?);
     Ok(match part.length {
@@ -128,24 +128,24 @@ fn rest(duration: u64, part: Part, timescale: u32) -> Result<u64, Fault> {
     })
 }
 
-/// A track after cutting, but for the places of its chunks.
+/// A track after cutting, without the offsets of its chunks.
 struct Track<'a> {
-    /// `tkhd` and what stands before the media.
+    /// The atom `tkhd` and the atoms before the media.
     head: Vec<u8>,
     mdhd: Vec<u8>,
     hdlr: Option<Atom<'a>>,
-    /// `vmhd`, `smhd`, `dinf`.
+    /// The atoms `vmhd`, `smhd` and `dinf`.
     media: Vec<Atom<'a>>,
-    /// The sample table but for the places.
+    /// The sample table without the offsets.
     table: Vec<u8>,
     offsets: Vec<u64>,
-    /// Whether they are written with 64 bits.
+    /// Whether the offsets are written with 64 bits.
     wide: bool,
-    /// Where its data begins and ends in the file.
+    /// The range of the track's data in the file.
     data: (u64, u64),
 }
 
-/// Cuts a movie. `ftyp` is the whole atom, `moov` its body, `mdat` where its data begins and ends in the file.
+/// Cuts a movie. `ftyp` is the whole atom, `moov` its body, `mdat` the range of its data in the file.
 ///
 /// # Errors
 /// The movie has no such part, or it is broken.
@@ -202,7 +202,7 @@ fn wrap(name: &Name, body: &[u8]) -> Result<Vec<u8>, Fault> {
     Ok([&size.to_be_bytes()[..], name, body].concat())
 }
 
-/// A table of so many rows.
+/// Makes a table of so many rows.
 fn table(name: &Name, before: &[u8], count: usize, rows: &[u8]) -> Result<Vec<u8>, Fault> {
     let count = u32::try_from(count).map_err(|_| Fault("a table is too large"))?;
     wrap(name, &[&[0; 4], before, &count.to_be_bytes(), rows].concat())
@@ -212,7 +212,7 @@ fn number(number: u64) -> Result<[u8; 4], Fault> {
     u32::try_from(number).map(u32::to_be_bytes).map_err(|_| Fault("a number is too large"))
 }
 
-/// `None`: it ends before the part begins.
+/// Cuts a track. `None`: it ends before the part begins.
 fn track<'a>(trak: &'a [u8], movie_scale: u32, part: Part) -> Result<Option<Track<'a>>, Fault> {
     let trak = atoms(trak)?;
     let tkhd = need(&trak, b"tkhd")?;
@@ -268,7 +268,7 @@ fn track<'a>(trak: &'a [u8], movie_scale: u32, part: Part) -> Result<Option<Trac
     Ok(Some(Track { head, mdhd, hdlr: find(&mdia, b"hdlr"), media, table, offsets, wide, data }))
 }
 
-/// What is before the wanted time is there for the decoder, and not to be shown.
+/// An edit list: samples before the wanted time are there for the decoder, and are not shown.
 fn edit_list(duration: u64, prefix: u64) -> Result<Vec<u8>, Fault> {
     let version_and_flags = [1, 0, 0, 0];
     let rate = [0, 1, 0, 0];
@@ -276,7 +276,7 @@ fn edit_list(duration: u64, prefix: u64) -> Result<Vec<u8>, Fault> {
     wrap(b"edts", &wrap(b"elst", &elst)?)
 }
 
-/// Where the chunks are, and the bytes of the file from the first sample to the last one.
+/// The offsets of the chunks, and the range of the file from the first sample to the last one.
 fn places_of(
     places: std::slice::ChunksExact<'_, u8>,
     wide: bool,
@@ -344,7 +344,7 @@ fn sample_table(
 }
 
 impl Track<'_> {
-    /// The atom, with all data so many bytes further on in the file.
+    /// Writes the atom, with all data moved by so many bytes in the file.
     fn write(&self, moved: i64) -> Result<Vec<u8>, Fault> {
         let mut places = Vec::with_capacity(self.offsets.len() * if self.wide { 8 } else { 4 });
         for offset in &self.offsets {

@@ -1,17 +1,17 @@
-//! The tables of a track: which samples there are, how long, how large and where (ISO/IEC 14496-12 sections 8.6 and 8.7).
+//! The tables of a track: the samples with their times, sizes and offsets (ISO/IEC 14496-12 sections 8.6 and 8.7).
 //!
-//! Everything comes from a file that may be hostile: counts are checked against the bytes that are there, sums do not
-//! overflow, and no step is taken for each sample unless the sample has bytes of its own in a table.
+//! The input is a file that may be hostile: counts are checked against the available bytes, sums do not overflow, and
+//! no step is taken for each sample unless the sample has bytes of its own in a table.
 
 use super::Fault;
 
-/// 32-bit numbers, big-endian.
+/// Reads a 32-bit number, big-endian.
 pub fn u32_at(bytes: &[u8], at: usize) -> Result<u32, Fault> {
     let four = at.checked_add(4).and_then(|end| bytes.get(at..end)).and_then(|four| four.try_into().ok());
     four.map(u32::from_be_bytes).ok_or(Fault("an atom is too small"))
 }
 
-/// 64-bit numbers, big-endian.
+/// Reads a 64-bit number, big-endian.
 pub fn u64_at(bytes: &[u8], at: usize) -> Result<u64, Fault> {
     Ok(u64::from(u32_at(bytes, at)?) << 32 | u64::from(u32_at(bytes, at + 4)?))
 }
@@ -26,7 +26,7 @@ pub fn rows(body: &[u8], skip: usize, width: usize) -> Result<std::slice::Chunks
 /// A run of samples that have the same value (`stts`, `ctts`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// How many samples.
+    /// The number of samples.
     pub count: u64,
     /// The value, as it is written.
     pub value: u32,
@@ -37,7 +37,7 @@ pub fn runs(body: &[u8]) -> Result<Vec<Run>, Fault> {
     rows(body, 0, 8)?.map(|row| Ok(Run { count: u32_at(row, 0)?.into(), value: u32_at(row, 4)? })).collect()
 }
 
-/// How many samples end by `time`, beginning at sample `from`; all of them if they are shorter.
+/// How many samples end by `time`, beginning at sample `from`; all of them if their total is shorter.
 pub fn samples_until(runs: &[Run], from: u64, time: u64) -> u64 {
     let (mut at, mut left) = (0_u64, time);
     let mut found = 0;
@@ -54,7 +54,7 @@ pub fn samples_until(runs: &[Run], from: u64, time: u64) -> u64 {
     found
 }
 
-/// How long samples from `from` to before `to` take.
+/// The duration of the samples from `from` to before `to`.
 pub fn time_of(runs: &[Run], from: u64, to: u64) -> u64 {
     let times = crop(runs, from, to).into_iter().map(|run| run.count.saturating_mul(run.value.into()));
     times.fold(0, u64::saturating_add)
@@ -75,18 +75,18 @@ pub fn crop(runs: &[Run], from: u64, to: u64) -> Vec<Run> {
     out
 }
 
-/// Consecutive chunks with as many samples (`stsc`).
+/// Consecutive chunks with the same number of samples (`stsc`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkRun {
-    /// The first chunk, from 0.
+    /// The number of the first chunk, from 0.
     pub first: u64,
-    /// Samples of each; more than 0 in what is read.
+    /// The number of samples of each chunk; more than 0 in a table that was read.
     pub samples: u32,
-    /// Index of the sample description.
+    /// The index of the sample description.
     pub description: u32,
 }
 
-/// Reads `stsc`, of a track with so many chunks.
+/// Reads `stsc` of a track with so many chunks.
 pub fn chunk_runs(body: &[u8], chunks: u64) -> Result<Vec<ChunkRun>, Fault> {
     let mut out: Vec<ChunkRun> = Vec::new();
     for row in rows(body, 0, 12)? {
@@ -101,18 +101,18 @@ pub fn chunk_runs(body: &[u8], chunks: u64) -> Result<Vec<ChunkRun>, Fault> {
     if out.is_empty() { Err(Fault("no entries in stsc")) } else { Ok(out) }
 }
 
-/// The chunks of some samples.
+/// The chunks that hold a range of samples.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chunks {
-    /// The first one, from 0.
+    /// The number of the first chunk, from 0.
     pub first: u64,
-    /// How many.
+    /// The number of chunks.
     pub count: u64,
-    /// How many samples of the first one are left out, before those that are wanted.
+    /// How many samples of the first chunk are left out before the wanted ones.
     pub skipped: u64,
-    /// How many samples of the last one are wanted, those that are left out at its beginning not counted.
+    /// How many samples of the last chunk are wanted, without those that are left out at its beginning.
     pub in_last: u64,
-    /// How the wanted ones are spread, with chunks counted from the first of them.
+    /// The distribution of the wanted samples, with chunks counted from the first of them.
     pub runs: Vec<ChunkRun>,
 }
 
@@ -136,7 +136,7 @@ pub fn crop_chunks(runs: &[ChunkRun], chunks: u64, from: u64, to: u64) -> Result
                 let samples = u32::try_from(samples).unwrap_or(u32::MAX);
                 chunks.runs.push(ChunkRun { first, samples, description: run.description });
             };
-            // The first chunk, if it is not whole; then whole ones; then the last one, if it is not whole.
+            // First the first chunk, if it is partial; then whole ones; then the last one, if it is partial.
             let mut left = wanted;
             let lead = if skipped > 0 || wanted < per { (per - skipped).min(left) } else { 0 };
             if skipped > 0 || wanted < per {
@@ -184,17 +184,17 @@ impl<'a> Sizes<'a> {
         Ok(Sizes { uniform, count, rows })
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The size if all have the same.
+    /// The common size if all samples have the same; otherwise 0.
     pub fn uniform(&self) -> u32 {
         self.uniform
     }
 
-    /// The sizes as they are written, of samples that have their own.
+    /// The sizes as they are written, of samples with separate sizes.
     pub fn of(&self, from: u64, to: u64) -> Result<&'a [u8], Fault> {
         let fault = Fault("time is out of the samples");
         if from > to || to > self.count {
@@ -207,7 +207,7 @@ impl<'a> Sizes<'a> {
         self.rows.get(from * 4..to * 4).ok_or(fault)
     }
 
-    /// Bytes of the samples from `from` to before `to`.
+    /// The number of bytes of the samples from `from` to before `to`.
     pub fn sum(&self, from: u64, to: u64) -> Result<u64, Fault> {
         let own = self.of(from, to)?;
         if self.uniform != 0 {

@@ -59,7 +59,7 @@ fn a_part_of_a_part_is_a_movie_too() {
             for start in [0, 1, 999, 1500, 4999] {
                 let part = Part { start, length: None, key_frame };
                 let rest = cut_file(&file, part).unwrap();
-                // An edit list and a divided run of chunks may be more than what was left out.
+                // An edit list and a divided run of chunks may take more than the samples that were left out.
                 assert!(rest.len() <= file.len() + 100);
                 let again = cut_file(&rest, Part { start: 500, length: Some(300), key_frame }).unwrap();
                 assert!(again.len() < rest.len());
@@ -71,8 +71,8 @@ fn a_part_of_a_part_is_a_movie_too() {
     assert_eq!(late, Fault("start time exceeds file duration"));
 }
 
-/// All bytes of the index, one after the other, made something else: an answer or an error, and no more memory than the
-/// movie takes.
+/// Each byte of the index in turn is changed: the result is an answer or an error, and takes no more memory than the
+/// movie.
 #[test]
 fn a_broken_index_is_an_error_and_nothing_worse() {
     let file = movie(Movie { uniform: true, ..Movie::default() });
@@ -92,7 +92,7 @@ fn a_broken_index_is_an_error_and_nothing_worse() {
     for len in 0..end - start - 8 {
         let moov = &file[start + 8..start + 8 + len];
         let mdat = (end as u64 + 8, file.len() as u64);
-        // What ends where an atom does may be a movie with fewer tracks.
+        // If an atom still ends correctly, the result may be a movie with fewer tracks.
         if let Ok(cut) = cut(b"", moov, mdat, PART) {
             assert!(cut.start >= mdat.0 && cut.start + cut.len <= mdat.1);
         }

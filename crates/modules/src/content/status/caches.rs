@@ -1,4 +1,4 @@
-//! The figures of caches, in both forms.
+//! The counters of caches, in both forms.
 
 use freerun_cache::cache::Cache;
 use freerun_cache::usage::Answered;
@@ -10,10 +10,10 @@ use super::prometheus::Text;
 use freerun_proxy::cached::lookup::unix_now;
 use freerun_proxy::caches::zones::Caches;
 
-/// States of a cache's disk.
+/// The states of a cache's disk.
 const DISKS: [&str; 3] = ["in", "stuck", "failing"];
 
-/// A cache.
+/// The counters of a cache.
 #[derive(Debug, Serialize)]
 pub struct CacheFigures {
     pub name: String,
@@ -41,7 +41,7 @@ pub struct CacheFigures {
     pub disk: Disk,
 }
 
-/// Objects that are being fetched.
+/// The objects that are being fetched.
 #[derive(Debug, Serialize)]
 pub struct FillsNow {
     pub now: u64,
@@ -52,7 +52,7 @@ pub struct FillsNow {
     pub followed: u64,
 }
 
-/// Objects that are no longer there.
+/// The objects that were removed.
 #[derive(Debug, Serialize)]
 pub struct Removed {
     pub evicted: u64,
@@ -62,7 +62,7 @@ pub struct Removed {
     pub failed: u64,
 }
 
-/// Small objects in memory, and files that are kept open.
+/// The small objects in memory, and the files that are kept open.
 #[derive(Debug, Serialize)]
 pub struct MemoryTier {
     pub objects: u64,
@@ -73,7 +73,7 @@ pub struct MemoryTier {
     pub file_hits: u64,
 }
 
-/// The disk.
+/// The state of the disk.
 #[derive(Debug, Serialize)]
 pub struct Disk {
     pub health: &'static str,
@@ -89,7 +89,7 @@ pub struct Disk {
     pub read_rate: u64,
 }
 
-/// The caches of a generation.
+/// Collects the counters of the caches of a generation.
 pub fn collect(generation: &Generation) -> Vec<CacheFigures> {
     let Some(caches) = generation.parts.get::<Caches>() else { return Vec::new() };
     let mut all: Vec<CacheFigures> =
@@ -99,7 +99,7 @@ pub fn collect(generation: &Generation) -> Vec<CacheFigures> {
 }
 
 impl CacheFigures {
-    /// The figures of one, at a time in seconds.
+    /// The counters of one cache, at a time in seconds.
     pub fn of(cache: &Cache, now: u64) -> CacheFigures {
         use freerun_cache::health::Out;
         let (config, figures, usage) = (cache.config(), cache.figures(), cache.usage());
@@ -171,7 +171,7 @@ impl CacheFigures {
     }
 }
 
-/// Writes them for Prometheus.
+/// Writes the counters for Prometheus.
 pub(super) fn text(caches: &[CacheFigures], out: &mut Text) {
     let mut of = |name: &str, kind, help, value: fn(&CacheFigures) -> u64| {
         out.head(name, kind, help);

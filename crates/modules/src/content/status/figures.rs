@@ -1,4 +1,4 @@
-//! The figures, gathered from where they are kept. The field names are those of the JSON.
+//! All counters, collected from the places where they are kept. The field names are those of the JSON.
 
 use freerun_runtime::log::{LogFile, MAX_LOG_THREADS};
 use freerun_runtime::loops::LoopStats;
@@ -12,7 +12,7 @@ use super::caches::CacheFigures;
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
 
-/// All figures.
+/// All counters.
 #[derive(Debug, Serialize)]
 pub struct Figures {
     pub version: &'static str,
@@ -30,7 +30,7 @@ pub struct Figures {
     pub caches: Vec<CacheFigures>,
 }
 
-/// A loop.
+/// The counters of a loop.
 #[derive(Debug, Serialize)]
 pub struct Loop {
     pub index: usize,
@@ -40,7 +40,7 @@ pub struct Loop {
     pub polls: Histogram,
 }
 
-/// A loop's connections.
+/// The connections of a loop.
 #[derive(Debug, Serialize)]
 pub struct Connections {
     pub active: u64,
@@ -49,7 +49,7 @@ pub struct Connections {
     pub rescued: u64,
 }
 
-/// A thread pool.
+/// The counters of a thread pool.
 #[derive(Debug, Serialize)]
 pub struct Pool {
     pub name: String,
@@ -66,7 +66,7 @@ pub struct Pool {
     pub service: Histogram,
 }
 
-/// A mount.
+/// The counters of a mount.
 #[derive(Debug, Serialize)]
 pub struct Mount {
     pub mount: String,
@@ -83,7 +83,7 @@ pub struct Mount {
     pub demotions: u64,
 }
 
-/// A log file.
+/// The counters of a log file.
 #[derive(Debug, Serialize)]
 pub struct Log {
     pub name: String,
@@ -92,7 +92,7 @@ pub struct Log {
     pub held_up: bool,
 }
 
-/// Threads that write logs.
+/// The threads that write logs.
 #[derive(Debug, Serialize)]
 pub struct LogThreads {
     pub now: usize,
@@ -109,7 +109,7 @@ pub struct Histogram {
     pub max_us: u64,
 }
 
-/// Upper bounds of all buckets but the last.
+/// The upper bounds of all buckets but the last.
 static BOUNDS_US: [u64; BUCKETS - 1] = {
     let mut bounds = [0; BUCKETS - 1];
     let mut index = 0;
@@ -121,9 +121,9 @@ static BOUNDS_US: [u64; BUCKETS - 1] = {
 };
 
 impl Figures {
-    /// The figures now.
+    /// Collects the current values.
     pub fn collect(shared: &Shared) -> Figures {
-        // Held only while the figures are read: it keeps nothing and nobody waiting.
+        // The guard is held only during the read: it keeps no state alive and makes no task wait.
         let generation = shared.generation.load();
         let mut pools: Vec<Pool> = generation.pools.iter().map(|pool| Pool::from(pool.status())).collect();
         pools.sort_by(|one, other| one.name.cmp(&other.name));

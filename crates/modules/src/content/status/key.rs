@@ -1,6 +1,6 @@
-//! What a cache knows of one key: `?cache=NAME&key=TEXT`, or `&hash=` with the name of a file.
+//! The state of one key in a cache: `?cache=NAME&key=TEXT`, or `&hash=` with the name of a file.
 //!
-//! It looks and changes nothing that counts: neither uses nor the time of the last one.
+//! The lookup changes no counters: neither uses nor the time of the last use.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use freerun_proto::date::parse_http_date;
 use freerun_runtime::files::Via;
 use serde::Serialize;
 
-/// All of it.
+/// The whole answer about a key.
 #[derive(Debug, Serialize)]
 pub struct Explained {
     pub cache: String,
@@ -31,7 +31,7 @@ pub struct Explained {
     pub response: Option<Response>,
 }
 
-/// What the index has.
+/// The data in the index.
 #[derive(Debug, Serialize)]
 pub struct EntryFigures {
     pub size: u64,
@@ -47,7 +47,7 @@ pub struct EntryFigures {
     pub must_revalidate: bool,
 }
 
-/// What the file has.
+/// The data in the file.
 #[derive(Debug, Serialize)]
 pub struct Response {
     pub status: u16,
@@ -100,7 +100,7 @@ impl Response {
     }
 }
 
-/// Looks at a key. `known`: its text, where it was asked for by that.
+/// Looks a key up. `known`: the text of the key, if the request named it.
 pub async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Via<'_>, now: u64) -> Explained {
     let mut out = Explained {
         cache: cache.config().name.to_string(),
@@ -135,7 +135,7 @@ pub async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Vi
         out.why = "the file was stored by another program: it takes up room until it is asked for".to_owned();
         return out;
     }
-    // Before it is opened, which may put it into memory.
+    // This is read before the file is opened, which may put the object into memory.
     let in_memory = cache.in_memory(key).filter(|object| Arc::ptr_eq(&object.entry, &entry));
     if matches!(in_memory.as_deref(), Some(Object { body: ObjectBody::Bytes(_), .. })) {
         out.place = "memory";
@@ -163,7 +163,7 @@ pub async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Vi
     out
 }
 
-/// What decides over its use.
+/// The reason why the response may be used, or may not.
 fn why(head: &Head, lifetime: &Lifetime, now: u64) -> String {
     let by = source(head, lifetime);
     if lifetime.no_cache {
@@ -187,7 +187,7 @@ fn why(head: &Head, lifetime: &Lifetime, now: u64) -> String {
     out
 }
 
-/// Where the time comes from until which it is fresh: the field that gives this time, reckoned from when it was stored.
+/// The source of the time until which it is fresh: the field that gives this time, counted from when it was stored.
 fn source(head: &Head, lifetime: &Lifetime) -> String {
     if *lifetime != head.lifetime {
         return "the server has said since then that it has not changed (304)".to_owned();
@@ -203,7 +203,7 @@ fn source(head: &Head, lifetime: &Lifetime) -> String {
     }
     let control = ResponseControl::of(values(&head.fields, b"cache-control"));
     for (name, time) in [("s-maxage", control.s_maxage), ("max-age", control.max_age)] {
-        // A response that was old when it came is fresh for less.
+        // A response that was old when it came is fresh for a shorter time.
         if let Some(seconds) = time.seconds()
             && (is(seconds) || lifetime.born.saturating_add(seconds).abs_diff(until) <= 1)
         {

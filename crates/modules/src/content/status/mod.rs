@@ -1,7 +1,7 @@
-//! `status`: what the worker does, as JSON, or as text for Prometheus with `?format=prometheus`.
+//! `status`: the state of the worker, as JSON, or as text for Prometheus with `?format=prometheus`.
 //!
-//! All figures are read from atomics and immutable snapshots, one after the other: no request ever waits for a reader,
-//! and figures of one answer may differ by what happened meanwhile. Counters begin at 0 when the worker starts.
+//! All values are read from atomics and immutable snapshots, one after the other: no request ever waits for a reader,
+//! and the values in one answer may be from slightly different moments. Counters begin at 0 when the worker starts.
 //!
 //! The JSON, times in microseconds where the name ends in `_us`:
 //!
@@ -141,8 +141,8 @@
 //!   } ]
 //! }
 //!
-//! With the arguments `cache=NAME` and `key=TEXT` (percent-encoded; or `hash=` with the 32 digits of a file's name) it
-//! says what a cache knows of one key, and changes nothing by it. Variants (`Vary`) have hashes of their own.
+//! With the arguments `cache=NAME` and `key=TEXT` (percent-encoded; or `hash=` with the 32 digits of a file's name) the
+//! answer is the state of one key of a cache. Asking changes no state. Variants (`Vary`) have hashes of their own.
 //!
 //! {
 //!   "cache": "cache_1", "key": "/a", "hash": "7b85...", "file": "/mnt/disk1/d/f4/7b85...",
@@ -165,9 +165,9 @@
 //!   }
 //! }
 //!
-//! In the text for Prometheus an upstream server has the labels `upstream` and `server` (its address). Where an address
-//! stands more than once in a group, the second server of that address has `nth="2"` too, the third one `nth="3"`.
-//! Those of a group that variables have computed have `computed="true"`, and no histograms.
+//! In the text for Prometheus an upstream server has the labels `upstream` and `server` (its address). If an address
+//! occurs more than once in a group, the second server of that address has `nth="2"` too, the third one `nth="3"`.
+//! Servers of a group that variables have computed have `computed="true"`, and no histograms.
 //!
 //! HISTOGRAM: {
 //!   "bounds_us": [1, 2, 4, ...], exclusive upper bounds of the buckets but the last, which has none
@@ -224,7 +224,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `status`.
 pub static MODULE: Module = Module {
     name: "status",
     groups: &[group::<StatusSettings>()],
@@ -240,7 +240,7 @@ fn wanted(settings: &SettingsSet) -> bool {
     settings.get::<StatusSettings>().status.0
 }
 
-/// What the figures are written as.
+/// The format of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Json,
@@ -248,7 +248,7 @@ enum Format {
 }
 
 impl Format {
-    /// What the arguments ask for; `None`: something that we do not have.
+    /// The format that the arguments ask for; `None`: an unknown format.
     fn asked(args: Option<&[u8]>) -> Option<Format> {
         match args.and_then(|args| uri::argument(args, b"format")) {
             None | Some(b"json") => Some(Format::Json),
@@ -276,13 +276,13 @@ fn answer(request: &mut Request) -> Outcome {
     }
 }
 
-/// The value of an argument, without its percent-encoding.
+/// The value of an argument, percent-decoded.
 fn argument(request: &Request, name: &[u8]) -> Option<Vec<u8>> {
     let value = uri::argument(request.asked.args.as_deref()?, name)?;
     Some(uri::unescape(value).into_owned())
 }
 
-/// Says what a cache knows of one key.
+/// Answers with the state of one key of a cache.
 fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(async move {
         if let Err(status) = body::begin_discarding(request) {

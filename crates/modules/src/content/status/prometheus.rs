@@ -1,17 +1,17 @@
-//! The figures in the text format of Prometheus, version 0.0.4.
+//! The counters in the text format of Prometheus, version 0.0.4.
 //!
 //! Names follow its conventions: base units, `_total` for counters. Buckets of histograms are cumulative; their bounds
-//! are the powers of two of microseconds that durations are counted by, in seconds.
+//! are the powers of two of microseconds of the internal histograms, in seconds.
 
 use std::fmt::{self, Display, Write};
 
 use super::figures::{Figures, Histogram};
 use super::{caches, resolvers, upstreams};
 
-/// The media type.
+/// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The text.
+/// The text with all counters.
 pub fn text(figures: &Figures) -> String {
     let mut out = Text(String::with_capacity(16 * 1024));
     out.worker(figures);
@@ -134,7 +134,7 @@ impl Text {
         self.sample("freerun_log_threads", &[], figures.log_threads.now);
     }
 
-    /// `# HELP` and `# TYPE`, once for each name.
+    /// Writes `# HELP` and `# TYPE`, once for each name.
     pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
@@ -159,7 +159,7 @@ impl Text {
         let _ = writeln!(self.0, " {value}");
     }
 
-    /// `of` gives the labels and the figures of one of them.
+    /// Writes a histogram; `of` returns the labels and the values of one sample.
     pub(super) fn histogram<'a, T: Copy + 'a>(
         &mut self,
         name: &str,
@@ -185,7 +185,7 @@ impl Text {
     }
 }
 
-/// Microseconds as a number of seconds, exactly.
+/// A number of microseconds, printed as seconds exactly.
 pub(super) struct Seconds(pub(super) u64);
 
 impl Display for Seconds {
@@ -194,7 +194,7 @@ impl Display for Seconds {
     }
 }
 
-/// The value of a label: backslash, quote and line feed are escaped.
+/// Writes the value of a label: backslash, quote and line feed are escaped.
 struct Escaped<'a>(&'a mut String);
 
 impl Write for Escaped<'_> {

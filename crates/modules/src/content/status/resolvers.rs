@@ -1,4 +1,4 @@
-//! The figures of resolvers that have a `status_zone`, in both forms.
+//! The counters of resolvers that have a `status_zone`, in both forms.
 
 use freerun_serve::generation::Generation;
 use freerun_upstream::resolve::Resolver as Asked;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::prometheus::Text;
 use freerun_proxy::upstream::Upstreams;
 
-/// The resolvers of a zone.
+/// The counters of the resolvers of a zone.
 #[derive(Debug, Default, Serialize)]
 pub struct Resolver {
     pub name: String,
@@ -20,7 +20,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// The figures of resolvers, under the names of their zones. Those that have the same zone are added up.
+    /// The counters of resolvers, by the names of their zones. Resolvers with the same zone are added up.
     pub fn of<'a>(resolvers: impl Iterator<Item = &'a Asked>) -> Vec<Resolver> {
         let mut zones: Vec<Resolver> = Vec::new();
         for resolver in resolvers {
@@ -45,13 +45,13 @@ impl Resolver {
     }
 }
 
-/// The resolvers of a generation.
+/// Collects the counters of the resolvers of a generation.
 pub fn collect(generation: &Generation) -> Vec<Resolver> {
     let upstreams = generation.parts.get::<Upstreams>().unwrap_or_default();
     Resolver::of(upstreams.resolvers().iter().map(|resolver| &**resolver))
 }
 
-/// Writes them for Prometheus.
+/// Writes the counters for Prometheus.
 pub(super) fn text(resolvers: &[Resolver], out: &mut Text) {
     let name = "freerun_resolver_questions_total";
     out.head(name, "counter", "Questions to name servers.");

@@ -1,4 +1,4 @@
-//! Both forms are well-formed whatever the figures and names are.
+//! Both forms are well-formed for any values and names.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -78,7 +78,7 @@ fn figures() -> Figures {
     }
 }
 
-/// A cache that has answered from what it had, once.
+/// A cache that has answered from its contents once.
 fn cache(name: &str) -> CacheFigures {
     let config = CacheConfig {
         name: name.into(),
@@ -206,7 +206,7 @@ fn json_says_what_the_documentation_says() {
 /// A sample: name, labels, value.
 type Sample = (String, Vec<(String, String)>, f64);
 
-/// Reads one line as the format is specified.
+/// Parses one line as the format is specified.
 fn sample(line: &str) -> Sample {
     let end = line.find(['{', ' ']).unwrap();
     let name = line[..end].to_owned();

@@ -1,4 +1,4 @@
-//! The figures of upstream servers, in both forms.
+//! The counters of upstream servers, in both forms.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use super::figures::Histogram;
 use super::prometheus::{Label, Text};
 use freerun_proxy::upstream::Upstreams;
 
-/// Classes of statuses.
+/// The classes of statuses.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// States that a server can have, for those who count.
+/// The states that a server can have, for the samples that count them.
 const STATES: [&str; 6] = ["up", "down", "unavail", "checking", "unhealthy", "draining"];
 
-/// Most servers of computed groups that are shown: what clients choose must not make an answer so long that its loop is late.
+/// The most servers of computed groups that are shown: names chosen by clients must not make an answer so long that it
+/// delays its loop.
 const MAX_COMPUTED: usize = 256;
 
-/// A group of servers.
+/// The counters of a group of servers.
 #[derive(Debug, Serialize)]
 pub struct Upstream {
     pub name: String,
@@ -33,7 +34,7 @@ pub struct Upstream {
     pub servers: Vec<Server>,
 }
 
-/// A server of a group.
+/// The counters of a server of a group.
 #[derive(Debug, Serialize)]
 pub struct Server {
     pub server: String,
@@ -59,7 +60,7 @@ pub struct Server {
     pub response: Histogram,
 }
 
-/// What checks have found.
+/// The results of health checks.
 #[derive(Debug, Serialize)]
 pub struct Checks {
     pub done: u64,
@@ -67,7 +68,7 @@ pub struct Checks {
     pub unhealthy: u64,
 }
 
-/// The groups of a generation.
+/// Collects the counters of the groups of a generation.
 pub fn collect(generation: &Generation, now: Millis) -> Vec<Upstream> {
     let Some(groups) = generation.parts.get::<Upstreams>() else { return Vec::new() };
     let mut all: Vec<Upstream> = groups.all().map(|upstream| Upstream::of(upstream, now)).collect();
@@ -76,8 +77,8 @@ pub fn collect(generation: &Generation, now: Millis) -> Vec<Upstream> {
     all
 }
 
-/// The figures of groups that requests have computed, which stand in the order of their names. Those that several resolvers
-/// have named alike are one.
+/// The counters of groups that requests have computed, sorted by name. Groups to which several resolvers gave the same
+/// name are merged.
 fn computed(groups: &[Arc<freerun_proxy::upstream::Upstream>], now: Millis) -> Vec<Upstream> {
     let mut all: Vec<Upstream> = Vec::new();
     let mut room = MAX_COMPUTED;
@@ -106,7 +107,7 @@ impl Upstream {
         Upstream { unresolved: unresolved.collect(), ..Upstream::new(&upstream.group, upstream.declared, now) }
     }
 
-    /// The figures of a group.
+    /// The counters of a group.
     pub fn new(group: &Group, declared: bool, now: Millis) -> Upstream {
         Upstream {
             name: group.name.to_string(),
@@ -158,9 +159,9 @@ impl Server {
     }
 }
 
-/// Writes them for Prometheus.
+/// Writes the counters for Prometheus.
 pub(super) fn text(groups: &[Upstream], out: &mut Text) {
-    // Computed ones have no queue, and no servers without addresses.
+    // Computed groups have no queue, and no servers without addresses.
     let configured = || groups.iter().filter(|group| !group.computed);
     let name = "freerun_upstream_waiting";
     out.head(name, "gauge", "Requests in the group's queue.");
@@ -216,23 +217,23 @@ pub(super) fn text(groups: &[Upstream], out: &mut Text) {
         }),
     ];
     for (name, help, of) in times {
-        // The buckets of computed groups would be many times all the rest.
+        // The buckets of computed groups would take many times the room of all others.
         let all = all.iter().filter(|one| !one.group.computed).map(|one| (one, of));
         out.histogram(name, help, all, |(one, of)| (one.labels(None), of(one.server)));
     }
 }
 
-/// A server, as its samples name it.
+/// A server with the names in its samples.
 struct Shown<'a> {
     group: &'a Upstream,
     server: &'a Server,
-    /// How many servers of its address stand before it in the group, and it.
+    /// The number of the server among the servers of its address in the group, from 1.
     nth: usize,
 }
 
 impl<'a> Shown<'a> {
-    /// Its labels. The first server of an address has no number: as long as there is one alone, which is nearly always, its
-    /// samples have the same names wherever it stands.
+    /// The labels of the server. The first server of an address has no number: with one server for each address, which
+    /// is nearly always the case, its samples have the same names at any place in the group.
     fn labels(&'a self, further: Option<Label<'a>>) -> Vec<Label<'a>> {
         let mut labels: Vec<Label<'a>> = vec![("upstream", &self.group.name), ("server", &self.server.address)];
         if self.group.computed {
@@ -246,7 +247,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The servers of a group, those of the same address numbered.
+/// The servers of a group, with those of the same address numbered.
 fn shown(group: &Upstream) -> Vec<Shown<'_>> {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     let servers = group.servers.iter().map(|server| {

@@ -1,4 +1,4 @@
-//! `charset_map`: tables between character sets.
+//! `charset_map`: conversion tables between character sets.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use freerun_http::request::response::Source;
 
 use super::recode::{FromUtf8, Mapped, ToUtf8};
 
-/// What a byte or a character is that a character set lacks.
+/// The replacement of a byte or character that a character set lacks.
 const UNKNOWN: u8 = b'?';
 
 /// One map, for both directions.
@@ -24,9 +24,9 @@ struct CharsetMap {
 
 #[derive(Debug)]
 enum Tables {
-    /// Two sets of single bytes.
+    /// The tables between two single-byte sets.
     Bytes { there: Arc<[u8; 256]>, back: Arc<[u8; 256]> },
-    /// To UTF-8 and back.
+    /// The tables from a single-byte set to UTF-8 and back.
     Utf8 { there: Arc<[Box<[u8]>; 256]>, back: Arc<HashMap<char, u8>> },
 }
 
@@ -34,9 +34,9 @@ enum Tables {
 #[derive(Debug, Clone, Default)]
 pub struct CharsetMaps(Arc<Vec<Arc<CharsetMap>>>);
 
-/// A way from one character set to another.
+/// A conversion from one character set to another.
 pub enum Way {
-    /// Byte for byte.
+    /// From single bytes to single bytes.
     Bytes(Arc<[u8; 256]>),
     /// From single bytes to UTF-8.
     ToUtf8(Arc<[Box<[u8]>; 256]>),
@@ -50,7 +50,7 @@ impl Way {
         !matches!(self, Way::Bytes(_))
     }
 
-    /// `body`, recoded.
+    /// Recodes `body`.
     pub fn recode(self, body: Box<dyn Source>) -> Box<dyn Source> {
         match self {
             Way::Bytes(table) => Box::new(Mapped::new(body, table)),
@@ -61,7 +61,7 @@ impl Way {
 }
 
 impl CharsetMaps {
-    /// The way from one character set to another.
+    /// Finds the conversion from one character set to another.
     pub fn find(&self, source: &[u8], target: &[u8]) -> Option<Way> {
         for map in self.0.iter() {
             let forth = map.one.eq_ignore_ascii_case(source) && map.other.eq_ignore_ascii_case(target);
@@ -140,7 +140,7 @@ fn utf8(directive: &Node) -> Result<Tables, Problem> {
         let (one, text) = entry(line)?;
         let one = byte(line, one)?;
         let other = hex(text).ok_or_else(|| invalid(line, text))?;
-        // What follows the character belongs to what the byte becomes.
+        // Bytes after the character are part of the replacement of the byte.
         let chunk = other.utf8_chunks().next();
         let first = chunk.and_then(|chunk| chunk.valid().chars().next()).filter(|first| !first.is_ascii());
         back.insert(first.ok_or_else(|| invalid(line, text))?, one);

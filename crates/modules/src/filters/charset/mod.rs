@@ -1,4 +1,4 @@
-//! `charset`: the parameter of `Content-Type`, and recoding of bodies with tables from the configuration.
+//! `charset`: the parameter of `Content-Type`, and the recoding of bodies with tables from the configuration.
 
 mod map;
 mod recode;
@@ -44,14 +44,14 @@ settings! {
     }
 }
 
-/// A character set.
+/// The value of `charset`.
 #[derive(Debug, Clone)]
 pub enum Charset {
-    /// None.
+    /// No character set.
     Off,
-    /// Always this one.
+    /// A fixed character set.
     Name(Bytes),
-    /// What a variable says.
+    /// The value of a variable.
     Variable(Reference),
 }
 
@@ -61,9 +61,9 @@ impl Value for Charset {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Charset, Problem> {
         let word = &directive.args[0];
         Ok(match word.text.as_str() {
-            // As a source it is a name like others.
+            // As a source, `off` is a name like any other.
             "off" if directive.name.text == "charset" => Charset::Off,
-            // All of the word is the variable's name.
+            // The whole word is the variable's name.
             text if text.starts_with('$') => {
                 let name = variable_name(word)?;
                 Charset::Variable(cx.extensions.get_or_default::<VariableTable>().resolve(name, word.place))
@@ -89,7 +89,7 @@ impl Charset {
     }
 }
 
-/// The module.
+/// The module `charset`.
 pub static MODULE: Module = Module {
     name: "charset",
     groups: &[group::<CharsetSettings>()],
@@ -99,7 +99,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// The names that the configuration speaks of go with its generation.
+/// Keeps the names used in the configuration with its generation.
 fn keep_names(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let names = cx.extensions.get_or_default::<CharsetNames>().clone();
     cx.extensions.get_or_default::<Parts>().insert(Arc::new(names));
@@ -108,11 +108,11 @@ fn keep_names(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 
 fn wanted(settings: &SettingsSet) -> bool {
     let settings = settings.get::<CharsetSettings>();
-    // A part of a page whose source is known is recoded to what the page has.
+    // A part of a page with a known source is recoded to the page's character set.
     !matches!((&settings.charset, &settings.source_charset), (Charset::Off, None))
 }
 
-/// Two names that are known have to have a map between them.
+/// Checks that two names that are known have a map between them.
 fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
     let settings = settings.get::<CharsetSettings>();
     let (Charset::Name(target), Some(Charset::Name(source))) = (&settings.charset, &settings.source_charset) else {
@@ -129,11 +129,11 @@ fn missing(source: &[u8], target: &[u8]) -> String {
     format!("no \"charset_map\" between the charsets \"{source}\" and \"{target}\"")
 }
 
-/// The character set of the client's response, for its parts.
+/// The character set of the client's response, for the parts of that page.
 #[derive(Default)]
 struct Page(RefCell<Option<Bytes>>);
 
-/// The character set that a response of the client's own request will have.
+/// The character set that a response to the client's own request will have.
 pub fn of(request: &Request, response: &Response) -> Option<Bytes> {
     let settings = request.settings().get::<CharsetSettings>();
     if response.charset.is_some() || !settings.charset_types.contains(&response.content_type) {
@@ -172,7 +172,7 @@ fn run(request: &mut Request, response: &mut Response) {
         Some(source) if !recode(request, response, settings, &source, &target) => return,
         _ => {}
     }
-    // Old browsers took the character set of a redirect for that of the page it leads to.
+    // Old browsers used the character set of a redirect for the page that it leads to.
     if matches!(response.status, 301 | 302) {
         return;
     }
@@ -180,7 +180,7 @@ fn run(request: &mut Request, response: &mut Response) {
     response.charset = Some(target);
 }
 
-/// Recodes the body where the character sets differ; `false`, when there is no map between them.
+/// Recodes the body if the character sets differ; `false` if there is no map between them.
 fn recode(
     request: &Request,
     response: &mut Response,
@@ -191,7 +191,7 @@ fn recode(
     if source.eq_ignore_ascii_case(target) {
         return true;
     }
-    // What is packed cannot be recoded; its character set can be told.
+    // A compressed body cannot be recoded; its character set can still be named.
     if response.field(b"Content-Encoding").is_some() {
         return false;
     }

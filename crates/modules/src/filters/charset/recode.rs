@@ -1,4 +1,4 @@
-//! Recoding of bodies.
+//! Recodes bodies.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -8,14 +8,14 @@ use bytes::{Bytes, BytesMut};
 use freerun_http::content::pull::Transform;
 use freerun_http::request::response::{LocalBoxFuture, Source};
 
-/// From single bytes to single bytes; the length stays.
+/// Recodes single bytes to single bytes; the length is not changed.
 pub struct Mapped {
     source: Box<dyn Source>,
     table: Arc<[u8; 256]>,
 }
 
 impl Mapped {
-    /// `source`, byte for byte through `table`.
+    /// Recodes `source` byte by byte with `table`.
     pub fn new(source: Box<dyn Source>, table: Arc<[u8; 256]>) -> Mapped {
         Mapped { source, table }
     }
@@ -46,7 +46,7 @@ impl Source for Mapped {
     }
 }
 
-/// From single bytes to UTF-8.
+/// Recodes single bytes to UTF-8.
 pub struct ToUtf8(pub Arc<[Box<[u8]>; 256]>);
 
 impl Transform for ToUtf8 {
@@ -62,8 +62,8 @@ impl Transform for ToUtf8 {
     }
 }
 
-/// From UTF-8 to single bytes. Characters that are not in the table become character references, bytes that are no UTF-8
-/// question marks; an incomplete character at the end is dropped.
+/// Recodes UTF-8 to single bytes. Characters that are not in the table become character references, invalid bytes
+/// become question marks; an incomplete character at the end is dropped.
 pub struct FromUtf8 {
     table: Arc<HashMap<char, u8>>,
     /// The beginning of a character.
@@ -71,7 +71,7 @@ pub struct FromUtf8 {
 }
 
 impl FromUtf8 {
-    /// With this table.
+    /// A transform with this table.
     pub fn new(table: Arc<HashMap<char, u8>>) -> FromUtf8 {
         FromUtf8 { table, begun: Vec::new() }
     }
@@ -87,7 +87,7 @@ impl FromUtf8 {
         }
     }
 
-    /// Recodes what is complete, and says how much of the end is the beginning of a character.
+    /// Recodes the complete characters, and returns how many bytes at the end are the beginning of a character.
     fn take(&self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let mut rest = bytes;
         loop {
@@ -116,7 +116,7 @@ impl FromUtf8 {
 impl Transform for FromUtf8 {
     fn feed(&mut self, mut piece: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         while let Some((first, rest)) = piece.split_first().filter(|_| !self.begun.is_empty()) {
-            // At most three times: then the character is complete, or wrong.
+            // At most three times: then the character is complete, or invalid.
             self.begun.push(*first);
             piece = rest;
             let begun = std::mem::take(&mut self.begun);

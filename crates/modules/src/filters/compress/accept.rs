@@ -1,13 +1,13 @@
-//! `Accept-Encoding`, read as nginx reads it.
+//! `Accept-Encoding`, parsed like in nginx.
 
 /// A quality of 1, in thousandths.
 pub const FULL: u16 = 1000;
 
-/// The quality, in thousandths, that an `Accept-Encoding` field gives to a coding; 0 is no.
+/// The quality, in thousandths, that an `Accept-Encoding` field gives to a coding; 0 means that it is not accepted.
 ///
-/// nginx's rules, which are narrower than those of RFC 9110 section 12.5.3: the first mention of the name that stands
-/// behind nothing, a comma or a space decides; `*` means nothing; a quality that is not well-formed is 0, and so is one
-/// that is followed by further parameters.
+/// nginx's rules are narrower than those of RFC 9110 section 12.5.3: the first mention of the name at the beginning or
+/// after a comma or a space decides; `*` is ignored; a malformed quality is 0, and so is one that is followed by
+/// further parameters.
 pub fn quality(field: &[u8], coding: &str) -> u16 {
     let name = coding.as_bytes();
     let mut at = 0;
@@ -20,7 +20,7 @@ pub fn quality(field: &[u8], coding: &str) -> u16 {
     0
 }
 
-/// What follows the name.
+/// Parses the part after the name.
 fn parameters(rest: &[u8]) -> u16 {
     match skip_spaces(rest) {
         [] | [b',', ..] => FULL,
@@ -38,7 +38,7 @@ fn skip_spaces(text: &[u8]) -> &[u8] {
     &text[spaces..]
 }
 
-/// `qvalue` of RFC 9110 section 12.4.2, up to a comma, a space or the end.
+/// Parses a `qvalue` of RFC 9110 section 12.4.2, up to a comma, a space or the end.
 fn number(text: &[u8]) -> u16 {
     let end = text.iter().position(|byte| matches!(byte, b',' | b' ')).unwrap_or(text.len());
     let (whole, fraction) = match &text[..end] {

@@ -1,5 +1,6 @@
-//! The coding `br` (RFC 7932): `brotli` and its like, as the module ngx_brotli names them. Google's encoder in C does it: the
-//! one in Rust takes 1.3 times as long for large bodies, and fifty times as long for small ones at levels 5 to 9.
+//! The coding `br` (RFC 7932): `brotli` and its directives, with the names of the module ngx_brotli. It uses Google's
+//! encoder in C: the one in Rust takes 1.3 times as long for large bodies, and fifty times as long for small ones at
+//! levels 5 to 9.
 
 use std::io::{self, Write};
 
@@ -32,7 +33,7 @@ settings! {
     }
 }
 
-/// `brotli_window`: the binary logarithm of its size.
+/// The value of `brotli_window`: the binary logarithm of the window's size.
 #[derive(Debug, Clone, Copy)]
 pub struct Window(pub u8);
 
@@ -45,7 +46,7 @@ impl Value for Window {
     }
 }
 
-/// The settings and the variable.
+/// The module `brotli`: the settings and the variable.
 pub static MODULE: Module = Module {
     name: "brotli",
     groups: &[group::<BrotliSettings>()],
@@ -53,7 +54,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// The coding.
+/// The coding `br`.
 pub static CODING: Coding = Coding {
     name: "br",
     plan: |settings| {
@@ -78,9 +79,9 @@ pub static CODING: Coding = Coding {
     cost: |level| [4, 5, 8, 10, 16, 24, 28, 45, 60, 80, 1000, 2000][usize::from(level.min(11))],
 };
 
-/// The smallest window that the format has.
+/// The smallest window of the format.
 const MIN_WINDOW: u8 = 10;
-/// The largest that the encoder takes.
+/// The largest window that the encoder supports.
 const MAX_WINDOW: u8 = 24;
 
 fn encoder(params: Params, length: Option<u64>) -> io::Result<BrotliEncoder> {

@@ -1,7 +1,7 @@
-//! The coding `gzip`: `gzip` and its like.
+//! The coding `gzip`: `gzip` and its directives.
 //!
-//! What is there as a whole is packed by libdeflate, which is two to four times as fast as zlib at the same size, or, if it
-//! is small, by `deflate`; what comes piece by piece by zlib-rs.
+//! A complete body is compressed by libdeflate, which is two to four times as fast as zlib at the same size, or, if it
+//! is small, by `deflate`; a body that comes piece by piece is compressed by zlib-rs.
 
 use std::cell::RefCell;
 use std::io;
@@ -25,17 +25,17 @@ use super::coding::{Coding, Encoder, Params, Plan};
 use super::deflate::{self, Effort, Small};
 
 keyword_enum! {
-    /// One word of `gzip_proxied`.
+    /// A condition of `gzip_proxied`.
     pub enum Proxied {
-        /// None of them.
+        /// No response to a proxy is compressed.
         Off = "off",
-        /// `Expires` says that the response must not be kept.
+        /// `Expires` forbids caching the response.
         Expired = "expired",
-        /// `Cache-Control: no-cache`.
+        /// The response has `Cache-Control: no-cache`.
         NoCache = "no-cache",
-        /// `Cache-Control: no-store`.
+        /// The response has `Cache-Control: no-store`.
         NoStore = "no-store",
-        /// `Cache-Control: private`.
+        /// The response has `Cache-Control: private`.
         Private = "private",
         /// There is no `Last-Modified`.
         NoLastModified = "no_last_modified",
@@ -43,7 +43,7 @@ keyword_enum! {
         NoEtag = "no_etag",
         /// The request has `Authorization`.
         Auth = "auth",
-        /// All of them.
+        /// All responses to proxies are compressed.
         Any = "any",
     }
 }
@@ -122,7 +122,7 @@ impl<const MIN: u8, const MAX: u8> Value for CompLevel<MIN, MAX> {
     }
 }
 
-/// A size that is one of the powers of two that a directive lists.
+/// Parses a size that is one of the powers of two in `choices`.
 pub(super) fn power_of_two(directive: &Node, cx: &mut Cx, choices: &str) -> Result<Size, Problem> {
     let size = Size::parse(directive, cx)?;
     let names: Vec<&str> = choices.split([',', ' ']).filter(|name| !name.is_empty() && *name != "or").collect();
@@ -132,7 +132,7 @@ pub(super) fn power_of_two(directive: &Node, cx: &mut Cx, choices: &str) -> Resu
     Err(Problem::directive(directive, &format!("must be {choices}")).at(directive.args[0].place))
 }
 
-/// `gzip_window`, which has no effect.
+/// The value of `gzip_window`, which has no effect.
 #[derive(Debug, Clone, Copy)]
 pub struct Window;
 
@@ -144,7 +144,7 @@ impl Value for Window {
     }
 }
 
-/// `gzip_hash`, which has no effect.
+/// The value of `gzip_hash`, which has no effect.
 #[derive(Debug, Clone, Copy)]
 pub struct Hash;
 
@@ -156,7 +156,7 @@ impl Value for Hash {
     }
 }
 
-/// The words of all `gzip_proxied` of one level.
+/// The words of all `gzip_proxied` directives of one level.
 #[derive(Debug, Clone, Default)]
 pub struct ProxiedSetting(Vec<Flags<Proxied>>);
 
@@ -175,8 +175,8 @@ impl ProxiedSetting {
         self.0.iter().any(|flags| flags.contains(word))
     }
 
-    /// Whether a response to a proxy may be packed. The words restrict only what they speak of: a response with neither
-    /// `Expires` nor `Cache-Control` is packed unless there is more to say about it.
+    /// Whether a response to a proxy may be compressed. Each word restricts only the field that it names: a response
+    /// with neither `Expires` nor `Cache-Control` is compressed unless another word forbids it.
     fn allows(&self, request: &Request, response: &Response) -> bool {
         if self.has(Proxied::Off) {
             return false;
@@ -199,13 +199,13 @@ impl ProxiedSetting {
                 || self.has(Proxied::NoStore) && says(b"no-store")
                 || self.has(Proxied::Private) && says(b"private");
         }
-        // The date of a file does not count here: nginx adds it later.
+        // The date of a file does not count here, because nginx adds it later.
         !(self.has(Proxied::NoLastModified) && response.field(b"Last-Modified").is_some()
             || self.has(Proxied::NoEtag) && response.etag.is_some())
     }
 }
 
-/// Clients that get no compressed responses: `gzip_disable`.
+/// The value of `gzip_disable`: clients that get no compressed responses.
 #[derive(Debug, Clone, Default)]
 pub struct Disable {
     msie6: bool,
@@ -220,10 +220,10 @@ impl Setting for Disable {
         for word in &directive.args {
             match word.text.as_str() {
                 "msie6" => disable.msie6 = true,
-                // Meant for a module that watches the memory of the process.
+                // This word is for a module that watches the memory of the process.
                 "degradation" => {}
                 text => {
-                    // Its groups are nobody's variables.
+                    // The groups of the expression are not used as variables.
                     let pattern = Pattern::new(text, true, &mut VariableTable::default());
                     let problem = |error| Problem::new(error).at_node(directive).at(word.place);
                     disable.patterns.push(pattern.map_err(problem)?);
@@ -251,7 +251,7 @@ impl Disable {
     }
 }
 
-/// Internet Explorer 4 to 6; 6 with Service Pack 2 says `SV1` and can unpack.
+/// Whether it is Internet Explorer 4 to 6; version 6 with Service Pack 2 says `SV1` and can decompress.
 fn is_msie6(agent: &[u8]) -> bool {
     let Some(at) = memchr::memmem::find(agent, b"MSIE ") else { return false };
     match agent.get(at + 5..) {
@@ -261,7 +261,7 @@ fn is_msie6(agent: &[u8]) -> bool {
     }
 }
 
-/// The settings and the variable.
+/// The module `gzip`: the settings and the variable.
 pub static MODULE: Module = Module {
     name: "gzip",
     groups: &[group::<GzipSettings>()],
@@ -269,7 +269,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// The coding.
+/// The coding `gzip`.
 pub static CODING: Coding = Coding {
     name: "gzip",
     plan: |settings| {
@@ -287,20 +287,20 @@ pub static CODING: Coding = Coding {
     cost: |level| [4, 4, 4, 12, 12, 12, 15, 15, 20][usize::from(level.clamp(1, 9)) - 1],
 };
 
-/// Whether the client gets gzip where there is some: whether it accepts it, and all that nginx asks beside that.
+/// Whether the client gets an existing gzip body: it accepts gzip, and nginx's further conditions are met.
 pub fn accepted(request: &Request, response: &Response) -> bool {
     let field = request.head.value(HeaderId::AcceptEncoding).unwrap_or_default();
     accept::quality(field, CODING.name) > 0 && allows(request, response)
 }
 
-/// What is asked of the request, and for proxies of the response, beside that gzip is accepted.
+/// The conditions on the request, and for proxies on the response, besides the acceptance of gzip.
 fn allows(request: &Request, response: &Response) -> bool {
     let settings = request.settings().get::<GzipSettings>();
     allows_client(request, settings)
         && (request.head.value(HeaderId::Via).is_none() || settings.gzip_proxied.allows(request, response))
 }
 
-/// The same before there is a response: what a file has to say of itself does not restrict anything.
+/// The conditions on the request before there is a response: a file's own fields restrict nothing.
 pub fn allows_request(request: &Request) -> bool {
     allows(request, &Response::new(200, Bytes::new(), Body::Empty))
 }
@@ -313,21 +313,21 @@ fn allows_client(request: &Request, settings: &GzipSettings) -> bool {
     request.head.version() >= oldest && !settings.gzip_disable.concerns(request)
 }
 
-/// libdeflate's level for each level of zlib: the fastest that is never more than 2 % larger than zlib's, and mostly
-/// smaller. Measured with documentation and source code of 1 KB to 1 MB.
+/// libdeflate's level for each level of zlib: the fastest whose output is never more than 2 % larger than zlib's, and
+/// mostly smaller. It was measured with documentation and source code of 1 KB to 1 MB.
 const WHOLE: [i32; 9] = [1, 1, 1, 3, 5, 5, 6, 6, 7];
-/// zlib-rs's level for each level of zlib. Its level 1 is faster, and a fifth larger.
+/// zlib-rs's level for each level of zlib. Its level 1 is faster, but its output is a fifth larger.
 const STREAM: [u32; 9] = [2, 2, 3, 3, 5, 5, 6, 6, 9];
 
-/// For each level of zlib, up to which length a body is small, and how hard to try then: what takes less time than
-/// libdeflate, and is at most 2 % larger than zlib's for each sort of text. Measured as processor time with source code, documentation,
-/// HTML, JSON, CSS, JavaScript, XML and SVG, in pieces of 0.5 to 32 KB.
+/// For each level of zlib, the length up to which a body is small, and the effort for it: it takes less time than
+/// libdeflate, and the output is at most 2 % larger than zlib's for each sort of text. It was measured as processor
+/// time with source code, documentation, HTML, JSON, CSS, JavaScript, XML and SVG, in pieces of 0.5 to 32 KB.
 const SMALL: [(usize, Effort); 9] = {
     const LAZY: Effort = Effort::Chains { depth: 8, good: 32 };
     const HARD: Effort = Effort::Chains { depth: 64, good: 130 };
     [
         (deflate::MAX, Effort::Fast),
-        // libdeflate's first level takes three quarters of the time of anything that packs as well.
+        // libdeflate's first level takes three quarters of the time of any encoder that compresses as well.
         (0, Effort::Fast),
         (0, Effort::Fast),
         (1 << 10, LAZY),
@@ -343,7 +343,8 @@ fn index(params: Params) -> usize {
     usize::from(params.level.clamp(1, 9)) - 1
 }
 
-/// What a thread keeps to pack whole bodies with: the state of each level in use, and room for the result.
+/// The state that a thread keeps for compressing complete bodies: the encoder of each level in use, and room for the
+/// result.
 #[derive(Default)]
 struct Kept {
     compressors: [Option<Compressor>; 8],
@@ -391,7 +392,7 @@ impl Stream {
             let before = self.0.total_in();
             let status = self.0.compress_vec(input, out, flush).map_err(io::Error::other)?;
             input = &input[usize::try_from(self.0.total_in() - before).map_err(io::Error::other)?..];
-            // With room left there is nothing more to come.
+            // If there is room left, there is no more output.
             if status == Status::StreamEnd || input.is_empty() && out.len() < out.capacity() {
                 return Ok(());
             }

@@ -1,8 +1,8 @@
-//! Packed bodies of one loop, used again for at most one second, as the files that they were made of are.
+//! The compressed bodies of one loop, used again for at most one second, like the files that they were made of.
 //!
-//! What is packed is found by the very bytes, or the very open file, that it was made of, and never by a name: nothing is
-//! sent that the unpacked response could not be at the same moment. `open_file_cache off` keeps nothing of files, and so
-//! nothing of what is made of them.
+//! A compressed body is found by the very bytes, or the very open file, that it was made of, and never by a name: a
+//! response is sent only if its uncompressed form could be sent at the same moment. `open_file_cache off` keeps no
+//! files, and so no bodies made of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,14 +22,14 @@ use super::coding::{Coding, Params};
 
 /// The most bodies that a loop keeps.
 const MAX_BODIES: usize = 1024;
-/// The most bytes of packed bodies, and of small ones that they were made of, that a loop keeps.
+/// The most bytes of compressed bodies, and of the small originals, that a loop keeps.
 const MAX_BYTES: usize = 8 << 20;
 
-/// What a body was made of. While this is there, no other has its address.
+/// The identity of the original. While this exists, no other original has its address.
 #[derive(Clone)]
 enum Identity {
     Bytes(Bytes),
-    /// Does not keep the file open.
+    /// A file; the weak reference does not keep it open.
     File(Weak<OpenFile>),
 }
 
@@ -41,7 +41,7 @@ struct Key {
     params: Params,
 }
 
-/// A body that somebody keeps unpacked, so that it may come again, and the way it is packed.
+/// A body that is kept uncompressed, so that it may come again, and the coding for it.
 #[derive(Clone)]
 pub struct Original {
     identity: Identity,
@@ -49,7 +49,7 @@ pub struct Original {
 }
 
 impl Original {
-    /// The body, if it is one that others have too: a kept file. What was made for one response is in no other hands.
+    /// The body, if several responses share it: a kept file. A body that was made for one response is not shared.
     pub fn of(body: &Body, coding: &Coding, params: Params) -> Option<Original> {
         let (address, len, identity) = match body {
             Body::Bytes(bytes) if !bytes.is_empty() && !bytes.is_unique() => {
@@ -65,7 +65,7 @@ impl Original {
         Some(Original { identity, key: Key { address, len, coding: coding.name, params } })
     }
 
-    /// Its length.
+    /// The length of the body.
     pub fn len(&self) -> u64 {
         self.key.len
     }
@@ -73,7 +73,7 @@ impl Original {
 
 struct Entry {
     since: Instant,
-    /// Keeps the address from being used again.
+    /// The identity keeps the address from being used again.
     identity: Identity,
     packed: Bytes,
 }
@@ -88,23 +88,23 @@ impl Entry {
     }
 }
 
-/// The packed bodies of a loop.
+/// The compressed bodies of a loop.
 #[derive(Default)]
 pub struct Kept {
     entries: RefCell<HashMap<Key, Entry>>,
     bytes: Cell<usize>,
-    /// Those that are being made. As many as there are requests at most.
+    /// The bodies that are being compressed, at most as many as there are requests.
     making: RefCell<HashMap<Key, Rc<Making>>>,
 }
 
-/// A body that somebody is packing, for all who want it meanwhile.
+/// A body that a request is compressing, for all requests that want it meanwhile.
 #[derive(Default)]
 struct Making {
     packed: RefCell<Option<Bytes>>,
     over: Notify,
 }
 
-/// Who packs. Tells the others when it is done, or given up.
+/// The request that compresses the body. Dropping it notifies the others that it is done, or given up.
 struct Maker<'k> {
     kept: &'k Kept,
     key: Key,
@@ -119,17 +119,17 @@ impl Drop for Maker<'_> {
 }
 
 impl Kept {
-    /// The packed body, if it was made at most [`VALID`] ago.
+    /// The compressed body, if it was made at most [`VALID`] ago.
     pub fn get(&self, original: &Original, now: Instant) -> Option<Bytes> {
         let entries = self.entries.borrow();
         let entry = entries.get(&original.key)?;
         (now.saturating_duration_since(entry.since) < VALID).then(|| entry.packed.clone())
     }
 
-    /// The packed body: as it is kept, or what another request is making of it just now, or what `make` makes.
+    /// The compressed body: the kept one, or the one that another request is making now, or the result of `make`.
     ///
     /// # Errors
-    /// Those of `make`. They concern this request alone: the next that waits tries for itself.
+    /// The errors of `make`. They concern this request alone: the next request that waits tries itself.
     pub async fn shared(
         self: &Rc<Self>,
         original: Original,
@@ -156,7 +156,7 @@ impl Kept {
         Ok(packed)
     }
 
-    /// Keeps a packed body. When there is no room for it, it is not kept.
+    /// Keeps a compressed body, if there is room for it.
     pub fn put(self: &Rc<Self>, original: Original, packed: Bytes) {
         let was_empty = self.entries.borrow().is_empty();
         self.insert(original, packed, loops::now());
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(made.replace(0), 1, "there was no room to keep it, and all the same it was made once");
         assert_eq!(runtime.block_on(many(&[false, true])), [false, true, true]);
         assert_eq!(made.replace(0), 2, "the next one tried");
-        // One that goes away while it packs leaves it to the others.
+        // A request that goes away while it compresses leaves the work to the others.
         runtime.block_on(async {
             let kept = Rc::new(Kept::default());
             let mut first = Box::pin(kept.shared(original.clone(), async || std::future::pending().await));
@@ -297,7 +297,7 @@ mod tests {
         kept.insert(original(&large).unwrap(), Bytes::from_static(b"packed"), now + VALID);
         assert!(kept.entries.borrow().is_empty(), "the old ones went, and it is too large all the same");
         assert_eq!(kept.bytes.get(), 0);
-        // Under the same key one takes the place of the other.
+        // Under the same key a new body replaces the old one.
         for _ in 0..3 {
             kept.insert(original(&originals[0]).unwrap(), Bytes::from_static(b"packed"), now);
         }

@@ -1,7 +1,7 @@
-//! Packing responses for clients that can unpack them: `gzip`, `brotli`, `zstd`. One filter serves all codings; what
-//! differs between them is in their files.
+//! Compresses responses for clients that can decompress them: `gzip`, `brotli`, `zstd`. One filter serves all codings;
+//! each coding has a file of its own.
 //!
-//! When several codings are on and the client takes more than one of them, the one with the highest quality in
+//! If several codings are on and the client accepts more than one of them, the one with the highest quality in
 //! `Accept-Encoding` is used; among equals zstd, then brotli, then gzip.
 
 pub mod accept;
@@ -31,7 +31,7 @@ use gzip::GzipSettings;
 use kept::{Kept, Original};
 use source::{Compressed, Packed, Ratio};
 
-/// The codings, the preferred ones first.
+/// The codings, preferred ones first.
 pub static CODINGS: [&Coding; 3] = [&zstd::CODING, &brotli::CODING, &gzip::CODING];
 
 /// The filter of all codings.
@@ -65,7 +65,7 @@ fn run(request: &mut Request, response: &mut Response) {
     }
 }
 
-/// The coding for a response. Notes that the answer depends on what the client accepts, where it does.
+/// Chooses the coding for a response. Records that the answer depends on `Accept-Encoding`, if it does.
 fn choose(request: &Request, response: &mut Response, settings: &SettingsSet) -> Option<(&'static Coding, Params)> {
     let accepted = request.head.value(HeaderId::AcceptEncoding).unwrap_or_default();
     let mut best = None;
@@ -87,7 +87,7 @@ fn choose(request: &Request, response: &mut Response, settings: &SettingsSet) ->
     best
 }
 
-/// The body, packed: at once where it is here and that takes no time.
+/// Compresses the body: at once if it is here and that is fast.
 fn packed(
     request: &Request,
     response: &mut Response,
@@ -127,7 +127,8 @@ fn packed(
     Ok(Body::Source(Box::new(Compressed::new(request, source, coding, params, ratio, again))))
 }
 
-/// `$gzip_ratio` and its like: how many times smaller the response became; nothing where it was not packed this way.
+/// The value of `$gzip_ratio` and the corresponding variables: how many times smaller the response became; no value if
+/// it was not compressed with this coding.
 fn ratio<'r>(request: &'r Request, coding: &Coding) -> Value<'r> {
     let ratio = request.own.find::<Ratio>()?;
     let (input, output) = (ratio.input.get(), ratio.output.get());
@@ -137,7 +138,7 @@ fn ratio<'r>(request: &'r Request, coding: &Coding) -> Value<'r> {
     Some(hundredths(input, output).into_bytes().into())
 }
 
-/// A ratio with two digits behind the point, rounded as nginx does.
+/// Prints a ratio with two decimals, rounded like in nginx.
 fn hundredths(input: u64, output: u64) -> String {
     let value = (u128::from(input) * 1000 / u128::from(output) + 5) / 10;
     format!("{}.{:02}", value / 100, value % 100)

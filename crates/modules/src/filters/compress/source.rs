@@ -1,4 +1,4 @@
-//! A body that is packed while it is pulled: small pieces on the loop, large ones in the pool for the processor.
+//! A body that is compressed while it is read: small pieces on the loop, large ones in the pool for processor work.
 
 use std::cell::Cell;
 use std::io;
@@ -13,33 +13,34 @@ use freerun_runtime::pool::CpuPool;
 use super::coding::{Coding, Encoder, INLINE, Params};
 use super::kept::{Kept, Original};
 
-/// A body up to this length is read as a whole and packed in one go, which is several times faster than piece by piece.
+/// The longest body that is read completely and compressed in one go, which is several times faster than piece by
+/// piece.
 pub const WHOLE: u64 = 1 << 20;
-/// The bytes of bodies that a loop may hold at once for that; beyond, bodies are packed piece by piece.
+/// The most bytes that a loop may hold at once for complete bodies; beyond, bodies are compressed piece by piece.
 const WHOLE_PER_LOOP: u64 = 32 << 20;
-/// The largest piece given to an encoder at once.
+/// The largest piece that an encoder gets at once.
 const PIECE: usize = 64 * 1024;
-/// What may be done on the loop, piece after piece, before others have their turn.
+/// How long a task may compress on the loop, piece after piece, before it yields.
 const TURN: Duration = Duration::from_millis(1);
-/// For how long a source that does not know its length may pause before what the encoder holds back goes to the client.
+/// How long a source of unknown length may pause before the output that the encoder holds back is sent to the client.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How much was packed into how much: `$gzip_ratio` and its like.
+/// The sizes before and after compression, for `$gzip_ratio` and the corresponding variables.
 #[derive(Default)]
 pub struct Ratio {
     /// The coding.
     pub coding: Cell<&'static str>,
-    /// Bytes before.
+    /// The number of bytes before compression.
     pub input: Cell<u64>,
-    /// Bytes after; 0 before the end.
+    /// The number of bytes after compression; 0 before the end.
     pub output: Cell<u64>,
 }
 
-/// A response that was packed already, at once.
+/// A response that was compressed at once.
 pub struct Packed(Option<Bytes>);
 
 impl Packed {
-    /// Its bytes. The length is not told: nginx does not know it, and answers HEAD and GET alike.
+    /// A body of these bytes. Its length is not announced: nginx does not know it, and answers HEAD and GET alike.
     pub fn new(bytes: Bytes) -> Packed {
         Packed(Some(bytes))
     }
@@ -55,11 +56,11 @@ impl Source for Packed {
     }
 }
 
-/// Bytes that a loop holds for bodies that are packed as a whole.
+/// The number of bytes that a loop holds for bodies that are compressed completely.
 #[derive(Default)]
 struct Held(Cell<u64>);
 
-/// A part of them.
+/// A share of these bytes.
 struct Room {
     held: Rc<Held>,
     bytes: u64,
@@ -80,25 +81,25 @@ impl Drop for Room {
 }
 
 enum Stage {
-    /// Nothing was done yet.
+    /// Nothing was read yet.
     Fresh(Box<dyn Source>),
-    /// Piece by piece.
+    /// The body is compressed piece by piece.
     Pieces(Pieces),
-    /// At the end, or given up.
+    /// The end was reached, or the body was given up.
     Ended,
 }
 
 struct Pieces {
     input: Input,
-    /// `None` while it is in the pool.
+    /// The encoder; `None` while it is in the pool.
     encoder: Option<Box<dyn Encoder>>,
-    /// Whether it holds something back.
+    /// Whether the encoder holds output back.
     holds: bool,
-    /// Bytes that it was fed since it last gave some.
+    /// The number of bytes fed to the encoder since its last output.
     gathered: usize,
 }
 
-/// A body on its way through an encoder.
+/// A body that passes through an encoder.
 pub struct Compressed {
     coding: &'static Coding,
     params: Params,
@@ -106,15 +107,15 @@ pub struct Compressed {
     client: u64,
     held: Rc<Held>,
     ratio: Rc<Ratio>,
-    /// Where it is kept, if it may come again.
+    /// The place to keep the result, if it may be needed again.
     again: Option<(Rc<Kept>, Original)>,
     stage: Stage,
-    /// What was done on the loop since others had their turn.
+    /// The time spent on the loop since the last yield.
     in_this_turn: Duration,
 }
 
 impl Compressed {
-    /// `source`, to be packed. Packed as a whole it is kept, `again` says where.
+    /// Compresses `source`. A body that was compressed completely is kept at `again`.
     pub fn new(
         request: &Request,
         source: Box<dyn Source>,
@@ -178,7 +179,7 @@ impl Compressed {
         }
     }
 
-    /// Reads all of a source whose length is known and bounded, and packs it.
+    /// Reads a source of known and bounded length completely, and compresses it.
     async fn whole(&self, mut source: Box<dyn Source>) -> io::Result<Bytes> {
         let length = usize::try_from(source.remaining().unwrap_or(0)).map_err(io::Error::other)?;
         let mut body = source.next().await?.unwrap_or_default();
@@ -202,14 +203,14 @@ impl Compressed {
         Ok(packed)
     }
 
-    /// Has the encoder do something about so many bytes.
+    /// Has the encoder process so many bytes.
     async fn encode<F>(&mut self, bytes: usize, f: F) -> io::Result<Vec<u8>>
     where
         F: FnOnce(&mut dyn Encoder, &mut Vec<u8>) -> io::Result<()> + Send + 'static,
     {
         let Stage::Pieces(pieces) = &mut self.stage else { return Ok(Vec::new()) };
         let Some(mut encoder) = pieces.encoder.take() else { return Err(io::Error::other("the encoder is gone")) };
-        // What was gathered may be packed now.
+        // The gathered bytes may be compressed now.
         let gathered = pieces.gathered.min(self.coding.block);
         let estimate = self.coding.estimate(self.params, bytes + gathered);
         let work = move || {
@@ -230,7 +231,7 @@ impl Compressed {
         };
         if let Stage::Pieces(pieces) = &mut self.stage {
             pieces.encoder = Some(encoder);
-            // What came out is of a block that is complete; the last piece may have begun another.
+            // The output belongs to a complete block; the last piece may have begun another one.
             let came = out.as_ref().is_ok_and(|out| !out.is_empty());
             pieces.gathered = if came { bytes } else { pieces.gathered + bytes };
         }
@@ -255,7 +256,7 @@ impl Source for Compressed {
 
     fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
         match &mut self.stage {
-            // One that was asked already is at work in any case.
+            // A source that was asked already is working in any case.
             Stage::Pieces(Pieces { input: Input { source: Some(source), .. }, .. }) => source.ahead(),
             _ => Box::pin(std::future::pending()),
         }
@@ -266,10 +267,10 @@ impl Source for Compressed {
     }
 }
 
-/// What came of a source.
+/// The result of asking a source.
 enum Come {
     Piece(Bytes),
-    /// Nothing for [`PAUSE`].
+    /// The source gave nothing for [`PAUSE`].
     Pause,
     End,
 }
@@ -279,9 +280,9 @@ type Pulled = (Box<dyn Source>, io::Result<Option<Bytes>>);
 /// A source that can be asked without waiting for its answer.
 struct Input {
     source: Option<Box<dyn Source>>,
-    /// The question that is not answered yet: what a source has begun must not be dropped half-way.
+    /// The pending question: an operation that a source has begun must not be dropped half-way.
     asked: Option<LocalBoxFuture<'static, Pulled>>,
-    /// A piece that is longer than an encoder is given at once.
+    /// The rest of a piece that is longer than an encoder gets at once.
     rest: Bytes,
 }
 
@@ -290,8 +291,8 @@ impl Input {
         Input { source: Some(source), asked: None, rest: Bytes::new() }
     }
 
-    /// The next piece, of at most [`PIECE`] bytes. With `impatient`, a pause is told, once, where it is not a file that
-    /// is being read.
+    /// The next piece, of at most [`PIECE`] bytes. With `impatient`, a pause is reported, once, unless the source is a
+    /// file.
     async fn next(&mut self, impatient: bool) -> io::Result<Come> {
         if self.rest.is_empty() {
             match self.pull(impatient).await? {

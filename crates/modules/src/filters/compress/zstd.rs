@@ -1,4 +1,4 @@
-//! The coding `zstd` (RFC 8878): `zstd` and its like, as the module zstd-nginx-module names them.
+//! The coding `zstd` (RFC 8878): `zstd` and its directives, with the names of the module zstd-nginx-module.
 
 use std::cell::RefCell;
 use std::io;
@@ -35,7 +35,7 @@ settings! {
     }
 }
 
-/// `zstd_dict_file`, which is refused.
+/// The value of `zstd_dict_file`, which is refused.
 #[derive(Debug, Clone, Copy)]
 pub struct NoDictionary;
 
@@ -48,7 +48,7 @@ impl Value for NoDictionary {
     }
 }
 
-/// The settings and the variable.
+/// The module `zstd`: the settings and the variable.
 pub static MODULE: Module = Module {
     name: "zstd",
     groups: &[group::<ZstdSettings>()],
@@ -56,7 +56,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// The coding.
+/// The coding `zstd`.
 pub static CODING: Coding = Coding {
     name: "zstd",
     plan: |settings| {
@@ -86,9 +86,10 @@ pub static CODING: Coding = Coding {
     },
 };
 
-/// Binary logarithm of the largest window. RFC 9659 allows 8 MB; memory for the highest levels is several times the window.
+/// The binary logarithm of the largest window. RFC 9659 allows 8 MB; the highest levels need several times the window
+/// in memory.
 const MAX_WINDOW: u8 = 20;
-/// The smallest window that the format has.
+/// The smallest window of the format.
 const MIN_WINDOW: u32 = 10;
 
 fn window(params: Params, length: Option<u64>) -> u32 {
@@ -96,7 +97,7 @@ fn window(params: Params, length: Option<u64>) -> u32 {
     u32::from(params.window).min(needed).max(MIN_WINDOW)
 }
 
-/// What a thread keeps to pack whole bodies with: the state of the level used last.
+/// The state that a thread keeps for compressing complete bodies: the encoder of the level used last.
 type Kept = Option<(u8, Compressor<'static>)>;
 
 thread_local! {
@@ -116,7 +117,7 @@ fn whole(params: Params, body: &[u8]) -> io::Result<Bytes> {
 struct Stream(RawEncoder<'static>);
 
 impl Stream {
-    /// Has the encoder write until `done` says that nothing is left.
+    /// Makes the encoder write until `done` reports that no output is left.
     fn drain(
         &mut self,
         out: &mut Vec<u8>,

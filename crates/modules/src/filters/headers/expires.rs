@@ -1,4 +1,4 @@
-//! `expires`: until when a response may be used again.
+//! `expires`: the time until which a response may be reused.
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_seconds};
@@ -8,24 +8,24 @@ use freerun_http::template::Template;
 use freerun_proto::date;
 use freerun_runtime::log::clock;
 
-/// Seconds of a day.
+/// The number of seconds in a day.
 const DAY: i64 = 86_400;
 
-/// A time.
+/// The kind of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
     Off,
     Epoch,
     Max,
-    /// Seconds from now.
+    /// A number of seconds from now.
     FromNow(i64),
-    /// Seconds from the file's modification.
+    /// A number of seconds from the file's modification.
     FromModified(i64),
-    /// Seconds from midnight, local time.
+    /// A number of seconds from midnight, local time.
     Daily(i64),
 }
 
-/// The setting.
+/// The value of `expires`.
 #[derive(Debug, Clone)]
 pub struct Expires(Kind);
 
@@ -35,7 +35,7 @@ enum Kind {
     Variable { template: Template, modified: bool },
 }
 
-/// Why a text is no time.
+/// The reason why a text is not a valid time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Wrong {
     #[error("invalid value")]
@@ -92,17 +92,17 @@ impl Value for Expires {
 }
 
 impl Expires {
-    /// Whether nothing is ever set.
+    /// Whether the fields are never set.
     pub fn is_off(&self) -> bool {
         matches!(self.0, Kind::Fixed(Time::Off))
     }
 }
 
-/// Sets the two fields.
+/// Sets `Expires` and `Cache-Control`.
 pub fn set(expires: &Expires, request: &Request, response: &mut Response) {
     let time = match &expires.0 {
         Kind::Fixed(time) => *time,
-        // What is no time counts as `off`.
+        // A text that is not a valid time counts as `off`.
         Kind::Variable { template, modified } => Time::parse(&template.render(request), *modified).unwrap_or(Time::Off),
     };
     let now = clock::now().secs;
@@ -110,7 +110,7 @@ pub fn set(expires: &Expires, request: &Request, response: &mut Response) {
         (Time::Off, _) => return,
         (Time::Epoch, _) => return put(response, "Thu, 01 Jan 1970 00:00:01 GMT".into(), "no-cache".into()),
         (Time::Max, _) => return put(response, "Thu, 31 Dec 2037 23:55:55 GMT".into(), "max-age=315360000".into()),
-        // No time at all is counted from now, as in nginx.
+        // A time of 0 is counted from now, as in nginx.
         (Time::FromModified(time), Some(modified)) if time != 0 => modified.saturating_add(time),
         (Time::FromNow(time) | Time::FromModified(time), _) => now.saturating_add(time),
         (Time::Daily(time), _) => next(now, time, i64::from(clock::utc_offset())),
@@ -126,7 +126,7 @@ fn next(now: i64, time: i64, offset: i64) -> i64 {
     if midnight + time > now { midnight + time } else { midnight + DAY + time }
 }
 
-/// Puts the fields at the end, or where the response has them already.
+/// Sets the fields, in the place where the response has them already or at the end.
 fn put(response: &mut Response, expires: Bytes, control: Bytes) {
     for (name, value) in [("Expires", expires), ("Cache-Control", control)] {
         let mut value = Some(value);

@@ -45,15 +45,15 @@ settings! {
 }
 
 keyword_enum! {
-    /// How additions are inherited.
+    /// The way in which additions are inherited.
     #[derive(Default)]
     pub enum Inherit {
-        /// By a level that has none of its own.
+        /// By a level that has no additions of its own.
         #[default]
         On = "on",
         /// Not at all.
         Off = "off",
-        /// In addition to its own.
+        /// By every level, in addition to its own.
         Merge = "merge",
     }
 }
@@ -75,7 +75,7 @@ pub struct Additions {
 
 impl Setting for Additions {
     const SHAPE: Shape = Shape::between(2, 3, "name value [always]");
-    // With `off`, a level that says nothing at all has nothing.
+    // With `off`, a level without any directive has no additions.
     const MERGES_ALWAYS: bool = true;
 
     fn set(previous: Option<Additions>, directive: &Node, cx: &mut Cx) -> Result<Additions, Problem> {
@@ -112,14 +112,14 @@ impl Setting for Additions {
 }
 
 impl Additions {
-    /// Those for a response with this status.
+    /// The additions for a response with this status.
     fn for_status(&self, status: u16) -> impl Iterator<Item = &Addition> {
         let usual = matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308);
         self.list.iter().filter(move |addition| usual || addition.always)
     }
 }
 
-/// The module.
+/// The module `headers`.
 pub static MODULE: Module = Module {
     name: "headers",
     groups: &[group::<HeadersSettings>()],
@@ -158,7 +158,7 @@ fn run(request: &mut Request, response: &mut Response) {
         }
         if !value.is_empty() {
             let value = Bytes::copy_from_slice(&value);
-            // Those after it may ask for it.
+            // The fields after it may use it in variables.
             text::preview_field(request, name, &value);
             response.fields.push((name.clone(), value));
         }

@@ -1,4 +1,4 @@
-//! The commands.
+//! Carries out the commands of pages.
 
 use bytes::Bytes;
 use freerun_http::phases::included::Included;
@@ -12,7 +12,7 @@ use super::page::{Branch, Include, Page, Purpose};
 use super::parser::Command;
 use super::state::{Shared, TimeFormat};
 
-/// A command's name and parameters; the flag says that it cannot do without.
+/// The name and the parameters of a command; the flag marks parameters that are required.
 struct Spec {
     name: &'static str,
     conditional: bool,
@@ -36,7 +36,7 @@ const COMMANDS: &[Spec] = &[
     spec("endblock", false, &[]),
 ];
 
-/// Names of a page: its own variables, then those of the server.
+/// The variables of a page: its own, then those of the server.
 struct Names<'p> {
     request: &'p Request,
     shared: &'p Shared,
@@ -68,7 +68,7 @@ impl Lookup for Names<'_> {
 }
 
 impl Page {
-    /// Carries out a command, where the page is not being skipped.
+    /// Carries out a command, unless the page is being skipped.
     pub(super) fn run(&mut self, command: &Command) {
         if let Err(why) = self.dispatch(command) {
             self.fail(&why);
@@ -166,7 +166,7 @@ impl Page {
     fn echo(&mut self, command: &Command) -> Result<(), String> {
         let var = command.param("var").unwrap_or_default().to_ascii_lowercase();
         let value = match self.names().find(&var) {
-            // A format that gives nothing is an error of the page.
+            // A format with an empty result is an error of the page.
             Some(value) if value.is_empty() && matches!(&*var, b"date_local" | b"date_gmt") => {
                 return Err("strftime() failed".to_owned());
             }
@@ -227,7 +227,7 @@ impl Page {
         } else {
             phases::subrequest::plain(&self.request, path, args)
         };
-        // It was logged.
+        // The error was logged.
         let Ok(running) = running else {
             self.push_error();
             return Ok(());
@@ -236,7 +236,7 @@ impl Page {
         Ok(())
     }
 
-    /// Path and arguments of a URI in a page, which may be relative to the page's own.
+    /// The path and arguments of a URI in a page, which may be relative to the page's own.
     fn place(&self, uri: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>), String> {
         let (path, args) = match uri.iter().position(|byte| *byte == b'?') {
             Some(mark) => (&uri[..mark], Some(uri[mark + 1..].to_vec())),
@@ -289,7 +289,7 @@ fn entity(value: Bytes) -> Bytes {
     out.into()
 }
 
-/// Escapes what may not stand in a URI, and both quotes.
+/// Escapes the bytes that may not stand in a URI, and both quotes.
 fn url(value: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(value.len() + 16);
     for byte in value {

@@ -1,4 +1,4 @@
-//! Times as `config timefmt` wants them: the format of strftime(3), in the C locale.
+//! Formats times for `config timefmt`: with the format of strftime(3), in the C locale.
 
 use std::fmt::Write;
 
@@ -20,24 +20,24 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The format where the page says nothing.
+/// The format if the page sets none.
 pub const DEFAULT: &str = "%A, %d-%b-%Y %H:%M:%S %Z";
 
-/// A moment, taken apart for a zone.
+/// A point in time in a time zone, split into its parts.
 struct Time {
     civil: clock::Civil,
-    /// Unix seconds.
+    /// The time in unix seconds.
     secs: i64,
-    /// Seconds east of Greenwich.
+    /// The offset of the zone in seconds east of Greenwich.
     offset: i64,
     zone: String,
-    /// From Sunday, 0.
+    /// The day of the week, from Sunday, 0.
     weekday: i64,
-    /// From 0.
+    /// The day of the year, from 0.
     yearday: i64,
 }
 
-/// `secs` in the local zone, which is `offset` seconds east of Greenwich.
+/// Formats `secs` in the local zone, which is `offset` seconds east of Greenwich.
 pub fn local(format: &str, secs: i64, offset: i32) -> String {
     let sign = if offset < 0 { '-' } else { '+' };
     let minutes = offset.unsigned_abs() / 60;
@@ -48,7 +48,7 @@ pub fn local(format: &str, secs: i64, offset: i32) -> String {
     text(format, secs, i64::from(offset), zone)
 }
 
-/// `secs` in Greenwich.
+/// Formats `secs` in GMT.
 pub fn gmt(format: &str, secs: i64) -> String {
     text(format, secs, 0, "GMT".to_owned())
 }
@@ -58,7 +58,7 @@ fn text(format: &str, secs: i64, offset: i64, zone: String) -> String {
     let civil = clock::civil(local);
     let days = local.div_euclid(86_400);
     let january = i64::from(civil.year) - 1;
-    // Days from 1970 to the first of January: years before, and a day for each leap year among them.
+    // The days from 1970 to the first of January: the years before, and a day for each leap year among them.
     let first =
         (january - 1969) * 365 + january.div_euclid(4) - january.div_euclid(100) + january.div_euclid(400) - 477;
     let time = Time { civil, secs, offset, zone, weekday: (days + 4).rem_euclid(7), yearday: days - first };
@@ -76,7 +76,7 @@ fn text(format: &str, secs: i64, offset: i64, zone: String) -> String {
         };
         match letter {
             Some(letter) if time.convert(letter, &mut out).is_some() => rest = conversion,
-            // What is no conversion stays as it is.
+            // An unknown conversion is left unchanged.
             _ => out.push('%'),
         }
     }
@@ -148,7 +148,7 @@ impl Time {
         Some(())
     }
 
-    /// Year and week by ISO 8601: weeks begin on Monday, and the first has the year's first Thursday.
+    /// The year and week of ISO 8601: weeks begin on Monday, and the first week has the year's first Thursday.
     fn iso_week(&self, year: i64, monday: i64) -> (i64, i64) {
         let leap = |year: i64| i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
         // The day of the year of this week's Thursday decides.

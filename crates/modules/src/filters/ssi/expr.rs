@@ -1,4 +1,4 @@
-//! Values with variables in them, and the conditions of `if`.
+//! Evaluates values with variables, and the conditions of `if`.
 
 use std::cell::RefCell;
 
@@ -7,28 +7,28 @@ use pcre2::bytes::{Regex, RegexBuilder};
 
 /// The longest value that variables may make: a page must not double a value again and again.
 const MAX_EVALUATED: usize = 64 * 1024;
-/// How many compiled expressions a loop keeps.
+/// The number of compiled expressions that a loop keeps.
 const KEPT_PATTERNS: usize = 64;
 
-/// What an expression looks names up in.
+/// The names that an expression uses.
 pub trait Lookup {
-    /// The value of a variable; empty when there is none.
+    /// Appends the value of a variable; nothing if there is none.
     fn value(&self, name: &[u8], out: &mut Vec<u8>);
 
-    /// Keeps the groups of an expression that matched.
+    /// Stores the groups of an expression that matched.
     fn captured(&mut self, captures: Captures);
 }
 
 /// The groups of the last expression that matched, the whole match first.
 #[derive(Debug, Default, Clone)]
 pub struct Captures {
-    /// By number.
+    /// The groups by number.
     pub numbered: Vec<Vec<u8>>,
-    /// By name.
+    /// The groups by name.
     pub named: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Compiled expressions of one loop, the latest last.
+/// The compiled expressions of one loop, the latest last.
 #[derive(Default)]
 pub struct Patterns(RefCell<Vec<(Vec<u8>, Regex)>>);
 
@@ -57,7 +57,7 @@ impl Patterns {
     }
 }
 
-/// Puts the values of variables in a text.
+/// Replaces the variables in a text by their values.
 ///
 /// # Errors
 /// The message for the log.

@@ -56,7 +56,7 @@ settings! {
     }
 }
 
-/// The module.
+/// The module `ssi`.
 pub static MODULE: Module = Module {
     name: "ssi",
     groups: &[group::<SsiSettings>()],
@@ -79,7 +79,7 @@ fn run(request: &mut Request, response: &mut Response) {
     let location = request.place.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<SsiSettings>();
-    // A 304 does not say how long the page is, and has no media type: with `*` it is taken for one.
+    // A 304 has no length and no media type, so with `*` it is treated as a page.
     if response.length() == Some(0) && !response.no_length || !settings.ssi_types.contains(&response.content_type) {
         return;
     }

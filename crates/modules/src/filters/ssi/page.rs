@@ -1,4 +1,4 @@
-//! A page on its way: text, commands carried out, includes in their places.
+//! The body of a page: text, executed commands, and includes in their places.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,17 +17,17 @@ use super::SsiSettings;
 use super::parser::{Found, Parser};
 use super::state::Shared;
 
-/// How many includes of one page run at the same time. When there are more, the page is not looked at any further for now.
+/// The most includes of one page that run at the same time. With more, the page is not parsed any further for now.
 const MAX_RUNNING: usize = 16;
-/// How many bytes of text may wait behind an include.
+/// The most bytes of text that may wait behind an include.
 const MAX_AHEAD: usize = 256 * 1024;
 /// Pieces of text up to this size are sent together.
 const TOGETHER: usize = 32 * 1024;
 
-/// How long a page is looked at before others have their turn.
+/// How long a page is parsed before the task yields.
 const TURN: Duration = Duration::from_millis(2);
 
-/// Where an `if` stands.
+/// The state of an `if`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Branch {
     None,
@@ -35,38 +35,38 @@ pub(super) enum Branch {
     Else,
 }
 
-/// What follows in the page.
+/// An item of the page.
 pub(super) enum Item {
     Text(Bytes),
     Include(Box<Include>),
 }
 
-/// A subrequest whose answer belongs here.
+/// A subrequest whose answer is inserted here.
 pub(super) struct Include {
     pub(super) body: Included,
     pub(super) purpose: Purpose,
-    /// Nothing behind it is looked at before it is complete.
+    /// Whether the page behind it is parsed only after it is complete.
     pub(super) wait: bool,
-    /// Whether anything of it was sent.
+    /// Whether some of it was sent.
     pub(super) begun: bool,
 }
 
-/// What is done with the answer.
+/// The use of the answer.
 pub(super) enum Purpose {
     Show,
-    /// Shown, or this text if there is nothing or an error.
+    /// The answer is shown, or this text if it is empty or an error.
     Stub(Bytes),
-    /// Kept in the variable of that name.
+    /// The answer is stored in the variable with this name.
     Set(Vec<u8>),
 }
 
 /// The body of a page with commands.
 pub(super) struct Page {
-    /// For variables, subrequests and messages.
+    /// The request, for variables, subrequests and messages.
     pub(super) request: Box<Request>,
     pub(super) shared: Rc<Shared>,
     input: Box<dyn Source>,
-    /// What of the input has not been looked at yet.
+    /// The part of the input that was not parsed yet.
     piece: Bytes,
     ended: bool,
     parser: Parser,
@@ -75,11 +75,11 @@ pub(super) struct Page {
     ahead: usize,
     waiting: bool,
     pub(super) branch: Branch,
-    /// Whether the branch that is passed is taken.
+    /// Whether the current branch is shown.
     pub(super) shown: bool,
     /// Whether some branch of the `if` was taken.
     pub(super) taken: bool,
-    /// The block that is being gathered; `None` inside: there was no room for it.
+    /// The block that is being gathered; an inner `None`: there was no room for it.
     pub(super) block: Option<(Vec<u8>, Option<Vec<u8>>)>,
     pub(super) error: Bytes,
     silent: bool,
@@ -112,7 +112,7 @@ impl Page {
         }
     }
 
-    /// Puts text behind what is there.
+    /// Appends text to the queue.
     pub(super) fn push(&mut self, text: Bytes) {
         if !text.is_empty() {
             self.ahead += text.len();
@@ -120,27 +120,27 @@ impl Page {
         }
     }
 
-    /// Puts a subrequest behind what is there.
+    /// Appends a subrequest to the queue.
     pub(super) fn push_include(&mut self, include: Include) {
         self.waiting |= include.wait;
         self.running += 1;
         self.queue.push_back(Item::Include(Box::new(include)));
     }
 
-    /// A command failed: the log says why, the page that.
+    /// Handles a command that failed: logs the reason, and shows the error in the page.
     pub(super) fn fail(&mut self, why: &str) {
         log_error!(self.request, Error, "{why} while sending response to client");
         self.push_error();
     }
 
-    /// A command failed, and the log says why already.
+    /// Handles a command that failed for a reason that is logged already.
     pub(super) fn push_error(&mut self) {
         if !self.silent {
             self.push(self.error.clone());
         }
     }
 
-    /// Looks at the piece that is at hand, as far as bounds and `wait` let it.
+    /// Parses the current piece, as far as the limits and `wait` allow.
     async fn look(&mut self) {
         while !self.waiting && self.running < MAX_RUNNING && self.ahead < MAX_AHEAD {
             match self.parser.next(&mut self.piece) {
@@ -170,7 +170,7 @@ impl Page {
         }
     }
 
-    /// The text at the head of the queue, short pieces together.
+    /// Takes the text at the head of the queue, with short pieces put together.
     fn take_text(&mut self) -> Option<Bytes> {
         let Some(Item::Text(first)) = self.queue.front_mut() else { return None };
         let first = std::mem::take(first);
@@ -190,13 +190,13 @@ impl Page {
         Some(if together.is_empty() { first } else { together.freeze() })
     }
 
-    /// The next bytes of the include at the head of the queue, while the others get on. `None`: it is over.
+    /// The next bytes of the include at the head of the queue, while the others make progress. `None`: it is over.
     async fn take_include(&mut self, include: &mut Include) -> io::Result<Option<Bytes>> {
         {
             let mut step = step(include, &self.shared);
             let queue = &mut self.queue;
             std::future::poll_fn(|context| {
-                // In the order of the page: they may share variables.
+                // In the order of the page, because they may share variables.
                 let piece = step.as_mut().poll(context);
                 for item in queue.iter_mut() {
                     if let Item::Include(other) = item {
@@ -210,15 +210,15 @@ impl Page {
     }
 }
 
-/// Lets others go on when this poll has taken long: a page of nothing but commands, or with expensive expressions, must not
-/// keep the loop from them.
+/// Yields when this poll has taken long: a page with only commands, or with expensive expressions, must not starve
+/// other tasks of the loop.
 async fn take_turns() {
     if Instant::now().saturating_duration_since(loops::now()) > TURN {
         loops::after_events().await;
     }
 }
 
-/// What of an include is shown next.
+/// The next bytes of an include that are shown.
 fn step<'i>(include: &'i mut Include, shared: &'i Shared) -> LocalBoxFuture<'i, io::Result<Option<Bytes>>> {
     Box::pin(async move {
         if let Purpose::Set(name) = &include.purpose {
@@ -245,7 +245,7 @@ fn step<'i>(include: &'i mut Include, shared: &'i Shared) -> LocalBoxFuture<'i, 
     })
 }
 
-/// Keeps the answer of a subrequest in a variable, if it is a good one.
+/// Stores the answer to a subrequest in a variable, if it was successful.
 async fn keep(body: &mut Included, name: &[u8], shared: &Shared) -> io::Result<()> {
     let Some(answer) = body.answer().await else { return body.next().await.map(drop) };
     let good = (200..300).contains(&answer.status()) && !answer.response.as_ref().is_some_and(|r| r.special);
@@ -323,7 +323,7 @@ impl Source for Page {
     }
 }
 
-/// What `$sent_http_…` can know of a head that is not written yet.
+/// The head that `$sent_http_…` can show before the real one is written.
 fn head_so_far(response: &Response) -> Vec<u8> {
     let mut head = Vec::new();
     let mut line = |name: &[u8], value: &[u8]| {

@@ -1,9 +1,9 @@
-//! The commands in a page, found in pieces that may be cut anywhere.
+//! Finds the commands in a page that comes in pieces, split at any place.
 
 use bytes::Bytes;
 use memchr::memmem;
 
-/// What a command begins with.
+/// The beginning of a command.
 const OPENING: &[u8] = b"<!--#";
 /// The longest name of a command, and of a parameter.
 const MAX_NAME: usize = 32;
@@ -13,9 +13,9 @@ const MAX_PARAMS: usize = 16;
 /// A command of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Command {
-    /// Its name.
+    /// The name of the command.
     pub name: Vec<u8>,
-    /// Names and values of its parameters; in values, a backslash before the quote is still there.
+    /// The names and values of the parameters; in values, a backslash before the quote is still there.
     pub params: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -25,7 +25,7 @@ impl Command {
         self.params.iter().find(|(known, _)| known == name.as_bytes()).map(|(_, value)| value.as_slice())
     }
 
-    /// The command as text that reads as the same command.
+    /// Writes the command as text that parses as the same command.
     pub fn source(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(OPENING);
         out.extend_from_slice(&self.name);
@@ -42,14 +42,14 @@ impl Command {
     }
 }
 
-/// What was found.
+/// The next item found in the page.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     /// Text to pass on.
     Text(Bytes),
     /// A command.
     Command(Command),
-    /// Something that begins like a command and is none; the message for the log.
+    /// A text that begins like a command but is not one, with the message for the log.
     Fault(String),
 }
 
@@ -64,9 +64,9 @@ enum State {
     Param,
     BeforeEqual,
     BeforeValue,
-    /// Up to this quote.
+    /// In a value, up to this quote.
     Value(u8),
-    /// Up to this quote, behind a backslash.
+    /// In a value, up to this quote, after a backslash.
     Escaped(u8),
     AfterValue,
     /// One `-` was seen.
@@ -77,7 +77,7 @@ enum State {
     Skip(u8),
 }
 
-/// Finds commands. Memory is bounded by the longest command there may be.
+/// A parser for commands. Its memory is bounded by the longest command.
 #[derive(Debug)]
 pub struct Parser {
     state: State,
@@ -87,12 +87,12 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// A parser that takes values up to this many bytes.
+    /// A parser that accepts values of up to this many bytes.
     pub fn new(max_value: usize) -> Parser {
         Parser { state: State::Text, command: Command::default(), fault: None, max_value }
     }
 
-    /// The next thing in `piece`, whose beginning is taken off. `None`: the piece is used up.
+    /// The next item in `piece`, from whose beginning it is removed. `None`: the piece is used up.
     pub fn next(&mut self, piece: &mut Bytes) -> Option<Found> {
         loop {
             match self.state {
@@ -129,7 +129,8 @@ impl Parser {
         }
     }
 
-    /// The page is over: what was held back because a command might have begun there. A command that is not closed is lost.
+    /// Ends the page: returns the text that was held back because a command might have begun there. An unclosed command
+    /// is lost.
     pub fn end(&mut self) -> Option<Bytes> {
         match std::mem::replace(&mut self.state, State::Text) {
             State::Opening(seen) => Some(Bytes::from_static(&OPENING[..seen])),
@@ -137,7 +138,7 @@ impl Parser {
         }
     }
 
-    /// Text up to the next command, or to what may become one.
+    /// The text up to the next command, or to a possible beginning of one.
     fn text(&mut self, piece: &mut Bytes) -> Option<Bytes> {
         let text = match memmem::find(piece, OPENING) {
             Some(at) => {

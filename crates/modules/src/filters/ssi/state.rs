@@ -1,4 +1,4 @@
-//! What the commands of a page, and of the pages that it includes, share.
+//! The state that the commands of a page share with the pages that it includes.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,10 +10,10 @@ use super::expr::Captures;
 
 /// The most bytes that the variables and blocks of one client request may hold.
 const MAX_HELD: usize = 1 << 20;
-/// What a variable or a block counts besides its bytes.
+/// The size that a variable or a block counts besides its bytes.
 const ENTRY: usize = 64;
 
-/// Variables and blocks: those of the client's request and all its subrequests.
+/// The variables and blocks that the client's request and all its subrequests share.
 #[derive(Default)]
 pub struct Shared {
     variables: RefCell<Vec<(Vec<u8>, Bytes)>>,
@@ -23,7 +23,7 @@ pub struct Shared {
     held: Cell<usize>,
 }
 
-/// There are too many variables and blocks, or they are too long.
+/// The error that there are too many variables and blocks, or that they are too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("variables and blocks of more than {MAX_HELD} bytes")]
 pub struct Full;
@@ -57,7 +57,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Keeps a block; of several with one name the first counts.
+    /// Keeps a block; of several with the same name the first counts.
     ///
     /// # Errors
     /// There is no room.
@@ -72,16 +72,16 @@ impl Shared {
         self.blocks.borrow().iter().find(|(known, _)| known == name).map(|(_, content)| content.clone())
     }
 
-    /// Keeps the groups of an expression that matched, until another one matches; those with names become variables.
+    /// Keeps the groups of an expression that matched, until another one matches; named groups become variables.
     ///
     /// # Errors
-    /// There is no room for a named one.
+    /// There is no room for a named group.
     pub fn keep_captures(&self, captures: Captures) -> Result<(), Full> {
         *self.groups.borrow_mut() = captures.numbered;
         captures.named.into_iter().try_for_each(|(name, value)| self.set(&name, value.into()))
     }
 
-    /// How many bytes there is still room for.
+    /// The number of bytes that are still available.
     pub fn room(&self) -> usize {
         MAX_HELD - self.held.get()
     }
@@ -96,7 +96,7 @@ impl Shared {
     }
 }
 
-/// What `config timefmt` says, for one page.
+/// The value of `config timefmt`, for one page.
 #[derive(Default)]
 pub struct TimeFormat(RefCell<Option<String>>);
 
@@ -106,7 +106,7 @@ impl TimeFormat {
         *self.0.borrow_mut() = Some(String::from_utf8_lossy(format).into_owned());
     }
 
-    /// Calls `use_it` with the format that holds for a request.
+    /// Calls `use_it` with the current format of a request.
     pub fn with<T>(request: &Request, use_it: impl FnOnce(&str) -> T) -> T {
         match request.own.find::<TimeFormat>() {
             Some(format) => use_it(format.0.borrow().as_deref().unwrap_or(dates::DEFAULT)),

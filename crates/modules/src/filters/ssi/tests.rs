@@ -8,7 +8,7 @@ fn command(name: &str, params: &[(&str, &str)]) -> Found {
     Found::Command(Command { name: name.as_bytes().to_vec(), params })
 }
 
-/// What a page consists of when it comes in pieces of `size`, with adjacent texts put together.
+/// The items of a page that comes in pieces of `size`, with adjacent texts put together.
 fn parse(page: &str, size: usize) -> Vec<Found> {
     let mut parser = Parser::new(8);
     let mut out: Vec<Found> = Vec::new();

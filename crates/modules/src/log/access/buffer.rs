@@ -1,10 +1,10 @@
 //! The lines that a loop has gathered for each log file, until they are handed over to the log thread.
 //!
-//! Handing over costs an allocation, mostly the waking of the log thread (on one core: a switch to it and back) and its
+//! A hand-over costs an allocation, usually the waking of the log thread (on one core: a switch to it and back) and its
 //! `writev`, about as much as a request. Lines of a file without `buffer=` therefore wait for [`SOON`]: a loop hands
-//! over at most some fifty times a second and file, or each [`SOON_SIZE`] bytes, and runs no timer while nothing waits.
-//! A line costs the loop about a thousand instructions then. Where a file has no room for more, its lines are counted and not
-//! made.
+//! over at most some fifty times a second for each file, or each [`SOON_SIZE`] bytes, and runs no timer while no lines
+//! wait. A line costs the loop about a thousand instructions then. If a file has no room for more, its lines are
+//! counted but not made.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,54 +19,54 @@ use freerun_serve::loop_state::LoopState;
 
 use freerun_serve::access_log::Buffering;
 
-/// For how long at most a line waits where no buffer is asked for.
+/// The longest time that a line waits if the directive has no `buffer=`.
 pub const SOON: Duration = Duration::from_millis(20);
-/// Lines of a file without `buffer=` are handed over at the latest when they are this long.
+/// The number of bytes at which the lines of a file without `buffer=` are handed over at the latest.
 pub const SOON_SIZE: usize = 64 * 1024;
-/// The most that is gathered, whatever `buffer=` says: a fraction of what the log thread takes for one file, so that all
-/// loops may hand over at the same time.
+/// The most bytes that are gathered, whatever `buffer=` says: a fraction of the log thread's limit for one file, so
+/// that all loops may hand over at the same time.
 pub const MAX_SIZE: usize = 256 * 1024;
 
-/// Of how many files with variables in their paths lines are gathered at the same time.
+/// The most files with variables in their paths for which lines are gathered at the same time.
 pub const MAX_NAMED: usize = 1024;
 
-/// Lines not yet handed over, of one loop.
+/// The lines of one loop that are not handed over yet.
 #[derive(Default)]
 pub struct Buffers {
-    /// By where a file's name is in memory, for as long as something keeps it.
+    /// The lines by the address of a file's name in memory, which stays valid as long as the name is referenced.
     files: RefCell<HashMap<usize, Gathered, BuildHasherDefault<AddressHasher>>>,
-    /// Those that are opened by name.
+    /// The lines of files that are opened by name.
     named: RefCell<HashMap<Box<[u8]>, Gathered>>,
     hooked: Cell<bool>,
 }
 
-/// Tells files apart.
+/// The identity of a file.
 enum Key {
     File(usize),
     Named(Box<[u8]>),
 }
 
-/// What waits for one file.
+/// The lines that wait for one file.
 struct Gathered {
-    /// Keeps the file, and so the key, in use.
+    /// The file; the reference keeps the key valid.
     file: LogFile,
     lines: Vec<u8>,
-    /// Bytes of whole lines. More are there only if a panic cut a line off.
+    /// The number of bytes of whole lines. There are more bytes only if a panic cut a line off.
     whole: usize,
-    /// Lines that were not written because the file takes no more, and that it has not been told of.
+    /// The number of lines that were dropped because the file accepts no more, and not reported to it yet.
     lost: u64,
-    /// Where messages end, if these are messages.
+    /// The ends of the messages, if these are messages.
     ends: Vec<usize>,
-    /// The level to pack at.
+    /// The level of compression.
     gzip: Option<u8>,
-    /// The file, if it is to be opened by its name.
+    /// The file to open, if it is opened by its name.
     to: Option<Box<Destination>>,
     /// Whether a task waits to hand over.
     timed: bool,
 }
 
 impl Buffers {
-    /// Has this handed over when the loop wants it.
+    /// Registers the hand-over with the loop.
     pub fn hook(self: &Rc<Self>, loop_state: &LoopState) {
         if !self.hooked.replace(true) {
             let buffers = self.clone();
@@ -74,7 +74,7 @@ impl Buffers {
         }
     }
 
-    /// Appends a line. `outdated` tells whether the configuration of its request has been replaced.
+    /// Appends a line. `outdated`: whether the configuration of its request has been replaced.
     pub fn write(
         self: &Rc<Self>,
         file: &LogFile,
@@ -99,7 +99,7 @@ impl Buffers {
         self.gather(server, || Some(SOON), |gathered| gathered.append_message(message));
     }
 
-    /// Appends a line for a file that is opened by its name. `file` is the log that takes such lines.
+    /// Appends a line for a file that is opened by its name. `file` is the log for such lines.
     pub fn write_named(self: &Rc<Self>, file: &LogFile, to: Destination, line: impl FnOnce(&mut Vec<u8>)) {
         let mut files = self.named.borrow_mut();
         if files.len() >= MAX_NAMED && !files.contains_key(&*to.path) {
@@ -119,7 +119,7 @@ impl Buffers {
         self.come_back(gathered, |gathered| Key::Named(path(gathered)), || Some(SOON));
     }
 
-    /// Gathers for one file, and has it handed over when that has been kept for the time that `wait` says.
+    /// Gathers lines for one file, and hands them over at the latest after the time `wait`.
     fn gather(
         self: &Rc<Self>,
         file: &LogFile,
@@ -136,7 +136,7 @@ impl Buffers {
         self.come_back(gathered, |_| Key::File(key), wait);
     }
 
-    /// Sees to it that what was gathered is handed over in time.
+    /// Makes sure that the gathered lines are handed over in time.
     #[inline]
     fn come_back(
         self: &Rc<Self>,
@@ -168,7 +168,7 @@ impl Buffers {
         }
     }
 
-    /// Hands over what all files have.
+    /// Hands over the lines of all files.
     pub fn hand_over_all(&self) {
         hand_over_these(&mut self.files.borrow_mut());
         hand_over_these(&mut self.named.borrow_mut());
@@ -205,8 +205,8 @@ impl Gathered {
         }
     }
 
-    /// Whether a line is lost: the file has so much to write that this many bytes more would be dropped, so they are not made
-    /// in the first place.
+    /// Whether a line is lost: the file has so much to write that so many further bytes would be dropped, so the line
+    /// is not made in the first place.
     #[inline]
     fn loses(&mut self, limit: usize) -> bool {
         let loses = self.whole == 0 && !self.file.has_room(limit);
@@ -214,7 +214,7 @@ impl Gathered {
         loses
     }
 
-    /// Appends a line, and says where it begins.
+    /// Appends a line, and returns where it begins.
     #[inline]
     fn append_whole(&mut self, line: impl FnOnce(&mut Vec<u8>)) -> usize {
         self.lines.truncate(self.whole);
@@ -235,7 +235,7 @@ impl Gathered {
         }
     }
 
-    /// Hands over what a line that begins at `start` has filled.
+    /// Hands over the lines after the line that begins at `start` has filled the buffer.
     #[cold]
     fn filled(&mut self, limit: usize, start: usize) {
         let mut last = Vec::with_capacity(limit);
@@ -273,7 +273,7 @@ impl Gathered {
         }
     }
 
-    /// Hands over. What the file cannot take any more is dropped and counted there.
+    /// Hands the lines over. Lines that the file cannot accept any more are dropped and counted there.
     fn write(&mut self) {
         if self.lost > 0 {
             self.file.lose(std::mem::take(&mut self.lost));

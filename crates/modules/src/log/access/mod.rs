@@ -18,7 +18,7 @@ use freerun_serve::access_log::Target;
 use buffer::Buffers;
 pub use setting::{AccessLogSettings, DefaultAccessLog};
 
-/// The module.
+/// The module `log`.
 pub static MODULE: Module = Module {
     name: "log",
     groups: &[group::<AccessLogSettings>()],
@@ -45,7 +45,7 @@ fn write(request: &mut Request) -> Outcome {
         }
         let Some(file) = log.file(&request.generation) else { continue };
         match &log.target {
-            // Nobody comes back to fill the buffer of a configuration that is on its way out.
+            // No later request fills the buffer of a configuration that was replaced.
             Target::File(_) | Target::Default(_) => {
                 let outdated = || loop_state.shared.generation.load().number != request.generation.number;
                 buffers.write(file, log.buffering(), outdated, |line| log.format.render(request, line));

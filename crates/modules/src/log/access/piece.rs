@@ -1,4 +1,4 @@
-//! What a line of the access log says of a request without a value of its own in between.
+//! The parts of an access log line that are written directly from the request, without a value in between.
 
 use freerun_http::request::Request;
 use freerun_http::variables::Reference;
@@ -12,25 +12,25 @@ const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $
 /// A part of a line.
 #[derive(Debug)]
 pub enum RequestPiece {
-    /// The reference is for requests that bring credentials.
+    /// The user name; the reference is for requests with credentials.
     RemoteUser(Reference),
-    /// `$request_time`
+    /// The value of `$request_time`.
     RequestTime,
-    /// `$status`
+    /// The value of `$status`.
     Status,
-    /// `$bytes_sent`
+    /// The value of `$bytes_sent`.
     BytesSent,
-    /// `$body_bytes_sent`
+    /// The value of `$body_bytes_sent`.
     BodyBytesSent,
-    /// `$request_length`
+    /// The value of `$request_length`.
     RequestLength,
-    /// `$connection`
+    /// The value of `$connection`.
     Connection,
-    /// `$connection_requests`
+    /// The value of `$connection_requests`.
     ConnectionRequests,
-    /// `$request`
+    /// The value of `$request`.
     RequestLine,
-    /// `$http_…` of a field that the parser knows; the reference is for the case that there are several of it.
+    /// The value of `$http_…` for a field that the parser knows; the reference is for a request with several of them.
     Header(HeaderId, Reference),
 }
 

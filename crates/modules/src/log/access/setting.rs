@@ -6,8 +6,8 @@ use freerun_serve::access_log::{AccessLogs, LogFileCache, LogFormats};
 
 use super::piece::RequestPiece;
 
-/// The access log where a configuration names none: a path, relative to the prefix. The program puts the one it was
-/// compiled with into the configuration's context (`cx.extensions`) before it reads the configuration.
+/// The access log if a configuration names none: a path, relative to the prefix. The program puts its compiled-in path
+/// into the configuration's context (`cx.extensions`) before it reads the configuration.
 #[derive(Debug, Clone)]
 pub struct DefaultAccessLog(pub String);
 
@@ -55,10 +55,10 @@ settings! {
     }
 }
 
-/// Has the default log opened if these settings use it.
+/// Opens the default log if these settings use it.
 ///
 /// # Errors
-/// None.
+/// It never fails.
 pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let path = |cx: &mut Cx| cx.extensions.get_or_default::<DefaultAccessLog>().0.clone();
     settings.get::<AccessLogSettings>().access_log.open_default(path, cx);

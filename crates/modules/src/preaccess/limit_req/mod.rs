@@ -21,7 +21,7 @@ use freerun_serve::Subject as _;
 use setting::{Limit, LimitReqSettings};
 use states::Judgement;
 
-/// The module.
+/// The module `limit_req`.
 pub static MODULE: Module = Module {
     name: "limit_req",
     groups: &[group::<LimitReqSettings>()],
@@ -32,8 +32,8 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-/// What became of a request: the value of `$limit_req_status`. A request is counted once, whatever internal redirects and
-/// subrequests it comes to.
+/// The result for a request: the value of `$limit_req_status`. A request is counted once, whatever internal redirects
+/// and subrequests it leads to.
 #[derive(Default)]
 struct Judged(Cell<Option<&'static [u8]>>);
 
@@ -41,9 +41,9 @@ fn wanted(settings: &SettingsSet) -> bool {
     !settings.get::<LimitReqSettings>().limit_req.0.is_empty()
 }
 
-/// What the zones of a level say together.
+/// The combined verdict of the zones of a level.
 enum Verdict<'s> {
-    /// No zone has a key for it.
+    /// No zone has a key for the request.
     Unknown,
     Pass,
     Delay(Duration, u64, &'s Limit),
@@ -85,7 +85,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     Box::pin(std::future::ready(outcome))
 }
 
-/// Lets a request wait for its turn. A client that has gone away does not wait.
+/// Makes a request wait for its turn. The wait ends when the client goes away.
 async fn wait(request: &mut Request, delay: Duration) -> Outcome {
     tokio::select! {
         biased;
@@ -107,7 +107,7 @@ fn judge<'s>(limits: &'s [Limit], request: &Request) -> Verdict<'s> {
             }
         };
     }
-    // A request that one of them refuses is counted by none.
+    // A request that one zone refuses is counted by none.
     let mut verdict = Verdict::Unknown;
     for limit in limits {
         match judge_one(limit, request, false) {
@@ -127,7 +127,7 @@ fn judge<'s>(limits: &'s [Limit], request: &Request) -> Verdict<'s> {
         }
     }
     for limit in limits {
-        // Another loop may have filled it meanwhile: the request was told that it may pass.
+        // Another loop may have filled the bucket meanwhile: the request passes all the same.
         let _ = judge_one(limit, request, true);
     }
     verdict
@@ -148,7 +148,7 @@ fn delay_of(limit: &Limit, excess: u64) -> Option<Duration> {
     Some(Duration::from_millis(beyond.saturating_mul(1000) / rate)).filter(|delay| !delay.is_zero())
 }
 
-/// Thousandths as nginx logs them.
+/// A number of thousandths, printed like in nginx's log.
 struct Thousandths(u64);
 
 impl std::fmt::Display for Thousandths {

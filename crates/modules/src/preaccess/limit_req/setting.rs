@@ -10,7 +10,7 @@ use freerun_serve::zones::{Named, Zone, ZoneTable};
 use super::states::{MAX_EXCESS, States};
 use crate::preaccess::key::RefusalStatus;
 
-/// What sort of zone this module uses.
+/// The kind of zone that this module uses.
 const KIND: &str = "limit_req";
 
 settings! {
@@ -40,18 +40,18 @@ settings! {
     }
 }
 
-/// `limit_req_zone` directives; what they declare is in the configuration's [`ZoneTable`].
+/// The `limit_req_zone` directives; the zones are in the configuration's [`ZoneTable`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Zones;
 
-/// A zone, as the configuration defines it.
+/// A zone as the configuration defines it.
 #[derive(Debug)]
 pub struct Defined {
-    /// What requests are told apart by.
+    /// The key that distinguishes requests.
     pub key: Key<Request>,
-    /// Thousandths of a request a second.
+    /// The rate in thousandths of a request a second.
     pub rate: u64,
-    /// What is known of the keys.
+    /// The states of the keys.
     pub states: Arc<States>,
 }
 
@@ -80,7 +80,7 @@ impl Setting for Zones {
     }
 }
 
-/// Thousandths of a request a second, whole ones, as in nginx: `1r/m` is 16.
+/// Parses a rate into whole thousandths of a request a second, as in nginx: `1r/m` is 16.
 fn parse_rate(text: &str) -> Option<u64> {
     let (number, seconds) = match (text.strip_suffix("r/s"), text.strip_suffix("r/m")) {
         (Some(number), _) => (number, 1),
@@ -90,24 +90,24 @@ fn parse_rate(text: &str) -> Option<u64> {
     positive(number).map(|number| number.saturating_mul(1000) / seconds)
 }
 
-/// A decimal number above 0 that nginx's integers hold.
+/// Parses a decimal number above 0 that fits nginx's integers.
 fn positive(text: &str) -> Option<u64> {
     let number = text.parse::<i64>().ok().filter(|number| *number > 0 && text.as_bytes()[0].is_ascii_digit())?;
     u64::try_from(number).ok()
 }
 
-/// One `limit_req`.
+/// The value of one `limit_req`.
 #[derive(Debug, Clone)]
 pub struct Limit {
-    /// Where requests are counted.
+    /// The zone in which requests are counted.
     pub zone: Zone<Defined>,
     /// The largest excess, in thousandths of a request.
     pub burst: u64,
-    /// From which excess on requests wait, in thousandths; `None`: they never do.
+    /// The excess, in thousandths, from which on requests wait; `None`: they never do.
     pub delay: Option<u64>,
 }
 
-/// The `limit_req` of a level.
+/// The values of all `limit_req` of a level.
 #[derive(Debug, Clone, Default)]
 pub struct Limits(pub Arc<Vec<Limit>>);
 

@@ -1,12 +1,13 @@
-//! What a zone of `limit_req` knows of its keys: 24 bytes for each, in a table of fixed size that nobody locks.
+//! The states of the keys in a zone of `limit_req`: 24 bytes for each, in a table of fixed size without locks.
 //!
-//! A key has its place in one of the sets of [`WAYS`] states. When a set is full, the state that has been used least
-//! recently makes room, so memory never grows and a key costs the same however many there are. Keys themselves are not
-//! kept but a fingerprint of 64 bits; that two keys of one set share it (and so one state) is as good as impossible.
+//! A key has its place in one of the sets of [`WAYS`] states. When a set is full, the state that was used least
+//! recently makes room, so that memory never grows and a key costs the same however many there are. Instead of the
+//! keys, fingerprints of 64 bits are kept; it is practically impossible that two keys of one set have the same one (and
+//! so share a state).
 //!
-//! A state is one word that is replaced at once: when it was last counted on (milliseconds, 32 bits that may turn over), and
-//! the excess in thousandths of a request (32 bits). Beside it stands when it was last asked for, also by a request that
-//! was refused, as the key of somebody who is refused all the time must not seem unused.
+//! A state is one word that is replaced atomically: the time of the last count (milliseconds, 32 bits that may wrap
+//! around), and the excess in thousandths of a request (32 bits). Beside it is the time of the last use, also by a
+//! request that was refused, because the key of a client that is refused all the time must not seem unused.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,24 +15,24 @@ use std::time::Instant;
 
 use freerun_serve::limits::{Fingerprint, Hasher};
 
-/// States that share a set.
+/// The number of states in a set.
 const WAYS: usize = 16;
-/// Words of a set: its tags, then its states, then when these were asked for.
+/// The number of words in a set: its tags, then its states, then the times of their last use.
 const SET: usize = 3 * WAYS;
-/// Bytes of one state.
+/// The number of bytes of one state.
 pub const STATE_SIZE: u64 = 24;
-/// The largest excess that can be noted, in thousandths of a request: larger bursts are the same as this one.
+/// The largest excess that can be stored, in thousandths of a request: larger bursts are treated as this one.
 pub const MAX_EXCESS: u64 = u32::MAX as u64;
 
-/// The tag of a place that has never been used.
+/// The tag of a place that was never used.
 const EMPTY: u64 = 0;
-/// The tag of a place that is changing hands.
+/// The tag of a place that is being given to another key.
 const BUSY: u64 = 1;
-/// How often a place that is changing hands is looked at again. It takes two writes; whoever is interrupted between them
-/// must not keep the others.
+/// How often a place with the tag [`BUSY`] is looked at again. The change takes two writes; a thread that is
+/// interrupted between them must not block the others.
 const PATIENCE: usize = 64;
 
-/// One key's state.
+/// The state of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct State {
     last: u32,
@@ -47,33 +48,33 @@ impl State {
         u64::from(self.last) << 32 | u64::from(self.excess)
     }
 
-    /// The excess with one more request now: it leaks away by `rate` thousandths a second.
+    /// The excess with one more request now: it decreases by `rate` thousandths a second.
     fn with_one_more(self, now: u32, rate: u64) -> u64 {
         let leaked = rate.saturating_mul(u64::from(age(self.last, now))) / 1000;
         (u64::from(self.excess) + 1000).saturating_sub(leaked)
     }
 }
 
-/// Milliseconds since. Loops do not read the clock in the order in which they come here, so a little less than nothing is
-/// nothing.
+/// The milliseconds since a time. Loops may come here in another order than they read the clock, so a small negative
+/// age counts as 0.
 fn age(since: u32, now: u32) -> u32 {
     let age = now.wrapping_sub(since);
     if age > u32::MAX - 60_000 { 0 } else { age }
 }
 
-/// What a zone says of a request: the excess in thousandths of a request.
+/// The verdict of a zone on a request: the excess in thousandths of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
-    /// The burst has room for it.
+    /// The excess is within the burst.
     Within(u64),
-    /// It has not.
+    /// The excess is beyond the burst.
     Beyond(u64),
 }
 
-/// How fast, and how much at once.
+/// The rate and the burst of a zone.
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket {
-    /// Thousandths of a request that leak away each second.
+    /// The rate, in thousandths of a request a second.
     pub rate: u64,
     /// The largest excess, in thousandths of a request.
     pub burst: u64,
@@ -94,19 +95,19 @@ pub struct States {
 }
 
 impl States {
-    /// Room for as many states as `size` bytes hold. `None` if there is not so much memory.
+    /// A table of as many states as `size` bytes hold. `None` if there is not enough memory.
     pub fn new(size: u64) -> Option<States> {
         let words = usize::try_from(size / 8).ok()? / SET * SET;
         let words = freerun_sys::memory::zeroed_atomics(words.max(SET))?;
         Some(States { words, hasher: Hasher::default(), began: Instant::now() })
     }
 
-    /// The time that [`States::count`] is told.
+    /// The current time for [`States::count`].
     pub fn now(&self) -> u32 {
         self.began.elapsed().as_millis() as u32
     }
 
-    /// Counts a request of this key, unless it is beyond the burst.
+    /// Counts a request with this key, unless it is beyond the burst.
     pub fn count(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
         let key = self.hasher.of(key);
         let set = self.set(key);
@@ -125,7 +126,7 @@ impl States {
         Judgement::Within(0)
     }
 
-    /// What [`States::count`] would say. Counts nothing.
+    /// The result that [`States::count`] would have, without counting.
     pub fn ask(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
         let key = self.hasher.of(key);
         let set = self.set(key);
@@ -134,7 +135,7 @@ impl States {
         bucket.judge(State::of(set.states[way].load(Ordering::Relaxed)).with_one_more(now, bucket.rate))
     }
 
-    /// How many states it has room for.
+    /// The number of states that fit.
     pub fn capacity(&self) -> usize {
         self.words.len() / SET * WAYS
     }
@@ -147,7 +148,7 @@ impl States {
     }
 }
 
-/// Places that share keys.
+/// A set of places.
 struct Set<'s> {
     tags: &'s [AtomicU64],
     states: &'s [AtomicU64],
@@ -160,7 +161,7 @@ impl Set<'_> {
         self.tags.iter().position(|known| known.load(Ordering::Acquire) == tag)
     }
 
-    /// Takes an empty place, or the one that was asked for least recently. `false`: somebody else was quicker.
+    /// Takes an empty place, or the one that was used least recently. `false`: another thread was faster.
     fn claim(&self, tag: u64, now: u32) -> bool {
         let empty = self.tags.iter().position(|tag| tag.load(Ordering::Relaxed) == EMPTY);
         let unused = |way: &usize| age(self.asked[*way].load(Ordering::Relaxed) as u32, now);
@@ -188,7 +189,7 @@ fn update(word: &AtomicU64, now: u32, bucket: Bucket) -> Judgement {
         // The clock of another loop may be ahead: time never goes back.
         let last = if age(state.last, now) == 0 { state.last } else { now };
         let next = State { last, excess: excess.min(MAX_EXCESS) as u32 };
-        // Whoever comes in between has got on: this ends.
+        // A thread that interferes has made progress, so that this loop ends.
         match word.compare_exchange_weak(seen, next.word(), Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return judgement,
             Err(other) => seen = other,
@@ -211,7 +212,7 @@ mod tests {
         Bucket { rate, burst: burst * 1000 }
     }
 
-    /// What docs/design says of the sets: what goes too early is little, and as old as most.
+    /// The claim of docs/design about the sets: few keys are dropped too early, and these are about as old as most.
     #[test]
     fn what_was_asked_for_lately_stays_though_only_sixteen_are_compared() {
         let states = States::new(4096 * STATE_SIZE).unwrap();
@@ -238,7 +239,7 @@ mod tests {
             };
             keys[..count].iter().filter(|(_, key)| is_lost(*key)).count()
         };
-        // Which keys share a set is another matter in each process.
+        // The distribution of keys over sets differs in each process.
         let [newest, newer, all] = [capacity / 4, capacity / 2, capacity].map(|count| (lost(count), count));
         assert!(newest.0 * 100 < newest.1, "the newest quarter of what the zone holds: {newest:?} lost");
         assert!(newer.0 * 25 < newer.1, "the newer half: {newer:?}");
@@ -274,7 +275,7 @@ mod tests {
         // nginx logs 0.680 after 20 seconds of 1r/m: 16 thousandths a second.
         let slow = bucket(16, 0);
         assert_eq!(states.count(b"k", 0, slow), Within(0));
-        // Being refused does not move the time on.
+        // A refused request does not change the time.
         for ms in 0..20_000 {
             assert_eq!(states.count(b"k", ms, slow), Beyond(1000 - u64::from(ms) * 16 / 1000));
         }
@@ -327,7 +328,7 @@ mod tests {
         let states = states();
         assert!((SIZE - SET as u64 * 8..=SIZE).contains(&(states.capacity() as u64 * STATE_SIZE)));
         let hard = bucket(1, 0);
-        // Somebody who is refused all the time, among a hundred times more keys than there is room for.
+        // A client that is refused all the time, among a hundred times more keys than there is room for.
         assert_eq!(states.count(b"pest", 0, hard), Within(0));
         let mut now = 0;
         for number in 0..states.capacity() as u32 * 100 {
@@ -337,7 +338,7 @@ mod tests {
                 assert!(matches!(states.count(b"pest", now, hard), Beyond(_)), "after {number}");
             }
         }
-        // What came last is known, what came first is not.
+        // The last key is known, the first one is not.
         let known = |number: u32| matches!(states.ask(&number.to_le_bytes(), now, hard), Beyond(_));
         let last = states.capacity() as u32 * 100;
         let young = (last - 200..last).filter(|number| known(*number)).count();
@@ -347,7 +348,7 @@ mod tests {
 
     #[test]
     fn as_many_keys_as_nginx_holds_in_the_same_memory_are_all_held() {
-        // nginx needs 128 bytes for each on 64-bit platforms.
+        // nginx needs 128 bytes for each state on 64-bit platforms.
         let states = States::new(1024 * 1024).unwrap();
         let hard = bucket(1, 0);
         for number in 0..8192_u32 {

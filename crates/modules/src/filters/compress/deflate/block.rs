@@ -1,21 +1,22 @@
-//! One block of literals and matches, and how it is written (RFC 1951 sections 3.2.3 to 3.2.7).
+//! One block of literals and matches, and its encoding (RFC 1951 sections 3.2.3 to 3.2.7).
 
 use super::huffman::{Code, MAX_BITS};
 
-/// Literals, the end of the block, lengths; the last two have words in the fixed code only.
+/// The number of symbols for literals, the end of the block and lengths; the last two have words in the fixed code
+/// only.
 const SYMBOLS: usize = 288;
 const END: usize = 256;
 const FIRST_LENGTH: usize = 257;
-/// The last two have words in the fixed code only.
+/// The number of distance symbols; the last two have words in the fixed code only.
 const DISTANCES: usize = 32;
-/// In a token: there is no distance. It has no word in any code.
+/// The distance symbol of a token without a distance. It has no word in any code.
 const NO_DISTANCE: u32 = 31;
-/// The lengths of words are themselves written with a code of so many symbols, of at most so many bits.
+/// The number of symbols of the precode, with which the lengths of words are written.
 const PRECODE: usize = 19;
 const PRECODE_BITS: usize = 7;
-/// The order in which the lengths of that code are written.
+/// The order in which the lengths of the precode are written.
 const PRECODE_ORDER: [usize; PRECODE] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
-/// Bits behind its symbols 16 to 18: repeat the last, zeros, many zeros.
+/// The number of extra bits after the precode symbols 16 to 18: repeat the last, zeros, many zeros.
 const REPEAT_BITS: [u32; 3] = [2, 3, 7];
 
 const LENGTHS: usize = 29;
@@ -23,7 +24,7 @@ const LENGTH_BASE: [u16; LENGTHS] =
     [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258];
 const LENGTH_EXTRA: [u8; LENGTHS] =
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0];
-/// Which of them a length belongs to.
+/// The symbol of each length.
 const LENGTH_SYMBOL: [u8; 259] = {
     let mut table = [0; 259];
     let mut symbol = 0;
@@ -38,7 +39,7 @@ const LENGTH_SYMBOL: [u8; 259] = {
     table
 };
 
-/// A symbol for `distance - 1`, and how many bits of it are written behind.
+/// The symbol for a distance, and the number of its extra bits.
 #[inline(always)]
 fn distance_symbol(distance: u32) -> (u32, u32) {
     match distance {
@@ -54,8 +55,8 @@ fn distance_extra(symbol: usize) -> u32 {
     (symbol as u32 / 2).saturating_sub(1)
 }
 
-/// What the body was made into. A token is a symbol (9 bits), what is written behind it (5), a symbol for the distance
-/// (5), and what is written behind that (13).
+/// The tokens of a body. A token is a symbol (9 bits), its extra bits (5), a distance symbol (5), and its extra bits
+/// (13).
 pub struct Block {
     tokens: Vec<u32>,
     symbols: [u32; SYMBOLS],
@@ -69,7 +70,7 @@ impl Default for Block {
 }
 
 impl Block {
-    /// Begins anew, for at most so many tokens.
+    /// Begins a new block of at most so many tokens.
     pub fn clear(&mut self, most: usize) {
         self.tokens.clear();
         self.tokens.reserve(most);
@@ -78,14 +79,14 @@ impl Block {
         self.symbols[END] = 1;
     }
 
-    /// A byte as it is.
+    /// Appends a literal byte.
     #[inline(always)]
     pub fn literal(&mut self, byte: u8) {
         self.symbols[usize::from(byte)] += 1;
         self.tokens.push(u32::from(byte) | NO_DISTANCE << 14);
     }
 
-    /// So many bytes (3 to 258) as they were so far back (1 to 32768).
+    /// Appends a match of `len` bytes (3 to 258) at `distance` bytes back (1 to 32768).
     #[inline(always)]
     pub fn matched(&mut self, len: usize, distance: usize) {
         let length = usize::from(LENGTH_SYMBOL[len]);
@@ -98,7 +99,7 @@ impl Block {
         self.tokens.push((FIRST_LENGTH + length) as u32 | more << 9 | symbol << 14 | further << 19);
     }
 
-    /// Writes it as the last block, in the shortest of the three ways, up to the end of the last byte.
+    /// Writes the block as the last one, in the shortest of the three encodings, up to the end of the last byte.
     pub fn write(&self, body: &[u8], out: &mut Vec<u8>) {
         let symbols = Code::optimal(&self.symbols, MAX_BITS);
         let distances = Code::optimal(&self.distances, MAX_BITS);
@@ -108,7 +109,7 @@ impl Block {
         let fixed = bits(&FIXED, &self.symbols) + bits(&[5; DISTANCES], &self.distances);
         let stored = 32 + 8 * body.len() as u32;
         if stored < dynamic.min(fixed) + behind {
-            // Final, stored, and up to the end of the byte.
+            // The bits of a final, stored block, padded to the end of the byte.
             out.push(1);
             let len = body.len() as u16;
             out.extend_from_slice(&len.to_le_bytes());
@@ -136,7 +137,7 @@ impl Block {
     }
 
     fn write_tokens(&self, symbols: &Code<SYMBOLS>, distances: &Code<DISTANCES>, bits: &mut Bits<'_>) {
-        // The word, its bits, and the bits with what is written behind, in one place.
+        // The word, its number of bits, and the number of bits with the extra bits, in one table entry.
         let entry =
             |word: u16, len: u8, extra: u32| u32::from(word) << 16 | u32::from(len) << 8 | (u32::from(len) + extra);
         let mut first = [0; 512];
@@ -164,7 +165,7 @@ impl Block {
     }
 }
 
-/// The lengths of the fixed code's words.
+/// The lengths of the words in the fixed code.
 const FIXED: [u8; SYMBOLS] = {
     let mut lengths = [8; SYMBOLS];
     let mut symbol = 144;
@@ -175,12 +176,12 @@ const FIXED: [u8; SYMBOLS] = {
     lengths
 };
 
-/// The two codes, as they are written before what is written with them.
+/// The header with the two codes of a dynamic block.
 struct Header {
-    /// How many lengths are written of each.
+    /// How many lengths are written of each code.
     symbols: usize,
     distances: usize,
-    /// The lengths, with repetitions: symbols of the precode, and what is written behind.
+    /// The lengths with repetitions: symbols of the precode, and their extra bits.
     items: Vec<(u8, u8)>,
     frequencies: [u32; PRECODE],
     precode: Code<PRECODE>,
@@ -234,7 +235,7 @@ impl Header {
     }
 }
 
-/// A length that comes so many times one after the other.
+/// Appends a length that is repeated so many times.
 fn repeat(len: u8, mut times: usize, items: &mut Vec<(u8, u8)>) {
     if len != 0 {
         items.push((len, 0));
@@ -253,31 +254,31 @@ fn repeat(len: u8, mut times: usize, items: &mut Vec<(u8, u8)>) {
     items.extend(std::iter::repeat_n((len, 0), times));
 }
 
-/// How many bits the symbols take that occur that often. A body is short enough for the sum.
+/// The total number of bits of symbols with these frequencies. A body is short enough for the sum.
 fn bits(lengths: &[u8], frequencies: &[u32]) -> u32 {
     lengths.iter().zip(frequencies).map(|(len, count)| u32::from(*len) * count).sum()
 }
 
-/// Bits to bytes, the lowest first.
+/// A writer of bits into bytes, the lowest bit first.
 struct Bits<'o> {
     out: &'o mut Vec<u8>,
     at: usize,
-    /// Bits that are not written yet, and how many.
+    /// The bits that are not written yet, and their number.
     bits: u64,
     count: u32,
 }
 
 impl Bits<'_> {
-    /// With room for so many.
+    /// A writer with room for so many bits.
     fn new(out: &mut Vec<u8>, bits: u32) -> Bits<'_> {
         let at = out.len();
-        // Eight bytes are written at once. Somebody appends eight more.
+        // Eight bytes are written at once, and the caller appends eight more.
         out.reserve_exact(bits as usize / 8 + 1 + 8 + 8);
         out.resize(at + bits as usize / 8 + 1 + 8, 0);
         Bits { out, at, bits: 0, count: 0 }
     }
 
-    /// Up to 48 bits.
+    /// Appends up to 48 bits.
     #[inline(always)]
     fn put(&mut self, value: u64, count: u32) {
         if self.count + count > 63 {

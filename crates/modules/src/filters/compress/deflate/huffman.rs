@@ -1,4 +1,4 @@
-//! Codes whose words are as short as the symbols are frequent (RFC 1951 section 3.2.2).
+//! Huffman codes (RFC 1951 section 3.2.2).
 
 /// The most symbols of a code.
 const MAX_SYMBOLS: usize = 288;
@@ -7,14 +7,14 @@ pub const MAX_BITS: usize = 15;
 
 /// A code for `N` symbols.
 pub struct Code<const N: usize> {
-    /// Bits of each symbol's word; 0 for those that do not occur.
+    /// The number of bits of each symbol's word; 0 for symbols that do not occur.
     pub lengths: [u8; N],
     /// The words, ready to write: the first bit is the lowest.
     pub words: [u16; N],
 }
 
 impl<const N: usize> Code<N> {
-    /// The words for given lengths.
+    /// The canonical code for given lengths.
     pub fn canonical(lengths: [u8; N]) -> Code<N> {
         let mut count = [0_u16; MAX_BITS + 1];
         for &len in &lengths {
@@ -38,8 +38,8 @@ impl<const N: usize> Code<N> {
         Code { lengths, words }
     }
 
-    /// The code with the fewest bits for symbols that occur that often, with words of at most `limit` bits. It has words for
-    /// at least two symbols, since decoders may refuse one alone.
+    /// The code with the fewest bits for symbols with these frequencies, with words of at most `limit` bits. It has
+    /// words for at least two symbols, because decoders may refuse a single one.
     pub fn optimal(frequencies: &[u32; N], limit: usize) -> Code<N> {
         let mut lengths = [0; N];
         let mut order = [0_u32; MAX_SYMBOLS];
@@ -65,7 +65,7 @@ impl<const N: usize> Code<N> {
         }
         let mut count = depths(weights);
         shorten(&mut count, limit);
-        // The rarest ones come first, and get the longest words.
+        // The rarest symbols come first, and get the longest words.
         let mut symbols = order.iter().map(|entry| (entry & 511) as usize);
         for (len, &count) in count.iter().enumerate().rev() {
             for symbol in symbols.by_ref().take(count as usize) {
@@ -76,8 +76,8 @@ impl<const N: usize> Code<N> {
     }
 }
 
-/// How many leaves Huffman's tree has at each depth, for at least two weights in ascending order, in whose place it
-/// is made (A. Moffat, J. Katajainen: In-place calculation of minimum-redundancy codes, 1995).
+/// The number of leaves of Huffman's tree at each depth, for at least two weights in ascending order. The tree is built
+/// in place of the weights (A. Moffat, J. Katajainen: In-place calculation of minimum-redundancy codes, 1995).
 fn depths(weights: &mut [u32]) -> [u32; 33] {
     let n = weights.len();
     // A weight is at most that of a whole body, 2^15: no tree is deeper than 32.
@@ -97,7 +97,7 @@ fn depths(weights: &mut [u32]) -> [u32; 33] {
         }
         weights[next] = sum;
     }
-    // Parents to depths, from the root on.
+    // Converts parents to depths, from the root on.
     weights[n - 2] = 0;
     for node in (0..n - 2).rev() {
         weights[node] = weights[weights[node] as usize] + 1;
@@ -119,7 +119,7 @@ fn depths(weights: &mut [u32]) -> [u32; 33] {
     count
 }
 
-/// Makes words that are too long shorter, at the cost of those that are a little shorter than the limit.
+/// Shortens words that are too long, and lengthens some that are a little shorter than the limit.
 fn shorten(count: &mut [u32; 33], limit: usize) {
     let (within, beyond) = count.split_at_mut(limit + 1);
     let too_long: u32 = beyond.iter().sum();
@@ -128,7 +128,7 @@ fn shorten(count: &mut [u32; 33], limit: usize) {
     }
     beyond.fill(0);
     within[limit] += too_long;
-    // What the words take of all words of `limit` bits must not be more than there are.
+    // The words must not take more code space than there is with `limit` bits.
     let mut taken: u32 = within.iter().enumerate().skip(1).map(|(len, count)| count << (limit - len)).sum();
     while taken > 1 << limit {
         let Some(len) = (1..limit).rev().find(|len| within[*len] > 0) else { return };

@@ -1,25 +1,25 @@
-//! Finding what was there before.
+//! Finds repetitions.
 
 use super::block::Block;
 use super::{Effort, MAX};
 
-/// No place. The last position of the largest body has no four bytes to look for.
+/// The value for no position. The last position of the largest body has no four bytes to look for.
 const NONE: u16 = u16::MAX;
-/// Shorter repetitions are not looked for.
+/// The length of the shortest match that is looked for.
 const MIN_MATCH: usize = 4;
-/// Longer ones cannot be said at once.
+/// The length of the longest match that one token can hold.
 const MAX_MATCH: usize = 258;
-/// Binary logarithm of the number of places remembered.
+/// The binary logarithm of the largest number of hash slots.
 const MAX_BITS: u32 = 13;
 const SLOTS: usize = 1 << MAX_BITS;
-/// Up to here bytes can be read in eights.
+/// The bytes at the end that cannot be read in groups of eight.
 const TAIL: usize = 8;
 
-/// The tables.
+/// The hash tables.
 pub struct Finder {
-    /// The last place for each hash of four bytes.
+    /// The last position for each hash of four bytes.
     head: Box<[u16; SLOTS]>,
-    /// The place before with the same hash, for each place.
+    /// The previous position with the same hash, for each position.
     before: Box<[u16; MAX]>,
 }
 
@@ -35,9 +35,9 @@ struct Found {
 }
 
 impl Finder {
-    /// Writes the body as literals and matches.
+    /// Splits the body into literals and matches.
     pub fn run(&mut self, body: &[u8], effort: Effort, block: &mut Block) {
-        // As many places as there are bytes, up to a limit: what is not used need not be cleared.
+        // As many slots as there are bytes, up to a limit: unused slots need not be cleared.
         let bits = (usize::BITS - body.len().leading_zeros()).clamp(8, MAX_BITS);
         self.head[..1 << bits].fill(NONE);
         let end = match effort {
@@ -67,7 +67,8 @@ impl Finder {
             }
             let len = common(body, old, at, MAX_MATCH.min(body.len() - at));
             block.matched(len, at - old);
-            // Some of the places inside are enough: all of them would take as long as the rest of it.
+            // Some of the positions inside the match are enough: all of them would take as long as the rest of the
+            // search.
             for inside in [at + 1, at + 2] {
                 if inside < limit {
                     head[self::slot(four(body, inside), shift)] = inside as u16;
@@ -125,7 +126,7 @@ impl Chains<'_> {
         old
     }
 
-    /// The longest match that is longer than `at_least`, and puts the place into the tables.
+    /// Finds the longest match that is longer than `at_least`, and enters the position into the tables.
     #[inline(always)]
     fn longest(&mut self, at: usize, at_least: usize) -> Option<Found> {
         let body = self.body;
@@ -139,7 +140,7 @@ impl Chains<'_> {
                 break;
             }
             let place = usize::from(old);
-            // One that is longer has the four bytes at the end of the best one's length plus one, too.
+            // A longer match also has the same four bytes at the end of one more byte than the best length.
             let end = best.saturating_sub(MIN_MATCH - 1);
             if four(body, place) == now && four(body, place + end) == four(body, at + end) {
                 let len = common(body, place, at, max);
@@ -167,7 +168,7 @@ fn four(body: &[u8], at: usize) -> u32 {
     body[at..at + 4].try_into().map_or(0, u32::from_le_bytes)
 }
 
-/// How many bytes are the same at both places, of which the first [`MIN_MATCH`] are.
+/// The number of equal bytes at both positions, of which the first [`MIN_MATCH`] are known to be equal.
 #[inline(always)]
 fn common(body: &[u8], one: usize, two: usize, max: usize) -> usize {
     let eight = |at: usize| body[at..at + 8].try_into().map_or(0, u64::from_le_bytes);

@@ -1,9 +1,9 @@
-//! gzip (RFC 1952) for small bodies that are there as a whole.
+//! gzip (RFC 1952) for small complete bodies.
 //!
-//! What an encoder for large bodies sets up first (tables of a few hundred kilobytes that have to be cleared) costs more
-//! than packing a kilobyte. Here tables are as large as the body needs, all of it is one block, and no position of it is
-//! further away than a match reaches. Up to a few kilobytes this takes about nine tenths of libdeflate's time or less at the same
-//! size, and three quarters up to [`MAX`] where packing is to be fast above all; beyond, libdeflate is better.
+//! The setup of an encoder for large bodies (tables of a few hundred kilobytes that have to be cleared) costs more than
+//! compressing a kilobyte. Here the tables are as large as the body needs, the whole body is one block, and no position
+//! is out of a match's reach. Up to a few kilobytes this takes about nine tenths of libdeflate's time or less at the
+//! same size, and three quarters up to [`MAX`] at the fastest level; beyond, libdeflate is better.
 
 mod block;
 mod huffman;
@@ -16,25 +16,26 @@ use libdeflater::Crc;
 use block::Block;
 use matches::Finder;
 
-/// The longest body that is packed here, in bytes; well below the window of the format. Of longer ones [`Effort::Fast`] makes more than
-/// zlib's first level does.
+/// The longest body that is compressed here, in bytes; well below the window of the format. For longer bodies the
+/// output of [`Effort::Fast`] is larger than that of zlib's first level.
 pub const MAX: usize = 1 << 14;
 
-/// How hard to look for repetitions.
+/// The effort of the search for repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// Looks at the one place where the same four bytes may have been last.
+    /// Looks at the one last position with the same hash of four bytes.
     Fast,
-    /// Looks at up to `depth` such places, and is content with a match of `good` bytes. A longer match at the next byte is preferred.
+    /// Looks at up to `depth` such positions, and accepts a match of `good` bytes at once. A longer match at the next
+    /// byte is preferred.
     Chains {
-        /// The most places.
+        /// The most positions.
         depth: u32,
-        /// A match that long is taken without looking further.
+        /// The length of a match that ends the search.
         good: usize,
     },
 }
 
-/// Packs one body after the other.
+/// An encoder that compresses one body after the other.
 #[derive(Default)]
 pub struct Small {
     finder: Finder,
@@ -42,14 +43,14 @@ pub struct Small {
 }
 
 impl Small {
-    /// The body, which has at most [`MAX`] bytes, packed; `None` if it is longer.
+    /// Compresses a body, which has at most [`MAX`] bytes; `None` if it is longer.
     pub fn gzip(&mut self, body: &[u8], effort: Effort) -> Option<Vec<u8>> {
         if body.len() > MAX {
             return None;
         }
         self.block.clear(body.len());
         self.finder.run(body, effort, &mut self.block);
-        // No name, no time, "fastest" and "smallest" not told apart, Unix.
+        // The header: no name, no time, no compression level, Unix.
         let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
         self.block.write(body, &mut out);
         let mut crc = Crc::new();

@@ -11,7 +11,7 @@ fn random(seed: &mut u32) -> u32 {
     *seed >> 8
 }
 
-/// Bytes of which about one in `fresh` is new, the others repeat something.
+/// Bytes of which about one in `fresh` is new; the others are repetitions.
 fn body(len: usize, fresh: u32, kinds: u32, seed: u32) -> Vec<u8> {
     let mut seed = seed;
     let mut body: Vec<u8> = Vec::with_capacity(len);
@@ -33,13 +33,13 @@ fn body(len: usize, fresh: u32, kinds: u32, seed: u32) -> Vec<u8> {
 fn check(small: &mut Small, body: &[u8], effort: Effort) -> usize {
     let packed = small.gzip(body, effort).unwrap();
     let mut unpacked = Vec::new();
-    // Checks the sum and the length as well; nothing may follow.
+    // This checks the sum and the length as well; no bytes may follow.
     let mut decoder = flate2::bufread::GzDecoder::new(&packed[..]);
     decoder.read_to_end(&mut unpacked).unwrap();
     assert!(unpacked == body, "{effort:?}, {} bytes", body.len());
     assert!(decoder.into_inner().is_empty());
     assert!(packed.len() <= body.len() + 23, "never more than stored: {} of {}", packed.len(), body.len());
-    // libdeflate refuses what is incomplete more strictly.
+    // libdeflate is stricter about incomplete data.
     let mut room = vec![0; body.len()];
     assert_eq!(libdeflater::Decompressor::new().gzip_decompress(&packed, &mut room), Ok(body.len()));
     packed.len()

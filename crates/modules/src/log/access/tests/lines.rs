@@ -1,4 +1,4 @@
-//! Lines, and when they reach the file.
+//! Tests of lines, and of the time when they reach the file.
 
 use std::io::{Read, Write};
 
@@ -6,7 +6,7 @@ use freerun_http::request::Address;
 
 use crate::in_process::{Log, Server};
 
-/// A server with these directives, which answers everything with `OK`.
+/// A server with these directives, which answers every request with `OK`.
 fn server(http: &str) -> String {
     format!("{http} server {{ listen 127.0.0.1:1; location / {{ return 200 OK; }} }}")
 }
@@ -20,7 +20,7 @@ fn one(logs: Vec<Log>) -> Log {
     logs.into_iter().next().unwrap()
 }
 
-/// The line without its time, which stands in square brackets.
+/// The line without its time, which is in square brackets.
 fn timeless(line: &str) -> String {
     let (before, rest) = line.split_once('[').unwrap();
     let (time, after) = rest.split_once(']').unwrap();
@@ -169,7 +169,7 @@ fn another_configuration_and_reopening_have_buffers_written() {
     let mut next = one(worker.reload(&server(BUFFERED)));
     assert_eq!(log.line(), "/kept");
     drop(client);
-    // Nobody logs to the old file any more: it is closed.
+    // No request logs to the old file any more: it is closed.
     worker.ask(get("/new", "").as_bytes());
     assert_eq!(log.rest(), "");
     worker.hand_over();
@@ -184,13 +184,13 @@ fn what_a_log_does_not_take_is_counted() {
     let file = server.log();
     let long = "x".repeat(6000);
     let ask = |number: u64| server.ask(get(&format!("/{number}{long}"), "").as_bytes());
-    // Nobody reads. What the pipe and the queue take is less than half of it.
+    // The pipe is not read. It and the queue accept less than half of the lines.
     let mut sent = 1000;
     (0..sent).for_each(|number| drop(ask(number)));
     let kept = sent - file.lost_in_all();
     assert!(kept < 500, "{kept}");
     let reader = std::thread::spawn(move || log.rest());
-    // There is room again at some time.
+    // At some time there is room again.
     while sent - file.lost_in_all() < kept + 20 {
         ask(sent);
         sent += 1;

@@ -1,4 +1,4 @@
-//! Directives and lines, compared with what nginx says and writes.
+//! Tests of directives and lines, compared with nginx's messages and output.
 
 mod lines;
 mod settings;

@@ -1,4 +1,4 @@
-//! `access_log` and `log_format` in configurations.
+//! Tests of `access_log` and `log_format` in configurations.
 
 use crate::in_process::read;
 
