@@ -9,10 +9,8 @@
 //! | made | [`Exclusive::new`], of a byte stream | [`Pool::share`](super::Pool::share), of a [`Multiplexed`] connection |
 //! | acquired | the connection leaves the pool | the connection has one slot less for others |
 //! | released, when the exchange has ended cleanly | the connection is in the pool again | others may have the slot |
-//! | dropped, however the exchange stands | the connection is closed | as released: the protocol decides what that
-//! means for its stream |
-//! | on another loop | moves there | is never handed out there: the task that drives the connection is on its own loop
-//! |
+//! | dropped, however the exchange stands | the connection is closed | as released: the protocol decides about its stream |
+//! | on another loop | moves there | is never handed out there: its driving task stays on its own loop |
 
 use std::any::Any;
 use std::fmt;
