@@ -62,23 +62,23 @@ keyword_enum! {
 settings! {
     /// TLS towards clients.
     ///
-    /// freerun does not have it yet. The directives are accepted where nothing listens with `ssl`; one warning names those
-    /// that are written.
+    /// freerun does not have it yet. The directives are accepted where no socket listens with `ssl`; one warning names
+    /// those that are used.
     #[module = "ssl"]
     pub struct SslSettings {
         /// The size of the buffer that responses are sent through.
         ssl_buffer_size: Unused<Size> = "16k", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// A file with the server's certificate and those that lead to it.
+        /// A file with the server's certificate and the intermediate certificates.
         ssl_certificate: Many<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// Keeps certificates whose names have variables.
+        /// Keeps certificates whose names have variables in memory.
         ssl_certificate_cache: Option<Unused<CertificateCache>>, in HTTP | SERVER, since = "1.27.4", fidelity = NoEffect(NO_TLS);
         /// Whether certificates are sent compressed.
         ssl_certificate_compression: Unused<bool> = "off", in HTTP | SERVER, since = "1.29.1", fidelity = NoEffect(NO_TLS);
         /// A file with the key of the certificate.
         ssl_certificate_key: Many<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// The ciphers that are allowed, as OpenSSL writes them.
+        /// The ciphers that are allowed, in OpenSSL's syntax.
         ssl_ciphers: Unused<String> = "HIGH:!aNULL:!MD5", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// A file with the authorities that clients' certificates come from; they are named to clients.
+        /// A file with the certificate authorities that verify clients' certificates; their names are sent to clients.
         ssl_client_certificate: Option<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
         /// A command for OpenSSL.
         ssl_conf_command: Many<Unused<Command>>, in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
@@ -92,21 +92,21 @@ settings! {
         ssl_ecdh_curve: Unused<String> = "auto", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
         /// A file with keys for encrypted client hellos.
         ssl_ech_file: Many<Unused<File>>, in HTTP | SERVER, since = "1.29.4", fidelity = NoEffect(NO_TLS);
-        /// Asks by OCSP whether clients' certificates are still good.
+        /// Checks by OCSP whether clients' certificates are still valid.
         ssl_ocsp: Unused<Ocsp> = "off", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// Keeps what was answered by OCSP.
+        /// The cache for OCSP responses.
         ssl_ocsp_cache: Unused<OcspCache> = "off", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// Who is asked by OCSP, instead of whom the certificate names.
+        /// The URL of the OCSP responder, instead of the one in the certificate.
         ssl_ocsp_responder: Option<Unused<String>>, in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
         /// A file with the passwords of keys, one a line.
         ssl_password_file: Option<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// Whether the server's order of ciphers counts, rather than the client's.
+        /// Whether the server's order of ciphers is preferred to the client's.
         ssl_prefer_server_ciphers: Unused<bool> = "off", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// The versions of the protocol that are spoken.
+        /// The versions of the protocol that are allowed.
         ssl_protocols: Many<Unused<Flags<Protocol>>> = "TLSv1.2 TLSv1.3", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
         /// Whether every handshake is refused.
         ssl_reject_handshake: Unused<bool> = "off", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// Where sessions are kept to be resumed.
+        /// The cache for sessions that may be resumed.
         ssl_session_cache: Unused<SessionCache> = "none", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
         /// A file with the key of session tickets.
         ssl_session_ticket_key: Many<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
@@ -114,19 +114,19 @@ settings! {
         ssl_session_tickets: Unused<bool> = "on", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
         /// How long a session may be resumed.
         ssl_session_timeout: Unused<Seconds> = "5m", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// Whether an answer of OCSP is sent with the certificate.
+        /// Whether an OCSP response is sent with the certificate.
         ssl_stapling: Unused<bool> = "off", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// A file with that answer.
+        /// A file with the OCSP response that is sent with the certificate.
         ssl_stapling_file: Option<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// Who is asked for that answer, instead of whom the certificate names.
+        /// The URL of the OCSP responder for stapling, instead of the one in the certificate.
         ssl_stapling_responder: Option<Unused<String>>, in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// Whether that answer is verified.
+        /// Whether the OCSP response for stapling is verified.
         ssl_stapling_verify: Unused<bool> = "off", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// A file with authorities that are trusted, and not named to clients.
+        /// A file with certificate authorities that are trusted; their names are not sent to clients.
         ssl_trusted_certificate: Option<Unused<File>>, in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
         /// Whether clients have to show a certificate.
         ssl_verify_client: Unused<VerifyClient> = "off", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
-        /// How many certificates may lead from a client's to an authority.
+        /// The longest chain of certificates from a client's to an authority.
         ssl_verify_depth: Unused<u32> = "1", in HTTP | SERVER, fidelity = NoEffect(NO_TLS);
     }
 }
@@ -134,18 +134,18 @@ settings! {
 settings! {
     /// TLS towards upstream servers of `proxy_pass`.
     ///
-    /// freerun does not have it yet. The directives are accepted, as nothing is passed to `https://`; one warning names those
-    /// that are written.
+    /// freerun does not have it yet. The directives are accepted, because no request is passed to `https://`; one
+    /// warning names those that are used.
     #[module = "proxy_ssl"]
     pub struct ProxySslSettings {
-        /// A file with the certificate that is shown to upstream servers.
+        /// A file with the certificate that is sent to upstream servers.
         proxy_ssl_certificate: Option<Unused<File>>, in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
-        /// Keeps certificates whose names have variables.
+        /// Keeps certificates whose names have variables in memory.
         proxy_ssl_certificate_cache: Option<Unused<CertificateCache>>, in HTTP | SERVER | LOCATION, since = "1.27.4",
             fidelity = NoEffect(NO_TLS);
         /// A file with the key of the certificate.
         proxy_ssl_certificate_key: Option<Unused<File>>, in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
-        /// The ciphers that are allowed, as OpenSSL writes them.
+        /// The ciphers that are allowed, in OpenSSL's syntax.
         proxy_ssl_ciphers: Unused<String> = "DEFAULT", in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
         /// A command for OpenSSL.
         proxy_ssl_conf_command: Many<Unused<Command>>, in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
@@ -155,18 +155,18 @@ settings! {
         proxy_ssl_name: Unused<String> = "$proxy_host", in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
         /// A file with the passwords of keys, one a line.
         proxy_ssl_password_file: Option<Unused<File>>, in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
-        /// The versions of the protocol that are spoken.
+        /// The versions of the protocol that are allowed.
         proxy_ssl_protocols: Many<Unused<Flags<Protocol>>> = "TLSv1.2 TLSv1.3", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect(NO_TLS);
-        /// Whether the name is sent, so that a server with several can choose (SNI).
+        /// Whether the name is sent, so that a server with several names can choose its certificate (SNI).
         proxy_ssl_server_name: Unused<bool> = "off", in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
         /// Whether sessions are resumed.
         proxy_ssl_session_reuse: Unused<bool> = "on", in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
-        /// A file with the authorities that are trusted.
+        /// A file with the certificate authorities that are trusted.
         proxy_ssl_trusted_certificate: Option<Unused<File>>, in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
         /// Whether the server's certificate is verified.
         proxy_ssl_verify: Unused<bool> = "off", in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
-        /// How many certificates may lead from the server's to an authority.
+        /// The longest chain of certificates from the server's to an authority.
         proxy_ssl_verify_depth: Unused<u32> = "1", in HTTP | SERVER | LOCATION, fidelity = NoEffect(NO_TLS);
     }
 }

@@ -12,14 +12,16 @@ use freerun_http::variables::{Target, VariableTable};
 use freerun_http::write::text;
 
 settings! {
-    /// Asking another location whether a request may pass.
+    /// Access decided by a subrequest to another location.
     #[module = "auth_request"]
     pub struct AuthRequestSettings {
-        /// Asks the server for this URI: a status of 2xx lets the request pass, 401 and 403 refuse it, any other is an error.
+        /// Sends a subrequest to this URI: a status of 2xx allows the request, 401 and 403 refuse it, any other is an
+        /// error.
         ///
-        /// The URI is used as it is: without variables, arguments or escapes. `off` cancels what an outer level says.
+        /// The URI is used as it is: without variables, arguments or escapes. `off` cancels the value of an outer
+        /// level.
         auth_request: String = "off", in HTTP | SERVER | LOCATION;
-        /// Gives a variable this value once that answer is there. Variables in the value are those of the subrequest.
+        /// Sets a variable to this value after the subrequest. Variables in the value are evaluated in the subrequest.
         auth_request_set: Many<Assignment>, in HTTP | SERVER | LOCATION;
     }
 }

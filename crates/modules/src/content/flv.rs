@@ -21,7 +21,7 @@ settings! {
     /// Flash videos.
     #[module = "flv"]
     pub struct FlvSettings {
-        /// Serves FLV files; with the argument `start=` from that byte on, with the head of such a file before it.
+        /// Serves FLV files; with the argument `start=`, from that byte on, after the header of such a file.
         flv: Switch, in LOCATION, local;
     }
 }

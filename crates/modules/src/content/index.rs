@@ -17,7 +17,8 @@ settings! {
     /// Index files of folders.
     #[module = "index"]
     pub struct IndexSettings {
-        /// Files tried, in order, for a URI that ends with a slash. The last one may be a URI of its own (`/index.php`).
+        /// The files that are tried, in order, for a URI that ends with a slash. The last one may be a URI
+        /// (`/index.php`).
         index: IndexFiles = "index.html", in HTTP | SERVER | LOCATION;
     }
 }

@@ -31,16 +31,16 @@ keyword_enum! {
 }
 
 settings! {
-    /// Files that lie packed beside the files.
+    /// Compressed files that are stored beside the originals.
     #[module = "gzip_static"]
     pub struct PrecompressedSettings {
-        /// Sends the file with the name of the requested one and `.gz` behind it, if there is one, to clients that accept gzip,
-        /// or to all.
+        /// Sends the file with the name of the requested one and `.gz` after it, if it exists, to clients that accept
+        /// gzip, or to all clients.
         gzip_static: Static = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("with `gzip_static`, `brotli_static` or `zstd_static` together, `Accept-Encoding` decides");
-        /// The same for brotli and `.br`, as the module ngx_brotli has it.
+        /// Sends files with `.br` to clients that accept brotli, like `gzip_static`, as in the module ngx_brotli.
         brotli_static: Static = "off", in HTTP | SERVER | LOCATION;
-        /// The same for zstd and `.zst`, as the module zstd-nginx-module has it.
+        /// Sends files with `.zst` to clients that accept zstd, like `gzip_static`, as in the module zstd-nginx-module.
         zstd_static: Static = "off", in HTTP | SERVER | LOCATION;
     }
 }

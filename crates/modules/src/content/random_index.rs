@@ -12,11 +12,11 @@ use freerun_proto::Method;
 use freerun_runtime::files::Listing;
 
 settings! {
-    /// Index files by chance.
+    /// Random index files.
     #[module = "random_index"]
     pub struct RandomIndexSettings {
-        /// Answers a URI that ends with a slash with one of the folder's files, picked by chance. Names that begin with a dot
-        /// are left out.
+        /// Answers a URI that ends with a slash with a random file of the folder. Names that begin with a dot are left
+        /// out.
         random_index: bool = "off", in LOCATION;
     }
 }

@@ -13,12 +13,12 @@ use freerun_http::variables::{Value, Variable};
 use freerun_proto::Method;
 
 settings! {
-    /// Figures as nginx has them.
+    /// nginx's basic counters.
     #[module = "stub_status"]
     pub struct StubStatusSettings {
-        /// Answers with the numbers of connections and requests. An argument, of old versions, means nothing.
+        /// Answers with the numbers of connections and requests. The argument of old versions has no effect.
         ///
-        /// `status` says more.
+        /// The directive `status` shows more.
         stub_status: Present<1>, in SERVER | LOCATION, local;
     }
 }

@@ -18,11 +18,11 @@ settings! {
     /// Text before and after a response.
     #[module = "addition"]
     pub struct AdditionSettings {
-        /// Puts what the server answers for this URI before the body of the response; `""` cancels what an outer level says.
+        /// Inserts the answer for this URI before the body of the response; `""` cancels the value of an outer level.
         ///
         /// The URI is used as it is: without variables, arguments or escapes.
         add_before_body: String = "\"\"", in HTTP | SERVER | LOCATION;
-        /// Puts what the server answers for this URI behind the body of the response; `""` cancels what an outer level says.
+        /// Appends the answer for this URI to the body of the response; `""` cancels the value of an outer level.
         add_after_body: String = "\"\"", in HTTP | SERVER | LOCATION;
         /// Media types, besides `text/html`, of the responses that get these texts; `*` is all.
         addition_types: MediaTypes, in HTTP | SERVER | LOCATION;

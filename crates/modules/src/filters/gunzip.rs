@@ -18,13 +18,13 @@ use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 use super::compress::gzip::{self, GzipSettings};
 
 settings! {
-    /// Unpacking responses.
+    /// Decompression of responses.
     #[module = "gunzip"]
     pub struct GunzipSettings {
-        /// Unpacks responses that are packed with gzip for clients that do not accept it.
+        /// Decompresses responses that are compressed with gzip for clients that do not accept it.
         gunzip: bool = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("of a file that is cut, or has something else behind its end, all that could be unpacked is sent before the connection is closed");
-        /// Number and size of the buffers for unpacked bytes.
+        /// Number and size of the buffers for decompressed bytes.
         gunzip_buffers: Buffers = "32 4k", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("one piece of at most 64 KB is unpacked at a time, when the one before was sent");
     }

@@ -24,7 +24,7 @@ settings! {
     pub struct SliceSettings {
         /// The size of a slice; 0 turns slicing off.
         ///
-        /// It concerns responses that are made with `$slice_range`.
+        /// It applies to responses that are made with `$slice_range`.
         slice: Size = "0", in HTTP | SERVER | LOCATION;
     }
 }

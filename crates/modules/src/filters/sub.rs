@@ -19,18 +19,18 @@ use freerun_http::template::Template;
 use freerun_http::values::media_types::MediaTypes;
 
 settings! {
-    /// Strings replaced in responses.
+    /// Replacement of strings in responses.
     #[module = "sub"]
     pub struct SubSettings {
-        /// Replaces a string, whatever its case, by another. Both may contain variables.
+        /// Replaces a string, ignoring case, by another. Both may contain variables.
         ///
-        /// Of several strings the one that begins first is replaced, of those that begin at one place the one that is
-        /// written first.
+        /// Of several strings the one that begins first is replaced; of those that begin at the same place, the one
+        /// that is written first.
         sub_filter: Many<Substitution>, in HTTP | SERVER | LOCATION,
             fidelity = Differs("the strings searched for in one response have at most 64 KB together");
-        /// Whether each string is replaced once, or wherever it is.
+        /// Whether each string is replaced only once, or at every place.
         sub_filter_once: bool = "on", in HTTP | SERVER | LOCATION;
-        /// Whether `Last-Modified` and, made weak, `ETag` stay.
+        /// Whether `Last-Modified` and, made weak, `ETag` are kept.
         sub_filter_last_modified: bool = "off", in HTTP | SERVER | LOCATION;
         /// Media types, besides `text/html`, of the responses that are changed; `*` is all.
         sub_filter_types: MediaTypes, in HTTP | SERVER | LOCATION;

@@ -24,26 +24,26 @@ use freerun_proto::date::cookie_date;
 use freerun_runtime::log::clock;
 
 settings! {
-    /// Cookies that tell clients apart.
+    /// Cookies that identify clients.
     #[module = "userid"]
     pub struct UserIdSettings {
-        /// Gives clients without the cookie one (`on`; `v1`: of the first version), or only reads it (`log`).
+        /// Sends a cookie to clients without one (`on`; `v1`: in the first version), or only reads it (`log`).
         userid: UserId = "off", in HTTP | SERVER | LOCATION;
         /// Name of the cookie.
         userid_name: String = "uid", in HTTP | SERVER | LOCATION;
-        /// Domain of the cookie; `none` leaves it to the browser.
+        /// Domain of the cookie; with `none` it has none.
         userid_domain: String = "none", in HTTP | SERVER | LOCATION;
         /// Path of the cookie.
         userid_path: String = "/", in HTTP | SERVER | LOCATION;
-        /// How long the browser keeps the cookie; `off` is until it ends, `max` until 2037.
+        /// How long the browser keeps the cookie; `off` is until the session ends, `max` until 2037.
         userid_expires: Expires = "off", in HTTP | SERVER | LOCATION;
         /// Flags of the cookie.
         userid_flags: CookieFlags = "off", in HTTP | SERVER | LOCATION, since = "1.19.3";
-        /// A letter, digit or `=` at the end of the cookie: with it, cookies without it are sent once more.
+        /// A letter, digit or `=` at the end of the cookie: cookies without it are sent once more.
         userid_mark: Mark = "off", in HTTP | SERVER | LOCATION;
-        /// Value of the field `P3P` that goes with the cookie.
+        /// Value of the field `P3P` that is sent with the cookie.
         userid_p3p: String = "none", in HTTP | SERVER | LOCATION;
-        /// The number of the server in the cookie; if there is none, its address.
+        /// The number of the server in the cookie; by default its address.
         userid_service: Option<u64>, in HTTP | SERVER | LOCATION;
     }
 }

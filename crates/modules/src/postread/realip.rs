@@ -11,20 +11,20 @@ use freerun_proto::HeaderId;
 use freerun_serve::access::Trusted;
 
 settings! {
-    /// The client's address as a trusted proxy tells it.
+    /// The client's address as given by a trusted proxy.
     ///
-    /// What is learned counts for everything that asks for the client: `$remote_addr` and `$remote_port`, logs, `allow` and `deny`,
-    /// keys of limits, the fairness of thread pools.
+    /// The address applies to everything that uses the client's: `$remote_addr` and `$remote_port`, logs, `allow` and
+    /// `deny`, keys of limits, the fairness of thread pools.
     #[module = "realip"]
     pub struct RealIpSettings {
-        /// A proxy that is believed: its address, its network, or all connections of Unix sockets (`unix:`).
+        /// A proxy that is trusted: its address, its network, or all connections of Unix sockets (`unix:`).
         ///
         /// A name stands for all addresses that it has when the configuration is read.
         set_real_ip_from: Many<Trusted>, in HTTP | SERVER | LOCATION;
-        /// Where the address stands: in the field of that name, or in the PROXY protocol header.
+        /// The source of the address: the field with that name, or the PROXY protocol header.
         real_ip_header: Where = "X-Real-IP", in HTTP | SERVER | LOCATION;
-        /// Whether proxies are looked for in the field itself, too: with `on` the last address that is none of theirs
-        /// counts, with `off` the last one.
+        /// Whether addresses of trusted proxies in the field itself are skipped: with `on` the last address that is not
+        /// trusted counts, with `off` the last one.
         real_ip_recursive: bool = "off", in HTTP | SERVER | LOCATION;
     }
 }

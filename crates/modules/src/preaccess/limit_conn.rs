@@ -18,16 +18,16 @@ settings! {
     /// Limits how many requests with the same key are served at the same time.
     #[module = "limit_conn"]
     pub struct LimitConnSettings {
-        /// Defines a zone: what requests are told apart by, and how much memory there is for it.
+        /// Defines a zone: the key that distinguishes requests, and the size of its memory.
         ///
-        /// A key takes 8 bytes while requests of it are served. Where there is no place for another one (of the 32 that
-        /// share a place in the table), its requests are refused. Requests for which the key is empty are not counted. A
-        /// zone keeps its state over a reload if its name, size and key stay.
+        /// A key takes 8 bytes while requests of it are served. If there is no place for another one (among the 32 that
+        /// share a set of the table), its requests are refused. Requests with an empty key are not counted. A zone
+        /// keeps its state over a reload if its name, size and key stay.
         limit_conn_zone: ConnZones<Request>, in HTTP,
             fidelity = Differs("a state takes 8 bytes instead of 32 or 64; a zone whose key or size changes on reload starts anew");
         /// Limits the requests of each key that are served at the same time.
         ///
-        /// A connection counts only while it has a request whose head has been read. Several may stand at one level.
+        /// A connection counts only while it has a request whose head has been read. A level may have several limits.
         limit_conn: ConnLimits<Request>, in HTTP | SERVER | LOCATION;
         /// Only counts, logs and sets `$limit_conn_status`; nothing is refused.
         limit_conn_dry_run: bool = "off", in HTTP | SERVER | LOCATION;

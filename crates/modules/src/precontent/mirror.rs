@@ -18,18 +18,18 @@ use freerun_serve::background::Background;
 const MAX_RUNNING: usize = 1024;
 
 settings! {
-    /// Repeating requests.
+    /// Copies of requests inside the server.
     #[module = "mirror"]
     pub struct MirrorSettings {
-        /// Repeats each request with this URI, besides answering it; several directives repeat it several times. What is
-        /// answered there is thrown away.
+        /// Sends a copy of each request to this URI, besides answering it; several directives send several copies. The
+        /// answers are dropped.
         ///
         /// The URI is used as it is: without variables, arguments or escapes. `off` cancels what an outer level says. At
         /// most 1024 such requests run on each event loop at a time; when there are more, requests are not mirrored.
         mirror: Mirrors, in HTTP | SERVER | LOCATION,
             fidelity = Differs("the next request of the connection does not wait for mirrored ones");
-        /// Whether what is repeated has the request's body, which is read completely before then, whatever
-        /// `proxy_request_buffering` says.
+        /// Whether the copy has the request's body, which is read completely before, whatever `proxy_request_buffering`
+        /// says.
         mirror_request_body: bool = "on", in HTTP | SERVER | LOCATION;
     }
 }

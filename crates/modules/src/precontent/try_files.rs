@@ -13,10 +13,10 @@ use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::template::Template;
 
 settings! {
-    /// Trying several files.
+    /// The first existing one of several files.
     #[module = "try_files"]
     pub struct TryFilesSettings {
-        /// Serves the first file (or, with a slash at the end, folder) that is there; otherwise goes on with the last
+        /// Serves the first file (or, with a slash at the end, folder) that exists; otherwise goes on with the last
         /// argument: a URI, a named location, or `=status`.
         try_files: Option<TryFiles>, in SERVER | LOCATION, own;
     }

@@ -15,8 +15,8 @@ settings! {
     /// Old and new browsers.
     #[module = "browser"]
     pub struct BrowserSettings {
-        /// From which version on a browser (msie, gecko, opera, safari, konqueror) is modern; with `unlisted`, those that
-        /// nothing is said of are.
+        /// The version from which on a browser (msie, gecko, opera, safari, konqueror) is modern; with `unlisted`,
+        /// browsers that are not listed are modern.
         modern_browser: Modern, in HTTP | SERVER | LOCATION;
         /// Strings in `User-Agent` that make a browser ancient; `netscape4` stands for Netscape 1 to 4.
         ancient_browser: Many<Names>, in HTTP | SERVER | LOCATION;

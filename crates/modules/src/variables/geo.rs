@@ -11,9 +11,9 @@ settings! {
     pub struct GeoSettings {
         /// Defines a variable whose value is looked up by the client's address, or one in another variable.
         ///
-        /// The longest network counts. `default` is the value of all other addresses, `delete` takes a network out again,
-        /// `include` takes entries from a file. With `ranges` first, entries are IPv4 ranges (`first-last`). Where the
-        /// address is in a network named by `proxy`, the last one of `X-Forwarded-For` is used instead, with
+        /// The longest matching network counts. `default` is the value of all other addresses, `delete` removes a
+        /// network, `include` reads entries from a file. With `ranges` first, entries are IPv4 ranges (`first-last`).
+        /// If the address is in a network named by `proxy`, the last address in `X-Forwarded-For` is used instead, with
         /// `proxy_recursive` the last one that is not in such a network.
         geo: Geos<Request>, in HTTP, fidelity = Differs("binary tables of ranges (.bin) are neither written nor read");
     }

@@ -10,24 +10,25 @@ use freerun_serve::Subject as _;
 use freerun_serve::lookups::{ClientAddress, Databases};
 
 settings! {
-    /// Variables from MaxMind databases (`.mmdb`), as the third-party module geoip2 has them.
+    /// Variables from MaxMind databases (`.mmdb`), as in the third-party module geoip2.
     #[module = "geoip2"]
     pub struct GeoIp2Settings {
-        /// A database, and the variables that come out of it: `$name [default=value] [source=$address] path …;`, where the
-        /// path leads to a value in the record of the client's address, or of the one in another variable.
+        /// A database, and the variables with values from it: `$name [default=value] [source=$address] path …;`, where
+        /// the path leads to a value in the record of the client's address, or of the address in another variable.
         ///
-        /// `$name metadata build_epoch | last_check | last_change;` tells a time, in seconds since 1970. `auto_reload time;`
-        /// looks once in that time whether the file has changed. The path of the file is relative to the folder of the
-        /// configuration.
+        /// `$name metadata build_epoch | last_check | last_change;` gives a time, in seconds since 1970. `auto_reload
+        /// time;` checks at that interval whether the file has changed. The path of the file is relative to the folder
+        /// of the configuration.
         ///
-        /// The database is in memory, at most 1 GB, and stays there over a reload if its file has not changed. It is read
-        /// before the worker gives up its rights; afterwards, for a reload and `auto_reload`, its user has to be able to
-        /// read it. While it is read anew, the old one answers.
+        /// The database is in memory, at most 1 GB, and stays there over a reload if its file has not changed. It is
+        /// read before the worker gives up its privileges; afterwards, for a reload and `auto_reload`, its user has to
+        /// be able to read it. While the file is read again, the old database is used.
         geoip2: Databases<Request, BehindProxies>, in HTTP,
             fidelity = Differs("the file is read into memory and not mapped; `auto_reload` needs a valid time, `metadata` one of the three names; numbers over 64 bits are 32 hexadecimal digits");
-        /// A network of proxies: for a client in one of them the last address in `X-Forwarded-For` counts.
+        /// A network of trusted proxies: for a client in one of them the last address in `X-Forwarded-For` counts.
         geoip2_proxy: Many<Proxy>, in HTTP;
-        /// Whether proxies are looked for in `X-Forwarded-For`, too: the last address that is none of theirs counts.
+        /// Whether addresses of trusted proxies in `X-Forwarded-For` are skipped, too: the last address that is not
+        /// trusted counts.
         geoip2_proxy_recursive: bool = "off", in HTTP;
     }
 }

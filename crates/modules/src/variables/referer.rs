@@ -15,12 +15,12 @@ use freerun_http::variables::{Value, Variable, VariableTable};
 use freerun_proto::HeaderId;
 
 settings! {
-    /// Where requests come from.
+    /// Checks of the field `Referer`.
     #[module = "referer"]
     pub struct RefererSettings {
-        /// The values of `Referer` for which `$invalid_referer` is empty: `none` (there is no such field), `blocked` (something
-        /// took its value out), `server_names`, names with `*` at one end and with the beginning of a path, expressions (`~`) for
-        /// what stands behind `http://`.
+        /// The values of `Referer` for which `$invalid_referer` is empty: `none` (there is no such field), `blocked`
+        /// (its value was removed on the way), `server_names`, names with `*` at one end and with the beginning of a
+        /// path, expressions (`~`) for the part after `http://`.
         valid_referers: Referers, in SERVER | LOCATION;
         /// Bucket size of the table of names.
         referer_hash_bucket_size: Size = "64", in SERVER | LOCATION, fidelity = NoEffect("tables size themselves");

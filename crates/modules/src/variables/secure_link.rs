@@ -16,11 +16,12 @@ settings! {
     /// Links with a checksum.
     #[module = "secure_link"]
     pub struct SecureLinkSettings {
-        /// The checksum of a link (MD5 in Base64 for URLs), and after a comma when it ends to be good, in seconds since 1970.
+        /// The checksum of a link (MD5 in Base64 for URLs), and after a comma its expiry time, in seconds since 1970.
         secure_link: Option<Template>, in HTTP | SERVER | LOCATION;
-        /// The text whose checksum it is.
+        /// The text from which the checksum is computed.
         secure_link_md5: Option<Template>, in HTTP | SERVER | LOCATION;
-        /// The secret word of links of the form `/prefix/checksum/link`, whose checksum is that of link and word, in hexadecimal.
+        /// The secret word of links of the form `/prefix/checksum/link`, whose checksum is that of link and word, in
+        /// hexadecimal.
         secure_link_secret: Option<String>, in LOCATION;
     }
 }

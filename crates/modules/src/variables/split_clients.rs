@@ -6,12 +6,12 @@ use freerun_http::request::Request;
 use freerun_serve::lookups::Splits;
 
 settings! {
-    /// Variables with one of several values, by shares.
+    /// Variables with one of several values, by percentages.
     #[module = "split_clients"]
     pub struct SplitClientsSettings {
-        /// Defines a variable whose value depends on the MurmurHash2 of a text, so that each value has its share.
+        /// Defines a variable whose value depends on the MurmurHash2 of a text, so that each value gets its percentage.
         ///
-        /// Shares are percents with at most two decimals; `*` has what is left.
+        /// Percentages have at most two decimals; `*` gets the rest.
         split_clients: Splits<Request>, in HTTP;
     }
 }

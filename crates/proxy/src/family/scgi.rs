@@ -18,18 +18,17 @@ use crate::settings::members::Scgi;
 use crate::upstream::UpstreamRef;
 
 settings! {
-    /// SCGI: what only it has.
+    /// SCGI: the directives that only this member of the family has.
     #[module = "scgi_application"]
     pub struct ScgiSettings {
         /// Passes requests to an SCGI server: `host:port`, `unix:/path`, the name of an `upstream` block, or variables that
         /// give one of these.
         scgi_pass: Option<ScgiPass>, in LOCATION | LOCATION_IF, content;
-        /// A variable that the application gets, with variables in its value; with `if_not_empty` only if that is not empty.
-        /// They are inherited from an outer level only where none is written.
+        /// A variable that is sent to the application, with variables in its value; with `if_not_empty` only if the
+        /// value is not empty. These variables are inherited from an outer level only if a level has none.
         ///
-        /// The fields of the request are variables, too, as `HTTP_NAME`, unless one of that name is written; one with the value
-        /// `""` is left out together with the field.
-        /// `CONTENT_LENGTH` always comes first.
+        /// The fields of the request are variables, too, as `HTTP_NAME`, unless a variable with that name is set; a
+        /// variable with the value `""` is left out together with the field. `CONTENT_LENGTH` always comes first.
         scgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
     }
 }

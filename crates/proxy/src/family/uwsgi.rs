@@ -18,23 +18,23 @@ use crate::settings::members::Uwsgi;
 use crate::upstream::UpstreamRef;
 
 settings! {
-    /// uwsgi: what only it has.
+    /// uwsgi: the directives that only this member of the family has.
     #[module = "uwsgi_application"]
     pub struct UwsgiSettings {
-        /// Passes requests to a uWSGI server: `host:port`, `unix:/path`, the name of an `upstream` block, with `uwsgi://`
-        /// before it if wanted, or variables that give one of these.
+        /// Passes requests to a uWSGI server: `host:port`, `unix:/path`, the name of an `upstream` block, optionally
+        /// with `uwsgi://` in front, or variables that give one of these.
         uwsgi_pass: Option<UwsgiPass>, in LOCATION | LOCATION_IF, content;
-        /// A variable that the application gets, with variables in its value; with `if_not_empty` only if that is not empty.
-        /// They are inherited from an outer level only where none is written.
+        /// A variable that is sent to the application, with variables in its value; with `if_not_empty` only if the
+        /// value is not empty. These variables are inherited from an outer level only if a level has none.
         ///
-        /// The fields of the request are variables, too, as `HTTP_NAME`, unless one of that name is written; one with the value
-        /// `""` is left out together with the field.
+        /// The fields of the request are variables, too, as `HTTP_NAME`, unless a variable with that name is set; a
+        /// variable with the value `""` is left out together with the field.
         uwsgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
-        /// The first modifier of the packet: what kind of request it is.
+        /// The first modifier of the packet: the kind of the request.
         uwsgi_modifier1: Modifier = "0", in HTTP | SERVER | LOCATION;
         /// The second modifier of the packet.
         uwsgi_modifier2: Modifier = "0", in HTTP | SERVER | LOCATION;
-        /// A text that stands in the packet behind the variables, as it is written: what some modifiers want instead of
+        /// A text that is sent unchanged in the packet after the variables, which some modifiers use instead of
         /// variables.
         uwsgi_string: Option<String>, in HTTP | SERVER | LOCATION;
     }

@@ -10,28 +10,27 @@ use freerun_upstream::health::CheckRules;
 use crate::health::matching::Match;
 
 settings! {
-    /// Servers are asked, all the time, whether they are well.
+    /// Requests that check all the time whether servers are healthy.
     #[module = "health_check"]
     pub struct HealthSettings {
         /// Sends requests to each server of the group that the location's `proxy_pass`, `fastcgi_pass`, `uwsgi_pass` or
-        /// `scgi_pass` names, and leaves out those that do not answer as they should.
+        /// `scgi_pass` names, and does not use servers whose responses fail the tests.
         ///
         /// | parameter | |
         /// |---|---|
         /// | `interval=T` | pause between two checks of a server, 5 seconds by default |
-        /// | `jitter=T` | each check is put off by up to T more, at random |
+        /// | `jitter=T` | each check is delayed by up to T more, at random |
         /// | `fails=N`, `passes=N` | so many failures, or passes, in a row change the state; 1 by default |
-        /// | `uri=/path` | what is asked for, `/` by default |
+        /// | `uri=/path` | the URI that is requested, `/` by default |
         /// | `port=N` | another port of the server |
         /// | `match=name` | the `match` block that the response has to pass; otherwise its status has to be 2xx or 3xx |
-        /// | `mandatory` | nobody is sent to a server before its first check has passed |
-        /// | `persistent` | accepted behind `mandatory`: what checks have found goes on over a reload in any case, as long as they stay the same |
+        /// | `mandatory` | no request is sent to a server before its first check has passed |
+        /// | `persistent` | accepted after `mandatory`: the results of checks are kept over a reload in any case, as long as the checks stay the same |
         /// | `keepalive_time=T` | checks use one connection for that long |
         ///
-        /// The request has the fields of `proxy_set_header` (the parameters of `fastcgi_param`); variables that speak of the
-        /// client are empty. Timeouts are the
-        /// location's. One process sends each check once, whatever the number of loops. Several checks of one group are
-        /// kept apart; one that fails is enough.
+        /// The request has the fields of `proxy_set_header` (the parameters of `fastcgi_param`); variables about the
+        /// client are empty. The timeouts are the location's. One process sends each check once, whatever the number of
+        /// loops. Several checks of one group are independent; if one of them fails, the server is not used.
         health_check: Option<HealthCheck>, in LOCATION, own, fidelity = Own;
         /// Tests that a response to a `health_check` has to pass, all of them.
         ///
@@ -42,7 +41,7 @@ settings! {
         /// | `header Name = text;`, `!=` | there is one with this value, or with another one |
         /// | `header Name ~ expression;`, `!~` | there is one with a value that matches, or does not |
         /// | `body ~ expression;`, `!~` | the first 256 KiB of the body match, or do not |
-        /// | `require $variable …;` | all of these are neither empty nor 0; `$upstream_status` and `$upstream_http_…` are known |
+        /// | `require $variable …;` | all of these are neither empty nor `0`; `$upstream_status` and `$upstream_http_…` can be used |
         #[name = "match"]
         matches: Matches, in HTTP, fidelity = Own;
     }

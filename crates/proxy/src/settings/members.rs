@@ -3,30 +3,34 @@
 use crate::settings::{FamilySettings, member};
 
 member! {
-    /// Requests are passed on over HTTP.
+    /// Requests passed on over HTTP.
     ///
-    /// The directives here are those that all members of the family have; those that only this one has are on
-    /// [the next page](proxy_http.md).
+    /// The directives here are those that all members of the family have; the directives that only this member has are
+    /// on [the next page](proxy_http.md).
     pub struct Proxy: "proxy_", "proxy", lacks &[];
 }
 
 member! {
-    /// Requests are passed on over FastCGI: what all members of the family have; the rest is on [its own page](fastcgi_application.md).
+    /// Requests passed on over FastCGI: the directives that all members of the family have; the others are on [its own
+    /// page](fastcgi_application.md).
     pub struct FastCgi: "fastcgi_", "fastcgi", lacks &["cache_convert_head"];
 }
 
 member! {
-    /// Requests are passed on over the protocol of uWSGI: what all members of the family have; the rest is on [its own page](uwsgi_application.md).
+    /// Requests passed on over the uwsgi protocol: the directives that all members of the family have; the others are
+    /// on [its own page](uwsgi_application.md).
     pub struct Uwsgi: "uwsgi_", "uwsgi", lacks &["cache_convert_head", "send_lowat"];
 }
 
 member! {
-    /// Requests are passed on over SCGI: what all members of the family have; the rest is on [its own page](scgi_application.md).
+    /// Requests passed on over SCGI: the directives that all members of the family have; the others are on [its own
+    /// page](scgi_application.md).
     pub struct Scgi: "scgi_", "scgi", lacks &["cache_convert_head", "send_lowat"];
 }
 
 member! {
-    /// Responses are taken from memcached: what it has in common with the other members of the family; the rest is on [its own page](memcached_values.md).
+    /// Responses from memcached: the directives that all members of the family have; the others are on [its own
+    /// page](memcached_values.md).
     pub struct Memcached: "memcached_", "memcached", lacks &[
         "buffering", "buffers", "busy_buffers_size", "cache*", "no_cache", "force_ranges", "hide_header", "ignore_client_abort",
         "ignore_headers", "intercept_errors", "limit_rate", "max_temp_file_size", "pass_header", "pass_request_body",

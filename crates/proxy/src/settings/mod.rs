@@ -34,164 +34,171 @@ use next::Causes;
 use store::Store;
 
 settings! {
-    /// What all members of the family have in common.
+    /// The directives that all members of the family have.
     #[module = "proxy"]
     pub struct FamilySettings {
-        /// Conditions under which a server may be asked: all values have to be neither empty nor `0`. They are looked at for each
-        /// server that was chosen, which `$upstream_last_addr` and `$upstream_last_server_name` tell.
+        /// Conditions under which a server may be asked: all values have to be neither empty nor `0`. They are
+        /// evaluated for each chosen server, which `$upstream_last_addr` and `$upstream_last_server_name` show.
         ///
-        /// One that may not be asked has failed, as with nginx: it counts for `max_fails`, the next server is asked with
-        /// `proxy_next_upstream denied`, and the answer is 502 otherwise.
+        /// A server that may not be asked counts as failed, as with nginx: it counts for `max_fails`, the next server
+        /// is asked with `proxy_next_upstream denied`, and the answer is 502 otherwise.
         proxy_allow_upstream: Conditions, in HTTP | SERVER | LOCATION, since = "1.29.3";
-        /// The local address that connections to upstream servers are made from: an address, with a port if wanted, or
-        /// variables. With `transparent` it may be one that is not this machine's, such as the client's. `off` cancels what an
-        /// outer level says.
+        /// The local address of connections to upstream servers: an address, optionally with a port, or variables. With
+        /// `transparent` it may be an address of another machine, such as the client's. `off` cancels the value of an
+        /// outer level.
         proxy_bind: Bind = "off", in HTTP | SERVER | LOCATION;
-        /// Whether variables in `proxy_bind` are looked at for each server that is asked, instead of once for a request.
+        /// Whether variables in `proxy_bind` are evaluated for each server that is asked, instead of once for a
+        /// request.
         proxy_bind_dynamic: bool = "off", in HTTP | SERVER | LOCATION, since = "1.29.3";
-        /// Size of the buffer that the head of a response must fit.
+        /// Size of the buffer for the head of a response, which has to fit.
         proxy_buffer_size: Size = "4k", in HTTP | SERVER | LOCATION;
-        /// Whether responses are taken from the upstream server as fast as it gives them, into `proxy_buffers` and then into
-        /// a temporary file. With `off` the upstream server waits for the client. The field `X-Accel-Buffering: yes | no`
-        /// of a response says it for that response.
+        /// Whether responses are read from the upstream server as fast as it sends them, into `proxy_buffers` and then
+        /// into a temporary file. With `off` the upstream server waits for the client. The field `X-Accel-Buffering:
+        /// yes | no` of a response overrides it for that response.
         proxy_buffering: bool = "on", in HTTP | SERVER | LOCATION;
         /// Number and size of the buffers that a response may fill while the client has not taken it.
         proxy_buffers: Buffers = "8 4k", in HTTP | SERVER | LOCATION;
-        /// How much of what is buffered may be on its way to the client while the response is not yet complete; at least one
-        /// buffer. By default two buffers.
+        /// The most buffered bytes that may be in transit to the client while the response is not yet complete; at
+        /// least one buffer. By default two buffers.
         proxy_busy_buffers_size: Option<Size>, in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("checked; what is on its way to a client counts among `proxy_buffers`");
-        /// Keeps responses of the upstream server in the cache of this zone (`proxy_cache_path`), which variables may name.
-        /// `off` cancels what an outer level says.
+        /// Stores responses of the upstream server in the cache of this zone (`proxy_cache_path`), which variables may
+        /// name. `off` cancels the value of an outer level.
         ///
         /// With it, fields that ask for a part of a response or only for a changed one (`Range`, `If-Range`,
-        /// `If-None-Match`, `If-Modified-Since`, `If-Match`, `If-Unmodified-Since`) are not passed on for what may be cached:
-        /// they are answered here, from what is kept.
+        /// `If-None-Match`, `If-Modified-Since`, `If-Match`, `If-Unmodified-Since`) are not passed on with requests
+        /// that may be cached: they are evaluated here, for the stored response.
         proxy_cache: CacheName = "off", in HTTP | SERVER | LOCATION;
-        /// Whether an entry whose time is over is fetched anew by a subrequest in the background, while the request is
-        /// answered with the stale one, where `proxy_cache_use_stale` allows that.
+        /// Whether a stale response is updated by a subrequest in the background, while the request is answered with
+        /// the stale one, if `proxy_cache_use_stale` allows that.
         proxy_cache_background_update: bool = "off", in HTTP | SERVER | LOCATION;
-        /// Conditions under which a response is not taken from the cache: any value that is not empty and not `0`. It is kept
-        /// all the same, unless `proxy_no_cache` says otherwise.
+        /// Conditions under which a response is not taken from the cache: any value that is not empty and not `0`. The
+        /// new response is stored all the same, unless `proxy_no_cache` forbids it.
         proxy_cache_bypass: Conditions, in HTTP | SERVER | LOCATION;
-        /// Whether HEAD is passed on as GET where responses are cached. Where it is `off`, the key has to contain
+        /// Whether HEAD is passed on as GET where responses are cached. With `off`, the key has to contain
         /// `$request_method`.
         proxy_cache_convert_head: bool = "on", in HTTP | SERVER | LOCATION;
-        /// What a response is kept and found by.
+        /// The key under which a response is stored and found.
         proxy_cache_key: Option<Template>, in HTTP | SERVER | LOCATION;
-        /// Whether of several requests for an entry that is not there, one at a time is passed on. The others wait for it, and
-        /// are answered as the response comes.
+        /// Whether only one of several requests for a missing entry is passed on at a time. The others wait for it, and
+        /// are answered while the response comes.
         proxy_cache_lock: bool = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("who waits gets the response while it comes, and is not woken only every half second");
-        /// After this time without a response to the request that was passed on, one more is.
+        /// The time without a response after which one more request is passed on.
         proxy_cache_lock_age: Duration = "5s", in HTTP | SERVER | LOCATION;
-        /// After this time a waiting request is passed on, and its response is not kept.
+        /// The time after which a waiting request is passed on, and its response is not stored.
         proxy_cache_lock_timeout: Duration = "5s", in HTTP | SERVER | LOCATION;
-        /// Ranges that begin behind this offset are passed on as they are, and nothing is kept of them.
+        /// The largest offset of ranges that are answered from the cache; requests for later ranges are passed on
+        /// unchanged, and their responses are not stored.
         proxy_cache_max_range_offset: Option<Size>, in HTTP | SERVER | LOCATION;
-        /// Methods whose responses are kept; GET and HEAD always are.
+        /// Methods whose responses are stored; GET and HEAD always are.
         proxy_cache_methods: Methods, in HTTP | SERVER | LOCATION;
-        /// How often a response has to be asked for until it is kept.
+        /// The number of requests after which a response is stored.
         proxy_cache_min_uses: u32 = "1", in HTTP | SERVER | LOCATION;
-        /// A folder for a cache, and the zone (`keys_zone=name:size`) that keeps in memory what is in it.
+        /// A folder for a cache, and the zone (`keys_zone=name:size`) with its index in memory.
         ///
-        /// An entry takes 128 bytes of the zone. Its file is called as the MD5 sum of its key, in folders called as the
-        /// sum's last digits (`levels=1:2`). `max_size` is never exceeded, and `min_free` stays free: what is used least goes,
-        /// and so does what was not used for `inactive` (10 minutes). Files are made in the cache's own folder with
-        /// `use_temp_path=off`, or if the folder for temporary files is on another file system.
+        /// An entry takes 128 bytes of the zone. The name of its file is the MD5 sum of its key, in folders named by
+        /// the sum's last digits (`levels=1:2`). `max_size` is never exceeded, and `min_free` stays free: the least
+        /// used entries are removed, and so are entries that were not used for `inactive` (10 minutes). Files are made
+        /// in the cache's own folder with `use_temp_path=off`, or if the folder for temporary files is on another file
+        /// system.
         ///
-        /// `memory` is how much of it is kept in memory besides (32m; 0: nothing). What is in the folder is known again at
-        /// once after a restart.
+        /// `memory` is the size of the tier in memory (32m; 0: none). The entries in the folder are known at once after
+        /// a restart.
         proxy_cache_path: CachePaths, in HTTP,
             fidelity = Differs("memory= is of our own; loader_*, manager_* and purger_* have no effect: a thread of each cache does it all as it comes");
-        /// Conditions under which a request removes what is kept, instead of being passed on: any value that is not empty and
-        /// not `0`. A key that ends with `*` removes all keys that begin so. A request with the field `Surrogate-Key` or
-        /// `Cache-Tag` removes the entries that have one of the tags in it, instead.
+        /// Conditions under which a request removes stored responses, instead of being passed on: any value that is not
+        /// empty and not `0`. A key that ends with `*` removes all keys with that prefix. A request with the field
+        /// `Surrogate-Key` or `Cache-Tag` removes the entries with one of the tags in it, instead.
         ///
-        /// The answer is 204, or 404 where there was no such key. What is removed is not used from then on; the files go
-        /// later.
+        /// The answer is 204, or 404 if there was no such key. A removed response is not used from then on; its file is
+        /// removed later.
         proxy_cache_purge: Conditions, in HTTP | SERVER | LOCATION,
             fidelity = Differs("tags are of our own");
-        /// Whether an entry whose time is over is asked for with `If-Modified-Since` and `If-None-Match`.
+        /// Whether a stale entry is revalidated with `If-Modified-Since` and `If-None-Match`.
         proxy_cache_revalidate: bool = "off", in HTTP | SERVER | LOCATION;
-        /// Whether responses are stored and used by the rules of RFC 9111 instead of those of nginx. `Age` and `Date` count and
-        /// are sent; `must-revalidate`, `must-understand`, `no-cache` and `private` with fields, and what clients say in
-        /// `Cache-Control` are heeded; a response without a lifetime has a heuristic one if it has `Last-Modified`; what can be
-        /// validated is; a `304` changes the stored fields; answers to requests with `Authorization` are stored if they allow it;
-        /// requests with unsafe methods make invalid what is stored for their target and for those that `Location` and
-        /// `Content-Location` name. `X-Accel-Expires` still counts before the rest, `cache_valid` where a response says nothing,
-        /// and `Set-Cookie` prevents storing.
+        /// Whether responses are stored and used by the rules of RFC 9111 instead of those of nginx. `Age` and `Date`
+        /// are used and sent; `must-revalidate`, `must-understand`, `no-cache` and `private` with fields, and the
+        /// client's `Cache-Control` are honoured; a response without a lifetime has a heuristic one if it has
+        /// `Last-Modified`; a response with a validator is revalidated; a `304` updates the stored fields; answers to
+        /// requests with `Authorization` are stored if they allow it; requests with unsafe methods invalidate the
+        /// stored responses for their target and for the targets in `Location` and `Content-Location`.
+        /// `X-Accel-Expires` still comes before the rest, `cache_valid` applies if a response has no lifetime, and
+        /// `Set-Cookie` prevents storing.
         proxy_cache_rfc9111: bool = "off", in HTTP | SERVER | LOCATION, fidelity = Own;
-        /// In which cases an entry whose time is over is used: when asking the upstream server fails so, or with
-        /// `updating` while another request does it.
+        /// The cases in which a stale entry is used: if asking the upstream server fails in this way, or with
+        /// `updating` while another request updates it.
         proxy_cache_use_stale: Causes = "off", in HTTP | SERVER | LOCATION;
-        /// For how long responses with these statuses (`any`: all others) are fresh, where they do not say it themselves by
-        /// `X-Accel-Expires`, `Expires` or `Cache-Control`. Without a status it holds for 200, 301 and 302.
+        /// The time for which responses with these statuses (`any`: all others) are fresh, unless their own
+        /// `X-Accel-Expires`, `Expires` or `Cache-Control` says it. Without a status it applies to 200, 301 and 302.
         proxy_cache_valid: Valid, in HTTP | SERVER | LOCATION;
-        /// Longest time for connecting to an upstream server.
+        /// The longest time for connecting to an upstream server.
         proxy_connect_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
-        /// Whether ranges of a response can be asked for even where the upstream server did not offer them.
+        /// Whether ranges of a response are supported even if the upstream server did not offer them.
         proxy_force_ranges: bool = "off", in HTTP | SERVER | LOCATION;
-        /// A field of the upstream server's response that is not passed on, besides those that never are.
+        /// A field of the upstream server's response that is not passed on, besides those that are hidden by default.
         proxy_hide_header: Many<HeaderName>, in HTTP | SERVER | LOCATION;
-        /// Whether the upstream server is left to finish when the client goes away.
+        /// Whether the upstream server may finish when the client goes away.
         proxy_ignore_client_abort: bool = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("a client that ends its side of the connection counts as gone a second later, since it may still wait for the answer");
-        /// Fields of the upstream server's response that are not acted on.
+        /// Fields of the upstream server's response that this server does not act on.
         proxy_ignore_headers: Flags<Ignorable>, in HTTP | SERVER | LOCATION;
-        /// Whether `error_page` is asked for responses with a status of 300 or more.
+        /// Whether `error_page` applies to responses with a status of 300 or more.
         proxy_intercept_errors: bool = "off", in HTTP | SERVER | LOCATION;
-        /// The most bytes a second that are read from the upstream server, for each request; 0 is no limit. It works where
-        /// responses are buffered.
+        /// The most bytes a second that are read from the upstream server, for each request; 0 is no limit. It works
+        /// only with buffering.
         proxy_limit_rate: Rate = "0", in HTTP | SERVER | LOCATION;
-        /// The most bytes of a response that are kept in a temporary file; 0 is none.
+        /// The most bytes of a response that are kept in a temporary file; 0 is no file.
         proxy_max_temp_file_size: Size = "1024m", in HTTP | SERVER | LOCATION;
-        /// After what a request is passed to the next server of the group. A request that is not idempotent (POST, LOCK,
-        /// PATCH) is not passed on once it was sent, except with `non_idempotent`.
+        /// The cases in which a request is passed to the next server of the group. A request that is not idempotent
+        /// (POST, LOCK, PATCH) is not passed on once it was sent, except with `non_idempotent`.
         proxy_next_upstream: Causes = "error timeout", in HTTP | SERVER | LOCATION,
             fidelity = Differs("a response with such a status is passed on where no other server can be asked at once; whether a request is \
                 idempotent is decided by the method that the server gets, not by the client's");
-        /// How long a request may be passed to a next server; 0 is without limit.
+        /// How long a request may be passed to a next server; 0 is no limit.
         proxy_next_upstream_timeout: Duration = "0", in HTTP | SERVER | LOCATION;
-        /// How many servers a request may be passed to; 0 is all.
+        /// How many servers a request may be passed to; 0 is no limit.
         proxy_next_upstream_tries: u32 = "0", in HTTP | SERVER | LOCATION;
-        /// Conditions under which a response is not kept: any value that is not empty and not `0`.
+        /// Conditions under which a response is not stored: any value that is not empty and not `0`.
         proxy_no_cache: Conditions, in HTTP | SERVER | LOCATION;
-        /// A field of the upstream server's response that is passed on although it belongs to those that are not.
+        /// A field of the upstream server's response that is passed on although it is hidden by default.
         proxy_pass_header: Many<HeaderName>, in HTTP | SERVER | LOCATION;
         /// Whether the request's body is passed on.
         proxy_pass_request_body: bool = "on", in HTTP | SERVER | LOCATION;
         /// Whether the request's fields are passed on.
         proxy_pass_request_headers: bool = "on", in HTTP | SERVER | LOCATION;
-        /// Longest time without anything from the upstream server.
+        /// The longest time between two reads from the upstream server.
         proxy_read_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
-        /// Whether the request's body is read completely before the request is passed on. With `off` it is passed on as it
-        /// comes, and a request of which something was sent cannot be passed to a next server.
+        /// Whether the request's body is read completely before the request is passed on. With `off` it is passed on as
+        /// it comes, and a request of which some bytes were sent cannot be passed to a next server.
         proxy_request_buffering: bool = "on", in HTTP | SERVER | LOCATION;
-        /// Whether each server gets a request of its own, in which `$upstream_last_server_name` and its kin speak of that server.
-        /// With `off` they say in all requests what they did before the first server was chosen.
+        /// Whether a separate request is made for each server, in which `$upstream_last_server_name` and the other
+        /// `$upstream_last_…` variables are those of that server. With `off` all requests have the values from before
+        /// the first server was chosen.
         proxy_request_dynamic: bool = "off", in HTTP | SERVER | LOCATION, since = "1.29.3";
         /// How many bytes must fit the socket to the upstream server before it counts as writable.
         proxy_send_lowat: LowWater = "0", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("Linux does not have it; nginx warns there, too");
-        /// Longest time without the upstream server taking anything of the request.
+        /// The longest time between two writes to the upstream server.
         proxy_send_timeout: Duration = "60s", in HTTP | SERVER | LOCATION;
         /// Whether the kernel probes connections to upstream servers (`SO_KEEPALIVE`).
         proxy_socket_keepalive: bool = "off", in HTTP | SERVER | LOCATION;
-        /// The socket's receive buffer for connections to upstream servers (`SO_RCVBUF`); the kernel's choice without it.
+        /// The size of the receive buffer of connections to upstream servers (`SO_RCVBUF`); by default the kernel's
+        /// choice.
         proxy_socket_rcvbuf: Option<Size>, in HTTP | SERVER | LOCATION, since = "1.31.3";
-        /// The socket's send buffer for connections to upstream servers (`SO_SNDBUF`); the kernel's choice without it.
+        /// The size of the send buffer of connections to upstream servers (`SO_SNDBUF`); by default the kernel's
+        /// choice.
         proxy_socket_sndbuf: Option<Size>, in HTTP | SERVER | LOCATION, since = "1.31.3";
-        /// Keeps responses as files: where `root` or `alias` says (`on`), or at a path with variables.
+        /// Stores responses as files: at the path of `root` or `alias` (`on`), or at a path with variables.
         ///
-        /// A file appears under its name when it is complete, with the response's `Last-Modified`.
+        /// A file appears under its name when it is complete, with the response's `Last-Modified` as its time.
         proxy_store: Store = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("responses are kept without buffering, too (`buffering off`, `X-Accel-Buffering: no`)");
         /// Rights of the files that `proxy_store` makes.
         proxy_store_access: Access = "user:rw", in HTTP | SERVER | LOCATION;
-        /// How much is written to a temporary file at a time. By default two buffers.
+        /// The number of bytes that are written to a temporary file at a time. By default two buffers.
         proxy_temp_file_write_size: Option<Size>, in HTTP | SERVER | LOCATION;
-        /// The folder for temporary files of responses, and the digits of the folders in it.
+        /// The folder for temporary files of responses, and the numbers of digits in the names of its subfolders.
         proxy_temp_path: TempPath = "proxy_temp", in HTTP | SERVER | LOCATION;
     }
 }

@@ -12,48 +12,52 @@ settings! {
     /// A group of servers.
     #[module = "upstream"]
     pub struct UpstreamSettings {
-        /// A server of the group: its address (`unix:` and a path for a Unix socket) or name, and a port if it is not 80.
+        /// A server of the group: its address (`unix:` and a path for a Unix socket) or name, and a port if it is not
+        /// 80.
         ///
-        /// A name that has several addresses stands for as many servers. It is looked up when the configuration is
-        /// loaded, off the event loops; one that does not resolve never prevents starting: its servers are missing until it
-        /// does, and it is tried again after one second, and then after twice the time before, up to a minute (five seconds with `resolve`).
+        /// A name with several addresses stands for as many servers. It is looked up when the configuration is loaded,
+        /// off the event loops; a name that does not resolve never prevents starting: its servers are missing until it
+        /// does, and it is tried again after one second, and then after twice the time before, up to a minute (five
+        /// seconds with `resolve`).
         ///
         /// | parameter | |
         /// |---|---|
         /// | `weight=N` | share of the requests, 1 by default |
-        /// | `max_conns=N` | most connections at a time; 0, the default, is no limit. It holds for all loops together |
-        /// | `max_fails=N`, `fail_timeout=T` | after N failures (1) within T (10 seconds) it is not asked for T; N of 0: always asked |
-        /// | `backup` | asked only when no other can be |
-        /// | `down` | never asked |
-        /// | `drain` | asked only for clients that are bound to it |
-        /// | `slow_start=T` | when it comes back, its weight grows from nothing within T |
+        /// | `max_conns=N` | most connections at a time; 0, the default, is no limit. It applies to all loops together |
+        /// | `max_fails=N`, `fail_timeout=T` | after N failures (1) within T (10 seconds) the server is not used for T; N of 0: it is always used |
+        /// | `backup` | used only when no primary server can be |
+        /// | `down` | never used |
+        /// | `drain` | used only for clients that are bound to it |
+        /// | `slow_start=T` | when the server comes back, its weight grows from nothing within T |
         /// | `route=text` | its name for `sticky` |
-        /// | `resolve` | its name is asked for at the `resolver` again whenever the answer expires |
-        /// | `service=name` | where it is, the SRV records of `_name._tcp` under its name say (or of `name` itself where that has a dot). Those of the best priority are servers, the others `backup`. Needs `resolve` |
+        /// | `resolve` | the `resolver` is asked for its name again whenever the answer expires |
+        /// | `service=name` | its address is given by the SRV records of `_name._tcp` under its name (or of `name` itself if that has a dot). Those of the best priority are servers, the others `backup`. Needs `resolve` |
         #[name = "server"]
         servers: Servers, in UPSTREAM,
             fidelity = Differs("a name that does not resolve never prevents starting; resolve needs no zone");
-        /// Names the memory that a group's state is kept in.
+        /// Names the memory for a group's state.
         ///
-        /// State is shared by all loops in any case, and kept over reloads by the group's name, so this changes nothing. A size
-        /// need be given by one group only, of those that share a zone. As in nginx, the directive may be written several times.
+        /// State is shared by all loops in any case, and kept over reloads by the group's name, so this has no effect.
+        /// Of the groups that share a zone, only one needs to give a size. As in nginx, the directive may be written
+        /// several times.
         zone: SharedZones, in UPSTREAM, fidelity = NoEffect("state is always shared");
         /// A file with the group's servers, instead of `server` directives: lines `server address parameters;`.
         ///
-        /// It is read with the configuration; one that is not there has no servers. It is never written: nginx writes it only when
-        /// its API has changed the servers, and there is no such API here. Servers are changed by changing the file, and `reload`.
+        /// It is read with the configuration; a missing file means no servers. It is never written: nginx writes it
+        /// only when its API has changed the servers, and there is no such API here. To change the servers, change the
+        /// file and `reload`.
         state: Option<String>, in UPSTREAM, fidelity = Differs("the file is only read, as there is no API that changes servers");
-        /// How many idle connections to the group's servers each event loop keeps; 0 keeps none. Where it is not written, it is as if
-        /// `keepalive 32 local` were.
+        /// How many idle connections to the group's servers each event loop keeps; 0 keeps none. The default is as with
+        /// `keepalive 32 local`.
         ///
-        /// Beyond, the one unused for longest is closed. nginx keeps so many in each worker process. Here loops use each
-        /// other's idle connections, so that up to N times `worker_processes` may be idle in all, as in nginx. With
-        /// `local` only the location that made a connection uses it again; what `ntlm` ties to a client is used by all of that client's
-        /// requests.
+        /// Beyond that, the one unused for longest is closed. nginx keeps so many in each worker process. Here loops
+        /// use each other's idle connections, so that up to N times `worker_processes` may be idle in all, as in nginx.
+        /// With `local` only the location that made a connection uses it again; a connection that `ntlm` ties to a
+        /// client is used by all of that client's requests.
         keepalive: Option<Keep>, in UPSTREAM;
         /// How many requests a connection serves before it is closed.
         keepalive_requests: Requests = "1000", in UPSTREAM;
-        /// How long a connection is used; then it is closed after its request.
+        /// How long a connection is used before it is closed after a request.
         keepalive_time: Duration = "1h", in UPSTREAM;
         /// How long a connection may be idle before it is closed.
         keepalive_timeout: Duration = "60s", in UPSTREAM;

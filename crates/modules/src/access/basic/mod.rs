@@ -21,14 +21,14 @@ use password::Verdict;
 use users::UsersError;
 
 settings! {
-    /// Access by name and password.
+    /// Access by user name and password.
     #[module = "auth_basic"]
     pub struct BasicSettings {
-        /// Asks for name and password; the text is the realm that the client is told, and may have variables. `off`
-        /// asks for nothing, whatever the level around it says.
+        /// Asks for a user name and a password; the text is the realm that is sent to the client, and may have
+        /// variables. `off` asks for nothing, whatever an outer level says.
         auth_basic: Option<Realm>, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
-        /// The file of names and passwords: `name:password` lines, with `#` before comments. Relative to the folder of
-        /// the configuration; may have variables.
+        /// The file of user names and passwords: `name:password` lines, with `#` before comments. The path is relative
+        /// to the folder of the configuration, and may have variables.
         ///
         /// A password is `{PLAIN}text`, `{SHA}`, `{SSHA}`, `$apr1$` (as htpasswd makes it), or any form of crypt(3) on
         /// this system: DES, `$1$`, `$5$`, `$6$`, bcrypt (`$2y$`), yescrypt (`$y$`) and others.

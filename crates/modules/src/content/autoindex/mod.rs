@@ -42,11 +42,11 @@ settings! {
         /// Lists a folder that has no index file. Names that begin with a dot are left out.
         autoindex: bool = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("a folder with more than 262144 entries is answered with 500; when listings that are being sent take 256 MB, the next is 503");
-        /// What the listing is written as.
+        /// The format of the listing.
         autoindex_format: Format = "html", in HTTP | SERVER | LOCATION;
         /// Whether pages show times in local time.
         autoindex_localtime: bool = "off", in HTTP | SERVER | LOCATION;
-        /// Whether pages show exact sizes, or such as `12K`.
+        /// Whether pages show exact sizes, or rounded ones such as `12K`.
         autoindex_exact_size: bool = "on", in HTTP | SERVER | LOCATION;
     }
 }

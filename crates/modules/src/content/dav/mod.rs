@@ -41,24 +41,25 @@ keyword_enum! {
 }
 
 settings! {
-    /// Files changed over HTTP.
+    /// Changes to files over HTTP.
     ///
-    /// What is replaced is replaced at once, by renaming: nobody sees half a file, and what fails leaves nothing behind.
+    /// A file is replaced in one step, by renaming: no reader sees a partial file, and a failed change leaves nothing
+    /// behind.
     #[module = "dav"]
     pub struct DavSettings {
-        /// The methods that are answered: PUT, DELETE, MKCOL, COPY, MOVE.
+        /// The methods that are allowed: PUT, DELETE, MKCOL, COPY, MOVE.
         ///
-        /// As in nginx 1.31, COPY and MOVE onto the same thing, into it, or onto what it is in, are refused (403). A host in
-        /// `Destination` must be the one that was asked for.
+        /// As in nginx 1.31, COPY and MOVE are refused (403) if the destination is the source, is inside it, or
+        /// contains it. A host in `Destination` must be the host of the request.
         dav_methods: Methods = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("the host in `Destination` may be in another case, and a `%` there that begins no escape stands for itself; COPY of a folder copies the symbolic links in it as links, not what they lead to; COPY onto a symbolic link replaces the link, not the file that it leads to");
-        /// Whether PUT makes the folders that are missing.
+        /// Whether PUT makes missing folders.
         ///
         /// As in nginx, MOVE of a file always does.
         create_full_put_path: bool = "off", in HTTP | SERVER | LOCATION;
-        /// Rights of new files and folders.
+        /// The rights of new files and folders.
         dav_access: Access = "user:rw", in HTTP | SERVER | LOCATION;
-        /// How many names the path of a DELETE must have at least.
+        /// The least number of names in the path of a DELETE.
         min_delete_depth: u32 = "0", in HTTP | SERVER | LOCATION;
     }
 }

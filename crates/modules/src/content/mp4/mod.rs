@@ -35,16 +35,17 @@ settings! {
     pub struct Mp4Settings {
         /// Serves MP4 files; with the arguments `start=` and `end=` (seconds, with up to three decimals) a part of one.
         ///
-        /// The index of the movie (`moov`) is read into memory and written anew; the data is sent from the file. From 0 to the
-        /// end it is sent as it is, where the index stands in front of the data.
+        /// The index of the movie (`moov`) is read into memory and rewritten; the data is sent from the file. A request
+        /// for the whole movie is answered with the unchanged file if the index is in front of the data.
         mp4: Switch, in LOCATION, local;
-        /// The first buffer for the index of a movie.
+        /// The size of the first buffer for the index of a movie.
         mp4_buffer_size: Size = "512k", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("as much is read as the index needs");
-        /// The largest index of a movie that is taken.
+        /// The size of the largest index that is accepted.
         mp4_max_buffer_size: Size = "10m", in HTTP | SERVER | LOCATION,
             fidelity = Differs("an index takes three times its size of 256 MB for all requests together; the one that goes beyond is answered with 503");
-        /// Whether a part begins with the key frame before `start=`; what is before that time is marked not to be shown.
+        /// Whether a part begins with the key frame before `start=`; the frames before that time are marked as not to
+        /// be shown.
         mp4_start_key_frame: bool = "off", in HTTP | SERVER | LOCATION;
     }
 }

@@ -206,20 +206,21 @@ use freerun_proxy::cached::lookup::unix_now;
 use freerun_proxy::caches::zones::Caches;
 
 settings! {
-    /// What the worker does.
+    /// The state of the worker.
     #[module = "status"]
     pub struct StatusSettings {
-        /// Answers with the figures of the worker: connections, event loops, thread pools, mounts, logs, groups of
-        /// upstream servers, resolvers, caches.
+        /// Answers with the state and the counters of the worker: connections, event loops, thread pools, mounts, logs,
+        /// groups of upstream servers, resolvers, caches.
         ///
-        /// They come as JSON, or with the argument `format=prometheus` as text for Prometheus. With `cache=NAME` and
-        /// `key=TEXT` they are those of one key of a cache: where it is, how fresh, why. Whoever may ask learns
-        /// paths of the machine: allow it only to those who should.
+        /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus. With `cache=NAME` and
+        /// `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why. The answer
+        /// contains paths of the machine, so restrict the access to it.
         ///
         /// In the text for Prometheus, an upstream server is named by the labels `upstream` and `server`, its address.
-        /// Where an address stands more than once in a group, the further ones have the label `nth` too, `2` and so on in
-        /// the order of the group. Groups that variables have computed have the label `computed`; of these, up to 256
-        /// servers are shown, in the order of the names, and no histograms of them. Resolvers with the same `status_zone` are added up.
+        /// If an address occurs more than once in a group, the further servers have the label `nth` too, `2` and so on
+        /// in the order of the group. Groups that variables have computed have the label `computed`; of these, up to
+        /// 256 servers are shown, in the order of the names, without histograms. Resolvers with the same `status_zone`
+        /// are added up.
         status: Switch, in LOCATION, local, fidelity = Own;
     }
 }

@@ -27,19 +27,19 @@ settings! {
     pub struct CharsetSettings {
         /// Adds this character set to the `Content-Type`; if it differs from `source_charset`, the body is recoded.
         ///
-        /// A `charset_map` between the two has to be there. Characters that the new set lacks become character references
-        /// (`&#1234;`) when the source is UTF-8, and `?` otherwise.
+        /// There has to be a `charset_map` between the two. Characters that the new set lacks become character
+        /// references (`&#1234;`) when the source is UTF-8, and `?` otherwise.
         charset: Charset = "off", in HTTP | SERVER | LOCATION | LOCATION_IF,
             fidelity = Differs("in bodies that are not valid UTF-8, each wrong byte becomes `?`");
-        /// The character set that bodies are in.
+        /// The character set of the original bodies.
         source_charset: Option<Charset>, in HTTP | SERVER | LOCATION | LOCATION_IF;
         /// Whether a response that has a character set already is recoded to `charset`.
         override_charset: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
         /// Media types, besides `text/html`, of the responses that get a character set; `*` is all.
         charset_types: MediaTypes = "text/xml text/plain text/vnd.wap.wml application/javascript application/rss+xml",
             in HTTP | SERVER | LOCATION;
-        /// Bytes of one character set and what they are in another, or in UTF-8, which has to be the second; all
-        /// in hexadecimal. Bytes below 80 are the same in both if nothing is said, others become `?`.
+        /// Maps bytes of one character set to bytes of another, or to UTF-8, which has to be the second; all are
+        /// written in hexadecimal. By default bytes below 80 are the same in both, and others become `?`.
         charset_map: CharsetMaps, in HTTP;
     }
 }

@@ -14,20 +14,20 @@ use super::coding::{Coding, Encoder, Params, Plan};
 use super::gzip::{CompLevel, power_of_two};
 
 settings! {
-    /// Packing responses with brotli.
+    /// Compression of responses with brotli.
     #[module = "brotli"]
     pub struct BrotliSettings {
-        /// Packs responses with brotli for clients that accept `br`.
+        /// Compresses responses with brotli for clients that accept `br`.
         brotli: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
-        /// How hard to try, from 0 to 11.
+        /// The compression level, from 0 to 11.
         brotli_comp_level: CompLevel<0, 11> = "6", in HTTP | SERVER | LOCATION;
-        /// Responses that are known to be shorter are not packed.
+        /// The shortest response that is compressed, if its length is known.
         brotli_min_length: Size = "20", in HTTP | SERVER | LOCATION;
-        /// Media types, besides `text/html`, of the responses that are packed; `*` is all.
+        /// Media types, besides `text/html`, of the responses that are compressed; `*` is all.
         brotli_types: MediaTypes, in HTTP | SERVER | LOCATION;
-        /// How far back the encoder looks for repetitions.
+        /// The size of the window in which the encoder looks for repetitions.
         brotli_window: Window = "512k", in HTTP | SERVER | LOCATION;
-        /// Number and size of the buffers for packed bytes.
+        /// Number and size of the buffers for compressed bytes.
         brotli_buffers: Buffers = "32 4k", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("buffers are as large as what they hold; ngx_brotli does not use them either");
     }

@@ -59,46 +59,46 @@ keyword_enum! {
 }
 
 settings! {
-    /// Packing responses with gzip.
+    /// Compression of responses with gzip.
     #[module = "gzip"]
     pub struct GzipSettings {
-        /// Packs responses with gzip for clients that accept it.
+        /// Compresses responses with gzip for clients that accept it.
         ///
-        /// With several codings on (`zstd`, `brotli`, `gzip`), the one to which `Accept-Encoding` gives the highest quality is
-        /// used, and among equals the first of that list. What was made of a file that is kept open, or whose content is kept (see
-        /// `open_file_cache`), is itself kept for at most one second, with any coding.
+        /// With several codings on (`zstd`, `brotli`, `gzip`), the one to which `Accept-Encoding` gives the highest
+        /// quality is used, and among equals the first of that list. The compressed form of a file that is kept open,
+        /// or whose content is kept (see `open_file_cache`), is itself kept for at most one second, with any coding.
         gzip: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
-        /// How hard to try, from 1 to 9.
+        /// The compression level, from 1 to 9.
         ///
-        /// A level gives about the same size as that level of zlib does, and takes half its time or less.
+        /// The output has about the same size as with that level of zlib, in half the time or less.
         gzip_comp_level: CompLevel<1, 9> = "1", in HTTP | SERVER | LOCATION;
-        /// Responses that are known to be shorter are not packed.
+        /// The shortest response that is compressed, if its length is known.
         gzip_min_length: Size = "20", in HTTP | SERVER | LOCATION;
-        /// Media types, besides `text/html`, of the responses that are packed; `*` is all.
+        /// Media types, besides `text/html`, of the responses that are compressed; `*` is all.
         gzip_types: MediaTypes, in HTTP | SERVER | LOCATION;
-        /// Which responses to requests that come through a proxy (they have `Via`) are packed.
+        /// The responses that are compressed for requests that come through a proxy (with the field `Via`).
         gzip_proxied: ProxiedSetting = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("an `Expires` that `add_header` made counts as one that `expires` made");
-        /// Whether responses that would be packed for some clients say `Vary: Accept-Encoding`. Holds for all codings, and
-        /// for `gunzip` and files that are packed already.
+        /// Whether responses that are compressed only for some clients have `Vary: Accept-Encoding`. It applies to all
+        /// codings, to `gunzip` and to precompressed files.
         gzip_vary: bool = "off", in HTTP | SERVER | LOCATION;
-        /// Clients whose `User-Agent` matches one of these expressions get nothing packed with gzip.
+        /// Expressions for `User-Agent`; clients that match one get no responses compressed with gzip.
         ///
         /// `msie6` stands for Internet Explorer 4 to 6, but not 6 with SV1.
         gzip_disable: Disable, in HTTP | SERVER | LOCATION;
-        /// Clients that speak an older version get nothing packed with gzip.
+        /// The oldest version of HTTP with which clients get responses compressed with gzip.
         gzip_http_version: HttpVersion = "1.1", in HTTP | SERVER | LOCATION;
-        /// Number and size of the buffers for packed bytes.
+        /// Number and size of the buffers for compressed bytes.
         gzip_buffers: Buffers = "32 4k", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("buffers are as large as what they hold");
-        /// How far back the encoder looks for repetitions.
+        /// The size of the window in which the encoder looks for repetitions.
         gzip_window: Window = "32k", in HTTP | SERVER | LOCATION, fidelity = NoEffect("it always is 32k");
-        /// Size of the encoder's table.
+        /// The size of the encoder's hash table.
         gzip_hash: Hash = "128k", in HTTP | SERVER | LOCATION, fidelity = NoEffect("encoders size their own tables");
-        /// Whether the encoder is to give every piece on at once.
+        /// Whether the encoder passes every piece on at once.
         gzip_no_buffer: bool = "off", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("what a source holds back for 10 ms is given on at once, and nothing else needs to be");
-        /// How many bytes to wait for before packing begins.
+        /// The number of bytes that are gathered before compression begins.
         postpone_gzipping: Size = "0", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("a response whose length is known is packed as a whole, others as they come");
     }

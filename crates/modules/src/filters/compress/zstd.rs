@@ -15,22 +15,22 @@ use super::coding::{Coding, Encoder, Params, Plan};
 use super::gzip::CompLevel;
 
 settings! {
-    /// Packing responses with zstd.
+    /// Compression of responses with zstd.
     #[module = "zstd"]
     pub struct ZstdSettings {
-        /// Packs responses with zstd for clients that accept it.
+        /// Compresses responses with zstd for clients that accept it.
         zstd: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
-        /// How hard to try, from 1 to 22.
+        /// The compression level, from 1 to 22.
         zstd_comp_level: CompLevel<1, 22> = "1", in HTTP | SERVER | LOCATION,
             fidelity = Differs("no window is larger than 1 MB, which bounds the memory of the highest levels");
-        /// Responses that are known to be shorter are not packed.
+        /// The shortest response that is compressed, if its length is known.
         zstd_min_length: Size = "20", in HTTP | SERVER | LOCATION;
-        /// Media types, besides `text/html`, of the responses that are packed; `*` is all.
+        /// Media types, besides `text/html`, of the responses that are compressed; `*` is all.
         zstd_types: MediaTypes, in HTTP | SERVER | LOCATION;
-        /// Number and size of the buffers for packed bytes.
+        /// Number and size of the buffers for compressed bytes.
         zstd_buffers: Buffers = "32 4k", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("buffers are as large as what they hold");
-        /// Refused: a dictionary that only this server knows makes responses that no client can unpack.
+        /// Refused: no client can decompress a response made with a dictionary that only this server knows.
         zstd_dict_file: Option<NoDictionary>, in HTTP, fidelity = Differs("refused: no client can unpack the responses");
     }
 }

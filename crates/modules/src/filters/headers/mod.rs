@@ -21,21 +21,21 @@ settings! {
     pub struct HeadersSettings {
         /// Adds a field to responses with status 200, 201, 204, 206, 301, 302, 303, 304, 307 or 308, or with `always` to all.
         ///
-        /// A field whose value is empty is not added. `Last-Modified` and `ETag` replace the response's own, with an empty
-        /// value they remove it.
+        /// A field whose value is empty is not added. `Last-Modified` and `ETag` replace the response's own; an empty
+        /// value removes them.
         add_header: Additions, in HTTP | SERVER | LOCATION | LOCATION_IF;
-        /// Adds a field that is sent after the body, to responses of the same statuses.
+        /// Adds a field that is sent after the body, to responses with the same statuses as `add_header`.
         ///
-        /// The response is sent in chunks for it; a client of HTTP/1.0 does not get it. The value is made when the body has
-        /// been sent.
+        /// The response is sent in chunks for it; a client of HTTP/1.0 does not get the field. The value is evaluated
+        /// after the body was sent.
         add_trailer: Additions, in HTTP | SERVER | LOCATION | LOCATION_IF;
-        /// Sets `Expires` and `Cache-Control`: to now plus the time, with `modified` to the file's time plus the time, with
-        /// `@` to a time of the day; `epoch` and `max` are the extremes.
+        /// Sets `Expires` and `Cache-Control`: to now plus the time, with `modified` to the file's modification time
+        /// plus the time, with `@` to a time of the day; `epoch` and `max` are the extremes.
         expires: Expires = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
     }
     also {
-        /// How `add_header` is inherited: a level that has some takes none from outside (`on`, the default), no level does
-        /// (`off`), or every level has those from outside after its own (`merge`).
+        /// How `add_header` is inherited: by levels that have none of their own (`on`, the default), by no level
+        /// (`off`), or by every level, after its own (`merge`).
         "add_header_inherit" => add_header: Shape::exactly(1, "on | off | merge"),
             in HTTP | SERVER | LOCATION | LOCATION_IF, since = "1.29.3";
         /// How `add_trailer` is inherited: `on`, `off` or `merge`, as with `add_header_inherit`.

@@ -32,24 +32,24 @@ settings! {
         ///
         /// | command | does |
         /// |---|---|
-        /// | `include virtual="uri"` or `file="path"` | puts the answer of a subrequest there. `stub="block"`: if it is empty or an error, that block; `wait="yes"`: before anything else is looked at; `set="name"`: into a variable |
+        /// | `include virtual="uri"` or `file="path"` | inserts the answer to a subrequest. `stub="block"`: that block replaces an empty answer or an error; `wait="yes"`: the page goes on only after it; `set="name"`: the answer is stored in a variable |
         /// | `block name="name"` … `endblock` | text and commands for `stub` |
         /// | `echo var="name"` | the value of a variable; `default="text"` where there is none, `encoding="none"`, `"url"` or `"entity"` |
         /// | `set var="name" value="text"` | sets a variable, which may have variables in it |
-        /// | `if expr="…"`, `elif expr="…"`, `else`, `endif` | conditions: `$name`, `$name = text`, `$name != text`, and the same with `/expression/`, whose groups are variables then |
-        /// | `config errmsg="text" timefmt="format"` | what is shown for a command that fails, and the format of dates, as strftime(3) has it |
+        /// | `if expr="…"`, `elif expr="…"`, `else`, `endif` | conditions: `$name`, `$name = text`, `$name != text`, and these with `/expression/`, whose groups become variables |
+        /// | `config errmsg="text" timefmt="format"` | the text that is shown for a command that fails, and the format of dates, as in strftime(3) |
         ///
-        /// Includes run at the same time and are sent in their order. Bounds that nginx does not have: 64 KB for a value made
-        /// of variables, 1 MB for all variables and blocks of a request, 10,000 subrequests.
+        /// Includes run at the same time and are sent in their order. There are limits that nginx does not have: 64 KB
+        /// for a value made of variables, 1 MB for all variables and blocks of a request, 10,000 subrequests.
         ssi: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF,
             fidelity = Differs("what looks like the beginning of a command at the very end of a page is sent, and not lost");
         /// Whether a page with commands keeps the `Last-Modified` and (weak) `ETag` of its file.
         ssi_last_modified: bool = "off", in HTTP | SERVER | LOCATION;
         /// The smallest part of a file that is sent from the file.
         ssi_min_file_chunk: Size = "1k", in HTTP | SERVER | LOCATION, fidelity = NoEffect("text between commands is in memory already when they have been looked for");
-        /// Whether a command that fails shows nothing.
+        /// Whether a command that fails leaves no text in the page.
         ssi_silent_errors: bool = "off", in HTTP | SERVER | LOCATION;
-        /// Media types, besides `text/html`, of the pages that are looked into; `*` is all.
+        /// Media types, besides `text/html`, of the pages with commands; `*` is all.
         ssi_types: MediaTypes, in HTTP | SERVER | LOCATION;
         /// The longest value of a parameter.
         ssi_value_length: Size = "256", in HTTP | SERVER | LOCATION;

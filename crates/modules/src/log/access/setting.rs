@@ -21,21 +21,21 @@ settings! {
     /// The access log: one line for each request, written when it has ended.
     #[module = "log"]
     pub struct AccessLogSettings {
-        /// Where requests are logged, and how.
+        /// The files that requests are logged to, and the format.
         ///
-        /// The format is `combined`, or one that `log_format` has defined above. `buffer` gathers lines up to that size,
-        /// at most 256k, on each event loop; they are written when the next line does not fit, when they are older than
-        /// `flush`, when logs are reopened, when a new configuration takes over and when the process ends. Without
-        /// `buffer` a line reaches the file within about 20 milliseconds. With `if`, requests for which the
-        /// condition is empty or `0` are not logged. Several logs may stand at one level; `off` turns all logs of its
-        /// level off.
+        /// The format is `combined`, or one that `log_format` has defined before. `buffer` gathers lines up to that
+        /// size, at most 256k, on each event loop; they are written when the next line does not fit, when they are
+        /// older than `flush`, when logs are reopened, when a new configuration takes over and when the process ends.
+        /// Without `buffer` a line reaches the file within about 20 milliseconds. With `if`, requests for which the
+        /// condition is empty or `0` are not logged. A level may have several logs; `off` turns all logs of its level
+        /// off.
         ///
-        /// `gzip` packs what is gathered (64k where `buffer` says nothing), at a level from 1 to 9, before it is written;
-        /// the file can be read with `zcat`. `syslog:` sends each line as a message of its own. A path with variables is
-        /// opened for the lines it gets, about 20 milliseconds at a time, or kept open by `open_log_file_cache`; the file is
-        /// made only if the document root of the request is there.
+        /// `gzip` compresses the gathered lines (64k without `buffer`), at a level from 1 to 9, before they are
+        /// written; the file can be read with `zcat`. `syslog:` sends each line as a separate message. A path with
+        /// variables is opened for the lines it gets, about 20 milliseconds at a time, or kept open by
+        /// `open_log_file_cache`; the file is made only if the document root of the request exists.
         ///
-        /// Lines are written by a thread of their own. A file that takes them too slowly, or not at all, loses lines,
+        /// Lines are written by a separate thread. A file that accepts them too slowly, or not at all, loses lines,
         /// which are counted; requests never wait for it.
         access_log: AccessLogs<Request, RequestPiece> = "logs/access.log combined", in HTTP | SERVER | LOCATION | LOCATION_IF | LIMIT_EXCEPT,
             fidelity = Differs("lines are written off the event loop, about 20 ms late, so the error log tells of a path with variables that cannot be opened once a second, and not of each request; the default path is the one compiled in");
@@ -45,11 +45,11 @@ settings! {
         /// a value as `-`; `escape=json` escapes for strings of JSON; `escape=none` does not escape. The format
         /// `combined` is predefined.
         log_format: LogFormats<Request, RequestPiece>, in HTTP;
-        /// Which log files with variables in their paths stay open.
+        /// The log files with variables in their paths that stay open.
         ///
-        /// At most `max` of them, of which the least recently used are closed; those that were not used for `inactive` (10s),
-        /// or less than `min_uses` times (1) in it, are closed too. After `valid` (60s) it is looked whether the path still
-        /// leads to the open file.
+        /// At most `max` files are open; beyond, the least recently used ones are closed. Files that were not used for
+        /// `inactive` (10s), or less than `min_uses` times (1) in it, are closed too. After `valid` (60s) the path is
+        /// checked for whether it still leads to the open file.
         open_log_file_cache: LogFileCache = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("one cache for the whole process, of 4096 files at most; it is emptied when logs are reopened");
     }

@@ -14,22 +14,22 @@ use crate::preaccess::key::RefusalStatus;
 const KIND: &str = "limit_req";
 
 settings! {
-    /// Limits how often requests with the same key come: a leaky bucket.
+    /// Limits the rate of requests with the same key: a leaky bucket.
     #[module = "limit_req"]
     pub struct LimitReqSettings {
-        /// Defines a zone: what requests are told apart by, how much memory there is for it, and the rate of each key, in
+        /// Defines a zone: the key that distinguishes requests, the size of its memory, and the rate of each key, in
         /// requests a second (`r/s`) or minute (`r/m`).
         ///
-        /// A key takes 24 bytes: one megabyte has room for 43680. When it gets full, what has been used least recently
-        /// (of the 16 keys that share a place in the table) makes room. Requests for which the key is empty are not
-        /// counted. A zone keeps its state over a reload if its name, size and key stay; the rate may change.
+        /// A key takes 24 bytes: one megabyte has room for 43680. When the zone is full, the least recently used key
+        /// (of the 16 keys that share a set of the table) makes room. Requests with an empty key are not counted. A
+        /// zone keeps its state over a reload if its name, size and key stay; the rate may change.
         limit_req_zone: Zones, in HTTP,
             fidelity = Differs("a state takes 24 bytes instead of 64 or 128; of a full zone, the oldest among 16 states is dropped; a zone whose key or size changes on reload starts anew");
         /// Limits the requests of each key to the rate of the zone.
         ///
-        /// As many as `burst` may come early: they wait until the rate allows for them, except the first `delay` of them
-        /// (`nodelay`: none waits). What is beyond the burst is refused. Several may stand at one level; the strictest
-        /// decides, and a request that one refuses is counted by none.
+        /// As many as `burst` may come early: they wait until the rate allows them, except the first `delay` of them
+        /// (`nodelay`: none waits). Requests beyond the burst are refused. A level may have several limits; the
+        /// strictest decides, and a request that one limit refuses is counted by none.
         limit_req: Limits, in HTTP | SERVER | LOCATION;
         /// Only counts, logs and sets `$limit_req_status`; nothing is delayed or refused.
         limit_req_dry_run: bool = "off", in HTTP | SERVER | LOCATION;

@@ -23,26 +23,26 @@ use crate::settings::members::FastCgi;
 use crate::upstream::UpstreamRef;
 
 settings! {
-    /// FastCGI: what only it has.
+    /// FastCGI: the directives that only this member of the family has.
     #[module = "fastcgi_application"]
     pub struct FastCgiSettings {
         /// Passes requests to a FastCGI server: `host:port`, `unix:/path`, the name of an `upstream` block, or variables
         /// that give one of these.
         fastcgi_pass: Option<FastCgiPass>, in LOCATION | LOCATION_IF, content;
-        /// A parameter that the application gets, with variables in its value; with `if_not_empty` only if that is not
-        /// empty. They are inherited from an outer level only where none is written.
+        /// A parameter that is sent to the application, with variables in its value; with `if_not_empty` only if the
+        /// value is not empty. Parameters are inherited from an outer level only if a level has none.
         ///
-        /// The fields of the request are parameters, too, as `HTTP_NAME`, unless one of that name is written; one with the value
-        /// `""` is left out together with the field.
+        /// The fields of the request are parameters, too, as `HTTP_NAME`, unless a parameter with that name is set; a
+        /// parameter with the value `""` is left out together with the field.
         fastcgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
-        /// What `$fastcgi_script_name` has behind a path that ends with a slash.
+        /// The file name that `$fastcgi_script_name` has after a path that ends with a slash.
         fastcgi_index: Option<String>, in HTTP | SERVER | LOCATION;
         /// An expression with two groups, which are `$fastcgi_script_name` and `$fastcgi_path_info`.
         fastcgi_split_path_info: Option<Split>, in HTTP | SERVER | LOCATION;
         /// A text in the application's error output that makes its response invalid, if it comes before the head.
         fastcgi_catch_stderr: Many<String>, in HTTP | SERVER | LOCATION;
-        /// Asks the application to leave the connection open, so that it can be used for another request. How many idle
-        /// connections are kept is said by `keepalive` of the group.
+        /// Asks the application to leave the connection open, so that it can be used for another request. The number of
+        /// idle connections that are kept is set by `keepalive` of the group.
         fastcgi_keep_conn: bool = "off", in HTTP | SERVER | LOCATION;
     }
 }

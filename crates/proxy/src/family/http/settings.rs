@@ -14,45 +14,45 @@ use crate::family::proxy_pass::ProxyPass;
 use crate::family::redirect::Redirects;
 
 settings! {
-    /// Requests are passed on over HTTP: what only this member of the family has.
+    /// HTTP: the directives that only this member of the family has.
     ///
     /// The directives that it shares with the others are on [the page of the family](proxy.md).
     #[module = "proxy_http"]
     pub struct HttpSettings {
-        /// Passes requests on to a server, an address of a server or a group (`upstream`).
+        /// Passes requests on to a server, given as an address, or to a group (`upstream`).
         ///
-        /// With a URI behind host and port, it takes the place of the location's name in the path; without one the request's
-        /// URI is passed on as it came, or as `rewrite` has left it. A URI made of variables is passed on as it is, but for
+        /// A URI after host and port replaces the location's name in the path; without one the request's URI is passed
+        /// on as it came, or as `rewrite` has changed it. A URI made of variables is passed on unchanged, except for
         /// spaces and control characters, which are escaped.
         proxy_pass: Option<ProxyPass>, in LOCATION | LOCATION_IF | LIMIT_EXCEPT, content,
             fidelity = Differs("https:// is refused so far; names that cannot be found out do not prevent starting; in a URI of variables, spaces and control characters are escaped");
-        /// What the domain in `Set-Cookie` of the upstream server becomes. A dot at the beginning does not count.
+        /// Changes the domain in `Set-Cookie` of the upstream server. A dot at the beginning is ignored.
         proxy_cookie_domain: Attribute, in HTTP | SERVER | LOCATION;
-        /// What the flags in `Set-Cookie` of the upstream server become: `secure`, `httponly`, `samesite=strict|lax|none`, and
-        /// with `no` before them what is taken away.
+        /// Changes the flags in `Set-Cookie` of the upstream server: `secure`, `httponly`, `samesite=strict|lax|none`;
+        /// with `no` in front a flag is removed.
         proxy_cookie_flags: FlagRules, in HTTP | SERVER | LOCATION;
-        /// What the path in `Set-Cookie` of the upstream server becomes.
+        /// Changes the path in `Set-Cookie` of the upstream server.
         proxy_cookie_path: Attribute, in HTTP | SERVER | LOCATION;
         /// Accepted for old configurations.
         proxy_headers_hash_bucket_size: usize = "64", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
         /// Accepted for old configurations.
         proxy_headers_hash_max_size: usize = "512", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
-        /// The version that is spoken with upstream servers.
+        /// The version of HTTP that is used with upstream servers.
         proxy_http_version: HttpVersion = "1.1", in HTTP | SERVER | LOCATION,
             fidelity = Differs("HTTP/2 is refused so far");
         /// The method of the request that is passed on, instead of the client's.
         proxy_method: Option<Template>, in HTTP | SERVER | LOCATION,
             fidelity = Differs("an empty value leaves the client's method, one that is no method is answered with 500");
-        /// Whether the fields that come after a body are passed on to the client.
+        /// Whether trailer fields are passed on to the client.
         proxy_pass_trailers: bool = "off", in HTTP | SERVER | LOCATION, since = "1.27.2";
-        /// What `Location` and `Refresh` of the upstream server become: a beginning, or what an expression matches, is
-        /// replaced. `default` replaces what `proxy_pass` says by the location's name; `off` changes nothing.
+        /// Changes `Location` and `Refresh` of the upstream server: a prefix, or a text that an expression matches, is
+        /// replaced. `default` replaces the URL of `proxy_pass` by the location's name; `off` changes nothing.
         proxy_redirect: Redirects, in HTTP | SERVER | LOCATION,
             fidelity = Differs("in a location within another one, both with `proxy_pass`, `default` goes by the inner one's; nginx takes what the outer one's has become");
         /// A body that is passed on instead of the client's.
         proxy_set_body: Option<Template>, in HTTP | SERVER | LOCATION;
-        /// A field of the request that is passed on; with an empty value it is left out. A level with any of them takes none
-        /// from outside. Without one for it, `Host` is `$proxy_host`.
+        /// Sets a field of the request that is passed on; with an empty value the field is left out. These directives
+        /// are inherited from an outer level only if a level has none. If `Host` is not set, it is `$proxy_host`.
         proxy_set_header: SetHeaders, in HTTP | SERVER | LOCATION,
             fidelity = Differs("Content-Length and Transfer-Encoding always say what the body really is, whatever is set for them; line ends in a value become spaces");
     }

@@ -22,13 +22,13 @@ use crate::settings::options::Options;
 use crate::settings::{FamilySettings, Prefixed};
 
 settings! {
-    /// memcached: what only it has.
+    /// memcached: the directives that only this member of the family has.
     #[module = "memcached_values"]
     pub struct MemcachedSettings {
         /// Answers with the value that a memcached server keeps under the key `$memcached_key`: `host:port`, `unix:/path`,
         /// or the name of an `upstream` block. The variable has to be set somewhere.
         memcached_pass: Option<MemcachedPass>, in LOCATION | LOCATION_IF, local;
-        /// A value whose flags have one of these bits is packed: it is sent with `Content-Encoding: gzip`.
+        /// A value whose flags have one of these bits is compressed: it is sent with `Content-Encoding: gzip`.
         memcached_gzip_flag: u32 = "0", in HTTP | SERVER | LOCATION;
     }
 }
