@@ -9,7 +9,7 @@
 //! {
 //!   "version": "0.1.0",          freerun's
 //!   "generation": 3,             number of the configuration that new requests begin with
-//!   "reloads": 2,                configurations that this worker took over after its first
+//!   "reloads": 2,                configurations that this worker took over after its first one
 //!   "uptime_seconds": 12.345,    since this worker started
 //!   "pid": 4711,                 of this worker
 //!   "loops": [ {                 in their order
@@ -69,7 +69,7 @@
 //!       "requests": 1000,        attempts
 //!       "responses": {"1xx": 0, "2xx": 990, "3xx": 8, "4xx": 1, "5xx": 0},
 //!       "failures": {"connect": 1, "timeout": 0, "closed": 0, "invalid": 0, "status": 0,
-//!                    "denied": 0,            `proxy_allow_upstream` says no
+//!                    "denied": 0,            refused by `proxy_allow_upstream`
 //!                    "stale": 0,             an idle connection was dead: does not count against the server
 //!                    "other": 0},
 //!       "unavailable": 1,        times that failures made it unavailable
@@ -83,11 +83,11 @@
 //!       "response": HISTOGRAM                 to its end
 //!     } ]
 //!   } ],
-//!   "resolvers": [ {             those with a status_zone; those with the same one are added up
+//!   "resolvers": [ {             resolvers with a status_zone; equal zones are added up
 //!     "name": "dns",
 //!     "questions": 9, "service_questions": 1,  sent to name servers
 //!     "found": 7, "not_found": 1,
-//!     "timed_out": 1,            who waited for an answer and got none
+//!     "timed_out": 1,            questions without an answer in time
 //!     "failed": 1
 //!   } ],
 //!   "caches": [ {                of the current configuration, by name; figures go on over reloads
@@ -106,16 +106,16 @@
 //!       "miss": 10, "bypass": 0, "expired": 1, "stale": 0, "updating": 0, "revalidated": 0, "hit": 990
 //!     },
 //!     "hit_ratio": 0.989,        hits among these
-//!     "waiting": 0,              requests that wait for what others fetch
+//!     "waiting": 0,              requests that wait for a response that others fetch
 //!     "fills": {                 objects that are, or were, fetched
 //!       "now": 0, "begun": 11, "stored": 11,
 //!       "unstored": 0,           there was no room, or the disk failed
-//!       "broken": 0,             they did not come whole
+//!       "broken": 0,             they did not come completely
 //!       "followed": 30           requests answered while an object came, those that asked for it included
 //!     },
 //!     "removed": {
 //!       "evicted": 0,            to make room
-//!       "inactive": 0,           nobody asked for them
+//!       "inactive": 0,           not used for the time `inactive`
 //!       "purged": 0,
 //!       "damaged": 0,            the file was not there, or not what it should be
 //!       "failed": 0              files that cannot be removed, tried again
